@@ -1,0 +1,1 @@
+//! Dots, version vectors, clocks, replicated sets and registers, and the batch envelope: pure, no I/O

@@ -1,0 +1,1 @@
+//! The directory CRDT: domains, accounts, aliases and credentials

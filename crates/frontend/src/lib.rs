@@ -1,0 +1,1 @@
+//! Protocol sessions as state machines: protocol events to service calls to responses

@@ -1,0 +1,1 @@
+//! IMAP types, resumable parser, encoder and client machine: no I/O

@@ -1,0 +1,1 @@
+//! What the server does, as state machines: authenticate, resolve, deliver, append, store, expunge, search

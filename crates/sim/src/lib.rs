@@ -1,0 +1,1 @@
+//! A whole server in one thread on virtual time from one seed, with checkers

@@ -1,0 +1,1 @@
+//! SMTP and LMTP types, strict codec, server session machine and client machine: no I/O

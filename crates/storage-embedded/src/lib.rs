@@ -1,0 +1,1 @@
+//! The embedded storage engine: an LSM tree in the process
