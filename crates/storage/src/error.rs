@@ -1,0 +1,129 @@
+//! How storage fails.
+
+use std::sync::Arc;
+
+use crate::{BlobName, Hash, Origin, PartitionId, UploadId};
+
+/// Why an operation was not done. Cheap to clone: one failure is told to everyone it concerns.
+///
+/// [`StoreError::is_temporary`] and [`StoreError::stops_node`] say what to do; the text is for the log, never for a client.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk has less room than the reserve. Nothing was written; reading, deleting and cutting still work. Temporary:
+    /// clients are told to try again later.
+    #[error("the disk is full: {0}")]
+    Full(Arc<str>),
+    /// The caller broke the rules of a log or a limit. Nothing was written. Permanent; a defect of the caller or a fork.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    /// A blob or a part of it is not there (any more).
+    #[error("no such blob: {0}")]
+    NoBlob(BlobName),
+    /// What is on disk is not what was written. Permanent for what it touches: the node must not serve it as if it were whole.
+    #[error("damaged data: {0}")]
+    Damaged(Arc<str>),
+    /// A write or a sync failed, so what is on disk is unknown (after a failed fsync the kernel may have dropped the pages).
+    /// Nothing is accepted from then on: the node must stop, and start again from what the disk really holds.
+    #[error("storage failed and is stopped: {0}")]
+    Poisoned(Arc<str>),
+    /// The engine is closing or closed.
+    #[error("storage is closed")]
+    Closed,
+    /// Reading failed (I/O, a remote engine out of reach). Temporary.
+    #[error("reading failed: {0}")]
+    Read(Arc<str>),
+}
+
+impl StoreError {
+    /// Whether the same request may succeed later without anyone changing anything but room or reachability.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Full(_) | StoreError::Read(_) | StoreError::Closed
+        )
+    }
+
+    /// Whether the process has to end.
+    #[must_use]
+    pub fn stops_node(&self) -> bool {
+        matches!(self, StoreError::Poisoned(_))
+    }
+}
+
+impl From<Refusal> for StoreError {
+    fn from(refusal: Refusal) -> Self {
+        StoreError::Refused(refusal)
+    }
+}
+
+/// Which rule a caller broke.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The entry's first number is not the next one: a gap, or a repetition.
+    #[error(
+        "entry {first} of {origin:?} in {partition:?} does not follow: the next number is {next}"
+    )]
+    NotNext {
+        /// The log's partition.
+        partition: PartitionId,
+        /// The log's origin.
+        origin: Origin,
+        /// The number the log goes on with.
+        next: u64,
+        /// The number the entry has.
+        first: u64,
+    },
+    /// The entry names another entry before it than the one that is there: a fork.
+    #[error(
+        "entry {first} of {origin:?} in {partition:?} follows {named}, but the log ends with {there}"
+    )]
+    Fork {
+        /// The log's partition.
+        partition: PartitionId,
+        /// The log's origin.
+        origin: Origin,
+        /// The number the entry has.
+        first: u64,
+        /// The hash it names.
+        named: Hash,
+        /// The hash of the entry that is there.
+        there: Hash,
+    },
+    /// An entry takes no number, or numbers beyond 2^64.
+    #[error("entry {first} takes {count} numbers")]
+    Count {
+        /// The number the entry has.
+        first: u64,
+        /// How many it claims.
+        count: u32,
+    },
+    /// A cut beyond the end of the log.
+    #[error("cut of {origin:?} in {partition:?} at {below}, but the log ends at {next}")]
+    CutBeyondEnd {
+        /// The log's partition.
+        partition: PartitionId,
+        /// The log's origin.
+        origin: Origin,
+        /// The number the log goes on with.
+        next: u64,
+        /// The number asked for.
+        below: u64,
+    },
+    /// A key, holder or commit above its limit, or an empty key.
+    #[error("{what} of {bytes} bytes (limit {bytes_max}, at least 1)")]
+    Size {
+        /// What is too large or empty.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// An upload id that is in use already.
+    #[error("{0} exists already")]
+    UploadExists(UploadId),
+    /// An operation on an upload that is finished, aborted or was never begun.
+    #[error("{0} is not being written")]
+    UploadUnknown(UploadId),
+}

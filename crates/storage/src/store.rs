@@ -1,0 +1,61 @@
+//! Logs and records.
+//!
+//! An engine owes: one commit to one partition is atomic and durable; scans are ordered. Commits of one partition take
+//! effect in the order in which [`LogStore::commit`] was *called*. Reads may see a commit before it is durable; whoever lets an
+//! answer out waits for the commit itself.
+
+use std::future::Future;
+
+use bytes::Bytes;
+
+use crate::{
+    Commit, KeyRange, LogPage, LogPosition, Origin, PartitionId, ScanLimit, ScanPage, StoreError,
+};
+
+/// The log-and-record store. All methods may be called from several tasks at once.
+pub trait LogStore: Send + Sync + 'static {
+    /// Makes `commit` durable. It is queued when this is called, not when the future is first polled, and dropping the
+    /// future does not take it back: so calls from one owner, one after the other, keep their order, and many may be under
+    /// way. Engines make many commits durable with one sync.
+    ///
+    /// `Full` and `Refused` leave nothing behind. A later commit to the same log then is refused as well, since its entry
+    /// no longer follows.
+    fn commit(
+        &self,
+        commit: Commit,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static;
+
+    /// The values of records, in the order of `keys`.
+    fn get(
+        &self,
+        partition: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send;
+
+    /// Records in a range of keys, in ascending order.
+    fn scan(
+        &self,
+        partition: PartitionId,
+        range: KeyRange,
+        limit: ScanLimit,
+    ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
+
+    /// Entries of a log, beginning with the one that holds number `from` (or the oldest retained one above). At least one
+    /// entry is given if there is one; no further one is added when `bytes_max` is reached.
+    fn read_log(
+        &self,
+        partition: PartitionId,
+        origin: Origin,
+        from: u64,
+        bytes_max: usize,
+    ) -> impl Future<Output = Result<LogPage, StoreError>> + Send;
+
+    /// Where each log of a partition stands, in order of origin.
+    fn log_positions(
+        &self,
+        partition: PartitionId,
+    ) -> impl Future<Output = Result<Vec<(Origin, LogPosition)>, StoreError>> + Send;
+
+    /// Partitions that have a log, in ascending order.
+    fn partitions(&self) -> impl Future<Output = Result<Vec<PartitionId>, StoreError>> + Send;
+}
