@@ -1,1 +1,3 @@
-//! Protocol sessions as state machines: protocol events to service calls to responses
+//! Protocol sessions as state machines: protocol events to service calls to responses.
+
+pub mod session;

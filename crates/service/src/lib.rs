@@ -1,1 +1,5 @@
-//! What the server does, as state machines: authenticate, resolve, deliver, append, store, expunge, search
+//! What the server does, as state machines: authenticate, resolve, deliver, append, store, expunge.
+
+pub mod admin;
+pub mod api;
+pub mod machine;

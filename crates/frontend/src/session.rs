@@ -1,0 +1,91 @@
+//! The shape that all protocol sessions share.
+//!
+//! A session is a state machine for one connection. The driver gives it bytes, replies, events and time; then it polls
+//! until there is no more [`Action`], carrying each out before it polls again. Because output is made only when it is
+//! polled for, a client that does not read holds one chunk of memory and no more.
+
+use std::net::IpAddr;
+
+use whimbrel_service::{
+    api::{Call, Event, Reply, SessionId},
+    machine::Now,
+};
+
+/// What a session wants done.
+#[derive(Debug)]
+pub enum Action {
+    /// Write these bytes to the client; poll again when the transport has taken them.
+    Send(Vec<u8>),
+    /// Carry this to the service; the reply comes by [`Session::on_reply`]. One at a time: no other `Call` comes before that.
+    Call(Call),
+    /// Start the TLS handshake, after all bytes sent before have gone out in clear; then [`Session::on_tls`].
+    StartTls,
+    /// Write a line to the log and count it.
+    Note(Note),
+    /// Flush what was sent, then close.
+    Close,
+}
+
+/// A line for the log. Holds no secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A command was carried out: its name, for the metrics.
+    Command(&'static str),
+    /// The client logged in.
+    LoggedIn(String),
+    /// The client broke the protocol in this way.
+    ProtocolError(&'static str),
+    /// A transaction was accepted: entry id in hexadecimal, bytes, recipients.
+    Accepted {
+        /// Hexadecimal entry id.
+        entry: String,
+        /// Size of the body as received.
+        bytes: u64,
+        /// How many accounts receive it.
+        deliveries: usize,
+    },
+    /// Why the session ended.
+    Closed(&'static str),
+}
+
+/// What is known of the connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The driver's name for the session.
+    pub session: SessionId,
+    /// The client's address.
+    pub address: IpAddr,
+    /// TLS from the first byte, if any.
+    pub tls: Option<Tls>,
+}
+
+/// What was negotiated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// `TLSv1.3`
+    pub version: &'static str,
+    /// `TLS_AES_256_GCM_SHA384`
+    pub cipher: String,
+}
+
+/// One connection's machine.
+pub trait Session {
+    /// Bytes from the client. Only while [`Session::wants_input`].
+    fn on_bytes(&mut self, now: Now, bytes: &[u8]);
+    /// The client has closed its side, cleanly or not. Also when TLS was cut without a close alert.
+    fn on_eof(&mut self, now: Now);
+    /// The reply to the last [`Action::Call`].
+    fn on_reply(&mut self, now: Now, reply: Reply);
+    /// Something happened elsewhere.
+    fn on_event(&mut self, now: Now, event: Event);
+    /// The handshake asked for by [`Action::StartTls`] is done.
+    fn on_tls(&mut self, now: Now, tls: Tls);
+    /// [`Session::deadline`] has come.
+    fn on_time(&mut self, now: Now);
+    /// When the session wants [`Session::on_time`], in microseconds of the monotonic clock.
+    fn deadline(&self) -> Option<u64>;
+    /// Whether bytes may be given now. While it is false the driver leaves them in the socket.
+    fn wants_input(&self) -> bool;
+    /// The next thing to do.
+    fn poll(&mut self, now: Now) -> Option<Action>;
+}

@@ -1,0 +1,501 @@
+//! What a session can ask of the server, and what it hears back.
+//!
+//! A session machine (in `frontend`) has at most one [`Call`] under way; the driver (`server` on tokio, `sim` on
+//! virtual time) carries it to the machine that owns the matter and brings the [`Reply`]. Calls are values: they hold
+//! no channel and no handle, so the same session runs in both drivers.
+//!
+//! Whatever a reply tells is already on disk: owners hold replies until the sync that covers all they saw.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+pub use whimbrel_mailbox::{
+    AccountId, BlobName, FlagSet, InternalDate, Keyword, MailboxId, MailboxName, MessageId,
+    SpecialUse,
+};
+use zeroize::Zeroizing;
+
+/// Names one client session for as long as its connection lasts. Given by the driver, never used twice in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Names an upload in progress: the unique part of the blob's future name.
+pub type UploadId = [u8; 16];
+
+/// A question of a session.
+#[derive(Debug)]
+pub enum Call {
+    /// Who is this, and may he come in? Answered by [`Reply::Authenticated`].
+    Authenticate(Authenticate),
+    /// Who receives mail for this address? Answered by [`Reply::Resolved`].
+    Resolve {
+        /// The local part as the client gave it, unquoted.
+        local: String,
+        /// The domain as the client gave it; `None` for `<Postmaster>`.
+        domain: Option<String>,
+    },
+    /// Something about one account's mail. Answered by the [`Reply`] that the call names.
+    Mailbox {
+        /// Whose.
+        account: AccountId,
+        /// What.
+        call: MailboxCall,
+    },
+    /// The content rows (see [`crate::content::Content`]) of these messages, by origin id, in the order asked. A missing one is
+    /// `None`. Answered by [`Reply::Contents`]. At most [`CONTENTS_PER_CALL_MAX`].
+    Contents {
+        /// Whose.
+        account: AccountId,
+        /// Origin ids, as [`Row::origin`] gives them.
+        origins: Vec<MessageId>,
+    },
+    /// Starts an upload. Answered by [`Reply::Upload`].
+    BlobCreate,
+    /// Adds bytes to an upload. Answered by [`Reply::Done`]; chunks of any size up to [`BLOB_CHUNK_BYTES_MAX`].
+    BlobWrite {
+        /// Which.
+        upload: UploadId,
+        /// What.
+        bytes: Bytes,
+    },
+    /// Ends an upload. Answered by [`Reply::Blob`]. The blob is durable no later than the write that names it.
+    BlobFinish {
+        /// Which.
+        upload: UploadId,
+    },
+    /// Gives an upload up. Answered by [`Reply::Done`].
+    BlobAbort {
+        /// Which.
+        upload: UploadId,
+    },
+    /// Reads part of a blob. Answered by [`Reply::Bytes`]: at most [`BLOB_CHUNK_BYTES_MAX`], and fewer than asked only at the end of a chunk of
+    /// the store or of the blob.
+    BlobRead {
+        /// Which.
+        blob: BlobName,
+        /// First byte.
+        offset: u64,
+        /// How many at the most.
+        len: u32,
+    },
+    /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
+    Accept(Entry),
+}
+
+/// Most content rows in one [`Call::Contents`]: bounds what a reply holds in memory to this times the summary limit.
+pub const CONTENTS_PER_CALL_MAX: usize = 64;
+
+/// Most bytes in one blob write or read: what a session holds of a body at a time.
+pub const BLOB_CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// A login to check.
+pub struct Authenticate {
+    /// The name as the client gave it.
+    pub login: String,
+    /// The password; zeroed when dropped, never logged.
+    pub password: Zeroizing<Vec<u8>>,
+    /// Where the client connects from: failures are counted for it.
+    pub peer: IpAddr,
+}
+
+impl std::fmt::Debug for Authenticate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authenticate").field("login", &self.login).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// Something about one account's mail.
+#[derive(Clone, Debug)]
+pub enum MailboxCall {
+    /// All names: existing mailboxes and subscriptions. [`Reply::Mailboxes`].
+    List,
+    /// Figures of one mailbox. [`Reply::Status`].
+    Status {
+        /// Which.
+        name: MailboxName,
+    },
+    /// Begins to watch a mailbox; a session watches at most one. [`Reply::Selected`].
+    Select {
+        /// Who.
+        session: SessionId,
+        /// Which.
+        name: MailboxName,
+        /// EXAMINE: the session will change nothing.
+        read_only: bool,
+    },
+    /// Ceases to watch. [`Reply::Done`].
+    Unselect {
+        /// Who.
+        session: SessionId,
+    },
+    /// What has changed for a watching session since the MODSEQ it was last told; raises what the account regards as shown to it.
+    /// [`Reply::Changes`].
+    Changes {
+        /// Who.
+        session: SessionId,
+        /// The `as_of` of the session's last [`Selected`] or [`Changes`].
+        since: u64,
+        /// Whether messages that are gone may be told now (RFC 9051, 7.5.1: not during FETCH, STORE, SEARCH by number). If not,
+        /// vanished messages stay in the answer of a later call that allows it, and so do new ones that would follow them.
+        expunges: bool,
+    },
+    /// Flags and figures of these messages, in the order of their UIDs; those that are gone are left out. [`Reply::Rows`]. At most
+    /// [`ROWS_PER_CALL_MAX`].
+    Rows {
+        /// Which mailbox.
+        name: MailboxName,
+        /// UIDs as this session knows them, ascending.
+        uids: Vec<u32>,
+    },
+    /// Adds a message. [`Reply::Appended`].
+    Append {
+        /// The session that is told the UID.
+        session: SessionId,
+        /// Where to.
+        name: MailboxName,
+        /// Initial flags.
+        flags: FlagSet,
+        /// The internal date.
+        date: InternalDate,
+        /// Whole size in bytes.
+        size: u64,
+        /// The body.
+        blob: BlobName,
+        /// The encoded content row.
+        content: Bytes,
+    },
+    /// Copies or moves messages. [`Reply::Copied`].
+    Copy {
+        /// The session that is told the UIDs.
+        session: SessionId,
+        /// Where from.
+        name: MailboxName,
+        /// UIDs as this session knows them, ascending.
+        uids: Vec<u32>,
+        /// Where to.
+        to: MailboxName,
+        /// MOVE (RFC 6851).
+        remove: bool,
+    },
+    /// Changes flags. [`Reply::Stored`].
+    Store {
+        /// Who.
+        session: SessionId,
+        /// Which mailbox.
+        name: MailboxName,
+        /// UIDs as this session knows them, ascending.
+        uids: Vec<u32>,
+        /// Add, remove or replace.
+        change: FlagChange,
+        /// The flags in question.
+        flags: FlagSet,
+        /// RFC 7162, 3.1.3: leave those that have a greater MODSEQ.
+        unchanged_since: Option<u64>,
+    },
+    /// Removes the messages that are `\Deleted`: all, or those of `uids`. [`Reply::Expunged`].
+    Expunge {
+        /// Who.
+        session: SessionId,
+        /// Which mailbox.
+        name: MailboxName,
+        /// UID EXPUNGE (RFC 4315): only these.
+        uids: Option<Vec<u32>>,
+        /// Only those that this session was shown: greatest UID it knows. A message that came since stays.
+        up_to: u32,
+    },
+    /// CREATE, with superior names. [`Reply::Done`].
+    Create {
+        /// The new name.
+        name: MailboxName,
+        /// CREATE-SPECIAL-USE (RFC 6154).
+        special_use: Option<SpecialUse>,
+    },
+    /// DELETE. [`Reply::Done`].
+    Delete {
+        /// Which.
+        name: MailboxName,
+    },
+    /// RENAME, with inferior names; of INBOX: moves its messages (RFC 9051, 6.3.6). [`Reply::Done`].
+    Rename {
+        /// The old name.
+        from: MailboxName,
+        /// The new name.
+        to: MailboxName,
+    },
+    /// SUBSCRIBE or UNSUBSCRIBE. [`Reply::Done`].
+    Subscribe {
+        /// Which; need not exist (RFC 9051, 6.3.7).
+        name: MailboxName,
+        /// Which of the two.
+        subscribed: bool,
+    },
+}
+
+/// Most messages in one [`MailboxCall::Rows`]: an owner works for no session longer than this at a time.
+pub const ROWS_PER_CALL_MAX: usize = 1024;
+
+/// How STORE changes flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlagChange {
+    /// `+FLAGS`
+    Add,
+    /// `-FLAGS`
+    Remove,
+    /// `FLAGS`
+    Replace,
+}
+
+/// The answer to a [`Call`].
+#[derive(Debug)]
+pub enum Reply {
+    /// It is done, and on disk.
+    Done,
+    /// It is not.
+    Failed(Failure),
+    /// To [`Call::Authenticate`].
+    Authenticated {
+        /// The account.
+        account: AccountId,
+        /// Its address, as the directory spells it.
+        login: String,
+    },
+    /// To [`Call::Resolve`].
+    Resolved(Resolution),
+    /// To [`MailboxCall::List`], ordered by name.
+    Mailboxes(Vec<Mailbox>),
+    /// To [`MailboxCall::Status`].
+    Status(Status),
+    /// To [`MailboxCall::Select`].
+    Selected(Selected),
+    /// To [`MailboxCall::Changes`].
+    Changes(Changes),
+    /// To [`MailboxCall::Rows`].
+    Rows(Vec<Row>),
+    /// To [`MailboxCall::Append`].
+    Appended {
+        /// The mailbox's.
+        uid_validity: u32,
+        /// The new message's.
+        uid: u32,
+    },
+    /// To [`MailboxCall::Copy`].
+    Copied {
+        /// The target's.
+        uid_validity: u32,
+        /// Old and new UIDs, ascending by the old one.
+        uids: Vec<(u32, u32)>,
+    },
+    /// To [`MailboxCall::Store`].
+    Stored {
+        /// The messages as they are now, those left alone excepted.
+        rows: Vec<Row>,
+        /// UIDs left alone because of UNCHANGEDSINCE.
+        modified: Vec<u32>,
+    },
+    /// To [`MailboxCall::Expunge`].
+    Expunged {
+        /// UIDs, ascending.
+        uids: Vec<u32>,
+        /// The mailbox's HIGHESTMODSEQ after it.
+        highest_modseq: u64,
+    },
+    /// To [`Call::Contents`].
+    Contents(Vec<Option<Bytes>>),
+    /// To [`Call::BlobCreate`].
+    Upload(UploadId),
+    /// To [`Call::BlobFinish`].
+    Blob(BlobName),
+    /// To [`Call::BlobRead`].
+    Bytes(Bytes),
+}
+
+/// Why a call failed: what the session may tell its client. The private cause went to the log where it arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Wrong name or password; never says which.
+    #[error("authentication failed")]
+    Credentials,
+    /// Too many failures from here, or too many logins at once: later.
+    #[error("too many attempts, try again later")]
+    Throttled,
+    /// No such mailbox.
+    #[error("no such mailbox")]
+    NoSuchMailbox,
+    /// It exists already.
+    #[error("mailbox exists already")]
+    Exists,
+    /// The name, or a child's name after a RENAME, is not allowed.
+    #[error("mailbox name not allowed")]
+    BadName,
+    /// INBOX cannot be deleted.
+    #[error("INBOX cannot be deleted")]
+    Inbox,
+    /// It has children, and no messages of its own to lose (RFC 9051, 6.3.5).
+    #[error("mailbox has inferior names")]
+    HasChildren,
+    /// A named limit of count or size would be passed.
+    #[error("{0}")]
+    Limit(&'static str),
+    /// Full disk, or the queue is full: temporary.
+    #[error("insufficient storage, try again later")]
+    Storage,
+    /// Any other temporary cause.
+    #[error("temporary failure, try again later")]
+    Temporary,
+    /// The account has been removed, or its state cannot be read.
+    #[error("account unavailable")]
+    NoSuchAccount,
+    /// The session was told things that no longer hold (its mailbox is gone): it should be disconnected or deselected.
+    #[error("the selected mailbox is gone")]
+    Gone,
+}
+
+/// What an address stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// At least one local account.
+    Local(Vec<Target>),
+    /// The domain is ours, the address is not.
+    NoSuchUser,
+    /// Not our domain: relaying.
+    NotOurs,
+    /// An alias leads to itself, or to more targets than allowed.
+    Loop,
+}
+
+/// One account that an address leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// The account.
+    pub account: AccountId,
+    /// Its own address, for Delivered-To.
+    pub address: String,
+    /// `x` of `anne+x`: the mailbox to deliver into, if it exists.
+    pub detail: Option<String>,
+}
+
+/// An accepted transaction: envelope and final bytes, fixed at acceptance (DESIGN, 5).
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Random, 128 bits.
+    pub id: [u8; 16],
+    /// The envelope sender; empty for `<>`.
+    pub sender: String,
+    /// Who gets it.
+    pub deliveries: Vec<Delivery>,
+    /// The message's bytes as received.
+    pub blob: BlobName,
+    /// When it was accepted; becomes the internal date.
+    pub date: InternalDate,
+}
+
+/// One recipient of an [`Entry`].
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The account.
+    pub account: AccountId,
+    /// The mailbox wished for by plus-addressing.
+    pub detail: Option<String>,
+    /// The encoded content row: trace header fields of this recipient, and the summary.
+    pub content: Bytes,
+    /// Whole size in bytes, trace header fields included.
+    pub size: u64,
+}
+
+/// One name in [`Reply::Mailboxes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mailbox {
+    /// The name.
+    pub name: MailboxName,
+    /// Whether a mailbox bears it; else it is only subscribed.
+    pub exists: bool,
+    /// Its special use.
+    pub special_use: Option<SpecialUse>,
+    /// Whether it is subscribed.
+    pub subscribed: bool,
+}
+
+/// Figures of one mailbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// MAILBOXID of RFC 8474.
+    pub id: MailboxId,
+    /// UIDVALIDITY.
+    pub uid_validity: u32,
+    /// UIDNEXT.
+    pub uid_next: u32,
+    /// MESSAGES.
+    pub messages: u32,
+    /// UNSEEN: how many.
+    pub unseen: u32,
+    /// DELETED: how many.
+    pub deleted: u32,
+    /// SIZE: the sum, in bytes.
+    pub size: u64,
+    /// HIGHESTMODSEQ.
+    pub highest_modseq: u64,
+}
+
+/// What SELECT tells.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The figures.
+    pub status: Status,
+    /// All UIDs, ascending: the session's sequence numbers are their places.
+    pub uids: Vec<u32>,
+    /// Place in `uids` of the first message that is not `\Seen` (rev1's UNSEEN), if any.
+    pub first_unseen: Option<u32>,
+    /// Keywords in use in this mailbox.
+    pub keywords: Vec<Keyword>,
+    /// To be given to the next [`MailboxCall::Changes`].
+    pub as_of: u64,
+}
+
+/// What has changed since.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// UIDs that are gone, ascending. Empty unless expunges were allowed.
+    pub vanished: Vec<u32>,
+    /// New UIDs, ascending, all greater than any UID told before.
+    pub arrived: Vec<u32>,
+    /// Messages known before whose flags changed, ascending by UID.
+    pub changed: Vec<Row>,
+    /// Whether the mailbox itself is gone (deleted or renamed away).
+    pub gone: bool,
+    /// HIGHESTMODSEQ.
+    pub highest_modseq: u64,
+    /// UIDNEXT.
+    pub uid_next: u32,
+    /// To be given to the next call.
+    pub as_of: u64,
+}
+
+/// One message, without its content.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its UID under this name.
+    pub uid: u32,
+    /// Its identity.
+    pub id: MessageId,
+    /// EMAILID; key of its content row.
+    pub origin: MessageId,
+    /// Flags and keywords.
+    pub flags: FlagSet,
+    /// MODSEQ.
+    pub modseq: u64,
+    /// RFC822.SIZE.
+    pub size: u64,
+    /// INTERNALDATE.
+    pub date: InternalDate,
+    /// Where the body lies.
+    pub blob: BlobName,
+}
+
+/// What a session is told without having asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The watched mailbox has changed: ask for [`MailboxCall::Changes`] when the protocol allows it.
+    Changed,
+    /// The server stops, or the account was removed: say goodbye.
+    Shutdown,
+}

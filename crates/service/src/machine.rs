@@ -1,0 +1,208 @@
+//! The shape that all owners share: inputs in, outputs polled.
+//!
+//! An owner is a state machine. The driver gives it one [`Input`] at a time, then polls it until it has no more
+//! [`Output`]s, carries those out (in any order, except that commits of one machine reach the store in the order given), and
+//! brings what comes of them back as inputs. Requests and tickets are chosen by whoever asks and come back unchanged.
+
+use bytes::Bytes;
+use whimbrel_crdt::PartitionId;
+use whimbrel_mailbox::AccountId;
+use whimbrel_storage::Commit;
+use zeroize::Zeroizing;
+
+use crate::{
+    admin::{AdminCall, AdminReply},
+    api::{Call, Entry, Event, Reply, SessionId},
+};
+
+/// The two clocks, read by the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds since 1970 by the wall clock, which may jump.
+    pub wall_micros: u64,
+    /// Microseconds by a clock that only goes forward; for time-outs.
+    pub mono_micros: u64,
+}
+
+impl Now {
+    /// Seconds since 1970.
+    pub fn wall_seconds(self) -> u64 {
+        self.wall_micros / 1_000_000
+    }
+}
+
+/// Names a call until its reply. Chosen by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Names something a machine asked of its driver. Chosen by the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Names a queue entry.
+pub type EntryId = [u8; 16];
+
+/// What a machine is told.
+#[derive(Debug)]
+pub enum Input {
+    /// A session asks. Only the calls that this kind of machine answers (see [`route`]).
+    Call(RequestId, Call),
+    /// The administrator asks (directory only).
+    Admin(RequestId, AdminCall),
+    /// A page of a scan asked for with [`Output::Load`]: ordered, and the last one if `done`.
+    Loaded {
+        /// The load's.
+        ticket: Ticket,
+        /// Keys and values.
+        rows: Vec<(Vec<u8>, Bytes)>,
+        /// Whether nothing follows.
+        done: bool,
+    },
+    /// A load failed: the message goes to the log.
+    LoadFailed(Ticket, String),
+    /// A commit is durable.
+    Committed(Ticket),
+    /// A password was compared.
+    Verified(Ticket, bool),
+    /// The queue asks for a delivery (partition owners only).
+    Deliver {
+        /// The queue's ticket, to be given back in [`Output::Delivered`].
+        ticket: Ticket,
+        /// The entry.
+        entry: std::sync::Arc<Entry>,
+        /// Which of its deliveries.
+        index: usize,
+    },
+    /// A delivery is durable, or can never be made (queue only).
+    Delivered(Ticket),
+    /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
+    Finished(EntryId),
+    /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
+    QueueRecovered,
+    /// A session's connection is gone.
+    Hangup(SessionId),
+    /// An account was removed from the directory: drop its mail (partition owners only).
+    Purge(AccountId),
+    /// The deadline that the machine named has come.
+    Time,
+}
+
+/// What a machine wants.
+#[derive(Debug)]
+pub enum Output {
+    /// Make this durable; answer [`Input::Committed`]. There is no failure: a store that fails stops the node.
+    Commit(Ticket, Commit),
+    /// Scan these keys, in pages of bounded size; answer [`Input::Loaded`] for each.
+    Load {
+        /// For the answer.
+        ticket: Ticket,
+        /// Where.
+        partition: PartitionId,
+        /// First key.
+        from: Vec<u8>,
+        /// First key not wanted.
+        to: Vec<u8>,
+    },
+    /// The answer to [`Input::Call`].
+    Reply(RequestId, Reply),
+    /// The answer to [`Input::Admin`].
+    AdminReply(RequestId, AdminReply),
+    /// Tell a session.
+    Notify(SessionId, Event),
+    /// Compare a password with an argon2id verifier on a thread of its own; answer [`Input::Verified`].
+    Verify {
+        /// For the answer.
+        ticket: Ticket,
+        /// PHC string.
+        verifier: String,
+        /// The password.
+        password: Zeroizing<Vec<u8>>,
+    },
+    /// Route to the owner of `entry.deliveries[index].account` as [`Input::Deliver`].
+    Deliver {
+        /// For the answer.
+        ticket: Ticket,
+        /// The entry.
+        entry: std::sync::Arc<Entry>,
+        /// Which of its deliveries.
+        index: usize,
+    },
+    /// Route to the queue as [`Input::Delivered`].
+    Delivered(Ticket),
+    /// Route to every partition owner as [`Input::Finished`].
+    Finished(EntryId),
+    /// Route to every partition owner as [`Input::QueueRecovered`].
+    QueueRecovered,
+    /// Route to the owner of the account as [`Input::Purge`].
+    Purge(AccountId),
+    /// Tell the log.
+    Log(Note),
+    /// Stop the node: an invariant does not hold, going on could lose mail.
+    Fatal(String),
+}
+
+/// A line for the log, without secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Someone came in.
+    LoggedIn {
+        /// The account's address.
+        login: String,
+        /// Whether the verifier had to be computed.
+        cached: bool,
+    },
+    /// Someone did not.
+    LoginFailed {
+        /// As given, cut to a sane length, control characters replaced.
+        login: String,
+        /// From where.
+        peer: std::net::IpAddr,
+    },
+    /// A message reached a mailbox.
+    Delivered {
+        /// Hexadecimal entry id.
+        entry: String,
+        /// The account's address is not known here; its id is.
+        account: AccountId,
+    },
+    /// Something is odd, and was survived.
+    Warning(String),
+}
+
+/// A machine of the service.
+pub trait Machine {
+    /// Takes one input.
+    fn handle(&mut self, now: Now, input: Input);
+    /// Gives the next output, until there is none.
+    fn poll(&mut self) -> Option<Output>;
+    /// When it wants [`Input::Time`], on the monotonic clock.
+    fn deadline(&self) -> Option<u64>;
+}
+
+/// Which machine a call goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The directory.
+    Directory,
+    /// The queue.
+    Queue,
+    /// The owner of this account's partition.
+    Owner(AccountId),
+    /// No machine: the driver answers from the store (contents, blobs).
+    Store,
+}
+
+/// Where a call goes.
+pub fn route(call: &Call) -> Route {
+    match call {
+        Call::Authenticate(_) | Call::Resolve { .. } => Route::Directory,
+        Call::Accept(_) => Route::Queue,
+        Call::Mailbox { account, .. } => Route::Owner(*account),
+        Call::Contents { .. }
+        | Call::BlobCreate
+        | Call::BlobWrite { .. }
+        | Call::BlobFinish { .. }
+        | Call::BlobAbort { .. }
+        | Call::BlobRead { .. } => Route::Store,
+    }
+}
