@@ -1,1 +1,32 @@
-//! What IMAP asks of a message: envelope, body structure, sections and searchable text, all streaming
+//! What IMAP asks of a message: envelope, body structure, sections and searchable text, all streaming.
+//!
+//! A message is pushed through [`Parser`] in chunks of any size and is never whole in memory; what is left of it is a
+//! [`Summary`] of bounded size. Everything that IMAP asks later is answered from the summary ([`Summary::header_fields`],
+//! the envelope and the part tree) or by reading exactly the byte ranges it names ([`section`], [`search`]).
+//!
+//! Invariants:
+//! - Lines end in LF or CRLF, also mixed; offsets and sizes are those of the bytes as they are, nothing is rewritten.
+//! - How the message is cut into chunks changes nothing.
+//! - No message is refused: beyond a limit ([`Limits`]) the parse goes on and knows less.
+//! - Work is linear in the size of the message and memory is bounded by [`Limits`], whatever the message holds.
+//!
+//! Reading order: [`limits`], [`summary`], [`parser`], [`section`], [`header`], [`search`].
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod charset;
+pub mod date;
+pub mod header;
+pub mod limits;
+pub mod parser;
+pub mod search;
+pub mod section;
+pub mod summary;
+pub mod transfer;
+
+pub use limits::Limits;
+pub use parser::Parser;
+pub use section::{HeaderFilter, Resolved, SectionText};
+pub use summary::{
+    Address, Content, DecodeError, Disposition, Envelope, Field, Fields, Message, Octets, Param,
+    Part, Span, Summary,
+};

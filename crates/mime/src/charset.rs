@@ -1,0 +1,1 @@
+//! Charsets by name, as a stream.
