@@ -100,7 +100,10 @@ pub struct Authenticate {
 
 impl std::fmt::Debug for Authenticate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authenticate").field("login", &self.login).field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Authenticate")
+            .field("login", &self.login)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }
 

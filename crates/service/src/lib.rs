@@ -2,4 +2,5 @@
 
 pub mod admin;
 pub mod api;
+pub mod content;
 pub mod machine;

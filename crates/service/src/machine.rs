@@ -62,6 +62,9 @@ pub enum Input {
     LoadFailed(Ticket, String),
     /// A commit is durable.
     Committed(Ticket),
+    /// A commit left nothing behind, because the disk is full or because one before it on the same log failed. (A store that fails
+    /// otherwise stops the node.)
+    CommitFailed(Ticket),
     /// A password was compared.
     Verified(Ticket, bool),
     /// The queue asks for a delivery (partition owners only).
@@ -90,7 +93,7 @@ pub enum Input {
 /// What a machine wants.
 #[derive(Debug)]
 pub enum Output {
-    /// Make this durable; answer [`Input::Committed`]. There is no failure: a store that fails stops the node.
+    /// Make this durable; answer [`Input::Committed`] or [`Input::CommitFailed`].
     Commit(Ticket, Commit),
     /// Scan these keys, in pages of bounded size; answer [`Input::Loaded`] for each.
     Load {
