@@ -465,6 +465,9 @@ pub struct Changes {
     pub changed: Vec<Row>,
     /// Whether the mailbox itself is gone (deleted or renamed away).
     pub gone: bool,
+    /// Whether more has changed than this answer holds (`changed` has at most [`CHANGES_PER_CALL_MAX`] rows): the session asks
+    /// again at once, with the new `as_of`, which covers just what was told.
+    pub more: bool,
     /// HIGHESTMODSEQ.
     pub highest_modseq: u64,
     /// UIDNEXT.
@@ -472,6 +475,9 @@ pub struct Changes {
     /// To be given to the next call.
     pub as_of: u64,
 }
+
+/// Most rows in one [`Changes`]: a session that slept while every message of a big mailbox was changed holds no more at a time.
+pub const CHANGES_PER_CALL_MAX: usize = 1024;
 
 /// One message, without its content.
 #[derive(Clone, Debug)]
