@@ -1,0 +1,275 @@
+//! What goes in and out of a session: configuration, outputs, answers.
+
+use core::time::Duration;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use crate::address::{Domain, ForwardPath, HostName, ReversePath};
+use crate::{Limits, Refusal};
+
+/// Which protocol a listener speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Mail from other servers (RFC 5321).
+    Smtp,
+    /// Mail from a trusted queue, one reply a recipient (RFC 2033).
+    Lmtp,
+    /// Mail from users, who must authenticate (RFC 6409, 4954).
+    Submission,
+}
+
+/// What all sessions of a listener share.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The server's own name: greeting, EHLO, Received.
+    pub host: Domain,
+    /// The limits.
+    pub limits: Limits,
+    /// Whether STARTTLS is offered on a connection in clear text (a certificate is there).
+    pub starttls: bool,
+    /// Whether MAIL is refused (530 5.7.0) before TLS.
+    pub require_tls: bool,
+    /// Whether AUTH is offered without TLS. For tests; passwords travel in the clear.
+    pub auth_without_tls: bool,
+    /// The greeting waits so long; whoever talks before it is no mail server. Zero: at once.
+    pub greeting_delay: Duration,
+    /// Whether a client that talks before the greeting is refused (554 and close).
+    pub refuse_early_talkers: bool,
+}
+
+impl Config {
+    /// Defaults for a server of this name: no TLS, no greeting delay.
+    #[must_use]
+    pub fn new(host: Domain) -> Self {
+        Config {
+            host,
+            limits: Limits::default(),
+            starttls: false,
+            require_tls: false,
+            auth_without_tls: false,
+            greeting_delay: Duration::ZERO,
+            refuse_early_talkers: true,
+        }
+    }
+}
+
+/// What is known of the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address.
+    pub ip: IpAddr,
+    /// TLS from the first byte, if so.
+    pub tls: Option<TlsInfo>,
+}
+
+/// What a TLS handshake came to; printable text for the Received field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsInfo {
+    /// For example `TLS1.3`.
+    pub version: String,
+    /// For example `TLS_AES_256_GCM_SHA384`.
+    pub cipher: String,
+}
+
+/// The BODY parameter of MAIL (RFC 6152).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Body {
+    /// 7BIT, also when nothing was said. Eight-bit octets are let through all the same.
+    #[default]
+    SevenBit,
+    /// 8BITMIME.
+    EightBitMime,
+}
+
+/// An accepted or proposed MAIL command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailFrom {
+    /// The reverse-path.
+    pub from: ReversePath,
+    /// SIZE as declared (RFC 1870); already known to be within the limit.
+    pub size: Option<u64>,
+    /// SMTPUTF8 was asked for (RFC 6531).
+    pub utf8: bool,
+    /// BODY.
+    pub body: Body,
+}
+
+/// What the client said and what holds of the connection, as the Received field wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The name in HELO, EHLO or LHLO.
+    pub helo: HostName,
+    /// Whether it was HELO: no extensions.
+    pub basic: bool,
+    /// Its address.
+    pub ip: IpAddr,
+    /// TLS, if so.
+    pub tls: Option<TlsInfo>,
+    /// Whether it has authenticated.
+    pub authenticated: bool,
+}
+
+/// A transaction as it stands when the message begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Which protocol.
+    pub role: Role,
+    /// Who the client is.
+    pub origin: Origin,
+    /// MAIL.
+    pub mail: MailFrom,
+    /// The accepted recipients in the order they were named. Never empty.
+    pub recipients: Vec<ForwardPath>,
+}
+
+/// Why a message that had begun will not be completed. The client's reply, if it still gets one, is the machine's affair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbortReason {
+    /// The connection, or TLS on it, ended.
+    ConnectionLost,
+    /// RSET, EHLO, QUIT or another command between BDAT chunks.
+    Reset,
+    /// More than `message_bytes_max`.
+    TooLarge,
+    /// A bare CR or a bare LF.
+    BareLineEnd,
+    /// A NUL octet.
+    Nul,
+    /// A line longer than `text_line_bytes_max`.
+    LineTooLong,
+    /// More Received fields than `received_hops_max`.
+    Loop,
+    /// The client was too slow.
+    Timeout,
+    /// Another rule of the protocol or a limit of the session ended it.
+    Protocol,
+}
+
+/// Why the machine wants the connection closed (after what it has given to send is sent).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// QUIT.
+    Quit,
+    /// The client closed, or the connection broke.
+    ConnectionLost,
+    /// A deadline passed.
+    Timeout,
+    /// The client talked before the greeting.
+    EarlyTalker,
+    /// Bytes in clear text behind STARTTLS: an injection or a broken client.
+    BytesBehindStartTls,
+    /// `errors_max`.
+    TooManyErrors,
+    /// `commands_max`.
+    TooManyCommands,
+    /// `transactions_max`.
+    TooManyTransactions,
+    /// `recipients_refused_max` or `unknown_recipients_max`.
+    TooManyRefusedRecipients,
+    /// `auth_failures_max`.
+    TooManyAuthFailures,
+    /// Far more data than the limit, or a BDAT that cannot be skipped.
+    TooMuchData,
+    /// The server goes down.
+    ShuttingDown,
+}
+
+/// What is known of a message when all of it has been read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DataSummary {
+    /// Octets given in chunks.
+    pub bytes: u64,
+    /// Received fields in its header.
+    pub received: usize,
+    /// The values of its Delivered-To fields, trimmed; at most 100, only such as could be an address.
+    pub delivered_to: Vec<String>,
+}
+
+/// A name and password that a client offers. The password is wiped when dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Whom the client wants to act as, when not the same (PLAIN only).
+    pub authorization: Option<String>,
+    /// The login name.
+    pub user: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+/// What the machine wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Send these bytes, all of them, before the next input is offered.
+    Send(Vec<u8>),
+    /// Question: do the TLS handshake now (the 220 has been given to send); then [`tls_started`](crate::Session::tls_started). If it
+    /// fails, [`on_eof`](crate::Session::on_eof).
+    StartTls,
+    /// Question: [`answer_auth`](crate::Session::answer_auth).
+    Auth(Credentials),
+    /// Question: [`answer_mail`](crate::Session::answer_mail).
+    Mail(MailFrom),
+    /// Question: [`answer_rcpt`](crate::Session::answer_rcpt).
+    Rcpt(ForwardPath),
+    /// Question: [`answer_data_begin`](crate::Session::answer_data_begin).
+    DataBegin(Arc<Envelope>),
+    /// Next bytes of the message, as they are to be stored. Never empty. [`acknowledge`](crate::Session::acknowledge) them.
+    DataChunk(Vec<u8>),
+    /// Question: the message is complete; [`answer_data_end`](crate::Session::answer_data_end).
+    DataEnd(DataSummary),
+    /// Forget the message (and whatever question was open about it). Comes only after an accepted DataBegin, or while one is open.
+    DataAbort(AbortReason),
+    /// Close the connection. The last output.
+    Close(CloseReason),
+}
+
+/// How a message fared.
+pub type Verdict = Result<Accepted, Refusal>;
+
+/// The server has taken responsibility for the message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Accepted {
+    /// Text for the reply, such as a queue id.
+    pub note: String,
+}
+
+/// Answer to the end of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataAnswer {
+    /// The same for all recipients.
+    Whole(Verdict),
+    /// One for each accepted recipient, in their order (LMTP). In SMTP, where there is one reply, any acceptance gives 250 (RFC
+    /// 5321 4.4: "the response to the DATA command MUST be an OK reply"), else the first temporary refusal, else the first.
+    Each(Vec<Verdict>),
+}
+
+/// Answer to AUTH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuthAnswer {
+    /// 235.
+    Accepted,
+    /// 535: wrong name or password. Counted.
+    Rejected,
+    /// 454: could not be found out now.
+    Unavailable,
+}
+
+/// Counters of a session, for logs and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Complete command lines.
+    pub commands: u32,
+    /// Protocol errors.
+    pub errors: u32,
+    /// Accepted MAIL commands.
+    pub transactions: u32,
+    /// Messages accepted for at least one recipient.
+    pub messages: u32,
+    /// Recipients refused as unknown.
+    pub unknown_recipients: u32,
+    /// Failed AUTH attempts.
+    pub auth_failures: u32,
+    /// Bytes in clear text thrown away behind STARTTLS.
+    pub bytes_behind_starttls: u64,
+}

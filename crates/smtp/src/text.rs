@@ -1,0 +1,1 @@
+//! The text of messages: line ends, dots, line lengths, in a stream.
