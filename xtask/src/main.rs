@@ -1,1 +1,58 @@
-fn main() {}
+//! Chores of the project: `cargo xtask COMMAND`.
+//!
+//! Uses nothing but the standard library, so that the first command in a fresh clone starts in a second.
+//!
+//! Reading order: [`test`] is what CI runs; [`step`] runs a command and counts; [`imports`], [`purity`], [`tidy`] and [`licenses`]
+//! are the checks of our own; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
+
+mod cargo_toml;
+mod imports;
+mod json;
+mod licenses;
+mod packages;
+mod purity;
+mod source;
+mod step;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  test [--fast]            everything CI runs; --fast: no packages, no external clients, nothing long
+  imports                  which crate imports which, and purity
+  tidy                     sizes and words that must not be in the tree
+  licenses                 licences, bans and sources of deny.toml, without cargo-deny
+  mutants [ARGS]           rules broken on purpose, each caught
+  sim --seeds N | --seed S the simulator; further arguments are passed on
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let count = match words.as_slice() {
+        ["test"] => test::run(false),
+        ["test", "--fast"] => test::run(true),
+        ["imports"] => {
+            step::report("imports", imports::check()).plus(step::report("purity", purity::check()))
+        }
+        ["tidy"] => step::report("tidy", tidy::check()),
+        ["licenses"] => step::report("licenses", licenses::check()),
+        ["mutants", rest @ ..] => test::mutants(rest),
+        ["sim", rest @ ..] => test::sim(rest),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    // The last word of `test`; the other commands end with that of what they ran.
+    if words.first() == Some(&"test") {
+        println!("{} passed, {} failed", count.passed, count.failed);
+    }
+    if count.failed == 0 && count.passed > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,91 @@
+//! What cargo knows of the workspace: its crates, what they import, and everything that is linked.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::json::{self, Value};
+
+/// One crate of the workspace.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+    /// Name and kind of what it imports.
+    pub(crate) imports: Vec<(String, Kind)>,
+}
+
+/// For what an import is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Product,
+    Tests,
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+/// The cargo that runs us, or the one on the path.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// `cargo metadata`, with or without everything that comes from outside.
+pub(crate) fn metadata(outside: bool) -> Result<Value, String> {
+    let mut command = cargo();
+    command
+        .args(["metadata", "--format-version=1"])
+        .stderr(Stdio::inherit());
+    if outside {
+        // What is built elsewhere only is not linked here, and need not be downloaded.
+        command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    } else {
+        command.arg("--no-deps");
+    }
+    let output = command
+        .output()
+        .map_err(|error| format!("cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err("cargo metadata failed".to_owned());
+    }
+    json::parse(&String::from_utf8_lossy(&output.stdout))
+        .map_err(|error| format!("cargo metadata: {error}"))
+}
+
+/// The crates of the workspace.
+pub(crate) fn members() -> Result<Vec<Member>, String> {
+    let metadata = metadata(false)?;
+    Ok(metadata
+        .get("packages")
+        .list()
+        .iter()
+        .filter_map(member)
+        .collect())
+}
+
+fn member(package: &Value) -> Option<Member> {
+    let manifest = PathBuf::from(package.get("manifest_path").text()?);
+    let import = |dependency: &Value| {
+        let kind = if dependency.get("kind").text() == Some("dev") {
+            Kind::Tests
+        } else {
+            Kind::Product
+        };
+        Some((dependency.get("name").text()?.to_owned(), kind))
+    };
+    Some(Member {
+        name: package.get("name").text()?.to_owned(),
+        directory: manifest.parent()?.to_path_buf(),
+        imports: package
+            .get("dependencies")
+            .list()
+            .iter()
+            .filter_map(import)
+            .collect(),
+    })
+}

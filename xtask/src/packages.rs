@@ -1,0 +1,77 @@
+//! The programs that end-to-end tests drive, and where Debian has them.
+
+use std::process::{Command, Stdio};
+
+use crate::step::{self, Count, Counting};
+
+/// How to see that it is there (program and arguments), and the package that brings it.
+const NEEDED: &[(&[&str], &str)] = &[
+    (&["curl", "--version"], "curl"),
+    (&["mbsync", "--version"], "isync"),
+    (&["neomutt", "-v"], "neomutt"),
+    (&["python3", "--version"], "python3"),
+    (&["strace", "--version"], "strace"),
+    (&["swaks", "--version"], "swaks"),
+    // Without it swaks has no STARTTLS, and Debian only recommends it.
+    (&["perl", "-MNet::SSLeay", "-e", "1"], "libnet-ssleay-perl"),
+    (&["tmux", "-V"], "tmux"),
+];
+
+/// Installs what is missing. Counts as one.
+pub(crate) fn install() -> Count {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("packages: all there");
+        return Count::PASSED;
+    }
+    println!("packages: {} missing", missing.join(" "));
+    // The lists of a fresh machine are empty or old; of another they may do, and reading them again takes its time.
+    let installed = apt("install", &missing).failed == 0
+        || (apt("update", &[]).failed == 0 && apt("install", &missing).failed == 0);
+    if installed && self::missing().is_empty() {
+        Count::PASSED
+    } else {
+        Count::FAILED
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    NEEDED
+        .iter()
+        .filter(|(command, _)| !works(command))
+        .map(|(_, package)| *package)
+        .collect()
+}
+
+fn works(command: &[&str]) -> bool {
+    let Some((program, arguments)) = command.split_first() else {
+        return false;
+    };
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn apt(action: &str, packages: &[&str]) -> Count {
+    let root = works(&["sh", "-c", "test \"$(id -u)\" = 0"]);
+    let mut command = if root {
+        Command::new("apt-get")
+    } else {
+        let mut command = Command::new("sudo");
+        command.args([
+            "--non-interactive",
+            "--preserve-env=DEBIAN_FRONTEND",
+            "apt-get",
+        ]);
+        command
+    };
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["--yes", "--no-install-recommends", action])
+        .args(packages);
+    step::run(&mut command, Counting::Status)
+}

@@ -1,0 +1,297 @@
+//! Running one step of a chore: its output goes to the terminal as it comes, its results are counted.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    thread,
+    time::Instant,
+};
+
+/// How many checks passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Count {
+    pub(crate) const PASSED: Count = Count {
+        passed: 1,
+        failed: 0,
+    };
+    pub(crate) const FAILED: Count = Count {
+        passed: 0,
+        failed: 1,
+    };
+
+    pub(crate) fn plus(self, other: Count) -> Count {
+        Count {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+        }
+    }
+}
+
+/// What a check of our own found: how many things it looked at, and what is wrong, a line each.
+pub(crate) struct Findings {
+    pub(crate) looked_at: usize,
+    pub(crate) wrong: Vec<String>,
+}
+
+/// Tells the findings of a check. It counts as one.
+pub(crate) fn report(name: &str, findings: Findings) -> Count {
+    for line in &findings.wrong {
+        println!("{name}: {line}");
+    }
+    println!(
+        "{name}: {} looked at, {} wrong",
+        findings.looked_at,
+        findings.wrong.len()
+    );
+    // A check that saw nothing has checked nothing.
+    if findings.wrong.is_empty() && findings.looked_at > 0 {
+        Count::PASSED
+    } else {
+        Count::FAILED
+    }
+}
+
+/// How the lines of a command's output are counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Counting {
+    /// The exit status alone: one.
+    Status,
+    /// The lines `test result:` of cargo test.
+    CargoTest,
+    /// The line `sim: seeds=N failed=M ...`.
+    Sim,
+    /// The line `mutants: caught=N survived=M ...`.
+    Mutants,
+}
+
+/// Runs a command and counts its results.
+pub(crate) fn run(command: &mut Command, counting: Counting) -> Count {
+    let started = Instant::now();
+    let shown = shown(command);
+    println!("$ {shown}");
+    let (status, counted) = match watched(command, counting) {
+        Ok(done) => done,
+        Err(error) => {
+            println!("$ {shown}: could not be started: {error}");
+            return Count::FAILED;
+        }
+    };
+    println!(
+        "$ {shown}: {} after {:.1} s",
+        if status { "done" } else { "FAILED" },
+        started.elapsed().as_secs_f64()
+    );
+    settle(status, counted, counting)
+}
+
+/// What status and lines together mean: a failure that no line told of counts, and so does a silence that should have been a count.
+fn settle(success: bool, counted: Count, counting: Counting) -> Count {
+    if matches!(counting, Counting::Status) {
+        return if success {
+            Count::PASSED
+        } else {
+            Count::FAILED
+        };
+    }
+    if counted.failed == 0 && (!success || counted.passed == 0) {
+        counted.plus(Count::FAILED)
+    } else {
+        counted
+    }
+}
+
+fn watched(command: &mut Command, counting: Counting) -> std::io::Result<(bool, Count)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // Both pipes are read at once: a command that fills one while we wait at the other would stand still.
+    let errors = thread::spawn(move || {
+        if let Some(stderr) = stderr {
+            let _ = each_line(stderr, |line| eprintln!("{line}"));
+        }
+    });
+    let mut count = Count::default();
+    if let Some(stdout) = stdout {
+        each_line(stdout, |line| {
+            println!("{line}");
+            count = count.plus(counted(line, counting));
+        })?;
+    }
+    let _ = errors.join();
+    std::io::stdout().flush()?;
+    Ok((child.wait()?.success(), count))
+}
+
+fn each_line(from: impl std::io::Read, mut then: impl FnMut(&str)) -> std::io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        then(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        line.clear();
+    }
+    Ok(())
+}
+
+fn counted(line: &str, counting: Counting) -> Count {
+    match counting {
+        Counting::Status => Count::default(),
+        Counting::CargoTest => cargo_test(line),
+        Counting::Sim => fields(line, "sim:", "seeds", "failed", false),
+        Counting::Mutants => fields(line, "mutants:", "caught", "survived", true),
+    }
+}
+
+/// `test result: ok. 3 passed; 0 failed; 0 ignored; ...`
+fn cargo_test(line: &str) -> Count {
+    let Some(rest) = line.strip_prefix("test result: ") else {
+        return Count::default();
+    };
+    let Some((_, numbers)) = rest.split_once(". ") else {
+        return Count::default();
+    };
+    let mut count = Count::default();
+    for part in numbers.split("; ") {
+        match part.split_once(' ') {
+            Some((n, "passed")) => count.passed = n.parse().unwrap_or(0),
+            Some((n, "failed")) => count.failed = n.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// `NAME: good=N bad=M ...`; without `apart` the good number holds the bad one.
+fn fields(line: &str, prefix: &str, good: &str, bad: &str, apart: bool) -> Count {
+    let Some(rest) = line.strip_prefix(prefix) else {
+        return Count::default();
+    };
+    let field = |name: &str| {
+        rest.split_ascii_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .find(|(key, _)| *key == name)
+            .and_then(|(_, value)| value.parse::<u64>().ok())
+    };
+    let (Some(all), Some(failed)) = (field(good), field(bad)) else {
+        return Count::default();
+    };
+    Count {
+        passed: if apart {
+            all
+        } else {
+            all.saturating_sub(failed)
+        },
+        failed,
+    }
+}
+
+fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(
+        command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
+    if let Some(first) = words.first_mut() {
+        *first = first.rsplit('/').next().unwrap_or(first).to_owned();
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(counting: Counting, success: bool, lines: &[&str], expected: (u64, u64)) {
+        let sum = lines.iter().fold(Count::default(), |sum, line| {
+            sum.plus(counted(line, counting))
+        });
+        let got = settle(success, sum, counting);
+        assert_eq!((got.passed, got.failed), expected, "{lines:?}");
+    }
+
+    #[test]
+    fn results_are_counted() {
+        let ok = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        let bad = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        check(Counting::CargoTest, true, &[ok, ok], (6, 0));
+        check(Counting::CargoTest, false, &[ok, bad], (6, 2));
+        check(
+            Counting::CargoTest,
+            false,
+            &["error: could not compile"],
+            (0, 1),
+        );
+        // A runner that died after it said ok, and one that ran nothing.
+        check(Counting::CargoTest, false, &[ok], (3, 1));
+        check(Counting::CargoTest, true, &[], (0, 1));
+        check(Counting::Status, true, &[ok], (1, 0));
+        check(Counting::Status, false, &[], (0, 1));
+        check(
+            Counting::Sim,
+            true,
+            &["sim: seeds=40 failed=0 steps=9 sim_hours_per_s=3.1"],
+            (40, 0),
+        );
+        check(
+            Counting::Sim,
+            false,
+            &["sim: seeds=40 failed=2 steps=9 sim_hours_per_s=3.1"],
+            (38, 2),
+        );
+        check(
+            Counting::Mutants,
+            true,
+            &["mutants: caught=12 survived=0"],
+            (12, 0),
+        );
+        check(
+            Counting::Mutants,
+            false,
+            &["mutants: caught=12 survived=1"],
+            (12, 1),
+        );
+        check(Counting::Sim, false, &["sim: seeds=lots"], (0, 1));
+    }
+
+    #[test]
+    fn a_check_that_saw_nothing_fails() {
+        assert_eq!(
+            report(
+                "none",
+                Findings {
+                    looked_at: 0,
+                    wrong: Vec::new()
+                }
+            ),
+            Count::FAILED
+        );
+        assert_eq!(
+            report(
+                "some",
+                Findings {
+                    looked_at: 1,
+                    wrong: Vec::new()
+                }
+            ),
+            Count::PASSED
+        );
+        assert_eq!(
+            report(
+                "some",
+                Findings {
+                    looked_at: 1,
+                    wrong: vec!["x".to_owned()]
+                }
+            ),
+            Count::FAILED
+        );
+    }
+}

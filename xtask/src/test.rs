@@ -1,0 +1,118 @@
+//! `cargo xtask test`: everything that must hold before a push, cheapest first, one line of result at the end.
+//!
+//! A failing step does not keep the later ones from running: one run shows all that is wrong.
+
+use std::{process::Command, time::Instant};
+
+use crate::{
+    cargo_toml::cargo,
+    imports, licenses, packages, purity,
+    step::{self, Count, Counting},
+    tidy,
+};
+
+/// Simulator seeds in CI: a minute or two; long runs are started by hand.
+const SIM_SEEDS: &str = "300";
+
+/// A named step.
+type Step = (&'static str, fn() -> Count);
+
+/// What needs neither packages nor long.
+const ALWAYS: &[Step] = &[
+    ("format", || {
+        step::run(cargo().args(["fmt", "--all", "--check"]), Counting::Status)
+    }),
+    ("tidy", || step::report("tidy", tidy::check())),
+    ("imports", || step::report("imports", imports::check())),
+    ("purity", || step::report("purity", purity::check())),
+    ("clippy", || {
+        step::run(
+            cargo().args([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+            Counting::Status,
+        )
+    }),
+    ("licenses", || step::report("licenses", licenses::check())),
+];
+
+/// Runs everything, or what is quick.
+pub(crate) fn run(fast: bool) -> Count {
+    let mut steps: Vec<Step> = Vec::new();
+    if !fast {
+        steps.push(("packages", packages::install));
+    }
+    steps.extend_from_slice(ALWAYS);
+    if fast {
+        steps.push(("tests", || tests(&["--workspace"])));
+    } else {
+        steps.push(("tests", || {
+            tests(&["--workspace", "--exclude", "whimbrel-e2e"])
+        }));
+        steps.push(("mutants", || mutants(&[])));
+        steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
+        steps.push(("end to end", || {
+            tests(&["--package", "whimbrel-e2e", "--features", "clients"])
+        }));
+    }
+    let mut sum = Count::default();
+    let mut lines = Vec::new();
+    for (at, (name, step)) in steps.iter().enumerate() {
+        println!("== [{}/{}] {name}", at + 1, steps.len());
+        let started = Instant::now();
+        let count = step();
+        lines.push(format!(
+            "{name:<12} {:>6} passed {:>4} failed {:>8.1} s",
+            count.passed,
+            count.failed,
+            started.elapsed().as_secs_f64()
+        ));
+        sum = sum.plus(count);
+    }
+    println!("==");
+    for line in lines {
+        println!("{line}");
+    }
+    sum
+}
+
+fn tests(arguments: &[&str]) -> Count {
+    step::run(
+        cargo().args(["test", "--no-fail-fast"]).args(arguments),
+        Counting::CargoTest,
+    )
+}
+
+/// Breaks each rule on purpose and sees it caught.
+pub(crate) fn mutants(arguments: &[&str]) -> Count {
+    let mut command: Command = cargo();
+    command
+        .args([
+            "run",
+            "--release",
+            "--package",
+            "whimbrel-mailbox",
+            "--features",
+            "mutants",
+            "--example",
+            "mutants",
+            "--",
+        ])
+        .args(arguments);
+    step::run(&mut command, Counting::Mutants)
+}
+
+/// Runs the simulator.
+pub(crate) fn sim(arguments: &[&str]) -> Count {
+    let mut command: Command = cargo();
+    command
+        .args(["run", "--release", "--package", "whimbrel-sim", "--"])
+        .args(arguments);
+    step::run(&mut command, Counting::Sim)
+}
