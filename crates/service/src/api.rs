@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 pub use whimbrel_mailbox::{
-    AccountId, BlobName, FlagSet, InternalDate, Keyword, MailboxId, MailboxName, MessageId,
+    AccountId, BlobName, Date, EntryId, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId,
     SpecialUse,
 };
 use zeroize::Zeroizing;
@@ -157,11 +157,11 @@ pub enum MailboxCall {
         /// Where to.
         name: MailboxName,
         /// Initial flags.
-        flags: FlagSet,
+        flags: Flags,
         /// The internal date.
-        date: InternalDate,
+        date: Date,
         /// Whole size in bytes.
-        size: u64,
+        size: u32,
         /// The body.
         blob: BlobName,
         /// The encoded content row.
@@ -191,7 +191,7 @@ pub enum MailboxCall {
         /// Add, remove or replace.
         change: FlagChange,
         /// The flags in question.
-        flags: FlagSet,
+        flags: Flags,
         /// RFC 7162, 3.1.3: leave those that have a greater MODSEQ.
         unchanged_since: Option<u64>,
     },
@@ -381,7 +381,7 @@ pub struct Target {
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Random, 128 bits.
-    pub id: [u8; 16],
+    pub id: EntryId,
     /// The envelope sender; empty for `<>`.
     pub sender: String,
     /// Who gets it.
@@ -389,7 +389,7 @@ pub struct Entry {
     /// The message's bytes as received.
     pub blob: BlobName,
     /// When it was accepted; becomes the internal date.
-    pub date: InternalDate,
+    pub date: Date,
 }
 
 /// One recipient of an [`Entry`].
@@ -397,8 +397,9 @@ pub struct Entry {
 pub struct Delivery {
     /// The account.
     pub account: AccountId,
-    /// The mailbox wished for by plus-addressing.
-    pub detail: Option<String>,
+    /// The mailbox wished for by plus-addressing, else INBOX. If it does not exist at delivery, INBOX it is; the derived id follows
+    /// from the wish.
+    pub target: MailboxName,
     /// The encoded content row: trace header fields of this recipient, and the summary.
     pub content: Bytes,
     /// Whole size in bytes, trace header fields included.
@@ -434,7 +435,7 @@ pub struct Status {
     /// DELETED: how many.
     pub deleted: u32,
     /// SIZE: the sum, in bytes.
-    pub size: u64,
+    pub size: u32,
     /// HIGHESTMODSEQ.
     pub highest_modseq: u64,
 }
@@ -489,13 +490,13 @@ pub struct Row {
     /// EMAILID; key of its content row.
     pub origin: MessageId,
     /// Flags and keywords.
-    pub flags: FlagSet,
+    pub flags: Flags,
     /// MODSEQ.
     pub modseq: u64,
     /// RFC822.SIZE.
-    pub size: u64,
+    pub size: u32,
     /// INTERNALDATE.
-    pub date: InternalDate,
+    pub date: Date,
     /// Where the body lies.
     pub blob: BlobName,
 }

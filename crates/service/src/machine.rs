@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::AccountId;
+use whimbrel_mailbox::{AccountId, EntryId};
 use whimbrel_storage::Commit;
 use zeroize::Zeroizing;
 
@@ -38,9 +38,6 @@ pub struct RequestId(pub u64);
 /// Names something a machine asked of its driver. Chosen by the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
-
-/// Names a queue entry.
-pub type EntryId = [u8; 16];
 
 /// What a machine is told.
 #[derive(Debug)]

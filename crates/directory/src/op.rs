@@ -1,0 +1,135 @@
+//! Operations of the directory and their encoding.
+//!
+//! Encoding: a CBOR array of the version and the operations; an operation is an array of its kind and numbered fields.
+//! Unknown fields are skipped, an unknown version or kind is an error: a new meaning is a new kind.
+
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::Dot;
+
+/// Newest encoding version written and read.
+const OPS_VERSION: u8 = 1;
+
+/// The random identity of an account (the mailbox crate's `AccountId`, as bytes).
+pub type AccountKey = [u8; 16];
+
+/// One change of the directory. Addresses are folded (see [`crate::Address`]) before they are put into an op.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Op {
+    /// From now on we receive mail for this domain.
+    #[n(0)]
+    AddDomain {
+        /// Folded.
+        #[n(0)]
+        domain: String,
+    },
+    /// No longer.
+    #[n(1)]
+    RemoveDomain {
+        /// Folded.
+        #[n(0)]
+        domain: String,
+        /// What the maker saw of it.
+        #[n(1)]
+        seen: Vec<Dot>,
+    },
+    /// A new account.
+    #[n(2)]
+    AddAccount {
+        /// Its identity.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        account: AccountKey,
+        /// Its address, folded.
+        #[n(1)]
+        address: String,
+        /// When, in seconds since 1970.
+        #[n(2)]
+        created: u64,
+        /// UIDVALIDITY of all its mailboxes: above that of every earlier account with this address.
+        #[n(3)]
+        uid_validity: u32,
+        /// argon2id PHC string.
+        #[n(4)]
+        verifier: String,
+    },
+    /// The account goes.
+    #[n(3)]
+    RemoveAccount {
+        /// Which.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        account: AccountKey,
+        /// What the maker saw of it.
+        #[n(1)]
+        seen: Vec<Dot>,
+    },
+    /// A new password.
+    #[n(4)]
+    SetVerifier {
+        /// Whose.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        account: AccountKey,
+        /// argon2id PHC string.
+        #[n(1)]
+        verifier: String,
+    },
+    /// Mail for `from` goes to `to`, too.
+    #[n(5)]
+    AddAlias {
+        /// Folded; the local part is empty for a catch-all.
+        #[n(0)]
+        from: String,
+        /// Folded.
+        #[n(1)]
+        to: String,
+    },
+    /// No longer.
+    #[n(6)]
+    RemoveAlias {
+        /// Folded.
+        #[n(0)]
+        from: String,
+        /// Folded.
+        #[n(1)]
+        to: String,
+        /// What the maker saw of it.
+        #[n(2)]
+        seen: Vec<Dot>,
+    },
+}
+
+/// Bytes that are no directory operations.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpError {
+    /// Damage.
+    #[error("directory operations cannot be read: {0}")]
+    Damaged(String),
+    /// Written by a newer version.
+    #[error("directory operations have version {0}, newest known is {OPS_VERSION}")]
+    Version(u8),
+}
+
+/// Encodes operations as the body of a section.
+#[must_use]
+pub fn encode(ops: &[Op]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = minicbor::Encoder::new(&mut out);
+    let written = encoder.array(2).and_then(|e| e.u8(OPS_VERSION)).and_then(|e| e.encode(ops));
+    debug_assert!(written.is_ok(), "writing to memory cannot fail");
+    out
+}
+
+/// The inverse of [`encode`].
+///
+/// # Errors
+/// When the bytes are damaged, of a newer version, or hold an operation of an unknown kind.
+pub fn decode(bytes: &[u8]) -> Result<Vec<Op>, OpError> {
+    let damaged = |error: minicbor::decode::Error| OpError::Damaged(error.to_string());
+    let mut decoder = minicbor::Decoder::new(bytes);
+    if decoder.array().map_err(damaged)?.is_none_or(|len| len < 2) {
+        return Err(OpError::Damaged("no version".into()));
+    }
+    let version = decoder.u8().map_err(damaged)?;
+    if version != OPS_VERSION {
+        return Err(OpError::Version(version));
+    }
+    decoder.decode().map_err(damaged)
+}

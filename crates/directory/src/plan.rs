@@ -1,0 +1,146 @@
+//! From what an administrator wants to operations, checked against what is there.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    address::{Address, AddressError, Domain},
+    op::{AccountKey, Op},
+    resolve::Resolution,
+    state::Directory,
+};
+
+/// Why a change was not made; the text is for the administrator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Not an address.
+    #[error("{text:?} is no address: {cause}")]
+    Address {
+        /// What was given.
+        text: String,
+        /// Why.
+        cause: AddressError,
+    },
+    /// Taken.
+    #[error("account {0} exists already")]
+    AccountExists(Address),
+    /// Not there.
+    #[error("there is no account {0}")]
+    NoAccount(Address),
+    /// Taken.
+    #[error("alias {0} -> {1} exists already")]
+    AliasExists(Address, Address),
+    /// Not there.
+    #[error("there is no such alias of {0}")]
+    NoAlias(Address),
+    /// An alias to nowhere.
+    #[error("{0} is neither an account nor an alias here; create it first")]
+    NoTarget(Address),
+    /// An alias that would lead nowhere in the end.
+    #[error("with this alias, {0} would lead back to itself without reaching an account, or too far")]
+    Loop(Address),
+}
+
+fn parse(text: &str, parse: impl FnOnce(&str) -> Result<Address, AddressError>) -> Result<Address, Refusal> {
+    parse(text).map_err(|cause| Refusal::Address { text: text.to_owned(), cause })
+}
+
+impl Directory {
+    /// Plans a new account; its domain becomes ours with it.
+    ///
+    /// # Errors
+    /// When the address is bad or taken.
+    pub fn plan_add_account(&self, address: &str, account: AccountKey, now_seconds: u64, verifier: String) -> Result<Vec<Op>, Refusal> {
+        let address = parse(address, Address::parse)?;
+        if self.holder(&address).is_some() {
+            return Err(Refusal::AccountExists(address));
+        }
+        let name = address.to_string();
+        // UIDVALIDITY is the second of creation, and greater than that of every earlier account with this address (DESIGN, 4.7). It is
+        // a non-zero 32-bit number (RFC 9051, 2.3.1.1).
+        let second = u32::try_from(now_seconds).unwrap_or(u32::MAX - 1).max(1);
+        let uid_validity = second.max(self.uid_validity_floor(&name).saturating_add(1));
+        let mut ops = self.plan_domain(address.domain());
+        ops.push(Op::AddAccount { account, address: name, created: now_seconds, uid_validity, verifier });
+        Ok(ops)
+    }
+
+    fn plan_domain(&self, domain: &Domain) -> Vec<Op> {
+        if self.has_domain(domain) { Vec::new() } else { vec![Op::AddDomain { domain: domain.as_str().to_owned() }] }
+    }
+
+    /// Plans to remove an account.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn plan_remove_account(&self, address: &str) -> Result<(Vec<Op>, AccountKey), Refusal> {
+        let address = parse(address, Address::parse)?;
+        let (account, entry) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
+        Ok((vec![Op::RemoveAccount { account, seen: entry.exists.as_slice().to_vec() }], account))
+    }
+
+    /// Plans a new password.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub fn plan_set_verifier(&self, address: &str, verifier: String) -> Result<Vec<Op>, Refusal> {
+        let address = parse(address, Address::parse)?;
+        let (account, _) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
+        Ok(vec![Op::SetVerifier { account, verifier }])
+    }
+
+    /// Plans an alias. Its domain becomes ours with it.
+    ///
+    /// # Errors
+    /// When an address is bad, the target is not here, or the alias would lead nowhere.
+    pub fn plan_add_alias(&self, from: &str, to: &str) -> Result<Vec<Op>, Refusal> {
+        let from = parse(from, Address::parse_alias)?;
+        let to = parse(to, Address::parse)?;
+        if self.alias_targets(&from.to_string()).any(|target| target == to.to_string()) {
+            return Err(Refusal::AliasExists(from, to));
+        }
+        match self.resolve(to.local(), to.domain().as_str()) {
+            Resolution::Local(_) => {}
+            Resolution::Loop => return Err(Refusal::Loop(to)),
+            Resolution::NoSuchUser | Resolution::NotOurs => return Err(Refusal::NoTarget(to)),
+        }
+        if self.leads_to(&to.to_string(), &from.to_string()) {
+            return Err(Refusal::Loop(from));
+        }
+        let mut ops = self.plan_domain(from.domain());
+        ops.push(Op::AddAlias { from: from.to_string(), to: to.to_string() });
+        Ok(ops)
+    }
+
+    /// Whether following aliases from `start` comes to `goal`; an alias to itself means the account and is no loop.
+    fn leads_to(&self, start: &str, goal: &str) -> bool {
+        let mut visited = BTreeSet::from([start]);
+        let mut open = vec![start];
+        while let Some(name) = open.pop() {
+            for to in self.alias_targets(name) {
+                if to == goal && to != start {
+                    return true;
+                }
+                if visited.insert(to) {
+                    open.push(to);
+                }
+            }
+        }
+        false
+    }
+
+    /// Plans to remove an alias; without `to`, all of `from`'s.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn plan_remove_alias(&self, from: &str, to: Option<&str>) -> Result<Vec<Op>, Refusal> {
+        let from = parse(from, Address::parse_alias)?;
+        let to = to.map(|to| parse(to, Address::parse)).transpose()?.map(|to| to.to_string());
+        let name = from.to_string();
+        let ops: Vec<Op> = self
+            .aliases()
+            .filter(|(f, t, _)| *f == name && to.as_ref().is_none_or(|to| to == t))
+            .map(|(f, t, dots)| Op::RemoveAlias { from: f.to_owned(), to: t.to_owned(), seen: dots.as_slice().to_vec() })
+            .collect();
+        if ops.is_empty() { Err(Refusal::NoAlias(from)) } else { Ok(ops) }
+    }
+}

@@ -1,0 +1,304 @@
+//! The replicated state: `apply` for operations, `join` for states, rows for the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Context, DotSet, Lww, OrMap, Stamp, VersionVector};
+
+use crate::{
+    address::{Address, Domain},
+    op::{AccountKey, Op},
+};
+
+/// An account's entry.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Account {
+    /// The operations by which it exists; none: removed.
+    #[n(0)]
+    pub exists: DotSet,
+    /// The stamp of its creation: decides who holds the address.
+    #[n(1)]
+    pub created_stamp: Stamp,
+    /// Folded address.
+    #[n(2)]
+    pub address: String,
+    /// Seconds since 1970.
+    #[n(3)]
+    pub created: u64,
+    /// UIDVALIDITY of its mailboxes.
+    #[n(4)]
+    pub uid_validity: u32,
+    /// argon2id PHC string.
+    #[n(5)]
+    pub verifier: Lww<String>,
+}
+
+/// The whole directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    domains: OrMap<String>,
+    accounts: BTreeMap<AccountKey, Account>,
+    /// From -> to.
+    aliases: BTreeMap<String, OrMap<String>>,
+    /// Greatest UIDVALIDITY ever given under an address: it outlives the account.
+    floors: BTreeMap<String, u32>,
+    /// Derived: living accounts by address, the holder first.
+    holders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
+}
+
+/// Names one stored row; its order is the order in the store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Row {
+    /// A domain's dots.
+    Domain(String),
+    /// An [`Account`].
+    Account(AccountKey),
+    /// An alias' dots.
+    Alias(String, String),
+    /// A UIDVALIDITY floor.
+    Floor(String),
+}
+
+/// A row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("directory row {key:02x?} cannot be read: {cause}")]
+pub struct RowError {
+    key: Vec<u8>,
+    cause: String,
+}
+
+impl Directory {
+    /// Applies one operation, local or foreign, in causal order, and names the rows that changed.
+    pub fn apply(&mut self, context: &Context<'_>, op: &Op) -> Vec<Row> {
+        match op {
+            Op::AddDomain { domain } => {
+                self.domains.add(domain.clone(), context);
+                vec![Row::Domain(domain.clone())]
+            }
+            Op::RemoveDomain { domain, seen } => {
+                self.domains.remove(domain, seen);
+                vec![Row::Domain(domain.clone())]
+            }
+            Op::AddAccount { account, address, created, uid_validity, verifier } => {
+                let entry = self.accounts.entry(*account).or_insert_with(|| Account {
+                    exists: DotSet::new(),
+                    created_stamp: context.stamp,
+                    address: address.clone(),
+                    created: *created,
+                    uid_validity: *uid_validity,
+                    verifier: Lww::new(context.stamp, verifier.clone()),
+                });
+                entry.exists.insert(context.dot);
+                let floor = self.floors.entry(address.clone()).or_insert(0);
+                *floor = (*floor).max(*uid_validity);
+                self.index(*account);
+                vec![Row::Account(*account), Row::Floor(address.clone())]
+            }
+            Op::RemoveAccount { account, seen } => {
+                if let Some(entry) = self.accounts.get_mut(account) {
+                    for dot in seen {
+                        entry.exists.remove(*dot);
+                    }
+                }
+                self.index(*account);
+                vec![Row::Account(*account)]
+            }
+            Op::SetVerifier { account, verifier } => {
+                if let Some(entry) = self.accounts.get_mut(account) {
+                    entry.verifier.write(context.stamp, verifier.clone());
+                }
+                vec![Row::Account(*account)]
+            }
+            Op::AddAlias { from, to } => {
+                self.aliases.entry(from.clone()).or_default().add(to.clone(), context);
+                vec![Row::Alias(from.clone(), to.clone())]
+            }
+            Op::RemoveAlias { from, to, seen } => {
+                if let Some(targets) = self.aliases.get_mut(from) {
+                    targets.remove(to, seen);
+                    if targets.iter().next().is_none() {
+                        self.aliases.remove(from);
+                    }
+                }
+                vec![Row::Alias(from.clone(), to.clone())]
+            }
+        }
+    }
+
+    /// Joins another state; the vectors say what each side has applied. Equals applying the operations that are missing.
+    ///
+    /// Entries of removed accounts are kept without dots (they are few and small), so that a late SetVerifier finds them.
+    pub fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
+        self.domains.join(mine, &other.domains, theirs);
+        let nothing = OrMap::default();
+        self.aliases.retain(|from, targets| {
+            targets.join(mine, other.aliases.get(from).unwrap_or(&nothing), theirs);
+            targets.iter().next().is_some()
+        });
+        for (from, targets) in &other.aliases {
+            if !self.aliases.contains_key(from) {
+                let mut joined = OrMap::default();
+                joined.join(mine, targets, theirs);
+                if joined.iter().next().is_some() {
+                    self.aliases.insert(from.clone(), joined);
+                }
+            }
+        }
+        for (address, floor) in &other.floors {
+            let own = self.floors.entry(address.clone()).or_insert(0);
+            *own = (*own).max(*floor);
+        }
+        for (key, account) in &other.accounts {
+            match self.accounts.get_mut(key) {
+                Some(own) => {
+                    own.exists.join(mine, &account.exists, theirs);
+                    own.verifier.join(&account.verifier);
+                }
+                None => {
+                    self.accounts.insert(*key, account.clone());
+                }
+            }
+            self.index(*key);
+        }
+    }
+
+    /// Brings the derived index up to date for one account.
+    fn index(&mut self, key: AccountKey) {
+        let Some(account) = self.accounts.get(&key) else { return };
+        let place = (account.created_stamp, key);
+        if account.exists.is_empty() {
+            if let Some(holders) = self.holders.get_mut(&account.address) {
+                holders.remove(&place);
+                if holders.is_empty() {
+                    self.holders.remove(&account.address);
+                }
+            }
+        } else {
+            self.holders.entry(account.address.clone()).or_default().insert(place);
+        }
+    }
+
+    /// Whether we receive mail for the domain.
+    #[must_use]
+    pub fn has_domain(&self, domain: &Domain) -> bool {
+        self.domains.contains(&domain.as_str().to_owned())
+    }
+
+    /// Our domains, in order.
+    pub fn domains(&self) -> impl Iterator<Item = (&String, &DotSet)> {
+        self.domains.iter()
+    }
+
+    /// The account that holds an address.
+    #[must_use]
+    pub fn holder(&self, address: &Address) -> Option<(AccountKey, &Account)> {
+        let (_, key) = self.holders.get(&address.to_string())?.first()?;
+        Some((*key, self.accounts.get(key)?))
+    }
+
+    /// A living account.
+    #[must_use]
+    pub fn account(&self, key: &AccountKey) -> Option<&Account> {
+        self.accounts.get(key).filter(|account| !account.exists.is_empty())
+    }
+
+    /// Living accounts by address; the third says whether it is set aside behind an earlier one.
+    pub fn accounts(&self) -> impl Iterator<Item = (AccountKey, &Account, bool)> {
+        self.holders.values().flat_map(move |holders| {
+            holders
+                .iter()
+                .enumerate()
+                .filter_map(move |(place, (_, key))| Some((*key, self.accounts.get(key)?, place > 0)))
+        })
+    }
+
+    /// Aliases in order: from, to, dots.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &str, &DotSet)> {
+        self.aliases.iter().flat_map(|(from, targets)| {
+            targets.iter().map(move |(to, dots)| (from.as_str(), to.as_str(), dots))
+        })
+    }
+
+    /// Where an alias leads.
+    pub fn alias_targets(&self, from: &str) -> impl Iterator<Item = &str> {
+        self.aliases.get(from).into_iter().flat_map(|targets| targets.iter().map(|(to, _)| to.as_str()))
+    }
+
+    /// Greatest UIDVALIDITY ever given under an address.
+    #[must_use]
+    pub fn uid_validity_floor(&self, address: &str) -> u32 {
+        self.floors.get(address).copied().unwrap_or(0)
+    }
+
+    /// The stored form of a row: `None` where nothing is to be stored.
+    #[must_use]
+    pub fn row(&self, row: &Row) -> Option<Vec<u8>> {
+        match row {
+            Row::Domain(domain) => self.domains.dots(domain).map(encode),
+            Row::Account(key) => self.accounts.get(key).map(encode),
+            Row::Alias(from, to) => self.aliases.get(from)?.dots(to).map(encode),
+            Row::Floor(address) => self.floors.get(address).map(encode),
+        }
+    }
+
+    /// Puts a stored row back.
+    ///
+    /// # Errors
+    /// When the row cannot be read.
+    pub fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        let failed = |cause: String| RowError { key: key.to_vec(), cause };
+        match Row::decode(key).ok_or_else(|| failed("unknown key".into()))? {
+            Row::Domain(domain) => self.domains.restore(domain, decode(value).map_err(failed)?),
+            Row::Account(account) => {
+                self.accounts.insert(account, decode(value).map_err(failed)?);
+                self.index(account);
+            }
+            Row::Alias(from, to) => self.aliases.entry(from).or_default().restore(to, decode(value).map_err(failed)?),
+            Row::Floor(address) => {
+                self.floors.insert(address, decode(value).map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    /// The row's key: a letter, then the name; the parts of an alias are divided by NUL, which no address holds.
+    #[must_use]
+    pub fn key(&self) -> Vec<u8> {
+        let (letter, name) = match self {
+            Row::Domain(domain) => (b'd', domain.as_bytes().to_vec()),
+            Row::Account(key) => (b'a', key.to_vec()),
+            Row::Alias(from, to) => (b'l', [from.as_bytes(), &[0], to.as_bytes()].concat()),
+            Row::Floor(address) => (b'f', address.as_bytes().to_vec()),
+        };
+        [&[letter], name.as_slice()].concat()
+    }
+
+    fn decode(key: &[u8]) -> Option<Row> {
+        let (letter, name) = key.split_first()?;
+        let text = || String::from_utf8(name.to_vec()).ok();
+        Some(match letter {
+            b'd' => Row::Domain(text()?),
+            b'a' => Row::Account(name.try_into().ok()?),
+            b'l' => {
+                let text = text()?;
+                let (from, to) = text.split_once('\0')?;
+                Row::Alias(from.to_owned(), to.to_owned())
+            }
+            b'f' => Row::Floor(text()?),
+            _ => return None,
+        })
+    }
+}
+
+fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
+    let mut out = Vec::new();
+    let written = minicbor::encode(value, &mut out);
+    debug_assert!(written.is_ok(), "writing to memory cannot fail");
+    out
+}
+
+fn decode<'b, T: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<T, String> {
+    minicbor::decode(bytes).map_err(|error| error.to_string())
+}

@@ -1,0 +1,298 @@
+//! Password checks: cache, throttle, and at most so many verifications at a time.
+//!
+//! An argon2id verification costs tens of milliseconds and megabytes by design. Three things keep that from being turned
+//! against the server:
+//!
+//! - *Rate limit before work.* A peer with too many failures is refused before anything is computed.
+//! - *Bounded work.* At most [`Limits::verifications_max`] run at once, at most [`Limits::waiting_max`] wait; more are told to come back.
+//! - *Cache.* A client that repeats a login that succeeded (mail clients open many connections) does not pay again. What is stored stays
+//!   argon2id; the cache lives in memory only, for minutes, and its key is a BLAKE3 keyed hash, under a key made at start, of name, password
+//!   and peer address, each with its length, so that no two logins share a key. A hit counts only if the name still leads to the same
+//!   account with the same verifier.
+//!
+//! A name that does not exist costs a verification, too, so that time does not tell which names do.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+};
+
+use subtle::ConstantTimeEq;
+use whimbrel_mailbox::AccountId;
+use zeroize::Zeroizing;
+
+use crate::{
+    api::{Authenticate, Failure, Reply},
+    machine::{Note, Now, Output, RequestId, Ticket},
+};
+
+/// What bounds authentication. All have config keys in `[auth]`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Verifications at once: each costs argon2's memory. `auth.verifications_max`.
+    pub verifications_max: usize,
+    /// Logins that wait for one: beyond, clients are told to try later. `auth.waiting_max`.
+    pub waiting_max: usize,
+    /// Failures of one peer (an IPv4 address or an IPv6 /64) within the window before it is refused unheard. `auth.failures_max`.
+    pub failures_max: u32,
+    /// How long failures count, in seconds. `auth.failure_window`.
+    pub failure_window_seconds: u64,
+    /// Peers whose failures are remembered; the oldest are forgotten first. `auth.peers_max`.
+    pub peers_max: usize,
+    /// Logins remembered. `auth.cache_entries_max`.
+    pub cache_entries_max: usize,
+    /// For how long, in seconds; 0 turns the cache off. `auth.cache_time`.
+    pub cache_seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            verifications_max: 2,
+            waiting_max: 256,
+            failures_max: 20,
+            failure_window_seconds: 60,
+            peers_max: 16 * 1024,
+            cache_entries_max: 16 * 1024,
+            cache_seconds: 300,
+        }
+    }
+}
+
+/// What the directory knows of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The account.
+    pub account: AccountId,
+    /// Its address as the directory spells it.
+    pub login: String,
+    /// argon2id PHC string.
+    pub verifier: String,
+}
+
+struct Attempt {
+    request: RequestId,
+    login: String,
+    peer: IpAddr,
+    key: CacheKey,
+    known: Option<Known>,
+}
+
+type CacheKey = [u8; 32];
+
+struct Cached {
+    known: Known,
+    expires: u64,
+}
+
+struct Failures {
+    count: u32,
+    since: u64,
+}
+
+/// The machine inside the directory owner that checks passwords.
+pub struct Authenticator {
+    limits: Limits,
+    /// Under which cache keys are made; random, from the driver, gone with the process.
+    secret: [u8; 32],
+    /// Checked against when a name does not exist.
+    decoy_verifier: String,
+    cache: BTreeMap<CacheKey, Cached>,
+    /// Cache keys in the order in which they expire.
+    cache_order: VecDeque<(u64, CacheKey)>,
+    failures: BTreeMap<IpAddr, Failures>,
+    failure_order: VecDeque<(u64, IpAddr)>,
+    running: BTreeMap<Ticket, Attempt>,
+    waiting: VecDeque<(Attempt, Zeroizing<Vec<u8>>)>,
+}
+
+impl Authenticator {
+    /// `secret` is random; `decoy_verifier` a valid verifier of a password that nobody knows, with the parameters in force.
+    #[must_use]
+    pub fn new(limits: Limits, secret: [u8; 32], decoy_verifier: String) -> Self {
+        Authenticator {
+            limits,
+            secret,
+            decoy_verifier,
+            cache: BTreeMap::new(),
+            cache_order: VecDeque::new(),
+            failures: BTreeMap::new(),
+            failure_order: VecDeque::new(),
+            running: BTreeMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Begins a check of `ask` against what the directory knows under that name. Tickets come from `next_ticket`.
+    pub fn begin(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        ask: Authenticate,
+        known: Option<Known>,
+        next_ticket: &mut impl FnMut() -> Ticket,
+        out: &mut VecDeque<Output>,
+    ) {
+        let seconds = now.mono_micros / 1_000_000;
+        self.forget(seconds);
+        if self.failures.get(&peer_key(ask.peer)).is_some_and(|f| f.count >= self.limits.failures_max) {
+            out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
+            return;
+        }
+        let key = self.cache_key(&ask);
+        if let (Some(cached), Some(known)) = (self.cache.get(&key), &known)
+            && cached.known.account == known.account
+            && bool::from(cached.known.verifier.as_bytes().ct_eq(known.verifier.as_bytes()))
+        {
+            out.push_back(Output::Log(Note::LoggedIn { login: known.login.clone(), cached: true }));
+            out.push_back(authenticated(request, known));
+            return;
+        }
+        let attempt = Attempt { request, login: ask.login, peer: ask.peer, key, known };
+        if self.running.len() < self.limits.verifications_max {
+            self.verify(attempt, ask.password, next_ticket, out);
+        } else if self.waiting.len() < self.limits.waiting_max {
+            self.waiting.push_back((attempt, ask.password));
+        } else {
+            out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
+        }
+    }
+
+    /// A verification is done. `still` is what the directory knows under that name now: an account that was removed or got
+    /// a new password meanwhile does not come in. Returns whether the ticket was ours.
+    pub fn verified(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        matches: bool,
+        still: impl FnOnce(&str) -> Option<Known>,
+        next_ticket: &mut impl FnMut() -> Ticket,
+        out: &mut VecDeque<Output>,
+    ) -> bool {
+        let Some(attempt) = self.running.remove(&ticket) else { return false };
+        let seconds = now.mono_micros / 1_000_000;
+        let known = attempt.known.filter(|known| matches && still(&attempt.login).as_ref() == Some(known));
+        match known {
+            Some(known) => {
+                out.push_back(Output::Log(Note::LoggedIn { login: known.login.clone(), cached: false }));
+                out.push_back(authenticated(attempt.request, &known));
+                self.remember(seconds, attempt.key, known);
+            }
+            None => {
+                self.count_failure(seconds, attempt.peer);
+                out.push_back(Output::Log(Note::LoginFailed { login: printable(&attempt.login), peer: attempt.peer }));
+                out.push_back(Output::Reply(attempt.request, Reply::Failed(Failure::Credentials)));
+            }
+        }
+        // Those who waited are looked at again: their peer may have used up its failures by now.
+        while self.running.len() < self.limits.verifications_max {
+            let Some((attempt, password)) = self.waiting.pop_front() else { break };
+            if self.failures.get(&peer_key(attempt.peer)).is_some_and(|f| f.count >= self.limits.failures_max) {
+                out.push_back(Output::Reply(attempt.request, Reply::Failed(Failure::Throttled)));
+                continue;
+            }
+            self.verify(attempt, password, next_ticket, out);
+        }
+        true
+    }
+
+    fn verify(
+        &mut self,
+        attempt: Attempt,
+        password: Zeroizing<Vec<u8>>,
+        next_ticket: &mut impl FnMut() -> Ticket,
+        out: &mut VecDeque<Output>,
+    ) {
+        let ticket = next_ticket();
+        let verifier = attempt.known.as_ref().map_or(&self.decoy_verifier, |known| &known.verifier).clone();
+        self.running.insert(ticket, attempt);
+        out.push_back(Output::Verify { ticket, verifier, password });
+    }
+
+    fn cache_key(&self, ask: &Authenticate) -> CacheKey {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        let peer = ask.peer.to_string();
+        for part in [ask.login.as_bytes(), &ask.password, peer.as_bytes()] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    fn remember(&mut self, seconds: u64, key: CacheKey, known: Known) {
+        if self.limits.cache_seconds == 0 || self.limits.cache_entries_max == 0 {
+            return;
+        }
+        while self.cache_order.len() >= self.limits.cache_entries_max {
+            self.drop_oldest_cached();
+        }
+        let expires = seconds + self.limits.cache_seconds;
+        self.cache.insert(key, Cached { known, expires });
+        self.cache_order.push_back((expires, key));
+    }
+
+    fn drop_oldest_cached(&mut self) {
+        if let Some((expires, key)) = self.cache_order.pop_front()
+            && self.cache.get(&key).is_some_and(|cached| cached.expires <= expires)
+        {
+            self.cache.remove(&key);
+        }
+    }
+
+    fn count_failure(&mut self, seconds: u64, peer: IpAddr) {
+        let peer = peer_key(peer);
+        while self.failure_order.len() >= self.limits.peers_max {
+            if let Some((_, oldest)) = self.failure_order.pop_front() {
+                self.failures.remove(&oldest);
+            }
+        }
+        match self.failures.get_mut(&peer) {
+            Some(failures) => failures.count = failures.count.saturating_add(1),
+            None => {
+                self.failures.insert(peer, Failures { count: 1, since: seconds });
+                self.failure_order.push_back((seconds, peer));
+            }
+        }
+    }
+
+    /// Drops what has expired. Cheap: both queues are in order of time.
+    fn forget(&mut self, seconds: u64) {
+        while self.cache_order.front().is_some_and(|(expires, _)| *expires <= seconds) {
+            self.drop_oldest_cached();
+        }
+        while let Some((since, peer)) = self.failure_order.front() {
+            if since + self.limits.failure_window_seconds > seconds {
+                break;
+            }
+            debug_assert!(self.failures.get(peer).is_none_or(|f| f.since == *since));
+            self.failures.remove(peer);
+            self.failure_order.pop_front();
+        }
+    }
+}
+
+fn authenticated(request: RequestId, known: &Known) -> Output {
+    Output::Reply(request, Reply::Authenticated { account: known.account, login: known.login.clone() })
+}
+
+/// One customer's IPv6 network is usually a /64: counting single addresses would count nothing.
+fn peer_key(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => {
+                let [a, b, c, d, ..] = v6.segments();
+                IpAddr::V6([a, b, c, d, 0, 0, 0, 0].into())
+            }
+        },
+    }
+}
+
+/// Longest part of a client's login name that the log shows.
+const LOGGED_CHARS_MAX: usize = 128;
+
+/// A name for the log: cut, and without control characters, so that it cannot forge lines.
+fn printable(login: &str) -> String {
+    login.chars().take(LOGGED_CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

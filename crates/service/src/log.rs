@@ -1,0 +1,165 @@
+//! The own log of one partition: numbers, hash chain, clock.
+//!
+//! Every write of an owner is sealed here into a batch that follows the one before. The position is kept in a record of the
+//! partition, in the same atomic write, so that a start need not read the log to go on.
+
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
+use whimbrel_storage::{Commit, Cut, LogEntry, Mutation, Origin};
+
+use crate::machine::Now;
+
+/// Key of the record that holds a [`Position`]; no other record's key starts with this byte.
+pub const POSITION_KEY: &[u8] = b"\0position";
+
+/// Batches kept behind the newest one: records stand for all of them already, so they are for an engineer's eyes and for peers that lag a little.
+/// Cutting goes in steps of as many, so that it is rarely part of a commit.
+const BATCHES_KEPT: u64 = 1024;
+
+/// Where the own log stands, as stored.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Position {
+    /// Number of the next operation.
+    #[n(0)]
+    pub next: u64,
+    /// Hash of the newest batch.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub hash: [u8; 32],
+    /// The clock.
+    #[n(2)]
+    pub hlc: u64,
+    /// What has been applied.
+    #[n(3)]
+    pub applied: VersionVector,
+    /// First numbers of batches, one each [`BATCHES_KEPT`]: where the log can be cut next.
+    #[n(4)]
+    pub marks: Vec<u64>,
+    /// Batches since the last mark.
+    #[n(5)]
+    pub since_mark: u64,
+}
+
+/// The own log of one partition.
+#[derive(Clone, Debug)]
+pub struct Log {
+    partition: PartitionId,
+    origin: Incarnation,
+    position: Position,
+    hlc: Hlc,
+}
+
+/// The position record is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("position record of partition {0:?} cannot be read: {1}")]
+pub struct PositionError(PartitionId, String);
+
+impl Log {
+    /// A log nobody has written to.
+    #[must_use]
+    pub fn new(partition: PartitionId, origin: Incarnation) -> Self {
+        let position = Position { next: 1, hash: [0; 32], hlc: 0, applied: VersionVector::new(), marks: Vec::new(), since_mark: 0 };
+        Log { partition, origin, position, hlc: Hlc::default() }
+    }
+
+    /// A log that goes on from its position record.
+    ///
+    /// # Errors
+    /// When the record is damaged.
+    pub fn load(partition: PartitionId, origin: Incarnation, record: &[u8]) -> Result<Self, PositionError> {
+        let position: Position = minicbor::decode(record).map_err(|error| PositionError(partition, error.to_string()))?;
+        let hlc = Hlc::restore(position.hlc);
+        Ok(Log { partition, origin, position, hlc })
+    }
+
+    /// Which partition it belongs to.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Who writes it.
+    #[must_use]
+    pub fn origin(&self) -> Incarnation {
+        self.origin
+    }
+
+    /// Number of the next operation.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.position.next
+    }
+
+    /// What has been applied.
+    #[must_use]
+    pub fn applied(&self) -> &VersionVector {
+        &self.position.applied
+    }
+
+    /// The greatest time given.
+    #[must_use]
+    pub fn hlc(&self) -> Hlc {
+        self.hlc
+    }
+
+    /// Makes the next batch of these sections and the commit that holds it, its position record and any cut. The caller adds its
+    /// own records.
+    pub fn seal(&mut self, now: Now, sections: Vec<Section>, blobs: Vec<Vec<u8>>) -> (Batch, Commit) {
+        let count: u32 = sections.iter().map(|section| section.count).sum();
+        assert!(count > 0, "a batch has at least one operation");
+        let first = self.position.next;
+        let hlc = self.hlc.tick_many(now.wall_micros, count);
+        let mut deps = self.position.applied.clone();
+        // Its own origin is implied by the number.
+        deps = deps.iter().filter(|(origin, _)| *origin != self.origin).collect();
+        let batch = Batch {
+            partition: self.partition,
+            origin: self.origin,
+            first,
+            count,
+            previous: Hash(self.position.hash),
+            deps,
+            stamp: Stamp { hlc, origin: self.origin },
+            sections,
+            blobs: blobs.into_iter().map(Into::into).collect(),
+        };
+        let sealed = batch.seal();
+        let mut commit = Commit::new(store_partition(self.partition));
+        commit.entry = Some(LogEntry {
+            origin: Origin(self.origin.get()),
+            first,
+            count,
+            previous: whimbrel_storage::Hash(self.position.hash),
+            bytes: sealed.bytes.into(),
+        });
+        let position = &mut self.position;
+        position.next = batch.last() + 1;
+        position.hash = sealed.hash.0;
+        position.hlc = self.hlc.last();
+        position.applied.advance(self.origin, batch.last());
+        position.since_mark += 1;
+        if position.since_mark >= BATCHES_KEPT {
+            position.since_mark = 0;
+            position.marks.push(first);
+            if position.marks.len() > 1 {
+                let below = position.marks.remove(0);
+                commit.cuts.push(Cut { origin: Origin(self.origin.get()), below });
+            }
+        }
+        commit.mutations.push(Mutation::Put { key: POSITION_KEY.into(), value: encode(&self.position).into() });
+        (batch, commit)
+    }
+}
+
+/// A partition as the store numbers it.
+#[must_use]
+pub fn store_partition(partition: PartitionId) -> whimbrel_storage::PartitionId {
+    whimbrel_storage::PartitionId(u64::from(partition.0))
+}
+
+/// Encodes a record.
+pub(crate) fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
+    let mut out = Vec::new();
+    let written = minicbor::encode(value, &mut out);
+    debug_assert!(written.is_ok(), "writing to memory cannot fail");
+    out
+}
