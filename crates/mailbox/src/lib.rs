@@ -1,1 +1,47 @@
 //! The mailbox CRDT: operations, apply, join, collection, UID claims and what clients are shown
+//!
+//! Purpose: all mail state of one account, as a replicated data type that needs no coordination, and beside it what
+//! this replica has told its clients, so that UIDs keep IMAP's promises on every replica.
+//!
+//! Invariants:
+//! - [`Replica::apply`] is the only writer of replicated state: own and foreign operations take the same way.
+//! - Planning (`plan_*`) reads only what is visible here and changes nothing: no operation names a hidden record.
+//! - U1: a (name, UIDVALIDITY, UID) never denotes two messages. U2: what is shown as new has a UID of at least every
+//!   UIDNEXT announced before. U4: a UID changes only after concurrent writes, a takeover, or a RENAME onto a name
+//!   that was announced.
+//!
+//! How an owner uses it, for each call of a client:
+//! `plan_*` gives operations and the outcome to tell; the owner numbers them ([`At::next`] is the dot of the first), seals a
+//! batch, calls `apply`, takes `take_dirty` into the same atomic write as the batch, and answers when that is on disk.
+//! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
+//! After foreign batches: [`Replica::plan_late`] until it gives nothing.
+//!
+//! Reading order: `ids`, `name`, `flags`, `op`, `record`, `state`, `replica`, `read`, `plan`, `rows`.
+//!
+//! Changes of the interface since it was first published: none.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod flags;
+mod ids;
+mod name;
+mod op;
+mod plan;
+mod read;
+mod replica;
+mod rows;
+
+pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
+pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId};
+pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
+pub use op::{
+    Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Date, DecodeError, Deliver, Message,
+    MoveEntry, NewId, Op, Removal, SpecialUse,
+};
+pub use plan::{
+    At, Copied, Created, Delivered, Moved, NewMessage, Plan, PlanError, Renamed, StoreMode, Stored,
+    Takeover,
+};
+pub use read::{Changes, NameInfo, Row, Status};
+pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};
+pub use rows::{Content, LoadError, RowKey};
