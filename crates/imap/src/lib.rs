@@ -14,6 +14,7 @@
 pub mod command;
 pub mod core;
 pub mod decode;
+pub mod encode;
 pub mod limits;
 
 pub use command::{Command, CommandBody};

@@ -199,6 +199,31 @@ impl DateTime {
         self.local_seconds().rem_euclid(SECONDS_PER_DAY) as u32
     }
 
+    /// Appends `dd-Mon-yyyy hh:mm:ss +zzzz`, without quotes.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        let two = |out: &mut Vec<u8>, n: u32| {
+            out.extend_from_slice(&[b'0' + (n / 10 % 10) as u8, b'0' + (n % 10) as u8])
+        };
+        let date = self.local_date();
+        let seconds = self.local_seconds_of_day();
+        let zone = u32::from(self.zone_minutes.unsigned_abs());
+        two(out, u32::from(date.day));
+        out.push(b'-');
+        out.extend_from_slice(date.month_name().as_bytes());
+        out.push(b'-');
+        two(out, u32::from(date.year) / 100);
+        two(out, u32::from(date.year));
+        out.push(b' ');
+        two(out, seconds / 3600);
+        out.push(b':');
+        two(out, seconds / 60 % 60);
+        out.push(b':');
+        two(out, seconds % 60);
+        out.extend_from_slice(if self.zone_minutes < 0 { b" -" } else { b" +" });
+        two(out, zone / 60);
+        two(out, zone % 60);
+    }
+
     fn local_seconds(self) -> i64 {
         self.unix_seconds + i64::from(self.zone_minutes) * 60
     }
@@ -272,6 +297,18 @@ mod tests {
             Date::from_days_since_epoch(i64::MIN),
             Date::new(1, 1, 1).unwrap()
         );
+    }
+
+    #[test]
+    fn date_times_go_there_and_back() {
+        for seconds in (-70_000_000_000..100_000_000_000).step_by(998_877_665) {
+            for zone in [-5_999, -90, 0, 1, 330, 5_999] {
+                let date = DateTime::with_zone(seconds, zone);
+                let mut out = Vec::new();
+                date.encode(&mut out);
+                assert_eq!(DateTime::parse(&out), Some(date));
+            }
+        }
     }
 
     #[test]

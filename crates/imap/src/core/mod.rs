@@ -6,7 +6,7 @@ mod date;
 mod flag;
 mod mailbox;
 mod secret;
-mod set;
+pub(crate) mod set;
 mod tag;
 pub mod utf7;
 

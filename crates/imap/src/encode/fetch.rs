@@ -1,0 +1,282 @@
+//! FETCH responses (RFC 9051, section 7.5.2).
+
+use super::status::flag_list;
+use super::strings::{number, string};
+use super::structure;
+use crate::command::{Section, SectionText};
+use crate::core::{DateTime, Flag, ModSeq};
+use whimbrel_mime::{Envelope, Part};
+
+/// Writes one `* n FETCH (...)`. It holds no buffer, so that a body can be streamed between its header and the next item:
+///
+/// ```
+/// # use whimbrel_imap::encode::{FetchWriter, BodyAnswer};
+/// # use whimbrel_imap::command::Section;
+/// let mut out = Vec::new();
+/// let mut fetch = FetchWriter::begin(&mut out, 12);
+/// fetch.uid(&mut out, 64);
+/// fetch.body(&mut out, &Section::default(), None, BodyAnswer::Literal(5));
+/// out.extend_from_slice(b"hello");
+/// fetch.end(&mut out);
+/// assert_eq!(out, b"* 12 FETCH (UID 64 BODY[] {5}\r\nhello)\r\n");
+/// ```
+#[derive(Debug)]
+#[must_use = "a FETCH response must be ended"]
+pub struct FetchWriter {
+    first: bool,
+}
+
+/// What a body section is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyAnswer<'a> {
+    /// There is no such section.
+    Nil,
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// So many bytes, which the caller appends next. They must hold no NUL.
+    Literal(u64),
+}
+
+impl FetchWriter {
+    /// Begins the response for the message with this sequence number.
+    pub fn begin(out: &mut Vec<u8>, sequence: u32) -> Self {
+        out.extend_from_slice(b"* ");
+        number(out, u64::from(sequence));
+        out.extend_from_slice(b" FETCH (");
+        Self { first: true }
+    }
+
+    /// Ends the response.
+    pub fn end(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b")\r\n");
+    }
+
+    fn name(&mut self, out: &mut Vec<u8>, name: &str) {
+        if !std::mem::replace(&mut self.first, false) {
+            out.push(b' ');
+        }
+        out.extend_from_slice(name.as_bytes());
+        out.push(b' ');
+    }
+
+    /// `UID n`
+    pub fn uid(&mut self, out: &mut Vec<u8>, uid: u32) {
+        self.name(out, "UID");
+        number(out, u64::from(uid));
+    }
+
+    /// `FLAGS (...)`; `recent` adds `\Recent` (rev1).
+    pub fn flags(&mut self, out: &mut Vec<u8>, flags: &[Flag], recent: bool) {
+        self.name(out, "FLAGS");
+        flag_list(out, flags, recent.then_some("\\Recent"));
+    }
+
+    /// `MODSEQ (n)` (RFC 7162)
+    pub fn mod_seq(&mut self, out: &mut Vec<u8>, mod_seq: ModSeq) {
+        self.name(out, "MODSEQ");
+        out.push(b'(');
+        number(out, mod_seq);
+        out.push(b')');
+    }
+
+    /// `INTERNALDATE "..."`
+    pub fn internal_date(&mut self, out: &mut Vec<u8>, date: DateTime) {
+        self.name(out, "INTERNALDATE");
+        out.push(b'"');
+        date.encode(out);
+        out.push(b'"');
+    }
+
+    /// `RFC822.SIZE n`
+    pub fn size(&mut self, out: &mut Vec<u8>, size: u64) {
+        self.name(out, "RFC822.SIZE");
+        number(out, size);
+    }
+
+    /// `ENVELOPE (...)`
+    pub fn envelope(&mut self, out: &mut Vec<u8>, envelope: &Envelope, utf8: bool) {
+        self.name(out, "ENVELOPE");
+        structure::envelope(out, envelope, utf8);
+    }
+
+    /// `BODYSTRUCTURE (...)`; `part` is the outermost part of the message.
+    pub fn body_structure(&mut self, out: &mut Vec<u8>, part: &Part, utf8: bool) {
+        self.name(out, "BODYSTRUCTURE");
+        structure::body(out, part, true, utf8);
+    }
+
+    /// `BODY (...)`: BODYSTRUCTURE without extension data.
+    pub fn body_basic(&mut self, out: &mut Vec<u8>, part: &Part, utf8: bool) {
+        self.name(out, "BODY");
+        structure::body(out, part, false, utf8);
+    }
+
+    /// `BODY[section]<origin> ...`; `origin` is the offset of the partial that was asked, without its length.
+    pub fn body(
+        &mut self,
+        out: &mut Vec<u8>,
+        section: &Section,
+        origin: Option<u64>,
+        answer: BodyAnswer<'_>,
+    ) {
+        if !std::mem::replace(&mut self.first, false) {
+            out.push(b' ');
+        }
+        out.extend_from_slice(b"BODY[");
+        section.encode(out);
+        out.push(b']');
+        if let Some(origin) = origin {
+            out.push(b'<');
+            number(out, origin);
+            out.push(b'>');
+        }
+        out.push(b' ');
+        answer.encode(out);
+    }
+
+    /// `RFC822 ...`, `RFC822.HEADER ...`, `RFC822.TEXT ...` (rev1): `name` is that word.
+    pub fn rfc822(&mut self, out: &mut Vec<u8>, name: &str, answer: BodyAnswer<'_>) {
+        self.name(out, name);
+        answer.encode(out);
+    }
+}
+
+impl BodyAnswer<'_> {
+    fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nil => out.extend_from_slice(b"NIL"),
+            // 8-bit text in quotes is for names, not for content: never `utf8`.
+            Self::Bytes(bytes) => string(out, bytes, false),
+            Self::Literal(size) => {
+                out.push(b'{');
+                number(out, size);
+                out.extend_from_slice(b"}\r\n");
+            }
+        }
+    }
+}
+
+impl Section {
+    /// Appends the inside of the brackets.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        for &part in &self.part {
+            if out.len() > start {
+                out.push(b'.');
+            }
+            number(out, u64::from(part));
+        }
+        let Some(text) = &self.text else { return };
+        if out.len() > start {
+            out.push(b'.');
+        }
+        match text {
+            SectionText::Header => out.extend_from_slice(b"HEADER"),
+            SectionText::Text => out.extend_from_slice(b"TEXT"),
+            SectionText::Mime => out.extend_from_slice(b"MIME"),
+            SectionText::HeaderFields(fields) => {
+                out.extend_from_slice(if fields.not {
+                    b"HEADER.FIELDS.NOT ("
+                } else {
+                    b"HEADER.FIELDS ("
+                });
+                for (n, name) in fields.names.iter().enumerate() {
+                    if n > 0 {
+                        out.push(b' ');
+                    }
+                    if name.bytes().all(crate::core::is_astring_char) {
+                        out.extend_from_slice(name.as_bytes());
+                    } else {
+                        string(out, name.as_bytes(), false);
+                    }
+                }
+                out.push(b')');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::HeaderFields;
+
+    #[track_caller]
+    fn check(write: impl FnOnce(&mut FetchWriter, &mut Vec<u8>), expected: &str) {
+        let mut out = Vec::new();
+        let mut fetch = FetchWriter::begin(&mut out, 1);
+        write(&mut fetch, &mut out);
+        fetch.end(&mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("* 1 FETCH ({expected})\r\n")
+        );
+    }
+
+    #[test]
+    fn items() {
+        check(
+            |f, o| f.flags(o, &[Flag::Seen], true),
+            r"FLAGS (\Seen \Recent)",
+        );
+        check(
+            |f, o| {
+                f.uid(o, 7);
+                f.mod_seq(o, 65402);
+                f.size(o, 44827);
+            },
+            "UID 7 MODSEQ (65402) RFC822.SIZE 44827",
+        );
+        let date = DateTime::parse(b"17-Jul-1996 02:44:25 -0700").unwrap();
+        check(
+            |f, o| f.internal_date(o, date),
+            r#"INTERNALDATE "17-Jul-1996 02:44:25 -0700""#,
+        );
+        check(
+            |f, o| f.rfc822(o, "RFC822.TEXT", BodyAnswer::Bytes(b"hi")),
+            r#"RFC822.TEXT "hi""#,
+        );
+    }
+
+    #[test]
+    fn sections() {
+        let fields = HeaderFields {
+            not: false,
+            names: vec!["DATE".into(), "X(y".into()],
+        };
+        let section = |part: &[u32], text| Section {
+            part: part.to_vec(),
+            text,
+        };
+        check(
+            |f, o| f.body(o, &section(&[], None), None, BodyAnswer::Nil),
+            "BODY[] NIL",
+        );
+        check(
+            |f, o| f.body(o, &section(&[1, 2], None), Some(9), BodyAnswer::Bytes(b"")),
+            r#"BODY[1.2]<9> """#,
+        );
+        check(
+            |f, o| {
+                f.body(
+                    o,
+                    &section(&[3], Some(SectionText::Mime)),
+                    None,
+                    BodyAnswer::Bytes(b"a\r\n"),
+                )
+            },
+            "BODY[3.MIME] {3}\r\na\r\n",
+        );
+        check(
+            |f, o| {
+                f.body(
+                    o,
+                    &section(&[], Some(SectionText::HeaderFields(fields))),
+                    None,
+                    BodyAnswer::Nil,
+                )
+            },
+            r#"BODY[HEADER.FIELDS (DATE "X(y")] NIL"#,
+        );
+    }
+}

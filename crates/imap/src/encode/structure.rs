@@ -1,0 +1,309 @@
+//! ENVELOPE and BODYSTRUCTURE (RFC 9051, section 7.5.2) of what `mime` knows of a message.
+
+use super::strings::{nstring, number, string};
+use whimbrel_mime::{Address, Content, Envelope, Limits, Message, Param, Part};
+
+/// Appends an envelope.
+pub fn envelope(out: &mut Vec<u8>, envelope: &Envelope, utf8: bool) {
+    out.push(b'(');
+    nstring(out, envelope.date.as_deref(), utf8);
+    out.push(b' ');
+    nstring(out, envelope.subject.as_deref(), utf8);
+    for list in [
+        envelope.from.as_slice(),
+        envelope.sender(),
+        envelope.reply_to(),
+        &envelope.to,
+        &envelope.cc,
+        &envelope.bcc,
+    ] {
+        out.push(b' ');
+        addresses(out, list, utf8);
+    }
+    out.push(b' ');
+    nstring(out, envelope.in_reply_to.as_deref(), utf8);
+    out.push(b' ');
+    nstring(out, envelope.message_id.as_deref(), utf8);
+    out.push(b')');
+}
+
+fn addresses(out: &mut Vec<u8>, list: &[Address], utf8: bool) {
+    if list.is_empty() {
+        out.extend_from_slice(b"NIL");
+        return;
+    }
+    out.push(b'(');
+    for address in list {
+        out.push(b'(');
+        nstring(out, address.name.as_deref(), utf8);
+        out.push(b' ');
+        nstring(out, address.route.as_deref(), utf8);
+        out.push(b' ');
+        nstring(out, address.mailbox.as_deref(), utf8);
+        out.push(b' ');
+        nstring(out, address.host.as_deref(), utf8);
+        out.push(b')');
+    }
+    out.push(b')');
+}
+
+/// Appends a body structure; with `extended` its extension data (BODYSTRUCTURE), without it none (BODY).
+pub fn body(out: &mut Vec<u8>, part: &Part, extended: bool, utf8: bool) {
+    nested(out, part, extended, utf8, 0);
+}
+
+/// Recursion: `mime` nests no deeper than its limit, and nothing deeper is followed here.
+fn nested(out: &mut Vec<u8>, part: &Part, extended: bool, utf8: bool, depth: usize) {
+    assert!(
+        depth <= 2 * Limits::NESTING_MAX,
+        "a summary nests no deeper than mime's limit"
+    );
+    out.push(b'(');
+    if let Content::Multipart(parts) = &part.content {
+        for inner in parts {
+            nested(out, inner, extended, utf8, depth + 1);
+        }
+        out.push(b' ');
+        string(out, &part.subtype, utf8);
+        if extended {
+            out.push(b' ');
+            params(out, &part.params, utf8);
+        }
+    } else {
+        string(out, &part.media_type, utf8);
+        out.push(b' ');
+        string(out, &part.subtype, utf8);
+        out.push(b' ');
+        params(out, &part.params, utf8);
+        out.push(b' ');
+        nstring(out, part.id.as_deref(), utf8);
+        out.push(b' ');
+        nstring(out, part.description.as_deref(), utf8);
+        out.push(b' ');
+        string(out, &part.encoding, utf8);
+        out.push(b' ');
+        number(out, part.body.len);
+        match &part.content {
+            Content::Message(message) => embedded(out, message, extended, utf8, depth),
+            Content::Text | Content::Basic | Content::Multipart(_) => {}
+        }
+        if matches!(part.content, Content::Text | Content::Message(_)) {
+            out.push(b' ');
+            number(out, part.lines);
+        }
+        if extended {
+            out.push(b' ');
+            nstring(out, part.md5.as_deref(), utf8);
+        }
+    }
+    if extended {
+        extension(out, part, utf8);
+    }
+    out.push(b')');
+}
+
+fn embedded(out: &mut Vec<u8>, message: &Message, extended: bool, utf8: bool, depth: usize) {
+    out.push(b' ');
+    envelope(out, &message.envelope, utf8);
+    out.push(b' ');
+    nested(out, &message.body, extended, utf8, depth + 1);
+}
+
+/// Disposition, language, location: the same for single and multiple parts.
+fn extension(out: &mut Vec<u8>, part: &Part, utf8: bool) {
+    out.push(b' ');
+    match &part.disposition {
+        None => out.extend_from_slice(b"NIL"),
+        Some(disposition) => {
+            out.push(b'(');
+            string(out, &disposition.kind, utf8);
+            out.push(b' ');
+            params(out, &disposition.params, utf8);
+            out.push(b')');
+        }
+    }
+    out.push(b' ');
+    match part.language.as_slice() {
+        [] => out.extend_from_slice(b"NIL"),
+        [one] => string(out, one, utf8),
+        many => {
+            for (n, language) in many.iter().enumerate() {
+                out.push(if n == 0 { b'(' } else { b' ' });
+                string(out, language, utf8);
+            }
+            out.push(b')');
+        }
+    }
+    out.push(b' ');
+    nstring(out, part.location.as_deref(), utf8);
+}
+
+fn params(out: &mut Vec<u8>, params: &[Param], utf8: bool) {
+    if params.is_empty() {
+        out.extend_from_slice(b"NIL");
+        return;
+    }
+    for (n, param) in params.iter().enumerate() {
+        out.push(if n == 0 { b'(' } else { b' ' });
+        string(out, &param.name, utf8);
+        out.push(b' ');
+        string(out, &param.value, utf8);
+    }
+    out.push(b')');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_mime::{Disposition, Span};
+
+    fn part(media_type: &str, subtype: &str, len: u64, lines: u64, content: Content) -> Part {
+        Part {
+            media_type: media_type.into(),
+            subtype: subtype.into(),
+            params: Vec::new(),
+            id: None,
+            description: None,
+            encoding: "7BIT".into(),
+            md5: None,
+            disposition: None,
+            language: Vec::new(),
+            location: None,
+            header: Span::default(),
+            body: Span { start: 0, len },
+            lines,
+            content,
+        }
+    }
+
+    fn param(name: &str, value: &str) -> Param {
+        Param {
+            name: name.into(),
+            value: value.into(),
+        }
+    }
+
+    #[track_caller]
+    fn check(part: &Part, extended: bool, expected: &str) {
+        let mut out = Vec::new();
+        body(&mut out, part, extended, false);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn bodies_of_the_rfc() {
+        // RFC 9051, section 7.5.2, "a simple text message" and "a two-part message".
+        let mut text = part("TEXT", "PLAIN", 2279, 48, Content::Text);
+        text.params = vec![param("CHARSET", "US-ASCII")];
+        check(
+            &text,
+            false,
+            r#"("TEXT" "PLAIN" ("CHARSET" "US-ASCII") NIL NIL "7BIT" 2279 48)"#,
+        );
+        let mut one = part("TEXT", "PLAIN", 1152, 23, Content::Text);
+        one.params = vec![param("CHARSET", "US-ASCII")];
+        let mut two = part("TEXT", "PLAIN", 4554, 73, Content::Text);
+        two.params = vec![param("CHARSET", "US-ASCII"), param("NAME", "cc.diff")];
+        two.id = Some("<960723163407.20117h@cac.washington.edu>".into());
+        two.description = Some("Compiler diff".into());
+        two.encoding = "BASE64".into();
+        let both = part(
+            "MULTIPART",
+            "MIXED",
+            9000,
+            100,
+            Content::Multipart(vec![one, two]),
+        );
+        check(
+            &both,
+            false,
+            concat!(
+                r#"(("TEXT" "PLAIN" ("CHARSET" "US-ASCII") NIL NIL "7BIT" 1152 23)"#,
+                r#"("TEXT" "PLAIN" ("CHARSET" "US-ASCII" "NAME" "cc.diff") "#,
+                r#""<960723163407.20117h@cac.washington.edu>" "Compiler diff" "BASE64" 4554 73) "MIXED")"#
+            ),
+        );
+    }
+
+    #[test]
+    fn extension_data() {
+        let mut basic = part("IMAGE", "PNG", 10, 1, Content::Basic);
+        basic.disposition = Some(Disposition {
+            kind: "attachment".into(),
+            params: vec![param("filename", "a.png")],
+        });
+        basic.language = vec!["en".into(), "de".into()];
+        check(
+            &basic,
+            true,
+            r#"("IMAGE" "PNG" NIL NIL NIL "7BIT" 10 NIL ("attachment" ("filename" "a.png")) ("en" "de") NIL)"#,
+        );
+        check(&basic, false, r#"("IMAGE" "PNG" NIL NIL NIL "7BIT" 10)"#);
+        let many = part(
+            "MULTIPART",
+            "MIXED",
+            0,
+            0,
+            Content::Multipart(vec![part("TEXT", "PLAIN", 1, 0, Content::Text)]),
+        );
+        check(
+            &many,
+            true,
+            r#"(("TEXT" "PLAIN" NIL NIL NIL "7BIT" 1 0 NIL NIL NIL NIL) "MIXED" NIL NIL NIL NIL)"#,
+        );
+        let inner = Message {
+            envelope: Envelope::default(),
+            body: part("TEXT", "PLAIN", 1, 0, Content::Text),
+        };
+        let outer = part(
+            "MESSAGE",
+            "RFC822",
+            30,
+            3,
+            Content::Message(Box::new(inner)),
+        );
+        check(
+            &outer,
+            false,
+            concat!(
+                r#"("MESSAGE" "RFC822" NIL NIL NIL "7BIT" 30 (NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL) "#,
+                r#"("TEXT" "PLAIN" NIL NIL NIL "7BIT" 1 0) 3)"#
+            ),
+        );
+    }
+
+    #[test]
+    fn envelopes() {
+        // RFC 9051, section 8: the envelope of message 12.
+        let address = |name: Option<&str>, mailbox: &str, host: &str| Address {
+            name: name.map(Into::into),
+            route: None,
+            mailbox: Some(mailbox.into()),
+            host: Some(host.into()),
+        };
+        let message = Envelope {
+            date: Some("Wed, 17 Jul 1996 02:23:25 -0700 (PDT)".into()),
+            subject: Some("IMAP4rev2 WG mtg summary and minutes".into()),
+            from: vec![address(Some("Terry Gray"), "gray", "cac.washington.edu")],
+            to: vec![address(None, "imap", "cac.washington.edu")],
+            cc: vec![
+                address(None, "minutes", "CNRI.Reston.VA.US"),
+                address(Some("John Klensin"), "KLENSIN", "MIT.EDU"),
+            ],
+            message_id: Some("<B27397-0100000@cac.washington.ed>".into()),
+            ..Envelope::default()
+        };
+        let mut out = Vec::new();
+        envelope(&mut out, &message, false);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            concat!(
+                r#"("Wed, 17 Jul 1996 02:23:25 -0700 (PDT)" "IMAP4rev2 WG mtg summary and minutes" "#,
+                r#"(("Terry Gray" NIL "gray" "cac.washington.edu")) (("Terry Gray" NIL "gray" "cac.washington.edu")) "#,
+                r#"(("Terry Gray" NIL "gray" "cac.washington.edu")) ((NIL NIL "imap" "cac.washington.edu")) "#,
+                r#"((NIL NIL "minutes" "CNRI.Reston.VA.US")("John Klensin" NIL "KLENSIN" "MIT.EDU")) NIL NIL "#,
+                r#""<B27397-0100000@cac.washington.ed>")"#
+            )
+        );
+    }
+}
