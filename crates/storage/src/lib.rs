@@ -4,7 +4,7 @@
 //! knows nothing of what it stores: batches, keys and values are opaque bytes; only (partition, origin, first number,
 //! count, hash of the entry before) are told beside a batch, so that every engine refuses gaps, forks and repetitions.
 //!
-//! Invariants of every engine, checked by `conformance`:
+//! Invariants of every engine, checked by [`conformance`]:
 //!
 //! - one [`Commit`] is atomic: after any crash all of it is there or nothing;
 //! - when the future of a commit gives `Ok`, the commit and everything it refers to in the blob store is durable;
@@ -12,18 +12,23 @@
 //! - scans are ordered by key, and a partition never sees another's keys;
 //! - damage is an error, never silently a shorter log.
 //!
-//! Reading order: [`types`], [`store`], [`blob`], [`error`], then `group` (group commit as a state machine), `memory` (a
-//! model with crash semantics, for simulation and tests) and `conformance`.
+//! Reading order: [`types`], [`store`], [`blob`], [`error`], [`rules`], then [`group`] (group commit as a state machine), [`memory`] (a
+//! model with crash semantics, for simulation and tests) and [`conformance`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod blob;
+pub mod conformance;
 pub mod error;
+pub mod group;
+pub mod memory;
+pub mod rules;
 pub mod store;
 pub mod types;
 
 pub use blob::{BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, UploadId};
 pub use error::{Refusal, StoreError};
+pub use group::GroupCommit;
 pub use store::LogStore;
 pub use types::{
     Commit, Cut, Hash, KeyRange, LogEntry, LogPage, LogPosition, Mutation, Origin, PartitionId,

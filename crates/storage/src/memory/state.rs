@@ -1,0 +1,159 @@
+//! What the model holds, and how one operation changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::rules::{check_cut, check_follows, check_sizes};
+use crate::{
+    BlobInfo, Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError,
+    UploadId,
+};
+
+/// One change, as it is kept until a sync covers it.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Commit(Commit),
+    BlobCreate(UploadId),
+    BlobChunk(UploadId, Bytes),
+    BlobFinish(BlobInfo),
+    BlobRemove(UploadId),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blob {
+    pub(super) chunks: Vec<Bytes>,
+    pub(super) finished: Option<BlobInfo>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    pub(super) entries: BTreeMap<u64, LogEntry>,
+    pub(super) position: LogPosition,
+}
+
+/// Everything an engine holds. Cloning is cheap for the payload: it is shared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) logs: BTreeMap<(PartitionId, Origin), Log>,
+    pub(super) records: BTreeMap<PartitionId, BTreeMap<Bytes, Bytes>>,
+    pub(super) references: BTreeSet<(UploadId, PartitionId, Bytes)>,
+    pub(super) blobs: BTreeMap<UploadId, Blob>,
+}
+
+impl State {
+    /// Does a change that has been checked.
+    pub(super) fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Commit(commit) => self.apply_commit(commit),
+            Op::BlobCreate(upload) => {
+                self.blobs.insert(*upload, Blob::default());
+            }
+            Op::BlobChunk(upload, bytes) => {
+                if let Some(blob) = self.blobs.get_mut(upload) {
+                    blob.chunks.push(bytes.clone());
+                }
+            }
+            Op::BlobFinish(info) => {
+                if let Some(blob) = self.blobs.get_mut(&info.name.upload) {
+                    blob.finished = Some(*info);
+                }
+            }
+            Op::BlobRemove(upload) => {
+                self.blobs.remove(upload);
+            }
+        }
+    }
+
+    fn apply_commit(&mut self, commit: &Commit) {
+        let partition = commit.partition;
+        if let Some(entry) = &commit.entry {
+            let log = self
+                .logs
+                .entry((partition, entry.origin))
+                .or_insert_with(|| Log {
+                    entries: BTreeMap::new(),
+                    position: LogPosition::EMPTY,
+                });
+            log.position.next = entry.end();
+            log.position.hash = entry.hash();
+            log.entries.insert(entry.first, entry.clone());
+        }
+        for cut in &commit.cuts {
+            if let Some(log) = self.logs.get_mut(&(partition, cut.origin)) {
+                log.position.low = log.position.low.max(log.boundary(cut.below));
+                log.entries = log.entries.split_off(&log.position.low);
+            }
+        }
+        let records = self.records.entry(partition).or_default();
+        for mutation in &commit.mutations {
+            match mutation {
+                Mutation::Put { key, value } => {
+                    records.insert(key.clone(), value.clone());
+                }
+                Mutation::Delete { key } => {
+                    records.remove(key);
+                }
+                Mutation::Reference { blob, holder } => {
+                    self.references
+                        .insert((blob.upload, partition, holder.clone()));
+                }
+                Mutation::Release { blob, holder } => {
+                    self.references
+                        .remove(&(blob.upload, partition, holder.clone()));
+                }
+            }
+        }
+    }
+
+    /// Whether anything names the blob of `upload`.
+    pub(super) fn is_referenced(&self, upload: UploadId) -> bool {
+        let least = (upload, PartitionId(0), Bytes::new());
+        self.references
+            .range(least..)
+            .next()
+            .is_some_and(|(named, _, _)| *named == upload)
+    }
+
+    /// Whether `commit` may be done; the same rules in every engine.
+    pub(super) fn check(&self, commit: &Commit) -> Result<(), StoreError> {
+        check_sizes(commit)?;
+        let position = |origin| {
+            self.logs
+                .get(&(commit.partition, origin))
+                .map_or(LogPosition::EMPTY, |log| log.position)
+        };
+        let mut appended = None;
+        if let Some(entry) = &commit.entry {
+            check_follows(commit.partition, entry, position(entry.origin))?;
+            appended = Some((entry.origin, entry.end()));
+        }
+        for cut in &commit.cuts {
+            let next = match appended {
+                Some((origin, end)) if origin == cut.origin => end,
+                _ => position(cut.origin).next,
+            };
+            check_cut(commit.partition, cut, next)?;
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// The first number that a cut at `below` leaves: of the entry that holds `below`, which stays whole.
+    fn boundary(&self, below: u64) -> u64 {
+        match self.entries.range(..=below).next_back() {
+            Some((first, entry)) if entry.end() > below => *first,
+            _ => below,
+        }
+    }
+}
+
+/// The hash of chunks, one after the other.
+pub(super) fn hash_chunks(chunks: &[Bytes]) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for chunk in chunks {
+        hasher.update(chunk);
+    }
+    Hash(*hasher.finalize().as_bytes())
+}

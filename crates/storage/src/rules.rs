@@ -1,0 +1,89 @@
+//! The rules by which every engine refuses a commit, in one place so that no two engines differ.
+
+use crate::types::{COMMIT_BYTES_MAX, HOLDER_BYTES_MAX, RECORD_KEY_BYTES_MAX};
+use crate::{Commit, Cut, LogEntry, LogPosition, Mutation, PartitionId, Refusal};
+
+/// Refuses a commit with a part beyond its limit.
+///
+/// # Errors
+/// [`Refusal::Size`].
+pub fn check_sizes(commit: &Commit) -> Result<(), Refusal> {
+    let check = |what, bytes: usize, least: usize, bytes_max| {
+        if bytes < least || bytes > bytes_max {
+            Err(Refusal::Size {
+                what,
+                bytes,
+                bytes_max,
+            })
+        } else {
+            Ok(())
+        }
+    };
+    check("commit", commit.bytes(), 0, COMMIT_BYTES_MAX)?;
+    for mutation in &commit.mutations {
+        match mutation {
+            Mutation::Put { key, .. } | Mutation::Delete { key } => {
+                check("record key", key.len(), 1, RECORD_KEY_BYTES_MAX)?
+            }
+            Mutation::Reference { holder, .. } | Mutation::Release { holder, .. } => {
+                check("holder", holder.len(), 1, HOLDER_BYTES_MAX)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an entry that does not follow the log's position.
+///
+/// # Errors
+/// [`Refusal::Count`], [`Refusal::NotNext`], [`Refusal::Fork`].
+pub fn check_follows(
+    partition: PartitionId,
+    entry: &LogEntry,
+    position: LogPosition,
+) -> Result<(), Refusal> {
+    let LogEntry {
+        origin,
+        first,
+        count,
+        previous,
+        ..
+    } = *entry;
+    if count == 0 || first.checked_add(u64::from(count)).is_none() {
+        return Err(Refusal::Count { first, count });
+    }
+    if first != position.next {
+        return Err(Refusal::NotNext {
+            partition,
+            origin,
+            next: position.next,
+            first,
+        });
+    }
+    if previous != position.hash {
+        return Err(Refusal::Fork {
+            partition,
+            origin,
+            first,
+            named: previous,
+            there: position.hash,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a cut beyond the end of a log.
+///
+/// # Errors
+/// [`Refusal::CutBeyondEnd`].
+pub fn check_cut(partition: PartitionId, cut: &Cut, next: u64) -> Result<(), Refusal> {
+    if cut.below > next {
+        return Err(Refusal::CutBeyondEnd {
+            partition,
+            origin: cut.origin,
+            next,
+            below: cut.below,
+        });
+    }
+    Ok(())
+}
