@@ -212,6 +212,11 @@ impl Directory {
         })
     }
 
+    /// Accounts that were removed: their entries stay, without a dot.
+    pub fn removed(&self) -> impl Iterator<Item = AccountKey> {
+        self.accounts.iter().filter(|(_, account)| account.exists.is_empty()).map(|(key, _)| *key)
+    }
+
     /// Aliases in order: from, to, dots.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str, &DotSet)> {
         self.aliases.iter().flat_map(|(from, targets)| {

@@ -403,7 +403,7 @@ pub struct Delivery {
     /// The encoded content row: trace header fields of this recipient, and the summary.
     pub content: Bytes,
     /// Whole size in bytes, trace header fields included.
-    pub size: u64,
+    pub size: u32,
 }
 
 /// One name in [`Reply::Mailboxes`].
@@ -435,7 +435,7 @@ pub struct Status {
     /// DELETED: how many.
     pub deleted: u32,
     /// SIZE: the sum, in bytes.
-    pub size: u32,
+    pub size: u64,
     /// HIGHESTMODSEQ.
     pub highest_modseq: u64,
 }
@@ -458,12 +458,15 @@ pub struct Selected {
 /// What has changed since.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// UIDs that are gone, ascending. Empty unless expunges were allowed.
+    /// UIDs that are gone, ascending; may name some that the session was never told of. Empty unless expunges were allowed.
     pub vanished: Vec<u32>,
     /// New UIDs, ascending, all greater than any UID told before.
     pub arrived: Vec<u32>,
     /// Messages known before whose flags changed, ascending by UID.
     pub changed: Vec<Row>,
+    /// The session slept longer than the history of vanished messages reaches: these are all UIDs there are now, ascending; what it
+    /// knows besides is gone (told only when expunges were allowed). `vanished` is empty then.
+    pub present: Option<Vec<u32>>,
     /// Whether the mailbox itself is gone (deleted or renamed away).
     pub gone: bool,
     /// Whether more has changed than this answer holds (`changed` has at most [`CHANGES_PER_CALL_MAX`] rows): the session asks

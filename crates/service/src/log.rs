@@ -101,45 +101,49 @@ impl Log {
         self.hlc
     }
 
-    /// Makes the next batch of these sections and the commit that holds it, its position record and any cut. The caller adds its
-    /// own records.
-    pub fn seal(&mut self, now: Now, sections: Vec<Section>, blobs: Vec<Vec<u8>>) -> (Batch, Commit) {
-        let count: u32 = sections.iter().map(|section| section.count).sum();
+    /// Takes the next `count` numbers and times for operations that are about to be applied; [`Log::seal`] must follow.
+    pub fn reserve(&mut self, now: Now, count: u32) -> Reserved {
         assert!(count > 0, "a batch has at least one operation");
         let first = self.position.next;
         let hlc = self.hlc.tick_many(now.wall_micros, count);
-        let mut deps = self.position.applied.clone();
         // Its own origin is implied by the number.
-        deps = deps.iter().filter(|(origin, _)| *origin != self.origin).collect();
+        let deps = self.position.applied.iter().filter(|(origin, _)| *origin != self.origin).collect();
+        self.position.next = first + u64::from(count);
+        self.position.hlc = self.hlc.last();
+        self.position.applied.advance(self.origin, self.position.next - 1);
+        Reserved { first, count, hlc, deps }
+    }
+
+    /// Makes the batch of these sections and the commit that holds it, its position record and any cut. The caller adds its own
+    /// records.
+    pub fn seal(&mut self, reserved: &Reserved, sections: Vec<Section>, blobs: Vec<Vec<u8>>) -> (Batch, Commit) {
         let batch = Batch {
             partition: self.partition,
             origin: self.origin,
-            first,
-            count,
+            first: reserved.first,
+            count: reserved.count,
             previous: Hash(self.position.hash),
-            deps,
-            stamp: Stamp { hlc, origin: self.origin },
+            deps: reserved.deps.clone(),
+            stamp: Stamp { hlc: reserved.hlc, origin: self.origin },
             sections,
             blobs: blobs.into_iter().map(Into::into).collect(),
         };
+        assert_eq!(batch.last() + 1, self.position.next, "batches are sealed in the order of their numbers");
         let sealed = batch.seal();
         let mut commit = Commit::new(store_partition(self.partition));
         commit.entry = Some(LogEntry {
             origin: Origin(self.origin.get()),
-            first,
-            count,
+            first: reserved.first,
+            count: reserved.count,
             previous: whimbrel_storage::Hash(self.position.hash),
             bytes: sealed.bytes.into(),
         });
         let position = &mut self.position;
-        position.next = batch.last() + 1;
         position.hash = sealed.hash.0;
-        position.hlc = self.hlc.last();
-        position.applied.advance(self.origin, batch.last());
         position.since_mark += 1;
         if position.since_mark >= BATCHES_KEPT {
             position.since_mark = 0;
-            position.marks.push(first);
+            position.marks.push(reserved.first);
             if position.marks.len() > 1 {
                 let below = position.marks.remove(0);
                 commit.cuts.push(Cut { origin: Origin(self.origin.get()), below });
@@ -148,6 +152,19 @@ impl Log {
         commit.mutations.push(Mutation::Put { key: POSITION_KEY.into(), value: encode(&self.position).into() });
         (batch, commit)
     }
+}
+
+/// Numbers and times taken for one batch.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// Number of its first operation.
+    pub first: u64,
+    /// How many it has.
+    pub count: u32,
+    /// Time of its first operation.
+    pub hlc: u64,
+    /// What it depends on.
+    pub deps: VersionVector,
 }
 
 /// A partition as the store numbers it.

@@ -39,6 +39,15 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
+/// What an account's mail begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// When the account was made, in seconds since 1970.
+    pub created: u32,
+    /// UIDVALIDITY is at least this.
+    pub uid_validity: u32,
+}
+
 /// What a machine is told.
 #[derive(Debug)]
 pub enum Input {
@@ -79,6 +88,10 @@ pub enum Input {
     Finished(EntryId),
     /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
     QueueRecovered,
+    /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::Birth`].
+    AskBirth(AccountId),
+    /// The answer to [`Output::AskBirth`] (partition owners only): `None` if there is no such account.
+    Birth(AccountId, Option<Birth>),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -127,6 +140,10 @@ pub enum Output {
         /// Which of its deliveries.
         index: usize,
     },
+    /// Route to the directory as [`Input::AskBirth`].
+    AskBirth(AccountId),
+    /// Route to the owner of the account as [`Input::Birth`].
+    Birth(AccountId, Option<Birth>),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
     /// Route to every partition owner as [`Input::Finished`].

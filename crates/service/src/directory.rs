@@ -1,0 +1,295 @@
+//! The owner of the directory partition: who has an account, who receives mail for an address, who may log in.
+//!
+//! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
+//! disk, and so do the answers of later questions, since they may have seen it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_crdt::{Incarnation, PartitionId, Section};
+use whimbrel_directory::{Address, Directory, Op, Refusal};
+use whimbrel_mailbox::AccountId;
+use whimbrel_storage::Mutation;
+
+use crate::{
+    admin::{AccountLine, AdminCall, AdminReply},
+    api::{Call, Reply, Resolution, Target},
+    auth::{Authenticator, Known},
+    gate::Gate,
+    log::{self, Log},
+    machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
+};
+
+/// The subject of the directory's sections: there is one directory.
+const SUBJECT: [u8; 16] = *b"whimbrel direct.";
+
+/// The directory's owner.
+pub struct DirectoryOwner {
+    state: Phase,
+    authenticator: Authenticator,
+    next_ticket: u64,
+    out: VecDeque<Output>,
+}
+
+enum Phase {
+    /// The rows are being read; questions wait.
+    Loading { origin: Incarnation, ticket: Ticket, rows: Vec<(Vec<u8>, bytes::Bytes)>, waiting: Vec<Input> },
+    Running(Box<Running>),
+}
+
+struct Running {
+    directory: Directory,
+    log: Log,
+    gate: Gate,
+    /// Accounts to purge when the removal is durable.
+    purges: BTreeMap<Ticket, AccountId>,
+    /// A commit failed: everything is read again when the ones behind it have failed, too.
+    failed: bool,
+}
+
+impl DirectoryOwner {
+    /// Begins by reading its rows. `origin` is this node's incarnation.
+    #[must_use]
+    pub fn new(origin: Incarnation, authenticator: Authenticator) -> Self {
+        let mut owner = DirectoryOwner {
+            state: Phase::Loading { origin, ticket: Ticket(0), rows: Vec::new(), waiting: Vec::new() },
+            authenticator,
+            next_ticket: 0,
+            out: VecDeque::new(),
+        };
+        owner.load(origin, Vec::new());
+        owner
+    }
+
+    fn load(&mut self, origin: Incarnation, waiting: Vec<Input>) {
+        let ticket = self.ticket();
+        self.state = Phase::Loading { origin, ticket, rows: Vec::new(), waiting };
+        self.out.push_back(Output::Load { ticket, partition: PartitionId::DIRECTORY, from: Vec::new(), to: vec![0xff] });
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    fn loaded(&mut self, now: Now, ticket: Ticket, page: Vec<(Vec<u8>, bytes::Bytes)>, done: bool) {
+        let Phase::Loading { origin, ticket: expected, rows, waiting } = &mut self.state else { return };
+        if ticket != *expected {
+            return;
+        }
+        rows.extend(page);
+        if !done {
+            return;
+        }
+        let (origin, rows, waiting) = (*origin, std::mem::take(rows), std::mem::take(waiting));
+        match Running::from_rows(origin, &rows) {
+            Ok(running) => {
+                // A crash may have cut a purge short; one that is complete finds nothing.
+                self.out.extend(running.directory.removed().map(|account| Output::Purge(AccountId(account))));
+                self.state = Phase::Running(Box::new(running));
+            }
+            Err(cause) => return self.out.push_back(Output::Fatal(cause)),
+        }
+        for input in waiting {
+            self.handle(now, input);
+        }
+    }
+
+    fn committed(&mut self, ticket: Ticket, done: bool) {
+        let Phase::Running(running) = &mut self.state else { return };
+        if done {
+            if let Some(account) = running.purges.remove(&ticket) {
+                self.out.push_back(Output::Purge(account));
+            }
+            running.gate.committed(ticket, &mut self.out);
+            return;
+        }
+        running.purges.remove(&ticket);
+        running.failed = true;
+        running.gate.failed(ticket, &mut self.out);
+        if running.gate.is_idle() {
+            let origin = running.log.origin();
+            self.load(origin, Vec::new());
+        }
+    }
+
+    fn call(&mut self, now: Now, request: RequestId, call: Call) {
+        let DirectoryOwner { state: Phase::Running(running), authenticator, next_ticket, out } = self else { return };
+        match call {
+            Call::Authenticate(ask) => {
+                let known = running.known(&ask.login);
+                authenticator.begin(now, request, ask, known, &mut ticket_from(next_ticket), out);
+            }
+            Call::Resolve { local, domain } => {
+                let reply = running.resolve(&local, domain.as_deref());
+                running.gate.reply(Output::Reply(request, Reply::Resolved(reply)), out);
+            }
+            _ => out.push_back(Output::Fatal("a call that is not the directory's was routed to it".into())),
+        }
+    }
+
+    fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
+        let ticket = self.ticket();
+        let DirectoryOwner { state: Phase::Running(running), out, .. } = self else { return };
+        let answer = |refusal: Refusal| AdminReply::Refused(refusal.to_string());
+        let directory = &running.directory;
+        let planned = match call {
+            AdminCall::AddAccount { address, verifier, account } => {
+                directory.plan_add_account(&address, account.0, now.wall_seconds(), verifier).map(|ops| (ops, None))
+            }
+            AdminCall::RemoveAccount { address } => {
+                directory.plan_remove_account(&address).map(|(ops, account)| (ops, Some(AccountId(account))))
+            }
+            AdminCall::SetVerifier { address, verifier } => directory.plan_set_verifier(&address, verifier).map(|ops| (ops, None)),
+            AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to).map(|ops| (ops, None)),
+            AdminCall::RemoveAlias { from, to } => directory.plan_remove_alias(&from, to.as_deref()).map(|ops| (ops, None)),
+            AdminCall::ListAccounts => {
+                let lines = directory.accounts().map(|(account, entry, set_aside)| AccountLine {
+                    address: entry.address.clone(),
+                    account: AccountId(account),
+                    created: entry.created,
+                    set_aside,
+                });
+                let reply = AdminReply::Accounts(lines.collect());
+                return running.gate.reply(Output::AdminReply(request, reply), out);
+            }
+            AdminCall::ListAliases => {
+                let reply = AdminReply::Aliases(directory.aliases().map(|(from, to, _)| (from.to_owned(), to.to_owned())).collect());
+                return running.gate.reply(Output::AdminReply(request, reply), out);
+            }
+        };
+        match planned {
+            Ok(_) if running.failed => {
+                out.push_back(Output::AdminReply(request, AdminReply::Refused("the disk is full, try again later".into())));
+            }
+            Ok((ops, purge)) => {
+                let commit = running.apply(now, &ops);
+                out.push_back(Output::Commit(ticket, commit));
+                running.gate.submitted(ticket);
+                running.purges.extend(purge.map(|account| (ticket, account)));
+                running.gate.reply(Output::AdminReply(request, AdminReply::Done), out);
+            }
+            Err(refusal) => running.gate.reply(Output::AdminReply(request, answer(refusal)), out),
+        }
+    }
+}
+
+fn ticket_from(next: &mut u64) -> impl FnMut() -> Ticket {
+    move || {
+        *next += 1;
+        Ticket(*next)
+    }
+}
+
+impl Running {
+    fn from_rows(origin: Incarnation, rows: &[(Vec<u8>, bytes::Bytes)]) -> Result<Self, String> {
+        let mut directory = Directory::default();
+        let mut log = Log::new(PartitionId::DIRECTORY, origin);
+        for (key, value) in rows {
+            if key == log::POSITION_KEY {
+                log = Log::load(PartitionId::DIRECTORY, origin, value).map_err(|error| error.to_string())?;
+            } else {
+                directory.load(key, value).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(Running { directory, log, gate: Gate::default(), purges: BTreeMap::new(), failed: false })
+    }
+
+    /// Seals, applies, and gives the commit with the rows that changed.
+    fn apply(&mut self, now: Now, ops: &[Op]) -> whimbrel_storage::Commit {
+        // An operation list is short: an administrator's.
+        let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
+        let section = Section { subject: SUBJECT, counter: 0, count, ops: whimbrel_directory::op::encode(ops) };
+        let reserved = self.log.reserve(now, count);
+        let (batch, mut commit) = self.log.seal(&reserved, vec![section], Vec::new());
+        for (index, op) in (0..).zip(ops) {
+            for row in self.directory.apply(&batch.context(index), op) {
+                let key = row.key().into();
+                commit.mutations.push(match self.directory.row(&row) {
+                    Some(value) => Mutation::Put { key, value: value.into() },
+                    None => Mutation::Delete { key },
+                });
+            }
+        }
+        commit
+    }
+
+    fn known(&self, login: &str) -> Option<Known> {
+        let (account, entry) = self.directory.holder(&Address::parse(login).ok()?)?;
+        Some(Known { account: AccountId(account), login: entry.address.clone(), verifier: entry.verifier.value.clone() })
+    }
+
+    fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {
+        let resolution = match domain {
+            Some(domain) => self.directory.resolve(local, domain),
+            // RFC 5321, 4.5.1: <Postmaster> without a domain is always ours: the first of our domains that has one.
+            None => {
+                let mut domains = self.directory.domains().map(|(domain, _)| self.directory.resolve(local, domain));
+                domains
+                    .find(|resolution| matches!(resolution, whimbrel_directory::Resolution::Local(_)))
+                    .unwrap_or(whimbrel_directory::Resolution::NoSuchUser)
+            }
+        };
+        match resolution {
+            whimbrel_directory::Resolution::NoSuchUser => Resolution::NoSuchUser,
+            whimbrel_directory::Resolution::NotOurs => Resolution::NotOurs,
+            whimbrel_directory::Resolution::Loop => Resolution::Loop,
+            whimbrel_directory::Resolution::Local(targets) => Resolution::Local(
+                targets
+                    .into_iter()
+                    .map(|target| Target { account: AccountId(target.account), address: target.address, detail: target.detail })
+                    .collect(),
+            ),
+        }
+    }
+
+    /// What the account's own state is opened with.
+    fn birth(&self, account: AccountId) -> Option<Birth> {
+        let entry = self.directory.account(&account.0)?;
+        Some(Birth { created: u32::try_from(entry.created).unwrap_or(u32::MAX), uid_validity: entry.uid_validity })
+    }
+}
+
+impl Machine for DirectoryOwner {
+    fn handle(&mut self, now: Now, input: Input) {
+        if let (Phase::Loading { waiting, .. }, Input::Call(..) | Input::Admin(..) | Input::AskBirth(_)) = (&mut self.state, &input) {
+            return waiting.push(input);
+        }
+        match input {
+            Input::Call(request, call) => self.call(now, request, call),
+            Input::Admin(request, call) => self.admin(now, request, call),
+            Input::Loaded { ticket, rows, done } => self.loaded(now, ticket, rows, done),
+            Input::LoadFailed(_, cause) => self.out.push_back(Output::Fatal(format!("the directory cannot be read: {cause}"))),
+            Input::Committed(ticket) => self.committed(ticket, true),
+            Input::CommitFailed(ticket) => self.committed(ticket, false),
+            Input::Verified(ticket, matches) => {
+                let DirectoryOwner { state, authenticator, next_ticket, out } = self;
+                let still = |login: &str| match state {
+                    Phase::Running(running) => running.known(login),
+                    Phase::Loading { .. } => None,
+                };
+                authenticator.verified(now, ticket, matches, still, &mut ticket_from(next_ticket), out);
+            }
+            Input::AskBirth(account) => {
+                if let Phase::Running(running) = &self.state {
+                    self.out.push_back(Output::Birth(account, running.birth(account)));
+                }
+            }
+            Input::Birth(..)
+            | Input::Deliver { .. }
+            | Input::Delivered(_)
+            | Input::Finished(_)
+            | Input::QueueRecovered
+            | Input::Hangup(_)
+            | Input::Purge(_)
+            | Input::Time => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+}
