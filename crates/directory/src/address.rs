@@ -51,8 +51,14 @@ impl Domain {
         if folded.len() > DOMAIN_BYTES_MAX {
             return Err(AddressError::Long);
         }
-        let label_is_fine = |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
-        let char_is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || (!c.is_ascii() && c.is_alphanumeric());
+        let label_is_fine =
+            |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+        let char_is_fine = |c: char| {
+            c.is_ascii_alphanumeric()
+                || c == '-'
+                || c == '.'
+                || (!c.is_ascii() && c.is_alphanumeric())
+        };
         if !folded.chars().all(char_is_fine) || !folded.split('.').all(label_is_fine) {
             return Err(AddressError::Character);
         }
@@ -80,16 +86,25 @@ impl Address {
             return Err(AddressError::Long);
         }
         // A quoted local part may hold any of these; no account or alias of ours does.
-        if folded.chars().any(|c| c.is_control() || c.is_whitespace() || "\"(),:;<>@[\\]".contains(c)) {
+        if folded
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || "\"(),:;<>@[\\]".contains(c))
+        {
             return Err(AddressError::Character);
         }
-        Ok(Address { domain: Domain::new(domain)?, local: folded.into() })
+        Ok(Address {
+            domain: Domain::new(domain)?,
+            local: folded.into(),
+        })
     }
 
     /// The catch-all of a domain.
     #[must_use]
     pub fn catch_all(domain: Domain) -> Self {
-        Address { domain, local: "".into() }
+        Address {
+            domain,
+            local: "".into(),
+        }
     }
 
     /// Parses `anne@example.org`.
@@ -128,7 +143,10 @@ impl Address {
     #[must_use]
     pub fn without_detail(&self) -> Option<Address> {
         let (user, detail) = self.local.split_once(DETAIL_SEPARATOR)?;
-        (!user.is_empty() && !detail.is_empty()).then(|| Address { domain: self.domain.clone(), local: user.into() })
+        (!user.is_empty() && !detail.is_empty()).then(|| Address {
+            domain: self.domain.clone(),
+            local: user.into(),
+        })
     }
 }
 
@@ -163,7 +181,11 @@ mod tests {
     #[test]
     fn addresses_are_folded_or_refused() {
         let check = |text: &str, expected: Result<&str, AddressError>| {
-            assert_eq!(Address::parse_alias(text).map(|a| a.to_string()), expected.map(str::to_owned), "{text:?}");
+            assert_eq!(
+                Address::parse_alias(text).map(|a| a.to_string()),
+                expected.map(str::to_owned),
+                "{text:?}"
+            );
         };
         check("Anne@Example.ORG", Ok("anne@example.org"));
         check("anne@example.org.", Ok("anne@example.org"));
@@ -177,7 +199,10 @@ mod tests {
         check("anne@exa..mple", Err(AddressError::Character));
         check("anne@-x.org", Err(AddressError::Character));
         check("anne@[127.0.0.1]", Err(AddressError::Character));
-        check(&format!("{}@example.org", "a".repeat(65)), Err(AddressError::Long));
+        check(
+            &format!("{}@example.org", "a".repeat(65)),
+            Err(AddressError::Long),
+        );
         check(&format!("a@{}", "b".repeat(256)), Err(AddressError::Long));
     }
 
@@ -185,7 +210,10 @@ mod tests {
     fn details_are_cut_off_at_the_first_separator() {
         let check = |text: &str, expected: Option<&str>| {
             let address = Address::parse(text).unwrap();
-            assert_eq!(address.without_detail().map(|a| a.to_string()).as_deref(), expected);
+            assert_eq!(
+                address.without_detail().map(|a| a.to_string()).as_deref(),
+                expected
+            );
         };
         check("anne+lists@example.org", Some("anne@example.org"));
         check("anne+a+b@example.org", Some("anne@example.org"));

@@ -112,7 +112,10 @@ pub enum OpError {
 pub fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = minicbor::Encoder::new(&mut out);
-    let written = encoder.array(2).and_then(|e| e.u8(OPS_VERSION)).and_then(|e| e.encode(ops));
+    let written = encoder
+        .array(2)
+        .and_then(|e| e.u8(OPS_VERSION))
+        .and_then(|e| e.encode(ops));
     debug_assert!(written.is_ok(), "writing to memory cannot fail");
     out
 }

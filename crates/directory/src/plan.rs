@@ -36,12 +36,20 @@ pub enum Refusal {
     #[error("{0} is neither an account nor an alias here; create it first")]
     NoTarget(Address),
     /// An alias that would lead nowhere in the end.
-    #[error("with this alias, {0} would lead back to itself without reaching an account, or too far")]
+    #[error(
+        "with this alias, {0} would lead back to itself without reaching an account, or too far"
+    )]
     Loop(Address),
 }
 
-fn parse(text: &str, parse: impl FnOnce(&str) -> Result<Address, AddressError>) -> Result<Address, Refusal> {
-    parse(text).map_err(|cause| Refusal::Address { text: text.to_owned(), cause })
+fn parse(
+    text: &str,
+    parse: impl FnOnce(&str) -> Result<Address, AddressError>,
+) -> Result<Address, Refusal> {
+    parse(text).map_err(|cause| Refusal::Address {
+        text: text.to_owned(),
+        cause,
+    })
 }
 
 impl Directory {
@@ -49,7 +57,13 @@ impl Directory {
     ///
     /// # Errors
     /// When the address is bad or taken.
-    pub fn plan_add_account(&self, address: &str, account: AccountKey, now_seconds: u64, verifier: String) -> Result<Vec<Op>, Refusal> {
+    pub fn plan_add_account(
+        &self,
+        address: &str,
+        account: AccountKey,
+        now_seconds: u64,
+        verifier: String,
+    ) -> Result<Vec<Op>, Refusal> {
         let address = parse(address, Address::parse)?;
         if self.holder(&address).is_some() {
             return Err(Refusal::AccountExists(address));
@@ -60,12 +74,24 @@ impl Directory {
         let second = u32::try_from(now_seconds).unwrap_or(u32::MAX - 1).max(1);
         let uid_validity = second.max(self.uid_validity_floor(&name).saturating_add(1));
         let mut ops = self.plan_domain(address.domain());
-        ops.push(Op::AddAccount { account, address: name, created: now_seconds, uid_validity, verifier });
+        ops.push(Op::AddAccount {
+            account,
+            address: name,
+            created: now_seconds,
+            uid_validity,
+            verifier,
+        });
         Ok(ops)
     }
 
     fn plan_domain(&self, domain: &Domain) -> Vec<Op> {
-        if self.has_domain(domain) { Vec::new() } else { vec![Op::AddDomain { domain: domain.as_str().to_owned() }] }
+        if self.has_domain(domain) {
+            Vec::new()
+        } else {
+            vec![Op::AddDomain {
+                domain: domain.as_str().to_owned(),
+            }]
+        }
     }
 
     /// Plans to remove an account.
@@ -75,7 +101,13 @@ impl Directory {
     pub fn plan_remove_account(&self, address: &str) -> Result<(Vec<Op>, AccountKey), Refusal> {
         let address = parse(address, Address::parse)?;
         let (account, entry) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
-        Ok((vec![Op::RemoveAccount { account, seen: entry.exists.as_slice().to_vec() }], account))
+        Ok((
+            vec![Op::RemoveAccount {
+                account,
+                seen: entry.exists.as_slice().to_vec(),
+            }],
+            account,
+        ))
     }
 
     /// Plans a new password.
@@ -95,7 +127,10 @@ impl Directory {
     pub fn plan_add_alias(&self, from: &str, to: &str) -> Result<Vec<Op>, Refusal> {
         let from = parse(from, Address::parse_alias)?;
         let to = parse(to, Address::parse)?;
-        if self.alias_targets(&from.to_string()).any(|target| target == to.to_string()) {
+        if self
+            .alias_targets(&from.to_string())
+            .any(|target| target == to.to_string())
+        {
             return Err(Refusal::AliasExists(from, to));
         }
         match self.resolve(to.local(), to.domain().as_str()) {
@@ -107,7 +142,10 @@ impl Directory {
             return Err(Refusal::Loop(from));
         }
         let mut ops = self.plan_domain(from.domain());
-        ops.push(Op::AddAlias { from: from.to_string(), to: to.to_string() });
+        ops.push(Op::AddAlias {
+            from: from.to_string(),
+            to: to.to_string(),
+        });
         Ok(ops)
     }
 
@@ -134,13 +172,24 @@ impl Directory {
     /// When there is none.
     pub fn plan_remove_alias(&self, from: &str, to: Option<&str>) -> Result<Vec<Op>, Refusal> {
         let from = parse(from, Address::parse_alias)?;
-        let to = to.map(|to| parse(to, Address::parse)).transpose()?.map(|to| to.to_string());
+        let to = to
+            .map(|to| parse(to, Address::parse))
+            .transpose()?
+            .map(|to| to.to_string());
         let name = from.to_string();
         let ops: Vec<Op> = self
             .aliases()
             .filter(|(f, t, _)| *f == name && to.as_ref().is_none_or(|to| to == t))
-            .map(|(f, t, dots)| Op::RemoveAlias { from: f.to_owned(), to: t.to_owned(), seen: dots.as_slice().to_vec() })
+            .map(|(f, t, dots)| Op::RemoveAlias {
+                from: f.to_owned(),
+                to: t.to_owned(),
+                seen: dots.as_slice().to_vec(),
+            })
             .collect();
-        if ops.is_empty() { Err(Refusal::NoAlias(from)) } else { Ok(ops) }
+        if ops.is_empty() {
+            Err(Refusal::NoAlias(from))
+        } else {
+            Ok(ops)
+        }
     }
 }

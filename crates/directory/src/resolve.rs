@@ -45,16 +45,25 @@ impl Directory {
     #[must_use]
     pub fn resolve(&self, local: &str, domain: &str) -> Resolution {
         // What our rules for addresses forbid can be no account or alias, but a catch-all takes it.
-        let Ok(domain) = crate::Domain::new(domain) else { return Resolution::NotOurs };
+        let Ok(domain) = crate::Domain::new(domain) else {
+            return Resolution::NotOurs;
+        };
         if !self.has_domain(&domain) {
             return Resolution::NotOurs;
         }
-        let mut search = Search { directory: self, found: BTreeSet::new(), visited: BTreeSet::new(), overrun: false };
+        let mut search = Search {
+            directory: self,
+            found: BTreeSet::new(),
+            visited: BTreeSet::new(),
+            overrun: false,
+        };
         if let Ok(address) = Address::new(local, domain.as_str()) {
             if !search.follow(&address, None, 0)
                 && let Some(plain) = address.without_detail()
             {
-                let detail = local.split_once(DETAIL_SEPARATOR).map(|(_, detail)| detail.to_owned());
+                let detail = local
+                    .split_once(DETAIL_SEPARATOR)
+                    .map(|(_, detail)| detail.to_owned());
                 search.follow(&plain, detail, 0);
             }
         }
@@ -104,8 +113,14 @@ impl Search<'_> {
     }
 
     fn take(&mut self, address: &Address, detail: Option<String>) -> bool {
-        let Some((account, entry)) = self.directory.holder(address) else { return false };
-        self.found.insert(Target { address: entry.address.clone(), account, detail });
+        let Some((account, entry)) = self.directory.holder(address) else {
+            return false;
+        };
+        self.found.insert(Target {
+            address: entry.address.clone(),
+            account,
+            detail,
+        });
         self.overrun |= self.found.len() > ALIAS_TARGETS_MAX;
         true
     }

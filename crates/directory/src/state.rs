@@ -79,7 +79,13 @@ impl Directory {
                 self.domains.remove(domain, seen);
                 vec![Row::Domain(domain.clone())]
             }
-            Op::AddAccount { account, address, created, uid_validity, verifier } => {
+            Op::AddAccount {
+                account,
+                address,
+                created,
+                uid_validity,
+                verifier,
+            } => {
                 let entry = self.accounts.entry(*account).or_insert_with(|| Account {
                     exists: DotSet::new(),
                     created_stamp: context.stamp,
@@ -110,7 +116,10 @@ impl Directory {
                 vec![Row::Account(*account)]
             }
             Op::AddAlias { from, to } => {
-                self.aliases.entry(from.clone()).or_default().add(to.clone(), context);
+                self.aliases
+                    .entry(from.clone())
+                    .or_default()
+                    .add(to.clone(), context);
                 vec![Row::Alias(from.clone(), to.clone())]
             }
             Op::RemoveAlias { from, to, seen } => {
@@ -164,7 +173,9 @@ impl Directory {
 
     /// Brings the derived index up to date for one account.
     fn index(&mut self, key: AccountKey) {
-        let Some(account) = self.accounts.get(&key) else { return };
+        let Some(account) = self.accounts.get(&key) else {
+            return;
+        };
         let place = (account.created_stamp, key);
         if account.exists.is_empty() {
             if let Some(holders) = self.holders.get_mut(&account.address) {
@@ -174,7 +185,10 @@ impl Directory {
                 }
             }
         } else {
-            self.holders.entry(account.address.clone()).or_default().insert(place);
+            self.holders
+                .entry(account.address.clone())
+                .or_default()
+                .insert(place);
         }
     }
 
@@ -199,7 +213,9 @@ impl Directory {
     /// A living account.
     #[must_use]
     pub fn account(&self, key: &AccountKey) -> Option<&Account> {
-        self.accounts.get(key).filter(|account| !account.exists.is_empty())
+        self.accounts
+            .get(key)
+            .filter(|account| !account.exists.is_empty())
     }
 
     /// Living accounts by address; the third says whether it is set aside behind an earlier one.
@@ -208,25 +224,35 @@ impl Directory {
             holders
                 .iter()
                 .enumerate()
-                .filter_map(move |(place, (_, key))| Some((*key, self.accounts.get(key)?, place > 0)))
+                .filter_map(move |(place, (_, key))| {
+                    Some((*key, self.accounts.get(key)?, place > 0))
+                })
         })
     }
 
     /// Accounts that were removed: their entries stay, without a dot.
     pub fn removed(&self) -> impl Iterator<Item = AccountKey> {
-        self.accounts.iter().filter(|(_, account)| account.exists.is_empty()).map(|(key, _)| *key)
+        self.accounts
+            .iter()
+            .filter(|(_, account)| account.exists.is_empty())
+            .map(|(key, _)| *key)
     }
 
     /// Aliases in order: from, to, dots.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str, &DotSet)> {
         self.aliases.iter().flat_map(|(from, targets)| {
-            targets.iter().map(move |(to, dots)| (from.as_str(), to.as_str(), dots))
+            targets
+                .iter()
+                .map(move |(to, dots)| (from.as_str(), to.as_str(), dots))
         })
     }
 
     /// Where an alias leads.
     pub fn alias_targets(&self, from: &str) -> impl Iterator<Item = &str> {
-        self.aliases.get(from).into_iter().flat_map(|targets| targets.iter().map(|(to, _)| to.as_str()))
+        self.aliases
+            .get(from)
+            .into_iter()
+            .flat_map(|targets| targets.iter().map(|(to, _)| to.as_str()))
     }
 
     /// Greatest UIDVALIDITY ever given under an address.
@@ -251,14 +277,22 @@ impl Directory {
     /// # Errors
     /// When the row cannot be read.
     pub fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        let failed = |cause: String| RowError { key: key.to_vec(), cause };
+        let failed = |cause: String| RowError {
+            key: key.to_vec(),
+            cause,
+        };
         match Row::decode(key).ok_or_else(|| failed("unknown key".into()))? {
             Row::Domain(domain) => self.domains.restore(domain, decode(value).map_err(failed)?),
             Row::Account(account) => {
-                self.accounts.insert(account, decode(value).map_err(failed)?);
+                self.accounts
+                    .insert(account, decode(value).map_err(failed)?);
                 self.index(account);
             }
-            Row::Alias(from, to) => self.aliases.entry(from).or_default().restore(to, decode(value).map_err(failed)?),
+            Row::Alias(from, to) => self
+                .aliases
+                .entry(from)
+                .or_default()
+                .restore(to, decode(value).map_err(failed)?),
             Row::Floor(address) => {
                 self.floors.insert(address, decode(value).map_err(failed)?);
             }

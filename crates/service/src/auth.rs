@@ -135,20 +135,39 @@ impl Authenticator {
     ) {
         let seconds = now.mono_micros / 1_000_000;
         self.forget(seconds);
-        if self.failures.get(&peer_key(ask.peer)).is_some_and(|f| f.count >= self.limits.failures_max) {
+        if self
+            .failures
+            .get(&peer_key(ask.peer))
+            .is_some_and(|f| f.count >= self.limits.failures_max)
+        {
             out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
             return;
         }
         let key = self.cache_key(&ask);
         if let (Some(cached), Some(known)) = (self.cache.get(&key), &known)
             && cached.known.account == known.account
-            && bool::from(cached.known.verifier.as_bytes().ct_eq(known.verifier.as_bytes()))
+            && bool::from(
+                cached
+                    .known
+                    .verifier
+                    .as_bytes()
+                    .ct_eq(known.verifier.as_bytes()),
+            )
         {
-            out.push_back(Output::Log(Note::LoggedIn { login: known.login.clone(), cached: true }));
+            out.push_back(Output::Log(Note::LoggedIn {
+                login: known.login.clone(),
+                cached: true,
+            }));
             out.push_back(authenticated(request, known));
             return;
         }
-        let attempt = Attempt { request, login: ask.login, peer: ask.peer, key, known };
+        let attempt = Attempt {
+            request,
+            login: ask.login,
+            peer: ask.peer,
+            key,
+            known,
+        };
         if self.running.len() < self.limits.verifications_max {
             self.verify(attempt, ask.password, next_ticket, out);
         } else if self.waiting.len() < self.limits.waiting_max {
@@ -169,26 +188,48 @@ impl Authenticator {
         next_ticket: &mut impl FnMut() -> Ticket,
         out: &mut VecDeque<Output>,
     ) -> bool {
-        let Some(attempt) = self.running.remove(&ticket) else { return false };
+        let Some(attempt) = self.running.remove(&ticket) else {
+            return false;
+        };
         let seconds = now.mono_micros / 1_000_000;
-        let known = attempt.known.filter(|known| matches && still(&attempt.login).as_ref() == Some(known));
+        let known = attempt
+            .known
+            .filter(|known| matches && still(&attempt.login).as_ref() == Some(known));
         match known {
             Some(known) => {
-                out.push_back(Output::Log(Note::LoggedIn { login: known.login.clone(), cached: false }));
+                out.push_back(Output::Log(Note::LoggedIn {
+                    login: known.login.clone(),
+                    cached: false,
+                }));
                 out.push_back(authenticated(attempt.request, &known));
                 self.remember(seconds, attempt.key, known);
             }
             None => {
                 self.count_failure(seconds, attempt.peer);
-                out.push_back(Output::Log(Note::LoginFailed { login: printable(&attempt.login), peer: attempt.peer }));
-                out.push_back(Output::Reply(attempt.request, Reply::Failed(Failure::Credentials)));
+                out.push_back(Output::Log(Note::LoginFailed {
+                    login: printable(&attempt.login),
+                    peer: attempt.peer,
+                }));
+                out.push_back(Output::Reply(
+                    attempt.request,
+                    Reply::Failed(Failure::Credentials),
+                ));
             }
         }
         // Those who waited are looked at again: their peer may have used up its failures by now.
         while self.running.len() < self.limits.verifications_max {
-            let Some((attempt, password)) = self.waiting.pop_front() else { break };
-            if self.failures.get(&peer_key(attempt.peer)).is_some_and(|f| f.count >= self.limits.failures_max) {
-                out.push_back(Output::Reply(attempt.request, Reply::Failed(Failure::Throttled)));
+            let Some((attempt, password)) = self.waiting.pop_front() else {
+                break;
+            };
+            if self
+                .failures
+                .get(&peer_key(attempt.peer))
+                .is_some_and(|f| f.count >= self.limits.failures_max)
+            {
+                out.push_back(Output::Reply(
+                    attempt.request,
+                    Reply::Failed(Failure::Throttled),
+                ));
                 continue;
             }
             self.verify(attempt, password, next_ticket, out);
@@ -204,9 +245,17 @@ impl Authenticator {
         out: &mut VecDeque<Output>,
     ) {
         let ticket = next_ticket();
-        let verifier = attempt.known.as_ref().map_or(&self.decoy_verifier, |known| &known.verifier).clone();
+        let verifier = attempt
+            .known
+            .as_ref()
+            .map_or(&self.decoy_verifier, |known| &known.verifier)
+            .clone();
         self.running.insert(ticket, attempt);
-        out.push_back(Output::Verify { ticket, verifier, password });
+        out.push_back(Output::Verify {
+            ticket,
+            verifier,
+            password,
+        });
     }
 
     fn cache_key(&self, ask: &Authenticate) -> CacheKey {
@@ -233,7 +282,10 @@ impl Authenticator {
 
     fn drop_oldest_cached(&mut self) {
         if let Some((expires, key)) = self.cache_order.pop_front()
-            && self.cache.get(&key).is_some_and(|cached| cached.expires <= expires)
+            && self
+                .cache
+                .get(&key)
+                .is_some_and(|cached| cached.expires <= expires)
         {
             self.cache.remove(&key);
         }
@@ -249,7 +301,13 @@ impl Authenticator {
         match self.failures.get_mut(&peer) {
             Some(failures) => failures.count = failures.count.saturating_add(1),
             None => {
-                self.failures.insert(peer, Failures { count: 1, since: seconds });
+                self.failures.insert(
+                    peer,
+                    Failures {
+                        count: 1,
+                        since: seconds,
+                    },
+                );
                 self.failure_order.push_back((seconds, peer));
             }
         }
@@ -257,7 +315,11 @@ impl Authenticator {
 
     /// Drops what has expired. Cheap: both queues are in order of time.
     fn forget(&mut self, seconds: u64) {
-        while self.cache_order.front().is_some_and(|(expires, _)| *expires <= seconds) {
+        while self
+            .cache_order
+            .front()
+            .is_some_and(|(expires, _)| *expires <= seconds)
+        {
             self.drop_oldest_cached();
         }
         while let Some((since, peer)) = self.failure_order.front() {
@@ -272,7 +334,13 @@ impl Authenticator {
 }
 
 fn authenticated(request: RequestId, known: &Known) -> Output {
-    Output::Reply(request, Reply::Authenticated { account: known.account, login: known.login.clone() })
+    Output::Reply(
+        request,
+        Reply::Authenticated {
+            account: known.account,
+            login: known.login.clone(),
+        },
+    )
 }
 
 /// One customer's IPv6 network is usually a /64: counting single addresses would count nothing.
@@ -294,5 +362,9 @@ const LOGGED_CHARS_MAX: usize = 128;
 
 /// A name for the log: cut, and without control characters, so that it cannot forge lines.
 fn printable(login: &str) -> String {
-    login.chars().take(LOGGED_CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    login
+        .chars()
+        .take(LOGGED_CHARS_MAX)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }

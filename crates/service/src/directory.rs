@@ -32,7 +32,12 @@ pub struct DirectoryOwner {
 
 enum Phase {
     /// The rows are being read; questions wait.
-    Loading { origin: Incarnation, ticket: Ticket, rows: Vec<(Vec<u8>, bytes::Bytes)>, waiting: Vec<Input> },
+    Loading {
+        origin: Incarnation,
+        ticket: Ticket,
+        rows: Vec<(Vec<u8>, bytes::Bytes)>,
+        waiting: Vec<Input>,
+    },
     Running(Box<Running>),
 }
 
@@ -51,7 +56,12 @@ impl DirectoryOwner {
     #[must_use]
     pub fn new(origin: Incarnation, authenticator: Authenticator) -> Self {
         let mut owner = DirectoryOwner {
-            state: Phase::Loading { origin, ticket: Ticket(0), rows: Vec::new(), waiting: Vec::new() },
+            state: Phase::Loading {
+                origin,
+                ticket: Ticket(0),
+                rows: Vec::new(),
+                waiting: Vec::new(),
+            },
             authenticator,
             next_ticket: 0,
             out: VecDeque::new(),
@@ -62,8 +72,18 @@ impl DirectoryOwner {
 
     fn load(&mut self, origin: Incarnation, waiting: Vec<Input>) {
         let ticket = self.ticket();
-        self.state = Phase::Loading { origin, ticket, rows: Vec::new(), waiting };
-        self.out.push_back(Output::Load { ticket, partition: PartitionId::DIRECTORY, from: Vec::new(), to: vec![0xff] });
+        self.state = Phase::Loading {
+            origin,
+            ticket,
+            rows: Vec::new(),
+            waiting,
+        };
+        self.out.push_back(Output::Load {
+            ticket,
+            partition: PartitionId::DIRECTORY,
+            from: Vec::new(),
+            to: vec![0xff],
+        });
     }
 
     fn ticket(&mut self) -> Ticket {
@@ -72,7 +92,15 @@ impl DirectoryOwner {
     }
 
     fn loaded(&mut self, now: Now, ticket: Ticket, page: Vec<(Vec<u8>, bytes::Bytes)>, done: bool) {
-        let Phase::Loading { origin, ticket: expected, rows, waiting } = &mut self.state else { return };
+        let Phase::Loading {
+            origin,
+            ticket: expected,
+            rows,
+            waiting,
+        } = &mut self.state
+        else {
+            return;
+        };
         if ticket != *expected {
             return;
         }
@@ -84,7 +112,12 @@ impl DirectoryOwner {
         match Running::from_rows(origin, &rows) {
             Ok(running) => {
                 // A crash may have cut a purge short; one that is complete finds nothing.
-                self.out.extend(running.directory.removed().map(|account| Output::Purge(AccountId(account))));
+                self.out.extend(
+                    running
+                        .directory
+                        .removed()
+                        .map(|account| Output::Purge(AccountId(account))),
+                );
                 self.state = Phase::Running(Box::new(running));
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
@@ -95,7 +128,9 @@ impl DirectoryOwner {
     }
 
     fn committed(&mut self, ticket: Ticket, done: bool) {
-        let Phase::Running(running) = &mut self.state else { return };
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
         if done {
             if let Some(account) = running.purges.remove(&ticket) {
                 self.out.push_back(Output::Purge(account));
@@ -113,7 +148,15 @@ impl DirectoryOwner {
     }
 
     fn call(&mut self, now: Now, request: RequestId, call: Call) {
-        let DirectoryOwner { state: Phase::Running(running), authenticator, next_ticket, out } = self else { return };
+        let DirectoryOwner {
+            state: Phase::Running(running),
+            authenticator,
+            next_ticket,
+            out,
+        } = self
+        else {
+            return;
+        };
         match call {
             Call::Authenticate(ask) => {
                 let known = running.known(&ask.login);
@@ -121,54 +164,91 @@ impl DirectoryOwner {
             }
             Call::Resolve { local, domain } => {
                 let reply = running.resolve(&local, domain.as_deref());
-                running.gate.reply(Output::Reply(request, Reply::Resolved(reply)), out);
+                running
+                    .gate
+                    .reply(Output::Reply(request, Reply::Resolved(reply)), out);
             }
-            _ => out.push_back(Output::Fatal("a call that is not the directory's was routed to it".into())),
+            _ => out.push_back(Output::Fatal(
+                "a call that is not the directory's was routed to it".into(),
+            )),
         }
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
         let ticket = self.ticket();
-        let DirectoryOwner { state: Phase::Running(running), out, .. } = self else { return };
+        let DirectoryOwner {
+            state: Phase::Running(running),
+            out,
+            ..
+        } = self
+        else {
+            return;
+        };
         let answer = |refusal: Refusal| AdminReply::Refused(refusal.to_string());
         let directory = &running.directory;
         let planned = match call {
-            AdminCall::AddAccount { address, verifier, account } => {
-                directory.plan_add_account(&address, account.0, now.wall_seconds(), verifier).map(|ops| (ops, None))
+            AdminCall::AddAccount {
+                address,
+                verifier,
+                account,
+            } => directory
+                .plan_add_account(&address, account.0, now.wall_seconds(), verifier)
+                .map(|ops| (ops, None)),
+            AdminCall::RemoveAccount { address } => directory
+                .plan_remove_account(&address)
+                .map(|(ops, account)| (ops, Some(AccountId(account)))),
+            AdminCall::SetVerifier { address, verifier } => directory
+                .plan_set_verifier(&address, verifier)
+                .map(|ops| (ops, None)),
+            AdminCall::AddAlias { from, to } => {
+                directory.plan_add_alias(&from, &to).map(|ops| (ops, None))
             }
-            AdminCall::RemoveAccount { address } => {
-                directory.plan_remove_account(&address).map(|(ops, account)| (ops, Some(AccountId(account))))
-            }
-            AdminCall::SetVerifier { address, verifier } => directory.plan_set_verifier(&address, verifier).map(|ops| (ops, None)),
-            AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to).map(|ops| (ops, None)),
-            AdminCall::RemoveAlias { from, to } => directory.plan_remove_alias(&from, to.as_deref()).map(|ops| (ops, None)),
+            AdminCall::RemoveAlias { from, to } => directory
+                .plan_remove_alias(&from, to.as_deref())
+                .map(|ops| (ops, None)),
             AdminCall::ListAccounts => {
-                let lines = directory.accounts().map(|(account, entry, set_aside)| AccountLine {
-                    address: entry.address.clone(),
-                    account: AccountId(account),
-                    created: entry.created,
-                    set_aside,
-                });
+                let lines = directory
+                    .accounts()
+                    .map(|(account, entry, set_aside)| AccountLine {
+                        address: entry.address.clone(),
+                        account: AccountId(account),
+                        created: entry.created,
+                        set_aside,
+                    });
                 let reply = AdminReply::Accounts(lines.collect());
                 return running.gate.reply(Output::AdminReply(request, reply), out);
             }
             AdminCall::ListAliases => {
-                let reply = AdminReply::Aliases(directory.aliases().map(|(from, to, _)| (from.to_owned(), to.to_owned())).collect());
+                let reply = AdminReply::Aliases(
+                    directory
+                        .aliases()
+                        .map(|(from, to, _)| (from.to_owned(), to.to_owned()))
+                        .collect(),
+                );
                 return running.gate.reply(Output::AdminReply(request, reply), out);
             }
         };
         match planned {
             Ok(_) if running.failed => {
-                out.push_back(Output::AdminReply(request, AdminReply::Refused("the disk is full, try again later".into())));
+                out.push_back(Output::AdminReply(
+                    request,
+                    AdminReply::Refused("the disk is full, try again later".into()),
+                ));
             }
             Ok((ops, purge)) => {
                 let commit = running.apply(now, &ops);
                 out.push_back(Output::Commit(ticket, commit));
                 running.gate.submitted(ticket);
-                running.purges.extend(purge.map(|account| (ticket, account)));
-                running.gate.reply(Output::AdminReply(request, AdminReply::Done), out);
+                running
+                    .purges
+                    .extend(purge.map(|account| (ticket, account)));
+                running
+                    .gate
+                    .reply(Output::AdminReply(request, AdminReply::Done), out);
             }
-            Err(refusal) => running.gate.reply(Output::AdminReply(request, answer(refusal)), out),
+            Err(refusal) => running
+                .gate
+                .reply(Output::AdminReply(request, answer(refusal)), out),
         }
     }
 }
@@ -186,26 +266,43 @@ impl Running {
         let mut log = Log::new(PartitionId::DIRECTORY, origin);
         for (key, value) in rows {
             if key == log::POSITION_KEY {
-                log = Log::load(PartitionId::DIRECTORY, origin, value).map_err(|error| error.to_string())?;
+                log = Log::load(PartitionId::DIRECTORY, origin, value)
+                    .map_err(|error| error.to_string())?;
             } else {
-                directory.load(key, value).map_err(|error| error.to_string())?;
+                directory
+                    .load(key, value)
+                    .map_err(|error| error.to_string())?;
             }
         }
-        Ok(Running { directory, log, gate: Gate::default(), purges: BTreeMap::new(), failed: false })
+        Ok(Running {
+            directory,
+            log,
+            gate: Gate::default(),
+            purges: BTreeMap::new(),
+            failed: false,
+        })
     }
 
     /// Seals, applies, and gives the commit with the rows that changed.
     fn apply(&mut self, now: Now, ops: &[Op]) -> whimbrel_storage::Commit {
         // An operation list is short: an administrator's.
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
-        let section = Section { subject: SUBJECT, counter: 0, count, ops: whimbrel_directory::op::encode(ops) };
+        let section = Section {
+            subject: SUBJECT,
+            counter: 0,
+            count,
+            ops: whimbrel_directory::op::encode(ops),
+        };
         let reserved = self.log.reserve(now, count);
         let (batch, mut commit) = self.log.seal(&reserved, vec![section], Vec::new());
         for (index, op) in (0..).zip(ops) {
             for row in self.directory.apply(&batch.context(index), op) {
                 let key = row.key().into();
                 commit.mutations.push(match self.directory.row(&row) {
-                    Some(value) => Mutation::Put { key, value: value.into() },
+                    Some(value) => Mutation::Put {
+                        key,
+                        value: value.into(),
+                    },
                     None => Mutation::Delete { key },
                 });
             }
@@ -215,7 +312,11 @@ impl Running {
 
     fn known(&self, login: &str) -> Option<Known> {
         let (account, entry) = self.directory.holder(&Address::parse(login).ok()?)?;
-        Some(Known { account: AccountId(account), login: entry.address.clone(), verifier: entry.verifier.value.clone() })
+        Some(Known {
+            account: AccountId(account),
+            login: entry.address.clone(),
+            verifier: entry.verifier.value.clone(),
+        })
     }
 
     fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {
@@ -223,9 +324,14 @@ impl Running {
             Some(domain) => self.directory.resolve(local, domain),
             // RFC 5321, 4.5.1: <Postmaster> without a domain is always ours: the first of our domains that has one.
             None => {
-                let mut domains = self.directory.domains().map(|(domain, _)| self.directory.resolve(local, domain));
+                let mut domains = self
+                    .directory
+                    .domains()
+                    .map(|(domain, _)| self.directory.resolve(local, domain));
                 domains
-                    .find(|resolution| matches!(resolution, whimbrel_directory::Resolution::Local(_)))
+                    .find(|resolution| {
+                        matches!(resolution, whimbrel_directory::Resolution::Local(_))
+                    })
                     .unwrap_or(whimbrel_directory::Resolution::NoSuchUser)
             }
         };
@@ -236,7 +342,11 @@ impl Running {
             whimbrel_directory::Resolution::Local(targets) => Resolution::Local(
                 targets
                     .into_iter()
-                    .map(|target| Target { account: AccountId(target.account), address: target.address, detail: target.detail })
+                    .map(|target| Target {
+                        account: AccountId(target.account),
+                        address: target.address,
+                        detail: target.detail,
+                    })
                     .collect(),
             ),
         }
@@ -245,33 +355,55 @@ impl Running {
     /// What the account's own state is opened with.
     fn birth(&self, account: AccountId) -> Option<Birth> {
         let entry = self.directory.account(&account.0)?;
-        Some(Birth { created: u32::try_from(entry.created).unwrap_or(u32::MAX), uid_validity: entry.uid_validity })
+        Some(Birth {
+            created: u32::try_from(entry.created).unwrap_or(u32::MAX),
+            uid_validity: entry.uid_validity,
+        })
     }
 }
 
 impl Machine for DirectoryOwner {
     fn handle(&mut self, now: Now, input: Input) {
-        if let (Phase::Loading { waiting, .. }, Input::Call(..) | Input::Admin(..) | Input::AskBirth(_)) = (&mut self.state, &input) {
+        if let (
+            Phase::Loading { waiting, .. },
+            Input::Call(..) | Input::Admin(..) | Input::AskBirth(_),
+        ) = (&mut self.state, &input)
+        {
             return waiting.push(input);
         }
         match input {
             Input::Call(request, call) => self.call(now, request, call),
             Input::Admin(request, call) => self.admin(now, request, call),
             Input::Loaded { ticket, rows, done } => self.loaded(now, ticket, rows, done),
-            Input::LoadFailed(_, cause) => self.out.push_back(Output::Fatal(format!("the directory cannot be read: {cause}"))),
+            Input::LoadFailed(_, cause) => self.out.push_back(Output::Fatal(format!(
+                "the directory cannot be read: {cause}"
+            ))),
             Input::Committed(ticket) => self.committed(ticket, true),
             Input::CommitFailed(ticket) => self.committed(ticket, false),
             Input::Verified(ticket, matches) => {
-                let DirectoryOwner { state, authenticator, next_ticket, out } = self;
+                let DirectoryOwner {
+                    state,
+                    authenticator,
+                    next_ticket,
+                    out,
+                } = self;
                 let still = |login: &str| match state {
                     Phase::Running(running) => running.known(login),
                     Phase::Loading { .. } => None,
                 };
-                authenticator.verified(now, ticket, matches, still, &mut ticket_from(next_ticket), out);
+                authenticator.verified(
+                    now,
+                    ticket,
+                    matches,
+                    still,
+                    &mut ticket_from(next_ticket),
+                    out,
+                );
             }
             Input::AskBirth(account) => {
                 if let Phase::Running(running) = &self.state {
-                    self.out.push_back(Output::Birth(account, running.birth(account)));
+                    self.out
+                        .push_back(Output::Birth(account, running.birth(account)));
                 }
             }
             Input::Birth(..)

@@ -34,7 +34,12 @@ impl Gate {
     }
 
     /// Lets out an answer that saw commits up to `newest`.
-    pub fn reply_after(&mut self, newest: Option<Ticket>, answer: Output, out: &mut VecDeque<Output>) {
+    pub fn reply_after(
+        &mut self,
+        newest: Option<Ticket>,
+        answer: Output,
+        out: &mut VecDeque<Output>,
+    ) {
         match newest.filter(|newest| self.pending.front().is_some_and(|oldest| oldest <= newest)) {
             Some(newest) => {
                 self.count += 1;
@@ -56,7 +61,12 @@ impl Gate {
     /// A commit left nothing behind; answers that saw it turn into a temporary failure.
     pub fn failed(&mut self, ticket: Ticket, out: &mut VecDeque<Output>) {
         self.pending.retain(|pending| *pending != ticket);
-        out.extend(self.held.split_off(&(ticket, 0)).into_values().filter_map(refuse));
+        out.extend(
+            self.held
+                .split_off(&(ticket, 0))
+                .into_values()
+                .filter_map(refuse),
+        );
     }
 
     /// Whether no commit is under way.
@@ -70,9 +80,10 @@ impl Gate {
 pub(crate) fn refuse(answer: Output) -> Option<Output> {
     Some(match answer {
         Output::Reply(request, _) => Output::Reply(request, Reply::Failed(Failure::Storage)),
-        Output::AdminReply(request, _) => {
-            Output::AdminReply(request, AdminReply::Refused("the disk is full, try again later".into()))
-        }
+        Output::AdminReply(request, _) => Output::AdminReply(
+            request,
+            AdminReply::Refused("the disk is full, try again later".into()),
+        ),
         // A delivery that was not made is tried again by the queue.
         _ => return None,
     })
@@ -92,7 +103,9 @@ mod tests {
         out.drain(..)
             .map(|output| match output {
                 Output::Reply(RequestId(number), Reply::Done) => i64::try_from(number).unwrap(),
-                Output::Reply(RequestId(number), Reply::Failed(Failure::Storage)) => -i64::try_from(number).unwrap(),
+                Output::Reply(RequestId(number), Reply::Failed(Failure::Storage)) => {
+                    -i64::try_from(number).unwrap()
+                }
                 other => panic!("{other:?}"),
             })
             .collect()

@@ -19,3 +19,5 @@ pub mod directory;
 pub mod gate;
 pub mod log;
 pub mod machine;
+pub mod owner;
+pub mod queue;

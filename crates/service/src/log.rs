@@ -57,18 +57,40 @@ impl Log {
     /// A log nobody has written to.
     #[must_use]
     pub fn new(partition: PartitionId, origin: Incarnation) -> Self {
-        let position = Position { next: 1, hash: [0; 32], hlc: 0, applied: VersionVector::new(), marks: Vec::new(), since_mark: 0 };
-        Log { partition, origin, position, hlc: Hlc::default() }
+        let position = Position {
+            next: 1,
+            hash: [0; 32],
+            hlc: 0,
+            applied: VersionVector::new(),
+            marks: Vec::new(),
+            since_mark: 0,
+        };
+        Log {
+            partition,
+            origin,
+            position,
+            hlc: Hlc::default(),
+        }
     }
 
     /// A log that goes on from its position record.
     ///
     /// # Errors
     /// When the record is damaged.
-    pub fn load(partition: PartitionId, origin: Incarnation, record: &[u8]) -> Result<Self, PositionError> {
-        let position: Position = minicbor::decode(record).map_err(|error| PositionError(partition, error.to_string()))?;
+    pub fn load(
+        partition: PartitionId,
+        origin: Incarnation,
+        record: &[u8],
+    ) -> Result<Self, PositionError> {
+        let position: Position = minicbor::decode(record)
+            .map_err(|error| PositionError(partition, error.to_string()))?;
         let hlc = Hlc::restore(position.hlc);
-        Ok(Log { partition, origin, position, hlc })
+        Ok(Log {
+            partition,
+            origin,
+            position,
+            hlc,
+        })
     }
 
     /// Which partition it belongs to.
@@ -107,16 +129,33 @@ impl Log {
         let first = self.position.next;
         let hlc = self.hlc.tick_many(now.wall_micros, count);
         // Its own origin is implied by the number.
-        let deps = self.position.applied.iter().filter(|(origin, _)| *origin != self.origin).collect();
+        let deps = self
+            .position
+            .applied
+            .iter()
+            .filter(|(origin, _)| *origin != self.origin)
+            .collect();
         self.position.next = first + u64::from(count);
         self.position.hlc = self.hlc.last();
-        self.position.applied.advance(self.origin, self.position.next - 1);
-        Reserved { first, count, hlc, deps }
+        self.position
+            .applied
+            .advance(self.origin, self.position.next - 1);
+        Reserved {
+            first,
+            count,
+            hlc,
+            deps,
+        }
     }
 
     /// Makes the batch of these sections and the commit that holds it, its position record and any cut. The caller adds its own
     /// records.
-    pub fn seal(&mut self, reserved: &Reserved, sections: Vec<Section>, blobs: Vec<Vec<u8>>) -> (Batch, Commit) {
+    pub fn seal(
+        &mut self,
+        reserved: &Reserved,
+        sections: Vec<Section>,
+        blobs: Vec<Vec<u8>>,
+    ) -> (Batch, Commit) {
         let batch = Batch {
             partition: self.partition,
             origin: self.origin,
@@ -124,11 +163,18 @@ impl Log {
             count: reserved.count,
             previous: Hash(self.position.hash),
             deps: reserved.deps.clone(),
-            stamp: Stamp { hlc: reserved.hlc, origin: self.origin },
+            stamp: Stamp {
+                hlc: reserved.hlc,
+                origin: self.origin,
+            },
             sections,
             blobs: blobs.into_iter().map(Into::into).collect(),
         };
-        assert_eq!(batch.last() + 1, self.position.next, "batches are sealed in the order of their numbers");
+        assert_eq!(
+            batch.last() + 1,
+            self.position.next,
+            "batches are sealed in the order of their numbers"
+        );
         let sealed = batch.seal();
         let mut commit = Commit::new(store_partition(self.partition));
         commit.entry = Some(LogEntry {
@@ -146,10 +192,16 @@ impl Log {
             position.marks.push(reserved.first);
             if position.marks.len() > 1 {
                 let below = position.marks.remove(0);
-                commit.cuts.push(Cut { origin: Origin(self.origin.get()), below });
+                commit.cuts.push(Cut {
+                    origin: Origin(self.origin.get()),
+                    below,
+                });
             }
         }
-        commit.mutations.push(Mutation::Put { key: POSITION_KEY.into(), value: encode(&self.position).into() });
+        commit.mutations.push(Mutation::Put {
+            key: POSITION_KEY.into(),
+            value: encode(&self.position).into(),
+        });
         (batch, commit)
     }
 }

@@ -1,0 +1,527 @@
+//! What each call does to an account in memory.
+
+use std::sync::Arc;
+
+use whimbrel_crdt::Dot;
+use whimbrel_mailbox::{
+    AccountId, At, Flag, Flags, MailboxName, NewMessage, PlanError, Replica, StoreMode,
+};
+
+use super::{Partition, PartitionOwner, Phase, Watch, keys};
+use crate::{
+    api::{
+        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall,
+        ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Status,
+    },
+    machine::{Input, Note, Now, Output, Ticket},
+};
+
+/// Messages in one batch of a COPY, MOVE, STORE or EXPUNGE: with some hundred bytes a message a commit stays well below the store's
+/// limit of 16 MiB, and an owner works for no account longer than some milliseconds a batch.
+const MESSAGES_PER_BATCH_MAX: usize = 4096;
+
+/// How many messages SELECT looks at for the first unseen one and the keywords in use: RFC 3501 allows both to be left out, and a large
+/// mailbox must not cost its size.
+const SELECT_ROWS_MAX: usize = 4096;
+
+impl PartitionOwner {
+    pub(super) fn carry_out(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        call: MailboxCall,
+    ) -> Result<Reply, Failure> {
+        match call {
+            MailboxCall::List => Ok(Reply::Mailboxes(self.list(account)?)),
+            MailboxCall::Status { name } => {
+                self.write(now, account, Vec::new(), &[&name]);
+                Ok(Reply::Status(status(self.replica(account)?, &name)?))
+            }
+            MailboxCall::Select { session, name, .. } => self.select(now, account, session, name),
+            MailboxCall::Unselect { session } => {
+                self.hangup(session);
+                Ok(Reply::Done)
+            }
+            MailboxCall::Changes {
+                session,
+                since,
+                expunges,
+            } => self.changes(now, account, session, since, expunges),
+            MailboxCall::Rows { name, uids } => {
+                let replica = self.replica(account)?;
+                Ok(Reply::Rows(
+                    uids.iter()
+                        .take(ROWS_PER_CALL_MAX)
+                        .filter_map(|uid| row(replica, &name, *uid))
+                        .collect(),
+                ))
+            }
+            MailboxCall::Append {
+                session,
+                name,
+                flags,
+                date,
+                size,
+                blob,
+                content,
+            } => {
+                let at = self.at(now, account);
+                let message = NewMessage {
+                    flags,
+                    blob,
+                    size,
+                    date,
+                    content: content.into(),
+                };
+                let plan = self
+                    .replica(account)?
+                    .plan_append(&at, &name, vec![message])
+                    .map_err(failure)?;
+                let uid = *plan.outcome.first().ok_or(Failure::Temporary)?;
+                self.write(now, account, plan.ops, &[&name]);
+                let _ = session;
+                Ok(Reply::Appended {
+                    uid_validity: self.replica(account)?.uidvalidity(),
+                    uid,
+                })
+            }
+            MailboxCall::Copy {
+                name,
+                uids,
+                to,
+                remove,
+                ..
+            } => self.copy(now, account, &name, &uids, &to, remove),
+            MailboxCall::Store {
+                name,
+                uids,
+                change,
+                flags,
+                unchanged_since,
+                ..
+            } => self.store(now, account, &name, &uids, change, &flags, unchanged_since),
+            MailboxCall::Expunge {
+                name, uids, up_to, ..
+            } => self.expunge(now, account, &name, uids, up_to),
+            MailboxCall::Create { name, special_use } => {
+                let at = self.at(now, account);
+                let plan = self
+                    .replica(account)?
+                    .plan_create(&at, &name, special_use)
+                    .map_err(failure)?;
+                self.write(now, account, plan.ops, &[]);
+                Ok(Reply::Done)
+            }
+            MailboxCall::Delete { name } => {
+                let plan = self.replica(account)?.plan_delete(&name).map_err(failure)?;
+                self.write(now, account, plan.ops, &[]);
+                self.collect_soon(now, account);
+                Ok(Reply::Done)
+            }
+            MailboxCall::Rename { from, to } => {
+                let at = self.at(now, account);
+                let plan = self
+                    .replica(account)?
+                    .plan_rename(&at, &from, &to)
+                    .map_err(failure)?;
+                self.write(now, account, plan.ops, &[]);
+                Ok(Reply::Done)
+            }
+            MailboxCall::Subscribe { name, subscribed } => {
+                let replica = self.replica(account)?;
+                let ops = if subscribed {
+                    replica.plan_subscribe(&name).map_err(failure)?.ops
+                } else {
+                    replica.plan_unsubscribe(&name).ops
+                };
+                self.write(now, account, ops, &[]);
+                Ok(Reply::Done)
+            }
+        }
+    }
+
+    /// A delivery of the queue. What was delivered before is done already; an account that does not exist takes nothing.
+    pub(super) fn deliver(&mut self, now: Now, ticket: Ticket, entry: Arc<Entry>, index: usize) {
+        let Some(delivery) = entry.deliveries.get(index) else {
+            return;
+        };
+        let account = delivery.account;
+        let input = Input::Deliver {
+            ticket,
+            entry: entry.clone(),
+            index,
+        };
+        let Ok(_) = self.ready(account, input) else {
+            return;
+        };
+        self.unfinished.insert(entry.id.tag());
+        let at = self.at(now, account);
+        let message = NewMessage {
+            flags: Flags::none(),
+            blob: entry.blob,
+            size: delivery.size,
+            date: entry.date,
+            content: delivery.content.to_vec(),
+        };
+        let Ok(replica) = self.replica(account) else {
+            return;
+        };
+        let inbox = MailboxName::inbox();
+        let name = if replica.exists(&delivery.target) {
+            &delivery.target
+        } else {
+            &inbox
+        };
+        match replica.plan_deliver(&at, entry.id, &delivery.target, name, message) {
+            Ok(plan) => {
+                let fresh = plan.outcome.uid.is_some();
+                self.write(now, account, plan.ops, &[]);
+                if fresh {
+                    self.out.push_back(Output::Log(Note::Delivered {
+                        entry: entry.id.to_string(),
+                        account,
+                    }));
+                }
+                self.answer(account, Output::Delivered(ticket));
+            }
+            Err(error) => {
+                // The entry stays in the queue and is tried again.
+                self.out.push_back(Output::Log(Note::Warning(format!(
+                    "entry {} cannot be delivered to {account}: {error}",
+                    entry.id
+                ))));
+            }
+        }
+    }
+
+    fn replica(&self, account: AccountId) -> Result<&Replica, Failure> {
+        match self.accounts.get(&account).map(|entry| &entry.phase) {
+            Some(Phase::Running(replica)) => Ok(replica),
+            _ => Err(Failure::Temporary),
+        }
+    }
+
+    fn at(&self, now: Now, account: AccountId) -> At {
+        let next = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => Dot::new(own.log.origin(), own.log.next()),
+            _ => Dot::new(self.config.origin, 1),
+        };
+        At {
+            now_micros: now.wall_micros,
+            next,
+        }
+    }
+
+    fn collect_soon(&mut self, now: Now, account: AccountId) {
+        let after = self.config.collect_after_seconds * 1_000_000;
+        if let Some(entry) = self.accounts.get_mut(&account) {
+            entry.collect_at.get_or_insert(now.mono_micros + after);
+        }
+    }
+
+    fn list(&self, account: AccountId) -> Result<Vec<Mailbox>, Failure> {
+        let names = self.replica(account)?.names().into_iter();
+        Ok(names
+            .map(|info| Mailbox {
+                exists: info.id.is_some(),
+                name: info.name,
+                special_use: info.special_use,
+                subscribed: info.subscribed,
+            })
+            .collect())
+    }
+
+    fn select(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        session: SessionId,
+        name: MailboxName,
+    ) -> Result<Reply, Failure> {
+        self.hangup(session);
+        self.write(now, account, Vec::new(), &[&name]);
+        let replica = self.replica(account)?;
+        let status = status(replica, &name)?;
+        let uids = replica.uids(&name);
+        let mut first_unseen = None;
+        let mut keywords = std::collections::BTreeSet::new();
+        for (place, uid) in (0u32..).zip(uids.iter().take(SELECT_ROWS_MAX)) {
+            let Some(row) = replica.row(&name, *uid) else {
+                continue;
+            };
+            keywords.extend(row.flags.keywords().iter().cloned());
+            if first_unseen.is_none() && !row.flags.contains(&Flag::Seen) {
+                first_unseen = Some(place);
+            }
+        }
+        let as_of = status.highest_modseq;
+        let watch = Watch {
+            account,
+            name,
+            known_up_to: uids.last().copied().unwrap_or(0),
+            vanished_since: as_of,
+        };
+        self.sessions.insert(session, watch);
+        if let Some(entry) = self.accounts.get_mut(&account) {
+            entry.watchers.insert(session);
+        }
+        Ok(Reply::Selected(Selected {
+            status,
+            uids,
+            first_unseen,
+            keywords: keywords.into_iter().collect(),
+            as_of,
+        }))
+    }
+
+    fn changes(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        session: SessionId,
+        since: u64,
+        expunges: bool,
+    ) -> Result<Reply, Failure> {
+        let name = self
+            .sessions
+            .get(&session)
+            .ok_or(Failure::Gone)?
+            .name
+            .clone();
+        self.write(now, account, Vec::new(), &[&name]);
+        let (known_up_to, vanished_since) = self
+            .sessions
+            .get(&session)
+            .map_or((0, 0), |watch| (watch.known_up_to, watch.vanished_since));
+        let replica = self.replica(account)?;
+        let Ok(status) = status(replica, &name) else {
+            return Ok(Reply::Changes(Changes {
+                gone: true,
+                as_of: since,
+                ..Changes::default()
+            }));
+        };
+        let found = replica.changes(&name, since);
+        // Whatever this session was not told of came after its last answer, so it is among the changed ones.
+        let arrived: Vec<u32> = found
+            .changed
+            .iter()
+            .copied()
+            .filter(|uid| *uid > known_up_to)
+            .collect();
+        let mut changed: Vec<Row> = found
+            .changed
+            .iter()
+            .take_while(|uid| **uid <= known_up_to)
+            .filter_map(|uid| row(replica, &name, *uid))
+            .collect();
+        let mut as_of = found.highestmodseq;
+        if changed.len() > CHANGES_PER_CALL_MAX {
+            changed.sort_unstable_by_key(|row| row.modseq);
+            // The answer ends between two MODSEQs, or the next one would repeat or miss what was changed at once.
+            let last = changed[CHANGES_PER_CALL_MAX].modseq;
+            let end = match changed.partition_point(|row| row.modseq < last) {
+                0 => changed.partition_point(|row| row.modseq == last),
+                end => end,
+            };
+            changed.truncate(end);
+            as_of = changed.last().map_or(as_of, |row| row.modseq);
+            changed.sort_unstable_by_key(|row| row.uid);
+        }
+        let more = as_of < found.highestmodseq;
+        let (mut vanished, mut present) = (Vec::new(), None);
+        if expunges {
+            let gone = if vanished_since == since {
+                found.clone()
+            } else {
+                replica.changes(&name, vanished_since)
+            };
+            if gone.complete {
+                vanished = gone.vanished;
+                vanished.retain(|uid| *uid <= known_up_to);
+            } else {
+                present = Some(replica.uids(&name));
+            }
+        }
+        if let Some(watch) = self.sessions.get_mut(&session) {
+            watch.known_up_to = arrived.last().copied().unwrap_or(known_up_to);
+            if expunges {
+                watch.vanished_since = found.highestmodseq;
+            }
+        }
+        Ok(Reply::Changes(Changes {
+            vanished,
+            arrived,
+            changed,
+            present,
+            gone: false,
+            more,
+            highest_modseq: status.highest_modseq,
+            uid_next: status.uid_next,
+            as_of,
+        }))
+    }
+
+    fn copy(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        uids: &[u32],
+        to: &MailboxName,
+        remove: bool,
+    ) -> Result<Reply, Failure> {
+        let mut told = Vec::with_capacity(uids.len());
+        if uids.is_empty() && !self.replica(account)?.exists(to) {
+            return Err(Failure::NoSuchMailbox);
+        }
+        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
+            let at = self.at(now, account);
+            let replica = self.replica(account)?;
+            let plan = if remove {
+                replica.plan_move(&at, name, chunk, to)
+            } else {
+                replica.plan_copy(&at, name, chunk, to)
+            };
+            let plan = plan.map_err(failure)?;
+            told.extend(plan.outcome.uids);
+            self.write(now, account, plan.ops, &[to]);
+        }
+        Ok(Reply::Copied {
+            uid_validity: self.replica(account)?.uidvalidity(),
+            uids: told,
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one call")]
+    fn store(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        uids: &[u32],
+        change: FlagChange,
+        flags: &Flags,
+        unchanged_since: Option<u64>,
+    ) -> Result<Reply, Failure> {
+        let mode = match change {
+            FlagChange::Add => StoreMode::Add,
+            FlagChange::Remove => StoreMode::Remove,
+            FlagChange::Replace => StoreMode::Replace,
+        };
+        let (mut rows, mut modified) = (Vec::new(), Vec::new());
+        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
+            let replica = self.replica(account)?;
+            let mut wanted = Vec::with_capacity(chunk.len());
+            for uid in chunk {
+                match unchanged_since {
+                    Some(since)
+                        if row(replica, name, *uid).is_some_and(|row| row.modseq > since) =>
+                    {
+                        modified.push(*uid)
+                    }
+                    _ => wanted.push(*uid),
+                }
+            }
+            let plan = replica
+                .plan_store(name, &wanted, mode, flags, &|_| None)
+                .map_err(failure)?;
+            self.write(now, account, plan.ops, &[]);
+            let replica = self.replica(account)?;
+            rows.extend(wanted.iter().filter_map(|uid| row(replica, name, *uid)));
+        }
+        Ok(Reply::Stored { rows, modified })
+    }
+
+    fn expunge(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        uids: Option<Vec<u32>>,
+        up_to: u32,
+    ) -> Result<Reply, Failure> {
+        let replica = self.replica(account)?;
+        let before = status(replica, name)?;
+        let mut doomed: Vec<u32> = Vec::new();
+        if before.deleted > 0 {
+            doomed = uids.unwrap_or_else(|| replica.uids(name));
+            doomed.retain(|uid| {
+                *uid <= up_to
+                    && row(replica, name, *uid)
+                        .is_some_and(|row| row.flags.contains(&Flag::Deleted))
+            });
+        }
+        for chunk in doomed.chunks(MESSAGES_PER_BATCH_MAX) {
+            let plan = self
+                .replica(account)?
+                .plan_expunge(name, chunk)
+                .map_err(failure)?;
+            self.write(now, account, plan.ops, &[]);
+        }
+        if !doomed.is_empty() {
+            self.collect_soon(now, account);
+        }
+        let highest_modseq = status(self.replica(account)?, name)
+            .map_or(before.highest_modseq, |status| status.highest_modseq);
+        Ok(Reply::Expunged {
+            uids: doomed,
+            highest_modseq,
+        })
+    }
+}
+
+fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
+    let status = replica.status(name).ok_or(Failure::NoSuchMailbox)?;
+    Ok(Status {
+        id: status.id,
+        uid_validity: status.uidvalidity,
+        uid_next: status.uidnext,
+        messages: status.messages,
+        unseen: status.unseen,
+        deleted: status.deleted,
+        size: status.size,
+        highest_modseq: status.highestmodseq,
+    })
+}
+
+/// The message that a session knows by this UID, under this UID: a claim made since then is told by EXPUNGE and EXISTS, not here.
+fn row(replica: &Replica, name: &MailboxName, uid: u32) -> Option<Row> {
+    let found = replica
+        .row(name, uid)
+        .or_else(|| replica.row(name, replica.resolve(name, uid)?))?;
+    Some(Row {
+        uid,
+        id: found.message,
+        origin: found.origin,
+        flags: found.flags,
+        modseq: found.modseq,
+        size: found.size,
+        date: found.date,
+        blob: found.blob,
+    })
+}
+
+fn failure(error: PlanError) -> Failure {
+    match error {
+        PlanError::NoMailbox => Failure::NoSuchMailbox,
+        PlanError::Exists => Failure::Exists,
+        PlanError::Inbox => Failure::Inbox,
+        PlanError::Name(_) | PlanError::IntoItself => Failure::BadName,
+        PlanError::TooManyMailboxes => Failure::Limit("too many mailboxes"),
+        PlanError::TooManyKeywords => Failure::Limit("too many keywords"),
+        PlanError::NotOpen => Failure::Temporary,
+        PlanError::NoUids => Failure::Limit("no UIDs are left"),
+    }
+}
+
+/// Who watches a mailbox: for the simulator's checkers.
+impl PartitionOwner {
+    /// How many sessions watch a mailbox of the account.
+    #[must_use]
+    pub fn watchers(&self, account: AccountId) -> usize {
+        self.accounts
+            .get(&account)
+            .map_or(0, |entry| entry.watchers.len())
+    }
+}

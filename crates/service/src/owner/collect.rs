@@ -1,0 +1,149 @@
+//! What goes: collection of removed messages, and accounts that were removed.
+
+use bytes::Bytes;
+use whimbrel_mailbox::{AccountId, RowKey};
+use whimbrel_storage::{Commit, Mutation};
+
+use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys};
+use crate::{
+    api::Failure,
+    log,
+    machine::{Note, Now, Output, Ticket},
+};
+
+impl PartitionOwner {
+    /// Drops what has been hidden long enough, in the accounts whose time has come.
+    pub(super) fn collect_due(&mut self, now: Now) {
+        let due: Vec<AccountId> = self
+            .accounts
+            .iter()
+            .filter(|(_, entry)| entry.collect_at.is_some_and(|at| at <= now.mono_micros))
+            .map(|(id, _)| *id)
+            .collect();
+        for account in due {
+            self.collect(now, account);
+        }
+    }
+
+    fn collect(&mut self, now: Now, account: AccountId) {
+        let later = now.mono_micros + self.config.collect_after_seconds.max(1) * 1_000_000;
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Phase::Running(replica) = &mut entry.phase else {
+            entry.collect_at = None;
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        if own.failed || !own.gate.is_idle() {
+            // Only what is durable is stable; come back when nothing is under way.
+            entry.collect_at = Some(later);
+            return;
+        }
+        // With this node alone, all that is durable here is stable.
+        let stable = own.log.applied();
+        let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
+        let collected = replica.collect(stable, &|entry| recovered && !unfinished.contains(&entry));
+        // What stays hidden waits for a queue entry to be finished.
+        entry.collect_at = (!recovered || !unfinished.is_empty()).then_some(later);
+        if collected.messages == 0 && collected.mailboxes == 0 {
+            return;
+        }
+        let mut commit = Commit::new(log::store_partition(entry.partition));
+        for (row, value) in replica.take_dirty() {
+            super::push_row(&mut commit.mutations, account, &row, value);
+        }
+        for blob in collected.released {
+            commit.mutations.push(Mutation::Release {
+                blob: blob_name(&blob),
+                holder: holder(account),
+            });
+        }
+        let bytes = replica.memory_bytes();
+        self.bytes = self.bytes - entry.bytes + bytes;
+        entry.bytes = bytes;
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        entry.newest = Some(ticket);
+        own.gate.submitted(ticket);
+        own.commits.insert(ticket);
+        self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    /// Removes all rows of an account that the directory no longer has, page by page.
+    pub(super) fn purge(&mut self, account: AccountId) {
+        self.drop_account(account, Failure::NoSuchAccount);
+        let partition = keys::partition_of(account);
+        let entry = super::Account {
+            partition,
+            phase: Phase::Purging,
+            waiting: std::collections::VecDeque::new(),
+            watchers: std::collections::BTreeSet::new(),
+            newest: None,
+            collect_at: None,
+            last_use: self.next_use,
+            bytes: 0,
+        };
+        self.accounts.insert(account, entry);
+        let (from, to) = keys::whole_range(account);
+        self.request(Load::Purge(account), partition, from, to);
+    }
+
+    pub(super) fn purge_page(
+        &mut self,
+        account: AccountId,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) {
+        if !matches!(self.accounts.get(&account), Some(entry) if matches!(entry.phase, Phase::Purging))
+        {
+            return;
+        }
+        let partition = keys::partition_of(account);
+        let mut commit = Commit::new(log::store_partition(partition));
+        for (key, value) in page {
+            if let Ok(RowKey::Content(_)) = keys::row_of_key(&key)
+                && let Ok(content) = whimbrel_mailbox::Content::decode(&value)
+            {
+                commit.mutations.push(Mutation::Release {
+                    blob: blob_name(&content.blob),
+                    holder: holder(account),
+                });
+            }
+            commit.mutations.push(Mutation::Delete { key: key.into() });
+        }
+        if !commit.mutations.is_empty() {
+            // No answer waits for it; a purge that a crash cuts short is begun again at the next start.
+            let ticket = self.ticket();
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+        if done {
+            self.drop_account(account, Failure::NoSuchAccount);
+        }
+    }
+
+    pub(super) fn load_failed(&mut self, ticket: Ticket, cause: &str) {
+        let Some(load) = self.loads.remove(&ticket) else {
+            return;
+        };
+        let accounts: Vec<AccountId> = match load {
+            Load::Rows(account) | Load::Purge(account) => vec![account],
+            Load::Position(partition) => {
+                self.partitions.remove(&partition);
+                self.accounts
+                    .iter()
+                    .filter(|(_, entry)| entry.partition == partition)
+                    .map(|(id, _)| *id)
+                    .collect()
+            }
+        };
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "reading from the store failed: {cause}"
+        ))));
+        for account in accounts {
+            self.drop_account(account, Failure::Temporary);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Where the rows of an account lie in the store.
+
+use bytes::Bytes;
+use whimbrel_crdt::PartitionId;
+use whimbrel_mailbox::{AccountId, LoadError, MessageId, RowKey};
+
+/// Before every account row, so that nothing else of the partition is among them.
+const ACCOUNT_ROW: u8 = b'a';
+
+/// The partition of an account: the first byte of BLAKE3 of its id (DESIGN, 1).
+#[must_use]
+pub fn partition_of(account: AccountId) -> PartitionId {
+    PartitionId::accounts(blake3::hash(&account.0).as_bytes()[0])
+}
+
+/// Key of one row.
+#[must_use]
+pub fn row_key(account: AccountId, row: &RowKey) -> Bytes {
+    [&[ACCOUNT_ROW], &account.0[..], &row.to_bytes()]
+        .concat()
+        .into()
+}
+
+/// Key of the content row of a message.
+#[must_use]
+pub fn content_key(account: AccountId, origin: MessageId) -> Bytes {
+    row_key(account, &RowKey::Content(origin))
+}
+
+/// What [`crate::api::Call::Contents`] answers with, from the value under [`content_key`].
+///
+/// # Errors
+/// When the row is damaged.
+pub fn content_of_row(value: &[u8]) -> Result<Bytes, LoadError> {
+    Ok(whimbrel_mailbox::Content::decode(value)?.summary.into())
+}
+
+/// First key and first key beyond of the rows that are loaded with the account.
+pub(super) fn loaded_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
+    let prefix = [&[ACCOUNT_ROW], &account.0[..]].concat();
+    let end = [prefix.as_slice(), &[RowKey::CONTENT_PREFIX]].concat();
+    (prefix, end)
+}
+
+/// First key and first key beyond of all rows of the account.
+pub(super) fn whole_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
+    let prefix = [&[ACCOUNT_ROW], &account.0[..]].concat();
+    let end = [prefix.as_slice(), &[0xff; 64]].concat();
+    (prefix, end)
+}
+
+/// The inverse of [`row_key`] for a key of this account.
+pub(super) fn row_of_key(key: &[u8]) -> Result<RowKey, LoadError> {
+    RowKey::from_bytes(key.get(17..).unwrap_or_default())
+}
