@@ -1,55 +1,539 @@
 //! The streaming parser: bytes in, a summary out.
+//!
+//! The parser is always in one of three places: in a header block, in a body, or in the rest of a delimiter line. A stack
+//! of frames holds the parts that are open, outermost first. Of the text itself only the head of the present line is
+//! buffered, since that is what a delimiter line is known by (RFC 2046 5.1.1).
+//!
+//! Delimiter lines, where RFC 2046 leaves a choice (Dovecot's answers):
+//! - a line is a delimiter when it *begins* with one ("the boundary delimiter ... need not be an exact match of the entire
+//!   candidate line"); an exact match goes before a longer one, a longer one before a shorter one, an inner one before an
+//!   outer one;
+//! - a delimiter ends all parts inside its multipart, also one that is still in its header;
+//! - after the closing delimiter of a multipart its boundary means nothing any more.
+//!
+//! A part that may not be looked into (nesting, or message/rfc822 under an encoding) keeps its type and has a placeholder
+//! inside, an empty text/plain part or an empty message, because the grammar of BODYSTRUCTURE leaves no other way.
+//!
+//! Reading order: here, `boundary`, `block`, `address`, `content`, `budget`, `text`.
+
+pub(crate) mod address;
+pub(crate) mod block;
+mod boundary;
+pub(crate) mod budget;
+pub(crate) mod content;
+pub(crate) mod text;
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
 
 use crate::Limits;
-use crate::summary::{Content, Envelope, Fields, Message, Part, Span, Summary};
+use crate::summary::{Content, Envelope, Fields, Message, Octets, Part, Span, Summary};
+use block::{Block, Role, empty_part};
+use boundary::{Delimiter, HEAD_BYTES_MAX};
+use budget::{Shares, Texts};
 
 /// Reads a message in chunks of any size. Memory is bounded by the limits, work is linear in the bytes pushed.
 pub struct Parser {
     limits: Limits,
+    parts_left: usize,
+    texts: Texts,
+    shares: Shares,
+    frames: Vec<Frame>,
+    place: Place,
+    /// Bytes taken so far.
     offset: u64,
+    /// LFs taken so far.
+    lines: u64,
+    line: Line,
+    usual: Option<Fields>,
+    done: Option<Message>,
+    /// Multiparts that are open and not closed by their last delimiter.
+    boundaries: usize,
+    /// Finds a line that begins with a hyphen.
+    hyphen: memchr::memmem::Finder<'static>,
+    work: u64,
+}
+
+/// Where the parser is.
+enum Place {
+    Header(Box<Block>),
+    Body,
+    /// Behind a delimiter, up to the end of its line. `next`: a part begins behind it.
+    DelimiterRest {
+        next: bool,
+    },
+}
+
+/// The line that is being read.
+#[derive(Default)]
+struct Line {
+    start: u64,
+    /// LFs before it.
+    lines_before: u64,
+    /// Bytes of the line end before it.
+    end_before: u8,
+    /// Its first bytes. In a body only as long as it may become a delimiter.
+    head: Vec<u8>,
+    /// Its bytes so far.
+    len: u64,
+    /// Whether its last byte so far is CR.
+    cr: bool,
+    /// Whether it is no delimiter in any case (only in a body).
+    plain: bool,
+}
+
+/// A part that is open.
+struct Frame {
+    part: Part,
+    /// Set for the outermost part of a message.
+    envelope: Option<Envelope>,
+    inside: Inside,
+    /// LFs before its body.
+    lines_before: u64,
+}
+
+enum Inside {
+    /// Nothing to look into.
+    Leaf,
+    /// A multipart; its boundary until the closing delimiter.
+    Multipart {
+        boundary: Option<Octets>,
+        parts: Vec<Part>,
+    },
+    /// An embedded message, once it is read.
+    Message(Option<Box<Message>>),
 }
 
 impl Parser {
     /// A parser at the start of a message. A prefix is not pushed: see [`Summary::with_prefix`].
     pub fn new(limits: &Limits) -> Parser {
+        let mut limits = limits.clone();
+        limits.nesting_max = limits.nesting_max.clamp(1, Limits::NESTING_MAX);
+        let shares = Shares::new(&limits);
+        let mut texts = Texts::new(shares.part_texts);
+        let block = Block::new(Role::Top, 0, &shares, &mut texts);
         Parser {
-            limits: limits.clone(),
+            limits,
+            // The outermost part is the first.
+            parts_left: shares.parts - 1,
+            texts,
+            shares,
+            frames: Vec::new(),
+            place: Place::Header(Box::new(block)),
             offset: 0,
+            lines: 0,
+            line: Line::default(),
+            usual: None,
+            done: None,
+            boundaries: 0,
+            hyphen: memchr::memmem::Finder::new(b"\n-"),
+            work: 0,
         }
     }
 
     /// The next bytes of the message.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.offset += bytes.len() as u64;
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = match self.place {
+                Place::Header(_) => self.header(bytes),
+                Place::Body if self.boundaries == 0 => self.skip_body(bytes, bytes.len()),
+                Place::Body => self.body(bytes),
+                Place::DelimiterRest { .. } => self.delimiter_rest(bytes),
+            };
+            bytes = &bytes[taken..];
+        }
     }
 
     /// The message is at its end.
-    pub fn finish(self) -> Summary {
-        let _ = self.limits;
+    pub fn finish(mut self) -> Summary {
+        match self.place {
+            Place::Header(_) => {
+                if let Some(delimiter) = self.delimiter() {
+                    block_of(&mut self.place).forget_line();
+                    self.at_delimiter(delimiter);
+                }
+            }
+            Place::Body if self.boundaries > 0 && !self.line.plain => {
+                if let Some(delimiter) = self.delimiter() {
+                    self.at_delimiter(delimiter);
+                }
+            }
+            Place::Body | Place::DelimiterRest { .. } => {}
+        }
+        if let Place::DelimiterRest { next: true } = self.place {
+            self.open_part();
+        }
+        if let Place::Header(_) = self.place {
+            self.end_header(false, true);
+        }
+        while !self.frames.is_empty() {
+            self.close_frame(self.offset, self.lines);
+        }
+        let message = self
+            .done
+            .take()
+            .expect("the outermost frame is opened by the end of the top header at the latest");
         Summary {
             prefix_len: 0,
             size: self.offset,
-            lines: 0,
-            message: Message {
-                envelope: Envelope::default(),
-                body: Part {
-                    media_type: "text".into(),
-                    subtype: "plain".into(),
-                    params: Vec::new(),
-                    id: None,
-                    description: None,
-                    encoding: "7bit".into(),
-                    md5: None,
-                    disposition: None,
-                    language: Vec::new(),
-                    location: None,
-                    header: Span::default(),
-                    body: Span::default(),
-                    lines: 0,
-                    content: Content::Text,
-                },
-            },
-            fields: Fields::default(),
+            lines: self.lines,
+            message,
+            fields: self
+                .usual
+                .take()
+                .expect("the top header is read first, and it sets the fields"),
+        }
+    }
+
+    /// Bytes that were looked at more than once: fields parsed, boundaries compared. For tests of linearity.
+    #[cfg(test)]
+    pub(crate) fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// Takes bytes of a header: at most one line.
+    fn header(&mut self, bytes: &[u8]) -> usize {
+        let Place::Header(block) = &mut self.place else {
+            unreachable!("called in a header only")
+        };
+        if self.line.len == 0 {
+            block.line_starts(bytes[0], &self.limits, &mut self.texts);
+        }
+        let lf = memchr::memchr(b'\n', bytes);
+        let piece = &bytes[..lf.map_or(bytes.len(), |lf| lf + 1)];
+        block.line_bytes(piece, &self.limits);
+        let content = &piece[..lf.unwrap_or(piece.len())];
+        self.line.take(content, self.boundaries > 0);
+        self.offset += piece.len() as u64;
+        if lf.is_none() {
+            return piece.len();
+        }
+        let empty = self.line.len == u64::from(self.line.cr);
+        if empty {
+            block.forget_line();
+            let crlf = self.line.cr;
+            self.end_line();
+            self.end_header(true, crlf);
+        } else if let Some(delimiter) = self.delimiter() {
+            block_of(&mut self.place).forget_line();
+            self.at_delimiter(delimiter);
+            self.end_line();
+            self.after_delimiter_line();
+        } else {
+            self.end_line();
+        }
+        piece.len()
+    }
+
+    /// Takes bytes of a body in which delimiters may come.
+    fn body(&mut self, bytes: &[u8]) -> usize {
+        if self.line.plain || (self.line.len == 0 && bytes[0] != b'-') {
+            // To the next line that begins with a hyphen; what is before it is only counted.
+            let candidate = self.hyphen.find(bytes).map(|lf| lf + 1);
+            return self.skip_body(bytes, candidate.unwrap_or(bytes.len()));
+        }
+        let lf = memchr::memchr(b'\n', bytes);
+        let room = HEAD_BYTES_MAX - self.line.head.len();
+        let content = &bytes[..lf.unwrap_or(bytes.len()).min(room)];
+        self.line.take(content, true);
+        self.offset += content.len() as u64;
+        if self.line.head.get(1).is_some_and(|&b| b != b'-') {
+            self.line.plain = true;
+        } else if self.line.head.len() == HEAD_BYTES_MAX {
+            match self.delimiter() {
+                Some(delimiter) => self.at_delimiter(delimiter),
+                None => self.line.plain = true,
+            }
+        } else if lf == Some(content.len()) {
+            let delimiter = self.delimiter();
+            if let Some(delimiter) = delimiter {
+                self.at_delimiter(delimiter);
+            }
+            self.offset += 1;
+            self.end_line();
+            if let Place::DelimiterRest { .. } = self.place {
+                self.after_delimiter_line();
+            }
+            return content.len() + 1;
+        }
+        content.len()
+    }
+
+    /// Takes `len` bytes of a body in which no delimiter begins, except perhaps behind the last of them.
+    fn skip_body(&mut self, bytes: &[u8], len: usize) -> usize {
+        let bytes = &bytes[..len];
+        let Some(last) = memchr::memrchr(b'\n', bytes) else {
+            self.line.len += len as u64;
+            self.line.cr = bytes[len - 1] == b'\r';
+            self.line.plain = true;
+            self.offset += len as u64;
+            return len;
+        };
+        let before = memchr::memchr_iter(b'\n', &bytes[..last]).count() as u64;
+        self.lines += before;
+        if last > 0 {
+            self.line.cr = bytes[last - 1] == b'\r';
+        }
+        self.offset += last as u64 + 1;
+        self.end_line();
+        let rest = len - last - 1;
+        if rest > 0 {
+            self.line.len = rest as u64;
+            self.line.cr = bytes[len - 1] == b'\r';
+            self.line.plain = true;
+            self.offset += rest as u64;
+        }
+        len
+    }
+
+    fn delimiter_rest(&mut self, bytes: &[u8]) -> usize {
+        let lf = memchr::memchr(b'\n', bytes);
+        let content = &bytes[..lf.unwrap_or(bytes.len())];
+        if let Some(&last) = content.last() {
+            self.line.cr = last == b'\r';
+            self.line.len += content.len() as u64;
+        }
+        self.offset += content.len() as u64;
+        if lf.is_none() {
+            return content.len();
+        }
+        self.offset += 1;
+        self.end_line();
+        self.after_delimiter_line();
+        content.len() + 1
+    }
+
+    /// The LF of the present line was taken, and `offset` stands behind it.
+    fn end_line(&mut self) {
+        self.lines += 1;
+        let end_before = 1 + u8::from(self.line.cr);
+        self.line.start = self.offset;
+        self.line.lines_before = self.lines;
+        self.line.end_before = end_before;
+        self.line.head.clear();
+        self.line.len = 0;
+        self.line.cr = false;
+        self.line.plain = false;
+    }
+
+    /// Which delimiter the present line is, if any.
+    fn delimiter(&mut self) -> Option<Delimiter> {
+        if self.boundaries == 0 || !self.line.head.starts_with(b"--") {
+            return None;
+        }
+        let open = self
+            .frames
+            .iter()
+            .enumerate()
+            .rev()
+            .filter_map(|(at, frame)| match &frame.inside {
+                Inside::Multipart {
+                    boundary: Some(boundary),
+                    ..
+                } => Some((at, &**boundary)),
+                _ => None,
+            });
+        let delimiter = boundary::find(&self.line.head, open, &mut self.work)?;
+        // Without a part to begin the line is content: so nothing is hidden, and the last part has the rest.
+        (delimiter.closing || self.parts_left > 0).then_some(delimiter)
+    }
+
+    /// The present line is a delimiter: ends what is inside its multipart.
+    fn at_delimiter(&mut self, delimiter: Delimiter) {
+        if let Place::Header(_) = self.place {
+            let end = self.line.start - u64::from(self.line.end_before);
+            self.end_header_at(end, self.line.lines_before.saturating_sub(1), &[], true);
+        }
+        while self.frames.len() > delimiter.frame + 1 {
+            let end = self.line.start - u64::from(self.line.end_before);
+            self.close_frame(end, self.line.lines_before.saturating_sub(1));
+        }
+        if delimiter.closing
+            && let Some(Frame {
+                inside: Inside::Multipart { boundary, .. },
+                ..
+            }) = self.frames.last_mut()
+        {
+            *boundary = None;
+            self.boundaries -= 1;
+        }
+        self.place = Place::DelimiterRest {
+            next: !delimiter.closing,
+        };
+    }
+
+    /// The line of a delimiter was taken.
+    fn after_delimiter_line(&mut self) {
+        let Place::DelimiterRest { next } = self.place else {
+            unreachable!("called behind a delimiter only")
+        };
+        if next {
+            self.open_part()
+        } else {
+            self.place = Place::Body
+        }
+    }
+
+    /// A part of the innermost multipart begins here.
+    fn open_part(&mut self) {
+        self.parts_left = self.parts_left.saturating_sub(1);
+        let digest = self
+            .frames
+            .last()
+            .is_some_and(|frame| frame.part.is("multipart", "digest"));
+        let role = if digest { Role::DigestPart } else { Role::Part };
+        self.open_header(role);
+    }
+
+    fn open_header(&mut self, role: Role) {
+        self.place = Place::Header(Box::new(Block::new(
+            role,
+            self.offset,
+            &self.shares,
+            &mut self.texts,
+        )));
+    }
+
+    /// The header ends at the present offset: behind its empty line, or at the end of the message.
+    fn end_header(&mut self, empty_line: bool, crlf: bool) {
+        let end: &[u8] = match (empty_line, crlf) {
+            (false, _) => b"",
+            (true, true) => b"\r\n",
+            (true, false) => b"\n",
+        };
+        self.end_header_at(self.offset, self.lines, end, !empty_line);
+    }
+
+    /// The header ends at `end`, with `lines_before` LFs before it. `over`: so does the part.
+    fn end_header_at(&mut self, end: u64, lines_before: u64, end_line: &[u8], over: bool) {
+        let done = block_of(&mut self.place).finish(end_line, &self.limits, &mut self.texts);
+        self.work += block_of(&mut self.place).work;
+        self.place = Place::Body;
+        self.usual = done.usual.or(self.usual.take());
+        let mut part = done.part;
+        let end = end.max(part.header.start);
+        part.header = Span::between(part.header.start, end);
+        part.body = Span { start: end, len: 0 };
+        let inside = self.inside(&part, done.boundary);
+        let opens_message = matches!(inside, Inside::Message(None)) && self.can_open_message(&part);
+        if let Inside::Multipart {
+            boundary: Some(_), ..
+        } = inside
+        {
+            self.boundaries += 1;
+        }
+        self.frames.push(Frame {
+            part,
+            envelope: done.envelope,
+            inside,
+            lines_before,
+        });
+        if opens_message && !over {
+            self.parts_left -= 1;
+            self.open_header(Role::Embedded);
+        }
+    }
+
+    fn inside(&self, part: &Part, boundary: Option<Octets>) -> Inside {
+        if part.media_type.eq_ignore_ascii_case(b"multipart") {
+            let deep = self.frames.len() + 1 >= self.limits.nesting_max;
+            let boundary = boundary
+                .map(|b| boundary::usable(&b))
+                .filter(|b| !b.is_empty() && !deep);
+            Inside::Multipart {
+                boundary,
+                parts: Vec::new(),
+            }
+        } else if part.is("message", "rfc822") || part.is("message", "global") {
+            Inside::Message(None)
+        } else {
+            Inside::Leaf
+        }
+    }
+
+    /// RFC 2046 5.2.1 allows message/rfc822 no encoding that would have to be undone, so offsets into it would lie.
+    fn can_open_message(&self, part: &Part) -> bool {
+        let plain = ["7bit", "8bit", "binary"]
+            .iter()
+            .any(|e| part.encoding.eq_ignore_ascii_case(e.as_bytes()));
+        plain && self.frames.len() + 1 < self.limits.nesting_max && self.parts_left > 0
+    }
+
+    /// Ends the innermost part at `end`, with `lines` LFs before it, and hands it to the one around it.
+    fn close_frame(&mut self, end: u64, lines: u64) {
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
+        let Frame {
+            mut part,
+            envelope,
+            inside,
+            lines_before,
+        } = frame;
+        if end > part.body.start {
+            part.body = Span::between(part.body.start, end);
+            part.lines = lines.saturating_sub(lines_before);
+        }
+        let text = part.media_type.eq_ignore_ascii_case(b"text");
+        part.content = match inside {
+            Inside::Leaf if text => Content::Text,
+            Inside::Leaf => Content::Basic,
+            Inside::Multipart { boundary, parts } => {
+                self.boundaries -= usize::from(boundary.is_some());
+                Content::Multipart(if parts.is_empty() {
+                    vec![empty_part(part.body.start)]
+                } else {
+                    parts
+                })
+            }
+            Inside::Message(message) => Content::Message(message.unwrap_or_else(|| {
+                Box::new(Message {
+                    envelope: Envelope::default(),
+                    body: empty_part(part.body.start),
+                })
+            })),
+        };
+        let message = match envelope {
+            None => Err(part),
+            Some(envelope) => Ok(Message {
+                envelope,
+                body: part,
+            }),
+        };
+        match (
+            self.frames.last_mut().map(|frame| &mut frame.inside),
+            message,
+        ) {
+            (None, Ok(message)) => self.done = Some(message),
+            (Some(Inside::Message(place)), Ok(message)) => *place = Some(Box::new(message)),
+            (Some(Inside::Multipart { parts, .. }), Err(part)) => parts.push(part),
+            _ => unreachable!(
+                "messages stand in message parts or nowhere, other parts in multiparts"
+            ),
+        }
+    }
+}
+
+fn block_of(place: &mut Place) -> &mut Block {
+    match place {
+        Place::Header(block) => block,
+        Place::Body | Place::DelimiterRest { .. } => unreachable!("called in a header only"),
+    }
+}
+
+impl Line {
+    /// Content of the line, without its LF.
+    fn take(&mut self, content: &[u8], keep_head: bool) {
+        if keep_head {
+            let room = HEAD_BYTES_MAX - self.head.len();
+            self.head
+                .extend_from_slice(&content[..content.len().min(room)]);
+        }
+        self.len += content.len() as u64;
+        if let Some(&last) = content.last() {
+            self.cr = last == b'\r';
         }
     }
 }

@@ -1,6 +1,11 @@
-//! The usual header fields, kept raw, so that most HEADER.FIELDS need no body.
+//! The usual header fields, kept raw, so that most HEADER.FIELDS and SEARCH HEADER need no body.
+
+use std::collections::BTreeSet;
 
 use super::Octets;
+use crate::Limits;
+use crate::parser::block::keep;
+use crate::parser::budget::{Shares, Texts};
 
 /// Header fields of a message that clients usually ask for, as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -30,7 +35,7 @@ impl Field {
         &self.raw[..self.name_len.min(self.raw.len())]
     }
 
-    /// What stands behind the colon, raw, with folds and line end. For [`crate::header::decode`].
+    /// What stands behind the colon, raw, with folds and line end: for [`crate::header::decode`].
     pub fn value(&self) -> &[u8] {
         let rest = &self.raw[self.name_len.min(self.raw.len())..];
         match memchr::memchr(b':', rest) {
@@ -56,13 +61,118 @@ impl Fields {
     }
 
     pub(super) fn answer<N: AsRef<[u8]>>(&self, names: &[N]) -> Option<Vec<u8>> {
-        let _ = names;
-        None
+        if !names.iter().all(|name| self.is_complete(name.as_ref())) {
+            return None;
+        }
+        let names: BTreeSet<Vec<u8>> = names
+            .iter()
+            .map(|name| name.as_ref().to_ascii_lowercase())
+            .collect();
+        let mut answer = Vec::new();
+        for field in &self.list {
+            if names.contains(&field.name().to_ascii_lowercase()) {
+                answer.extend_from_slice(&field.raw);
+            }
+        }
+        answer.extend_from_slice(&self.end);
+        Some(answer)
+    }
+
+    /// Fields that stand before these; what exceeds the share is dropped from them.
+    pub(super) fn precede(&mut self, before: Fields, limits: &Limits) {
+        let mut left = Texts::new(Shares::new(limits).fields);
+        let own = std::mem::take(&mut self.list);
+        let costs = own
+            .iter()
+            .map(|f| f.raw.len())
+            .chain(self.dropped.iter().map(|name| name.len()));
+        if !left.reserve(costs.map(Texts::field_cost).sum()) {
+            // Made under other limits: nothing fits beside what is there.
+            left = Texts::new(0);
+        }
+        self.complete &= before.complete && before.dropped.is_empty();
+        for field in before.list {
+            keep(self, field, &mut left);
+        }
+        self.list.extend(own);
     }
 }
 
-/// Whether fields of this name are kept.
-pub fn is_usual(name: &[u8]) -> bool {
-    let _ = name;
-    false
+/// The rule by which fields are kept: stored with a summary, so that one written under an older rule is not taken to be
+/// complete for names that came later.
+pub(super) const RULE: u32 = 1;
+
+/// Whether fields of this name are kept: what mutt, Thunderbird, Apple Mail, K-9, mbsync and webmails fetch of a list of
+/// messages, and what threading and sorting need. Content-* and List-* besides these by their beginning. What is long
+/// and seldom asked for (Received, signatures, Autocrypt) is not.
+pub(crate) fn is_usual(name: &[u8]) -> bool {
+    let lower = name.to_ascii_lowercase();
+    USUAL.binary_search(&lower.as_slice()).is_ok()
+        || lower.starts_with(b"content-")
+        || lower.starts_with(b"list-")
+}
+
+const USUAL: &[&[u8]] = &[
+    b"auto-submitted",
+    b"bcc",
+    b"cc",
+    b"date",
+    b"delivered-to",
+    b"disposition-notification-to",
+    b"followup-to",
+    b"from",
+    b"importance",
+    b"in-reply-to",
+    b"lines",
+    b"mail-followup-to",
+    b"message-id",
+    b"mime-version",
+    b"newsgroups",
+    b"organization",
+    b"precedence",
+    b"priority",
+    b"references",
+    b"reply-to",
+    b"resent-date",
+    b"resent-from",
+    b"resent-to",
+    b"return-path",
+    b"sender",
+    b"status",
+    b"subject",
+    b"to",
+    b"user-agent",
+    b"x-k9mail-identity",
+    b"x-label",
+    b"x-mailer",
+    b"x-original-to",
+    b"x-priority",
+    b"x-spam-flag",
+    b"x-spam-status",
+    b"x-status",
+    b"x-tuid",
+    b"x-uniform-type-identifier",
+    b"x-universally-unique-identifier",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names() {
+        assert!(USUAL.is_sorted());
+        for name in [
+            "From",
+            "SUBJECT",
+            "content-type",
+            "List-Unsubscribe",
+            "X-TUID",
+        ] {
+            assert!(is_usual(name.as_bytes()), "{name}");
+        }
+        for name in ["", "Received", "DKIM-Signature", "From ", "Autocrypt"] {
+            assert!(!is_usual(name.as_bytes()), "{name}");
+        }
+    }
 }

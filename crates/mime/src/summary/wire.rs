@@ -1,6 +1,33 @@
-//! The stored encoding of a summary.
+//! The stored encoding of a summary: CBOR, an array for each structure, the place in the array being the field's number.
+//! What stands behind the known fields of an array is skipped, so that fields can be added.
+//!
+//! ```text
+//! summary  = [version, rule of usual fields, prefix length, size, lines, message, fields]
+//! message  = [envelope, part]
+//! envelope = [date, subject, from, sender, reply-to, to, cc, bcc, in-reply-to, message-id]
+//! address  = [name, route, mailbox, host]
+//! part     = [type, subtype, params, id, description, encoding, md5, disposition, language, location,
+//!             header start, header length, body start, body length, lines, kind, inside]
+//! params   = [name, value, name, value ...]    disposition = [type, params]
+//! kind     = 0 basic, 1 text (inside: null), 2 multipart (inside: [part ...]), 3 message (inside: message)
+//! fields   = [[name length, raw ...], [dropped name ...], complete, end]
+//! ```
 
-use super::Summary;
+use std::convert::Infallible;
+
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+
+use super::fields::RULE;
+use super::{
+    Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Span,
+    Summary,
+};
+use crate::Limits;
+
+const VERSION: u32 = 1;
+/// A placeholder stands below the deepest part that is looked into.
+const DEPTH_MAX: usize = Limits::NESTING_MAX + 1;
 
 /// Why bytes are no summary. The log's affair: a client is told that the message cannot be read. Permanent.
 #[derive(Debug, thiserror::Error)]
@@ -13,12 +40,387 @@ pub enum DecodeError {
     Damaged(String),
 }
 
-pub(super) fn encode(summary: &Summary) -> Vec<u8> {
-    let _ = summary;
-    Vec::new()
+impl From<minicbor::decode::Error> for DecodeError {
+    fn from(error: minicbor::decode::Error) -> DecodeError {
+        DecodeError::Damaged(error.to_string())
+    }
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Summary, DecodeError> {
-    let _ = bytes;
-    Err(DecodeError::Version(0))
+fn damaged(what: &str) -> DecodeError {
+    DecodeError::Damaged(what.to_owned())
+}
+
+type Writer = Encoder<Vec<u8>>;
+type Written = Result<(), minicbor::encode::Error<Infallible>>;
+
+pub(super) fn encode(summary: &Summary) -> Vec<u8> {
+    let mut writer = Encoder::new(Vec::with_capacity(1024));
+    write_summary(&mut writer, summary).expect("writing to memory cannot fail");
+    writer.into_writer()
+}
+
+fn write_summary(w: &mut Writer, summary: &Summary) -> Written {
+    w.array(7)?
+        .u32(VERSION)?
+        .u32(RULE)?
+        .u64(summary.prefix_len)?
+        .u64(summary.size)?
+        .u64(summary.lines)?;
+    write_message(w, &summary.message)?;
+    let fields = &summary.fields;
+    w.array(4)?.array(2 * fields.list.len() as u64)?;
+    for field in &fields.list {
+        w.u64(field.name_len as u64)?.bytes(&field.raw)?;
+    }
+    write_texts(w, &fields.dropped)?;
+    w.bool(fields.complete)?.bytes(&fields.end)?;
+    Ok(())
+}
+
+fn write_message(w: &mut Writer, message: &Message) -> Written {
+    let e = &message.envelope;
+    w.array(2)?.array(10)?;
+    write_text(w, &e.date)?;
+    write_text(w, &e.subject)?;
+    for list in [
+        &e.from,
+        &e.given_sender,
+        &e.given_reply_to,
+        &e.to,
+        &e.cc,
+        &e.bcc,
+    ] {
+        w.array(list.len() as u64)?;
+        for address in list {
+            w.array(4)?;
+            write_text(w, &address.name)?;
+            write_text(w, &address.route)?;
+            write_text(w, &address.mailbox)?;
+            write_text(w, &address.host)?;
+        }
+    }
+    write_text(w, &e.in_reply_to)?;
+    write_text(w, &e.message_id)?;
+    write_part(w, &message.body)
+}
+
+fn write_part(w: &mut Writer, part: &Part) -> Written {
+    w.array(17)?.bytes(&part.media_type)?.bytes(&part.subtype)?;
+    write_params(w, &part.params)?;
+    write_text(w, &part.id)?;
+    write_text(w, &part.description)?;
+    w.bytes(&part.encoding)?;
+    write_text(w, &part.md5)?;
+    match &part.disposition {
+        None => drop(w.null()?),
+        Some(disposition) => {
+            w.array(2)?.bytes(&disposition.kind)?;
+            write_params(w, &disposition.params)?;
+        }
+    }
+    write_texts(w, &part.language)?;
+    write_text(w, &part.location)?;
+    w.u64(part.header.start)?
+        .u64(part.header.len)?
+        .u64(part.body.start)?
+        .u64(part.body.len)?
+        .u64(part.lines)?;
+    match &part.content {
+        Content::Basic => drop(w.u8(0)?.null()?),
+        Content::Text => drop(w.u8(1)?.null()?),
+        Content::Multipart(parts) => {
+            w.u8(2)?.array(parts.len() as u64)?;
+            for part in parts {
+                write_part(w, part)?;
+            }
+        }
+        Content::Message(message) => {
+            w.u8(3)?;
+            write_message(w, message)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_params(w: &mut Writer, params: &[Param]) -> Written {
+    w.array(2 * params.len() as u64)?;
+    for param in params {
+        w.bytes(&param.name)?.bytes(&param.value)?;
+    }
+    Ok(())
+}
+
+fn write_texts(w: &mut Writer, texts: &[Octets]) -> Written {
+    w.array(texts.len() as u64)?;
+    for text in texts {
+        w.bytes(text)?;
+    }
+    Ok(())
+}
+
+fn write_text(w: &mut Writer, text: &Option<Octets>) -> Written {
+    match text {
+        Some(text) => w.bytes(text)?,
+        None => w.null()?,
+    };
+    Ok(())
+}
+
+type Read<T> = Result<T, DecodeError>;
+
+/// An array that is being read. Vectors grow as elements come, never by a length that is only declared.
+struct Array {
+    left: u64,
+}
+
+impl Array {
+    fn open(d: &mut Decoder<'_>, fields: u64) -> Read<Array> {
+        let left = d
+            .array()?
+            .ok_or_else(|| damaged("array of indefinite length"))?;
+        if left < fields {
+            return Err(damaged("array too short"));
+        }
+        Ok(Array {
+            left: left - fields,
+        })
+    }
+
+    /// Skips the fields that are unknown here.
+    fn close(self, d: &mut Decoder<'_>) -> Read<()> {
+        for _ in 0..self.left {
+            d.skip()?;
+        }
+        Ok(())
+    }
+
+    fn elements<T>(
+        d: &mut Decoder<'_>,
+        mut one: impl FnMut(&mut Decoder<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        let count = d
+            .array()?
+            .ok_or_else(|| damaged("array of indefinite length"))?;
+        let mut list = Vec::new();
+        for _ in 0..count {
+            list.push(one(d)?);
+        }
+        Ok(list)
+    }
+
+    fn pairs<T>(
+        d: &mut Decoder<'_>,
+        mut one: impl FnMut(&mut Decoder<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        let count = d
+            .array()?
+            .ok_or_else(|| damaged("array of indefinite length"))?;
+        if count % 2 != 0 {
+            return Err(damaged("odd number of elements"));
+        }
+        let mut list = Vec::new();
+        for _ in 0..count / 2 {
+            list.push(one(d)?);
+        }
+        Ok(list)
+    }
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
+    let d = &mut Decoder::new(bytes);
+    let array = Array::open(d, 7)?;
+    let version = d.u32()?;
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let rule = d.u32()?;
+    let (prefix_len, size, lines) = (d.u64()?, d.u64()?, d.u64()?);
+    let message = read_message(d, 0)?;
+    let mut fields = read_fields(d)?;
+    array.close(d)?;
+    if d.position() != bytes.len() {
+        return Err(damaged("bytes behind the end"));
+    }
+    if rule != RULE {
+        fields.complete = false;
+    }
+    let summary = Summary {
+        prefix_len,
+        size,
+        lines,
+        message,
+        fields,
+    };
+    if prefix_len > size
+        || !summary.message.body.lies_in(Span {
+            start: 0,
+            len: size,
+        })
+    {
+        return Err(damaged("a range beyond the message"));
+    }
+    Ok(summary)
+}
+
+fn read_fields(d: &mut Decoder<'_>) -> Read<Fields> {
+    let array = Array::open(d, 4)?;
+    let list = Array::pairs(d, |d| {
+        let name_len = d.u64()?;
+        let raw = octets(d)?;
+        match usize::try_from(name_len) {
+            Ok(name_len) if name_len <= raw.len() => Ok(Field { name_len, raw }),
+            _ => Err(damaged("name longer than its field")),
+        }
+    })?;
+    let dropped = Array::elements(d, octets)?;
+    let (complete, end) = (d.bool()?, octets(d)?);
+    array.close(d)?;
+    Ok(Fields {
+        list,
+        dropped,
+        complete,
+        end,
+    })
+}
+
+fn read_message(d: &mut Decoder<'_>, depth: usize) -> Read<Message> {
+    let array = Array::open(d, 2)?;
+    let members = Array::open(d, 10)?;
+    let envelope = Envelope {
+        date: text(d)?,
+        subject: text(d)?,
+        from: Array::elements(d, read_address)?,
+        given_sender: Array::elements(d, read_address)?,
+        given_reply_to: Array::elements(d, read_address)?,
+        to: Array::elements(d, read_address)?,
+        cc: Array::elements(d, read_address)?,
+        bcc: Array::elements(d, read_address)?,
+        in_reply_to: text(d)?,
+        message_id: text(d)?,
+    };
+    members.close(d)?;
+    let body = read_part(d, depth + 1)?;
+    array.close(d)?;
+    Ok(Message { envelope, body })
+}
+
+fn read_address(d: &mut Decoder<'_>) -> Read<Address> {
+    let array = Array::open(d, 4)?;
+    let address = Address {
+        name: text(d)?,
+        route: text(d)?,
+        mailbox: text(d)?,
+        host: text(d)?,
+    };
+    array.close(d)?;
+    Ok(address)
+}
+
+fn read_part(d: &mut Decoder<'_>, depth: usize) -> Read<Part> {
+    if depth > DEPTH_MAX {
+        return Err(damaged("nested too deep"));
+    }
+    let array = Array::open(d, 17)?;
+    let part = Part {
+        media_type: octets(d)?,
+        subtype: octets(d)?,
+        params: read_params(d)?,
+        id: text(d)?,
+        description: text(d)?,
+        encoding: octets(d)?,
+        md5: text(d)?,
+        disposition: if null(d)? {
+            None
+        } else {
+            Some(read_disposition(d)?)
+        },
+        language: Array::elements(d, octets)?,
+        location: text(d)?,
+        header: Span {
+            start: d.u64()?,
+            len: d.u64()?,
+        },
+        body: Span {
+            start: d.u64()?,
+            len: d.u64()?,
+        },
+        lines: d.u64()?,
+        content: match d.u8()? {
+            kind @ (0 | 1) => {
+                d.skip()?;
+                if kind == 0 {
+                    Content::Basic
+                } else {
+                    Content::Text
+                }
+            }
+            2 => {
+                let parts = Array::elements(d, |d| read_part(d, depth + 1))?;
+                if parts.is_empty() {
+                    return Err(damaged("multipart without parts"));
+                }
+                Content::Multipart(parts)
+            }
+            3 => Content::Message(Box::new(read_message(d, depth)?)),
+            _ => return Err(damaged("unknown kind of part")),
+        },
+    };
+    array.close(d)?;
+    Ok(part)
+}
+
+fn read_params(d: &mut Decoder<'_>) -> Read<Vec<Param>> {
+    Array::pairs(d, |d| {
+        Ok(Param {
+            name: octets(d)?,
+            value: octets(d)?,
+        })
+    })
+}
+
+fn read_disposition(d: &mut Decoder<'_>) -> Read<Disposition> {
+    let array = Array::open(d, 2)?;
+    let disposition = Disposition {
+        kind: octets(d)?,
+        params: read_params(d)?,
+    };
+    array.close(d)?;
+    Ok(disposition)
+}
+
+fn octets(d: &mut Decoder<'_>) -> Read<Octets> {
+    Ok(d.bytes()?.into())
+}
+
+fn text(d: &mut Decoder<'_>) -> Read<Option<Octets>> {
+    Ok(if null(d)? { None } else { Some(octets(d)?) })
+}
+
+/// Takes a null, if one is next.
+fn null(d: &mut Decoder<'_>) -> Read<bool> {
+    let null = d.datatype()? == Type::Null;
+    if null {
+        d.null()?;
+    }
+    Ok(null)
+}
+
+impl Part {
+    /// Whether the ranges of the part and of all in it lie in `outer` and their ends can be computed.
+    fn lies_in(&self, outer: Span) -> bool {
+        let within = |span: Span, outer: Span| {
+            span.start >= outer.start
+                && span
+                    .start
+                    .checked_add(span.len)
+                    .is_some_and(|end| end <= outer.end())
+        };
+        within(self.header, outer)
+            && within(self.body, outer)
+            && match &self.content {
+                Content::Basic | Content::Text => true,
+                Content::Multipart(parts) => parts.iter().all(|part| part.lies_in(self.body)),
+                Content::Message(message) => message.body.lies_in(self.body),
+            }
+    }
 }

@@ -1,0 +1,113 @@
+//! Raw field values made fit for an IMAP string.
+
+/// U+FFFD, which stands where a NUL was: an IMAP string cannot hold NUL, and to leave it out would join what it parted.
+const NUL_REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
+
+/// Unfolds (RFC 5322 2.2.3: "simply removing any CRLF that is immediately followed by WSP"), trims white space at both ends
+/// and replaces NUL. What is left of a stray CR or LF is dropped, too.
+pub(crate) fn unfold(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    for &byte in raw {
+        match byte {
+            b'\r' | b'\n' => {}
+            0 => out.extend_from_slice(NUL_REPLACEMENT),
+            _ => out.push(byte),
+        }
+    }
+    let end = out
+        .iter()
+        .rposition(|&b| !is_wsp(b))
+        .map_or(0, |last| last + 1);
+    out.truncate(end);
+    let start = out.iter().position(|&b| !is_wsp(b)).unwrap_or(0);
+    if start > 0 {
+        out.drain(..start);
+    }
+    out
+}
+
+/// SP or HTAB.
+pub(crate) fn is_wsp(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// Position behind the comment that begins at `at` (which is a parenthesis): nested ones and quoted pairs are heeded, an
+/// unclosed one reaches to the end.
+pub(crate) fn skip_comment(bytes: &[u8], at: usize) -> usize {
+    let mut depth = 0usize;
+    let mut at = at;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'(' => depth += 1,
+            b')' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+/// Position behind white space and comments.
+pub(crate) fn skip_cfws(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() {
+        if is_wsp(bytes[at]) {
+            at += 1;
+        } else if bytes[at] == b'(' {
+            at = skip_comment(bytes, at);
+        } else {
+            break;
+        }
+    }
+    at
+}
+
+/// Reads the quoted string that begins at `at` (which is a quote): its content with quoted pairs undone, and the position
+/// behind it. An unclosed one reaches to the end.
+pub(crate) fn quoted(bytes: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
+    let mut at = at + 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => return at + 1,
+            b'\\' if at + 1 < bytes.len() => {
+                at += 1;
+                out.push(bytes[at]);
+            }
+            byte => out.push(byte),
+        }
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfolding() {
+        fn check(raw: &[u8], expected: &[u8]) {
+            assert_eq!(
+                unfold(raw).escape_ascii().to_string(),
+                expected.escape_ascii().to_string()
+            );
+        }
+        check(b" a\r\n b\r\n", b"a b");
+        check(b"\r\n  a\n\tb \t\r\n", b"a\tb");
+        check(b" \r\n", b"");
+        check(b"a\0b", "a\u{FFFD}b".as_bytes());
+        check(b"a\rb", b"ab");
+    }
+
+    #[test]
+    fn comments_nest() {
+        assert_eq!(skip_comment(b"(a(b)\\)c)d", 0), 9);
+        assert_eq!(skip_comment(b"(a(b)", 0), 5);
+        assert_eq!(skip_comment(b"(a\\", 0), 3);
+    }
+}
