@@ -187,8 +187,8 @@ pub struct DataSummary {
     pub delivered_to: Vec<String>,
 }
 
-/// A name and password that a client offers. The password is wiped when dropped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A name and password that a client offers. The password is wiped when dropped, and not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// Whom the client wants to act as, when not the same (PLAIN only).
     pub authorization: Option<String>,
@@ -196,6 +196,15 @@ pub struct Credentials {
     pub user: String,
     /// The password.
     pub password: Zeroizing<String>,
+}
+
+impl core::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("authorization", &self.authorization)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the machine wants.

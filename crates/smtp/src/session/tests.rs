@@ -1,0 +1,11 @@
+//! Transcripts against the machine, and what any client can do to it.
+
+mod auth;
+mod bad_inputs;
+mod commands;
+mod data;
+mod lmtp;
+mod script;
+mod splits;
+mod starttls;
+mod time;
