@@ -1,3 +1,4 @@
 //! Protocol sessions as state machines: protocol events to service calls to responses.
 
 pub mod session;
+pub mod smtp;

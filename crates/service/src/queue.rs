@@ -17,7 +17,7 @@ use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
 use whimbrel_storage::{Commit, Mutation};
 
 use crate::{
-    api::{Call, Delivery, Entry, Failure, Reply},
+    api::{Call, Delivery, Entry, Failure, Reply, UploadId},
     log,
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
     owner::blob_name,
@@ -349,6 +349,15 @@ impl Machine for QueueOwner {
     fn deadline(&self) -> Option<u64> {
         self.retry_at
     }
+}
+
+/// The id of the entry for a finished upload: random because the upload's id is, and unrelated to it for whoever sees only one of them.
+#[must_use]
+pub fn entry_id(upload: &UploadId) -> EntryId {
+    let mut id = [0; 16];
+    let derived = blake3::derive_key("whimbrel queue entry v1", upload);
+    id.copy_from_slice(&derived[..16]);
+    EntryId(id)
 }
 
 fn entry_key(id: EntryId) -> Bytes {

@@ -1,0 +1,535 @@
+//! SMTP and LMTP: from the protocol machine's questions to calls of the service.
+//!
+//! The machine in `whimbrel_smtp` knows the protocol and asks; here each question becomes at most one call at a time. A message
+//! streams into an upload and, beside it, through the MIME parser; at its end it becomes one queue entry, and the client hears 250 when
+//! that is on disk.
+//!
+//! Invariant: while a call is under way the machine's further outputs wait, so the calls of a session are strictly one after the
+//! other, and an abort never overtakes a write to the upload it aborts.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use whimbrel_mime::{Parser, Summary};
+use whimbrel_service::{
+    api::{
+        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Entry, Event, Failure, MailboxName,
+        Reply, Resolution, Target, UploadId,
+    },
+    content::Content,
+    machine::Now,
+    queue::entry_id,
+};
+use whimbrel_smtp::{
+    Config, Domain, Enhanced, ForwardPath, Mailbox, Refusal, Role,
+    session::{
+        Accepted, AuthAnswer, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo,
+    },
+    trace::{self, Received, WallTime},
+};
+
+use crate::session::{Action, Note, Peer, Session, Tls};
+
+/// What bounds a transaction beyond the protocol's own limits. Keys in `[smtp]`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Accounts that the recipients of one transaction may lead to, aliases followed: bounds the queue entry. `smtp.targets_max`.
+    pub targets_max: usize,
+    /// Bytes of all summaries in one queue entry; with many recipients each gets less. Keeps an entry well below the store's
+    /// 16 MiB for one commit. Not a key: it follows from the store.
+    pub entry_bytes_max: usize,
+    /// What the parser takes from a message.
+    pub mime: whimbrel_mime::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            targets_max: 1000,
+            entry_bytes_max: 8 << 20,
+            mime: whimbrel_mime::Limits::default(),
+        }
+    }
+}
+
+/// One SMTP or LMTP connection.
+pub struct SmtpSession {
+    machine: whimbrel_smtp::Session,
+    config: Arc<Config>,
+    limits: Arc<Limits>,
+    /// Bytes that the machine had no room for.
+    rest: Vec<u8>,
+    /// The call under way and what follows it.
+    pending: Option<Pending>,
+    /// Targets of each accepted recipient of the transaction.
+    recipients: Vec<Vec<Target>>,
+    targets: usize,
+    message: Option<Message>,
+    /// An action that follows from the last reply, before the machine is asked for more.
+    next: Option<Action>,
+    closed: bool,
+    notes: std::collections::VecDeque<Note>,
+}
+
+enum Pending {
+    Resolve,
+    Create,
+    Write(usize),
+    Finish(DataSummary),
+    Accept { accepted: Box<Acceptance> },
+    Abort,
+}
+
+struct Acceptance {
+    id: String,
+    bytes: u64,
+    deliveries: usize,
+}
+
+struct Message {
+    envelope: Arc<Envelope>,
+    upload: Option<UploadId>,
+    parser: Box<Parser>,
+    /// Storing failed: the rest is read and forgotten, and the end is answered with this.
+    failed: Option<Refusal>,
+}
+
+impl SmtpSession {
+    /// A session on a fresh connection.
+    #[must_use]
+    pub fn new(
+        role: Role,
+        config: Arc<Config>,
+        limits: Arc<Limits>,
+        peer: &Peer,
+        now: Now,
+    ) -> Self {
+        let tls = peer.tls.as_ref().map(tls_info);
+        let peer = whimbrel_smtp::session::Peer {
+            ip: peer.address,
+            tls,
+        };
+        SmtpSession {
+            machine: whimbrel_smtp::Session::new(role, config.clone(), peer, time(now)),
+            config,
+            limits,
+            rest: Vec::new(),
+            pending: None,
+            recipients: Vec::new(),
+            targets: 0,
+            message: None,
+            next: None,
+            closed: false,
+            notes: std::collections::VecDeque::new(),
+        }
+    }
+
+    fn feed(&mut self, now: Now) {
+        let taken = self.machine.input(time(now), &self.rest);
+        self.rest.drain(..taken);
+        if self.rest.is_empty() {
+            self.rest = Vec::new();
+        }
+    }
+
+    fn call(&mut self, pending: Pending, call: Call) -> Option<Action> {
+        self.pending = Some(pending);
+        Some(Action::Call(call))
+    }
+
+    /// Turns one output of the machine into an action; `None`: nothing to be done outside.
+    fn output(&mut self, now: Now, output: Output) -> Option<Action> {
+        match output {
+            Output::Send(bytes) => return Some(Action::Send(bytes)),
+            Output::StartTls if !self.rest.is_empty() => {
+                // Clear text behind STARTTLS (RFC 3207, 6): nothing of it may be taken for protected.
+                self.rest.clear();
+                self.closed = true;
+                self.notes
+                    .push_back(Note::ProtocolError("bytes behind STARTTLS"));
+                return Some(Action::Close);
+            }
+            Output::StartTls => return Some(Action::StartTls),
+            Output::Auth(_) => self.machine.answer_auth(time(now), AuthAnswer::Unavailable),
+            Output::Mail(_) => {
+                self.notes.push_back(Note::Command("MAIL"));
+                self.recipients.clear();
+                self.targets = 0;
+                self.machine.answer_mail(time(now), Ok(()));
+            }
+            Output::Rcpt(path) => {
+                self.notes.push_back(Note::Command("RCPT"));
+                let (local, domain) = match &path {
+                    ForwardPath::Postmaster => ("postmaster".to_owned(), None),
+                    ForwardPath::Mailbox(mailbox) => (
+                        mailbox.local().as_str().to_owned(),
+                        Some(mailbox.domain().as_str().to_owned()),
+                    ),
+                };
+                return self.call(Pending::Resolve, Call::Resolve { local, domain });
+            }
+            Output::DataBegin(envelope) => {
+                self.notes.push_back(Note::Command("DATA"));
+                let parser = Box::new(Parser::new(&self.limits.mime));
+                self.message = Some(Message {
+                    envelope,
+                    upload: None,
+                    parser,
+                    failed: None,
+                });
+                return self.call(Pending::Create, Call::BlobCreate);
+            }
+            Output::DataChunk(bytes) => {
+                let length = bytes.len();
+                debug_assert!(
+                    length <= BLOB_CHUNK_BYTES_MAX,
+                    "the machine cuts chunks smaller"
+                );
+                match &mut self.message {
+                    Some(Message {
+                        upload: Some(upload),
+                        parser,
+                        failed: None,
+                        ..
+                    }) => {
+                        parser.push(&bytes);
+                        let call = Call::BlobWrite {
+                            upload: *upload,
+                            bytes: bytes.into(),
+                        };
+                        return self.call(Pending::Write(length), call);
+                    }
+                    _ => self.machine.acknowledge(time(now), length),
+                }
+            }
+            Output::DataEnd(data) => match &mut self.message {
+                Some(Message {
+                    upload: Some(upload),
+                    failed: None,
+                    ..
+                }) => {
+                    let call = Call::BlobFinish { upload: *upload };
+                    return self.call(Pending::Finish(data), call);
+                }
+                message => {
+                    let refusal = message.as_mut().and_then(|message| message.failed.take());
+                    self.machine.answer_data_end(
+                        time(now),
+                        DataAnswer::Whole(Err(refusal.unwrap_or_else(Refusal::try_later))),
+                    );
+                    return self.abort();
+                }
+            },
+            Output::DataAbort(_) => return self.abort(),
+            Output::Close(reason) => {
+                self.closed = true;
+                self.notes.push_back(Note::Closed(close_text(reason)));
+                return Some(Action::Close);
+            }
+        }
+        None
+    }
+
+    fn abort(&mut self) -> Option<Action> {
+        let upload = self.message.take()?.upload?;
+        self.call(Pending::Abort, Call::BlobAbort { upload })
+    }
+
+    fn verdict(&mut self, now: Now, verdict: Result<Accepted, Refusal>) {
+        self.message = None;
+        self.machine
+            .answer_data_end(time(now), DataAnswer::Whole(verdict));
+    }
+
+    fn resolved(&mut self, now: Now, reply: Reply) {
+        let answer = match reply {
+            Reply::Resolved(Resolution::Local(targets))
+                if self.targets + targets.len() > self.limits.targets_max =>
+            {
+                // RFC 5321, 4.5.3.1.10: the client sends the rest in another transaction.
+                Err(Refusal::new(
+                    452,
+                    Enhanced(5, 3),
+                    "Too many recipients in this transaction",
+                ))
+            }
+            Reply::Resolved(Resolution::Local(targets)) => {
+                self.targets += targets.len();
+                self.recipients.push(targets);
+                Ok(())
+            }
+            Reply::Resolved(Resolution::NoSuchUser) => Err(Refusal::unknown_recipient()),
+            Reply::Resolved(Resolution::NotOurs) => Err(Refusal::relay_denied()),
+            Reply::Resolved(Resolution::Loop) => Err(Refusal::mail_loop()),
+            _ => Err(Refusal::try_later()),
+        };
+        self.machine.answer_rcpt(time(now), answer);
+    }
+
+    /// The body is stored: makes the queue entry.
+    fn finished(&mut self, now: Now, blob: BlobName, data: &DataSummary) -> Option<Action> {
+        let message = self.message.take()?;
+        let summary = message.parser.finish();
+        let id = entry_id(&blob.upload);
+        let looped: BTreeSet<String> = data
+            .delivered_to
+            .iter()
+            .map(|address| address.to_lowercase())
+            .collect();
+        let targets: BTreeSet<&Target> = self.recipients.iter().flatten().collect();
+        let seconds = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
+        let stamp = Stamp {
+            host: &self.config.host,
+            id: id.to_string(),
+            time: WallTime::new(seconds, 0),
+            summary_bytes_max: (self.limits.entry_bytes_max / targets.len().max(1)).clamp(
+                whimbrel_mime::Limits::SUMMARY_BYTES_MIN,
+                self.limits.mime.summary_bytes_max,
+            ),
+            mime: &self.limits.mime,
+        };
+        let alone = targets.len() == 1;
+        let deliveries: Vec<Delivery> = targets
+            .into_iter()
+            // RFC 5321, 6.3: what was delivered to this address before has come back.
+            .filter(|target| !looped.contains(&target.address))
+            .map(|target| stamp.delivery(&message.envelope, &summary, target, alone))
+            .collect();
+        if deliveries.is_empty() {
+            self.machine
+                .answer_data_end(time(now), DataAnswer::Whole(Err(Refusal::mail_loop())));
+            return self.call(
+                Pending::Abort,
+                Call::BlobAbort {
+                    upload: blob.upload,
+                },
+            );
+        }
+        let sender = message
+            .envelope
+            .mail
+            .from
+            .mailbox()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let accepted = Box::new(Acceptance {
+            id: id.to_string(),
+            bytes: data.bytes,
+            deliveries: deliveries.len(),
+        });
+        let entry = Entry {
+            id,
+            sender,
+            deliveries,
+            blob,
+            date: Date {
+                seconds,
+                zone_minutes: 0,
+            },
+        };
+        self.call(Pending::Accept { accepted }, Call::Accept(entry))
+    }
+}
+
+/// What is the same in the trace header fields of all recipients.
+struct Stamp<'a> {
+    host: &'a Domain,
+    id: String,
+    time: WallTime,
+    summary_bytes_max: usize,
+    mime: &'a whimbrel_mime::Limits,
+}
+
+impl Stamp<'_> {
+    fn delivery(
+        &self,
+        envelope: &Envelope,
+        summary: &Summary,
+        target: &Target,
+        alone: bool,
+    ) -> Delivery {
+        let mut prefix = trace::return_path(&envelope.mail.from);
+        if let Ok(mailbox) = Mailbox::parse(&target.address) {
+            prefix.extend(trace::delivered_to(&mailbox));
+        }
+        // Who else received it is nobody's business (RFC 5321, 7.2).
+        let recipient = if alone {
+            envelope.recipients.first().and_then(ForwardPath::mailbox)
+        } else {
+            None
+        };
+        prefix.extend(trace::received(&Received {
+            envelope,
+            by: self.host,
+            id: &self.id,
+            recipient,
+            time: self.time,
+        }));
+        let limits = whimbrel_mime::Limits {
+            summary_bytes_max: self.summary_bytes_max,
+            ..self.mime.clone()
+        };
+        let summary = summary.clone().with_prefix(&prefix, &limits);
+        let size = u32::try_from(summary.size).unwrap_or(u32::MAX);
+        let content = Content {
+            prefix: prefix.into(),
+            summary: summary.encode().into(),
+        }
+        .encode();
+        let target_name = target
+            .detail
+            .as_deref()
+            .and_then(|detail| MailboxName::new(detail).ok());
+        Delivery {
+            account: target.account,
+            target: target_name.unwrap_or_else(MailboxName::inbox),
+            content,
+            size,
+        }
+    }
+}
+
+fn time(now: Now) -> Duration {
+    Duration::from_micros(now.mono_micros)
+}
+
+fn tls_info(tls: &Tls) -> TlsInfo {
+    TlsInfo {
+        version: tls.version.to_owned(),
+        cipher: tls.cipher.clone(),
+    }
+}
+
+fn close_text(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Quit => "quit",
+        CloseReason::ConnectionLost => "connection lost",
+        CloseReason::Timeout => "timeout",
+        CloseReason::EarlyTalker => "client talked before the greeting",
+        CloseReason::BytesBehindStartTls => "bytes behind STARTTLS",
+        CloseReason::TooManyErrors => "too many errors",
+        CloseReason::TooManyCommands => "too many commands",
+        CloseReason::TooManyTransactions => "too many transactions",
+        CloseReason::TooManyRefusedRecipients => "too many refused recipients",
+        CloseReason::TooManyAuthFailures => "too many failed logins",
+        CloseReason::TooMuchData => "too much data",
+        CloseReason::ShuttingDown => "shutting down",
+    }
+}
+
+/// What a sender is told when the service could not.
+fn refusal(failure: Failure) -> Refusal {
+    match failure {
+        Failure::Storage => Refusal::no_space(),
+        _ => Refusal::try_later(),
+    }
+}
+
+impl Session for SmtpSession {
+    fn on_bytes(&mut self, now: Now, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        self.feed(now);
+    }
+
+    fn on_eof(&mut self, now: Now) {
+        self.rest = Vec::new();
+        self.machine.on_eof(time(now));
+    }
+
+    fn on_reply(&mut self, now: Now, reply: Reply) {
+        match (self.pending.take(), reply) {
+            (Some(Pending::Resolve), reply) => self.resolved(now, reply),
+            (Some(Pending::Create), Reply::Upload(upload)) => {
+                if let Some(message) = &mut self.message {
+                    message.upload = Some(upload);
+                }
+                self.machine.answer_data_begin(time(now), Ok(()));
+            }
+            (Some(Pending::Create), reply) => {
+                self.message = None;
+                self.machine
+                    .answer_data_begin(time(now), Err(failed(&reply)));
+            }
+            (Some(Pending::Write(length)), reply) => {
+                if let (false, Some(message)) = (matches!(reply, Reply::Done), &mut self.message) {
+                    message.failed = Some(failed(&reply));
+                }
+                self.machine.acknowledge(time(now), length);
+            }
+            (Some(Pending::Finish(data)), Reply::Blob(blob)) => {
+                self.next = self.finished(now, blob, &data)
+            }
+            (Some(Pending::Finish(_)), reply) => self.verdict(now, Err(failed(&reply))),
+            (Some(Pending::Accept { accepted }), Reply::Done) => {
+                let Acceptance {
+                    id,
+                    bytes,
+                    deliveries,
+                } = *accepted;
+                self.notes.push_back(Note::Accepted {
+                    entry: id.clone(),
+                    bytes,
+                    deliveries,
+                });
+                self.verdict(now, Ok(Accepted { note: id }));
+            }
+            (Some(Pending::Accept { .. }), reply) => self.verdict(now, Err(failed(&reply))),
+            (Some(Pending::Abort) | None, _) => {}
+        }
+    }
+
+    fn on_event(&mut self, now: Now, event: Event) {
+        if event == Event::Shutdown {
+            self.machine.shut_down(time(now));
+        }
+    }
+
+    fn on_tls(&mut self, now: Now, tls: Tls) {
+        self.machine.tls_started(time(now), tls_info(&tls));
+    }
+
+    fn on_time(&mut self, now: Now) {
+        self.machine.on_time(time(now));
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let deadline = self.machine.deadline()?;
+        Some(u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.closed && self.rest.is_empty() && self.machine.wants_input()
+    }
+
+    fn poll(&mut self, now: Now) -> Option<Action> {
+        loop {
+            if let Some(note) = self.notes.pop_front() {
+                return Some(Action::Note(note));
+            }
+            if let Some(action) = self.next.take() {
+                return Some(action);
+            }
+            if self.pending.is_some() || self.closed {
+                return None;
+            }
+            if !self.rest.is_empty() {
+                self.feed(now);
+            }
+            match self.machine.poll() {
+                Some(output) => {
+                    if let Some(action) = self.output(now, output) {
+                        return Some(action);
+                    }
+                }
+                None if self.notes.is_empty() => return None,
+                None => {}
+            }
+        }
+    }
+}
+
+fn failed(reply: &Reply) -> Refusal {
+    match reply {
+        Reply::Failed(failure) => refusal(*failure),
+        _ => Refusal::try_later(),
+    }
+}
