@@ -16,6 +16,8 @@
 pub mod batch;
 mod clock;
 mod dot;
+#[doc(hidden)]
+pub mod mutants;
 mod sets;
 
 pub use batch::{Batch, BatchError, Hash, PartitionId, Sealed, Section};

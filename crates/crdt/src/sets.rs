@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use crate::mutants::broken;
 use crate::{Context, Dot, Stamp, VersionVector};
 
 /// A set of dots, sorted, without allocation for the usual single dot.
@@ -72,10 +73,12 @@ impl DotSet {
 
     /// Keeps what both have and what the other cannot have seen.
     pub fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
-        self.0
-            .retain(|dot| other.contains(*dot) || !theirs.covers(*dot));
+        if !broken("join-keeps-removed") {
+            self.0
+                .retain(|dot| other.contains(*dot) || !theirs.covers(*dot));
+        }
         for dot in &other.0 {
-            if !mine.covers(*dot) {
+            if !mine.covers(*dot) || broken("join-brings-back") {
                 self.insert(*dot);
             }
         }

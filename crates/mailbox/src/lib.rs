@@ -16,31 +16,38 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`, `record`, `state`, `replica`, `read`, `plan`, `rows`.
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `merge`; `read`, `plan`; `rows`.
 //!
-//! Changes of the interface since it was first published: none.
+//! Changes of the interface since it was first published:
+//! - `Op::Bump` has an `epoch`; `raise_marks` takes `At`, for it believes what `plan_takeover` believes;
+//! - new: `all_rows`, `replicated_rows`, `records`, `hidden`, `MAILBOXES_MAX`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod apply;
 mod flags;
 mod ids;
+mod merge;
 mod name;
 mod op;
 mod plan;
 mod read;
+mod record;
 mod replica;
 mod rows;
+mod slab;
+mod view;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
 pub use op::{
     Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Date, DecodeError, Deliver, Message,
-    MoveEntry, NewId, Op, Removal, SpecialUse,
+    MoveEntry, NewId, OPS_VERSION, Op, Removal, SpecialUse,
 };
 pub use plan::{
-    At, Copied, Created, Delivered, Moved, NewMessage, Plan, PlanError, Renamed, StoreMode, Stored,
-    Takeover,
+    At, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan, PlanError, Renamed,
+    StoreMode, Stored, Takeover,
 };
 pub use read::{Changes, NameInfo, Row, Status};
 pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};

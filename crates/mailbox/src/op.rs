@@ -336,6 +336,9 @@ pub enum Op {
         /// The counter.
         #[n(0)]
         counter: u32,
+        /// The epoch it is of.
+        #[n(1)]
+        epoch: u32,
     },
     /// Uniqueness cannot be vouched for: UIDVALIDITY rises to this, older claims are void.
     #[n(15)]

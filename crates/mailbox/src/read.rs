@@ -1,5 +1,6 @@
 //! What clients are shown: names, counts, UIDs, rows, changes.
 
+use crate::record::BoxRecord;
 use crate::{BlobName, Date, Flags, MailboxId, MailboxName, MessageId, Replica, SpecialUse};
 
 /// One name of the list.
@@ -74,59 +75,210 @@ pub struct Changes {
 impl Replica {
     /// All names: those that exist, and those that are only subscribed; in order.
     pub fn names(&self) -> Vec<NameInfo> {
-        todo!()
+        let mut names: Vec<NameInfo> = Vec::with_capacity(self.names.len());
+        for name in self.names.keys() {
+            let first = self.first_box(name).map(|number| &self.boxes[number]);
+            names.push(NameInfo {
+                name: name.clone(),
+                id: first.map(|record| record.id),
+                special_use: first.and_then(|record| record.special_use.value),
+                subscribed: self.subscriptions.contains(name),
+            });
+        }
+        for (name, _) in self.subscriptions.iter() {
+            if !self.names.contains_key(name) {
+                names.push(NameInfo {
+                    name: name.clone(),
+                    id: None,
+                    special_use: None,
+                    subscribed: true,
+                });
+            }
+        }
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        names
     }
 
     /// Whether a mailbox bears the name.
     pub fn exists(&self, name: &MailboxName) -> bool {
-        let _ = name;
-        todo!()
+        self.names.contains_key(name)
+    }
+
+    /// The member of a union that stands for it: the one with the greatest stamp.
+    pub(crate) fn first_box(&self, name: &MailboxName) -> Option<u32> {
+        let boxes = &self.names.get(name)?.boxes;
+        boxes
+            .iter()
+            .copied()
+            .max_by_key(|number| (self.boxes[*number].name.stamp, self.boxes[*number].id))
+    }
+
+    /// The mailboxes that bear a name.
+    pub(crate) fn members(&self, name: &MailboxName) -> impl Iterator<Item = (u32, &BoxRecord)> {
+        let boxes = self.names.get(name).map_or(&[][..], |state| &state.boxes);
+        boxes.iter().map(|number| (*number, &self.boxes[*number]))
+    }
+
+    /// UIDNEXT: what was told, or 1 + the greatest UID that is shown.
+    pub(crate) fn uidnext(&self, name: &MailboxName) -> u32 {
+        let greatest = self
+            .members(name)
+            .filter_map(|(_, record)| record.uids.last_key_value())
+            .map(|(uid, _)| *uid);
+        let shown = greatest.max().map_or(1, |uid| uid.saturating_add(1));
+        self.names
+            .get(name)
+            .map_or(1, |state| state.mark)
+            .max(shown)
     }
 
     /// Counts and numbers of a name, `None` if no mailbox bears it. Costs nothing in the number of messages.
     pub fn status(&self, name: &MailboxName) -> Option<Status> {
-        let _ = name;
-        todo!()
+        let state = self.names.get(name)?;
+        let id = self.boxes[self.first_box(name)?].id;
+        let mut status = Status {
+            messages: 0,
+            unseen: 0,
+            deleted: 0,
+            size: 0,
+            uidnext: self.uidnext(name),
+            uidvalidity: self.uidvalidity(),
+            highestmodseq: state.highest,
+            id,
+        };
+        for (_, record) in self.members(name) {
+            status.messages += record.uids.len() as u32;
+            status.unseen += record.unseen;
+            status.deleted += record.deleted;
+            status.size += record.size;
+        }
+        Some(status)
     }
 
     /// UIDVALIDITY, the same for all names.
     pub fn uidvalidity(&self) -> u32 {
-        todo!()
+        self.created
+            .max(self.uidvalidity_floor)
+            .max(self.epoch)
+            .max(1)
     }
 
     /// All UIDs shown under the name, ascending.
     pub fn uids(&self, name: &MailboxName) -> Vec<u32> {
-        let _ = name;
-        todo!()
+        let mut uids: Vec<u32> = self
+            .members(name)
+            .flat_map(|(_, record)| record.uids.keys().copied())
+            .collect();
+        // Stable sort finds the ascending runs of the members.
+        uids.sort();
+        uids
+    }
+
+    /// The record shown under exactly this UID.
+    pub(crate) fn shown_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
+        self.members(name)
+            .find_map(|(_, record)| record.uids.get(&uid).copied())
+    }
+
+    fn row_of(&self, slot: u32) -> Row {
+        let record = &self.records[slot];
+        Row {
+            uid: record.shown,
+            message: record.id,
+            origin: record.origin(),
+            flags: self.flags_of(record),
+            modseq: record.modseq.max(self.boxes[record.view_box].base_modseq),
+            size: record.message.size,
+            date: record.message.date,
+            blob: record.message.blob,
+        }
     }
 
     /// The message shown under exactly this UID.
     pub fn row(&self, name: &MailboxName, uid: u32) -> Option<Row> {
-        let _ = (name, uid);
-        todo!()
+        self.shown_slot(name, uid).map(|slot| self.row_of(slot))
     }
 
     /// The messages shown under UIDs of the range, ascending.
     pub fn rows(&self, name: &MailboxName, uids: std::ops::RangeInclusive<u32>) -> Vec<Row> {
-        let _ = (name, uids);
-        todo!()
+        if uids.is_empty() {
+            return Vec::new();
+        }
+        let slots = self
+            .members(name)
+            .flat_map(|(_, record)| record.uids.range(uids.clone()));
+        let mut rows: Vec<Row> = slots.map(|(_, slot)| self.row_of(*slot)).collect();
+        rows.sort_by_key(|row| row.uid);
+        rows
+    }
+
+    /// The record that bears this UID under the name, or bore it before it was claimed again (rule 2).
+    pub(crate) fn resolve_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
+        if let Some(slot) = self.shown_slot(name, uid) {
+            return Some(slot);
+        }
+        let slot = *self
+            .older
+            .get(&uid)
+            .or_else(|| self.pending.get(&uid).map(|(slot, _)| slot))?;
+        let record = &self.records[slot];
+        let here = record.shown != 0 && self.boxes[record.view_box].listed.as_ref() == Some(name);
+        here.then_some(slot)
     }
 
     /// The present UID of the message that bears this UID, or bore it before it was claimed again (rule 2).
     pub fn resolve(&self, name: &MailboxName, uid: u32) -> Option<u32> {
-        let _ = (name, uid);
-        todo!()
+        self.resolve_slot(name, uid)
+            .map(|slot| self.records[slot].shown)
     }
 
     /// What changed under the name since `modseq`. Costs what changed, not what is there.
     pub fn changes(&self, name: &MailboxName, modseq: u64) -> Changes {
-        let _ = (name, modseq);
-        todo!()
+        let Some(state) = self.names.get(name) else {
+            return Changes::default();
+        };
+        let mut changed = Vec::new();
+        for (number, record) in self.members(name) {
+            if record.base_modseq > modseq {
+                changed.extend(record.uids.keys().copied());
+                continue;
+            }
+            let from = record.changed.partition_point(|(at, _)| *at <= modseq);
+            let fresh = record.changed[from..]
+                .iter()
+                .filter(|(at, slot)| self.is_fresh(number, *at, *slot));
+            changed.extend(fresh.map(|(_, slot)| self.records[*slot].shown));
+        }
+        changed.sort_unstable();
+        let from = self
+            .history
+            .partition_point(|vanished| vanished.modseq <= modseq);
+        let mut vanished: Vec<u32> = Vec::new();
+        for (other, uids) in self
+            .history
+            .range(from..)
+            .flat_map(|vanished| &vanished.names)
+        {
+            if other == name {
+                vanished.extend(
+                    uids.iter()
+                        .copied()
+                        .filter(|uid| self.shown_slot(name, *uid).is_none()),
+                );
+            }
+        }
+        vanished.sort_unstable();
+        vanished.dedup();
+        Changes {
+            changed,
+            vanished,
+            complete: modseq >= self.history_from && modseq >= state.history_from,
+            highestmodseq: state.highest,
+        }
     }
 
     /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is not of the future.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {
-        let _ = modseq;
-        todo!()
+        modseq % 64 == u64::from(self.slot) && modseq / 64 <= self.last_change
     }
 }

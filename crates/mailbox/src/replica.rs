@@ -1,8 +1,15 @@
 //! One account on one replica: the replicated state, and what this replica has shown.
 
-use whimbrel_crdt::{Batch, Incarnation, VersionVector};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
-use crate::{AccountId, BlobName, EntryTag, MailboxId, MailboxName, MessageId, Op, RowKey};
+use smallvec::SmallVec;
+use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
+
+use crate::record::{BoxRecord, FIRST_KEYWORD, Record};
+use crate::slab::Slab;
+use crate::{AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey};
 
 /// Another replica that is live and has readers on the account (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +30,11 @@ impl Peers {
     /// Readers here only, the common case: nobody waits.
     pub const fn none() -> Self {
         Self(Vec::new())
+    }
+
+    /// Whether from each a counter at least as high as that of the claim was heard.
+    pub(crate) fn heard(&self, uid: u32) -> bool {
+        self.0.iter().all(|peer| peer.heard >= uid / 64)
     }
 }
 
@@ -106,17 +118,158 @@ pub struct Collected {
     pub released: Vec<BlobName>,
 }
 
+/// Ids are hashes already: eight of their bytes are as good as any hash of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk::<8>() {
+            self.0 ^= u64::from_le_bytes(*first);
+        }
+    }
+
+    fn write_usize(&mut self, _: usize) {}
+}
+
+/// A name that some mailbox bears.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NameState {
+    /// The mailboxes that bear it, by number, ascending.
+    pub(crate) boxes: SmallVec<[u32; 2]>,
+    /// UIDNEXT told: 1 + the greatest announced UID.
+    pub(crate) mark: u32,
+    /// What vanished before this MODSEQ is not in the history.
+    pub(crate) history_from: u64,
+    /// HIGHESTMODSEQ
+    pub(crate) highest: u64,
+}
+
+/// What vanished at one MODSEQ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vanished {
+    pub(crate) modseq: u64,
+    pub(crate) names: Vec<(MailboxName, Vec<u32>)>,
+}
+
 /// One account on one replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    account: AccountId,
-    slot: u8,
+    pub(crate) account: AccountId,
+    pub(crate) slot: u8,
+
+    // Replicated.
+    pub(crate) created: u32,
+    pub(crate) uidvalidity_floor: u32,
+    /// The UIDVALIDITY that the last epoch began with, 0 before the first.
+    pub(crate) epoch: u32,
+    /// The greatest UID counter seen in this epoch.
+    pub(crate) counter: u32,
+    /// For each slot the greatest counter claimed with it in this epoch.
+    pub(crate) claimed: BTreeMap<u8, u32>,
+    pub(crate) records: Slab<Record>,
+    pub(crate) boxes: Slab<BoxRecord>,
+    pub(crate) subscriptions: OrMap<MailboxName>,
+
+    // Indexes.
+    /// Never iterated.
+    pub(crate) by_id: HashMap<MessageId, u32, BuildHasherDefault<IdHasher>>,
+    pub(crate) box_by_id: BTreeMap<MailboxId, u32>,
+    pub(crate) keywords: Vec<Keyword>,
+    pub(crate) keyword_numbers: BTreeMap<Keyword, u32>,
+    /// Superseded claims of living placements.
+    pub(crate) older: BTreeMap<u32, u32>,
+    /// How many records have this origin, where it is more than one.
+    pub(crate) origins: BTreeMap<MessageId, u32>,
+    /// Hidden messages, with what was applied when they were hidden or last named.
+    pub(crate) hidden: BTreeMap<u32, Arc<VersionVector>>,
+    pub(crate) hidden_boxes: BTreeMap<u32, Arc<VersionVector>>,
+
+    // What this replica shows and has told.
+    pub(crate) names: BTreeMap<MailboxName, NameState>,
+    /// Marks of names that no mailbox bears now.
+    pub(crate) gone_marks: BTreeMap<MailboxName, u32>,
+    /// The mark of every name that has none of its own.
+    pub(crate) floor: u32,
+    /// Late messages by (epoch, claim).
+    pub(crate) late: BTreeMap<(u32, u32), u32>,
+    /// Messages that wait for peers, by claim, with the time when they wait no longer.
+    pub(crate) pending: BTreeMap<u32, (u32, u64)>,
+    /// The last MODSEQ without its slot.
+    pub(crate) last_change: u64,
+    pub(crate) history: VecDeque<Vanished>,
+    pub(crate) history_uids: usize,
+    /// What vanished at or before this MODSEQ is not in the history.
+    pub(crate) history_from: u64,
+
+    // Work of the present step, and rows to write.
+    pub(crate) list_changed: bool,
+    pub(crate) touched: Vec<u32>,
+    pub(crate) touched_boxes: Vec<u32>,
+    pub(crate) dirty: Vec<u32>,
+    pub(crate) dirty_boxes: Vec<u32>,
+    pub(crate) dirty_rows: BTreeMap<RowKey, Option<Vec<u8>>>,
+    /// Rows whose bytes are made when they are taken.
+    pub(crate) dirty_keys: BTreeSet<RowKey>,
+    pub(crate) content_bytes: usize,
 }
+
+/// The stamp of what is there without anyone's doing: INBOX.
+pub(crate) const NEVER: Stamp = Stamp {
+    hlc: 0,
+    origin: Incarnation::from_hash(1),
+};
 
 impl Replica {
     /// An account of which nothing is known yet: it has an empty INBOX.
     pub fn new(account: AccountId, slot: u8) -> Self {
-        Self { account, slot }
+        assert!(slot < 64, "a slot has six bits");
+        let mut replica = Self {
+            account,
+            slot,
+            created: 0,
+            uidvalidity_floor: 0,
+            epoch: 0,
+            counter: 0,
+            claimed: BTreeMap::new(),
+            records: Slab::default(),
+            boxes: Slab::default(),
+            subscriptions: OrMap::default(),
+            by_id: HashMap::default(),
+            box_by_id: BTreeMap::new(),
+            keywords: Vec::new(),
+            keyword_numbers: BTreeMap::new(),
+            older: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            hidden_boxes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            gone_marks: BTreeMap::new(),
+            floor: 0,
+            late: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            last_change: 0,
+            history: VecDeque::new(),
+            history_uids: 0,
+            history_from: 0,
+            list_changed: false,
+            touched: Vec::new(),
+            touched_boxes: Vec::new(),
+            dirty: Vec::new(),
+            dirty_boxes: Vec::new(),
+            dirty_rows: BTreeMap::new(),
+            dirty_keys: BTreeSet::new(),
+            content_bytes: 0,
+        };
+        let inbox = BoxRecord::new(MailboxId::inbox(), NEVER, MailboxName::inbox(), None);
+        let number = replica.insert_box(inbox);
+        replica.touch_box(number);
+        replica.settle(&VersionVector::new(), 1, &Peers::none());
+        replica
     }
 
     /// The account.
@@ -129,73 +282,136 @@ impl Replica {
         self.slot
     }
 
-    /// Applies operations, own or foreign. The caller sees to causal order and to applying each once.
-    pub fn apply(&mut self, step: &Step<'_>, ops: Vec<Op>) -> Result<Effects, ApplyError> {
-        let _ = (step, ops);
-        todo!()
-    }
-
-    /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
-    pub fn join(
-        &mut self,
-        mine: &VersionVector,
-        other: &Self,
-        theirs: &VersionVector,
-        now_micros: u64,
-        peers: &Peers,
-    ) -> Effects {
-        let _ = (mine, other, theirs, now_micros, peers);
-        todo!()
-    }
-
-    /// Shows what waited for peers (rule 5) and need wait no longer.
-    pub fn release(&mut self, now_micros: u64, peers: &Peers) -> Effects {
-        let _ = (now_micros, peers);
-        todo!()
-    }
-
-    /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
-    /// their queue entry is `finished` at every owner.
-    pub fn collect(
-        &mut self,
-        stable: &VersionVector,
-        finished: &dyn Fn(EntryTag) -> bool,
-    ) -> Collected {
-        let _ = (stable, finished);
-        todo!()
-    }
-
-    /// Marks as told all UIDs shown under the name, and its UIDNEXT (rule 3).
-    ///
-    /// To be called before any of them is told. Says whether the stored mark changes: then the next
-    /// [`Self::take_dirty`] has it, and it must be on disk before the answer goes out.
-    pub fn announce(&mut self, name: &MailboxName) -> bool {
-        let _ = name;
-        todo!()
-    }
-
-    /// The rows that changed since the last call: new bytes, or `None` for a row that goes.
-    pub fn take_dirty(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
-        todo!()
-    }
-
     /// The greatest UID counter seen, for the batch's section.
     pub fn counter(&self) -> u32 {
-        todo!()
-    }
-
-    /// An estimate of the memory that the account takes, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        todo!()
+        self.counter
     }
 
     /// Whether everything visible is shown: only then may this replica make known what it has announced (rule 6).
     pub fn is_clean(&self) -> bool {
-        todo!()
+        self.late.is_empty() && self.pending.is_empty()
     }
 
     /// For each slot the greatest counter claimed with it: what this replica may make known as announced (rule 6).
+    ///
+    /// Claims of one slot are made in ascending order, so that this says of each claim whether it was known.
     pub fn claimed(&self) -> Vec<(u8, u32)> {
-        todo!()
+        self.claimed
+            .iter()
+            .map(|(slot, counter)| (*slot, *counter))
+            .collect()
+    }
+
+    /// How many records there are, the hidden ones too.
+    pub fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// How many of them are hidden.
+    pub fn hidden(&self) -> usize {
+        self.hidden.len()
+    }
+
+    /// An estimate of the memory that the account takes, in bytes. Costs nothing in the number of messages.
+    pub fn memory_bytes(&self) -> usize {
+        /// What a B-tree of 4-byte keys and values takes for one entry, nodes being a little over half full.
+        const TREE_ENTRY_BYTES: usize = 16;
+        let messages = self.by_id.capacity() * (size_of::<(MessageId, u32)>() + 1)
+            + self.records.heap_bytes()
+            + self.records.len() * TREE_ENTRY_BYTES;
+        let boxes = self.boxes.heap_bytes() + self.boxes.len() * 512;
+        let changed: usize = self
+            .boxes
+            .iter()
+            .map(|(_, b)| b.changed.capacity() * size_of::<(u64, u32)>())
+            .sum();
+        let other = (self.names.len() + self.gone_marks.len()) * 256
+            + (self.hidden.len()
+                + self.older.len()
+                + self.origins.len()
+                + self.late.len()
+                + self.pending.len())
+                * 64
+            + self.history_uids * 4
+            + self.history.len() * 128
+            + self.content_bytes;
+        size_of::<Self>() + messages + boxes + changed + other
+    }
+
+    pub(crate) fn insert_box(&mut self, record: BoxRecord) -> u32 {
+        let id = record.id;
+        let number = self.boxes.insert(record);
+        self.box_by_id.insert(id, number);
+        number
+    }
+
+    pub(crate) fn insert_record(&mut self, record: Record) -> u32 {
+        let id = record.id;
+        self.boxes[record.mailbox].records += 1;
+        let slot = self.records.insert(record);
+        self.by_id.insert(id, slot);
+        slot
+    }
+
+    /// The number of a flag's register, given one if it has none.
+    pub(crate) fn register(&mut self, flag: &Flag) -> u32 {
+        if let Some(number) = self.find_register(flag) {
+            return number;
+        }
+        match flag {
+            Flag::Keyword(keyword) => {
+                let number = FIRST_KEYWORD + self.keywords.len() as u32;
+                self.keywords.push(keyword.clone());
+                self.keyword_numbers.insert(keyword.clone(), number);
+                number
+            }
+            system => unreachable!("{system:?} has a fixed register"),
+        }
+    }
+
+    pub(crate) fn find_register(&self, flag: &Flag) -> Option<u32> {
+        match flag {
+            Flag::Keyword(keyword) => self.keyword_numbers.get(keyword).copied(),
+            system => Flag::SYSTEM
+                .iter()
+                .position(|other| other == system)
+                .map(|at| at as u32),
+        }
+    }
+
+    pub(crate) fn flag(&self, register: u32) -> Flag {
+        if register < FIRST_KEYWORD {
+            Flag::SYSTEM[register as usize].clone()
+        } else {
+            Flag::Keyword(self.keywords[(register - FIRST_KEYWORD) as usize].clone())
+        }
+    }
+
+    /// The flags that a record has.
+    pub(crate) fn flags_of(&self, record: &Record) -> Flags {
+        let registers = record
+            .flags
+            .iter()
+            .map(|entry| entry.flag)
+            .chain([crate::record::DELETED]);
+        registers
+            .filter(|register| record.has(*register))
+            .map(|register| self.flag(register))
+            .collect()
+    }
+
+    /// The number of the mailbox in which an operation's target lies.
+    pub(crate) fn box_number(&self, id: MailboxId) -> Result<u32, ApplyError> {
+        self.box_by_id
+            .get(&id)
+            .copied()
+            .ok_or(ApplyError::MissingMailbox(id))
+    }
+
+    pub(crate) fn slot_of(&self, id: MessageId) -> Result<u32, ApplyError> {
+        self.by_id
+            .get(&id)
+            .copied()
+            .ok_or(ApplyError::MissingMessage(id))
     }
 }

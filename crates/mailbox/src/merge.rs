@@ -1,0 +1,227 @@
+//! Joining states, and forgetting hidden records.
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::mutants::broken;
+use whimbrel_crdt::{DotSet, VersionVector};
+
+use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Rare, Record};
+use crate::{Collected, Effects, EntryTag, Peers, Replica, RowKey};
+
+impl Replica {
+    /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
+    ///
+    /// Equals applying the operations that `theirs` covers and `mine` does not. What the other shows stays its own. The
+    /// content rows of messages that are new here are not part of the state: the caller copies them.
+    pub fn join(
+        &mut self,
+        mine: &VersionVector,
+        other: &Self,
+        theirs: &VersionVector,
+        now_micros: u64,
+        peers: &Peers,
+    ) -> Effects {
+        self.created = self.created.max(other.created);
+        self.uidvalidity_floor = self.uidvalidity_floor.max(other.uidvalidity_floor);
+        self.raise_epoch(other.epoch);
+        if self.epoch == other.epoch {
+            self.counter = self.counter.max(other.counter);
+            for (slot, counter) in &other.claimed {
+                let claimed = self.claimed.entry(*slot).or_insert(0);
+                *claimed = (*claimed).max(*counter);
+            }
+        }
+        self.dirty_keys.insert(RowKey::Account);
+        let names = self.subscriptions.iter().chain(other.subscriptions.iter());
+        self.dirty_keys
+            .extend(names.map(|(name, _)| RowKey::Subscription(name.clone())));
+        self.subscriptions.join(mine, &other.subscriptions, theirs);
+        self.join_boxes(mine, other, theirs);
+        self.join_records(mine, other, theirs);
+        self.count_origins();
+        let mut applied = mine.clone();
+        applied.merge(theirs);
+        self.settle(&applied, now_micros, peers)
+    }
+
+    fn join_boxes(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
+        let nothing = DotSet::new();
+        let numbers: Vec<(u32, Option<u32>)> = self
+            .boxes
+            .iter()
+            .map(|(number, b)| (number, other.box_by_id.get(&b.id).copied()))
+            .collect();
+        for (number, other_number) in numbers {
+            let theirs_box = other_number.map(|n| &other.boxes[n]);
+            let record = &mut self.boxes[number];
+            record
+                .exist
+                .join(mine, theirs_box.map_or(&nothing, |b| &b.exist), theirs);
+            if let Some(theirs_box) = theirs_box {
+                record.name.join(&theirs_box.name);
+                record.special_use.join(&theirs_box.special_use);
+            }
+            self.touch_box(number);
+        }
+        for (_, theirs_box) in other.boxes.iter() {
+            if self.box_by_id.contains_key(&theirs_box.id) {
+                continue;
+            }
+            let mut record = BoxRecord::new(
+                theirs_box.id,
+                theirs_box.name.stamp,
+                theirs_box.name.value.clone(),
+                theirs_box.special_use.value,
+            );
+            record.special_use.stamp = theirs_box.special_use.stamp;
+            record.exist.join(mine, &theirs_box.exist, theirs);
+            let number = self.insert_box(record);
+            self.touch_box(number);
+        }
+    }
+
+    fn join_records(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
+        // The other's numbers of keywords and mailboxes in ours.
+        let registers: Vec<u32> = other
+            .keywords
+            .iter()
+            .map(|keyword| self.register(&crate::Flag::Keyword(keyword.clone())))
+            .collect();
+        let nothing = DotSet::new();
+        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if !other.by_id.contains_key(&self.records[slot].id) {
+                let record = &mut self.records[slot];
+                record.exist.join(mine, &nothing, theirs);
+                record.join_flags(mine, &[], theirs);
+                self.touch(slot);
+            }
+        }
+        for (_, record) in other.records.iter() {
+            if broken("join-drops-hidden") && !record.alive() {
+                continue;
+            }
+            let mut translated = record.clone();
+            translated.mailbox = self.box_by_id[&other.boxes[record.mailbox].id];
+            for entry in &mut translated.flags {
+                if entry.flag >= FIRST_KEYWORD {
+                    entry.flag = registers[(entry.flag - FIRST_KEYWORD) as usize];
+                }
+            }
+            translated.flags.sort_unstable();
+            match self.by_id.get(&record.id) {
+                Some(slot) => {
+                    let slot = *slot;
+                    self.change_placement(slot, |record| record.join(mine, &translated, theirs));
+                    self.touch(slot);
+                }
+                None => {
+                    translated.exist = DotSet::new();
+                    translated.exist.join(mine, &record.exist, theirs);
+                    let flags = std::mem::take(&mut translated.flags);
+                    translated.join_flags(mine, &flags, theirs);
+                    translated.modseq = 0;
+                    translated.shown = 0;
+                    translated.view_box = translated.mailbox;
+                    translated.bits = Bits::default();
+                    let slot = self.insert_record(translated);
+                    self.change_claims(slot, |_| {});
+                    self.touch(slot);
+                }
+            }
+        }
+    }
+
+    /// Counts the records of each origin anew, and keeps the counts above one.
+    pub(crate) fn count_origins(&mut self) {
+        let mut origins: BTreeMap<_, u32> = BTreeMap::new();
+        for (_, record) in self.records.iter() {
+            if let Some(Rare {
+                origin: Some(origin),
+                ..
+            }) = record.rare.as_deref()
+            {
+                *origins
+                    .entry(*origin)
+                    .or_insert(u32::from(self.by_id.contains_key(origin))) += 1;
+            }
+        }
+        origins.retain(|_, count| *count > 1);
+        self.origins = origins;
+    }
+
+    /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
+    /// their queue entry is `finished` at every owner.
+    ///
+    /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
+    /// that all have applied that, and that all they did before is applied here.
+    pub fn collect(
+        &mut self,
+        stable: &VersionVector,
+        finished: &dyn Fn(EntryTag) -> bool,
+    ) -> Collected {
+        let mut collected = Collected::default();
+        let due: Vec<u32> = self
+            .hidden
+            .iter()
+            .filter(|(slot, since)| {
+                let entry = self.records[**slot].entry;
+                let finished =
+                    entry.is_none_or(finished) || broken("collects-unfinished-deliveries");
+                finished && (stable.covers_all(since) || broken("collects-unstable"))
+            })
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in due {
+            self.drop_record(slot, &mut collected);
+        }
+        let due: Vec<u32> = self
+            .hidden_boxes
+            .iter()
+            .filter(|(number, since)| {
+                let empty =
+                    self.boxes[**number].records == 0 || broken("collects-mailbox-of-hidden");
+                empty && (stable.covers_all(since) || broken("collects-unstable"))
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in due {
+            self.hidden_boxes.remove(&number);
+            if let Some(record) = self.boxes.remove(number) {
+                self.box_by_id.remove(&record.id);
+                self.dirty_rows.insert(RowKey::Mailbox(record.id), None);
+                collected.mailboxes += 1;
+            }
+        }
+        collected
+    }
+
+    fn drop_record(&mut self, slot: u32, collected: &mut Collected) {
+        self.hidden.remove(&slot);
+        // Takes its claims out of the indexes.
+        self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
+        let Some(record) = self.records.remove(slot) else {
+            return;
+        };
+        self.by_id.remove(&record.id);
+        self.boxes[record.mailbox].records -= 1;
+        self.dirty_rows.insert(RowKey::Message(record.id), None);
+        collected.messages += 1;
+        let origin = record.origin();
+        let others = match self.origins.get_mut(&origin) {
+            Some(count) => {
+                *count -= 1;
+                *count
+            }
+            None => 0,
+        };
+        match others {
+            0 => {
+                self.dirty_rows.insert(RowKey::Content(origin), None);
+                collected.released.push(record.message.blob);
+            }
+            1 => drop(self.origins.remove(&origin)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The records of messages and mailboxes: replicated registers, and beside them what is shown of them here.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use whimbrel_crdt::mutants::broken;
+use whimbrel_crdt::{Context, Dot, DotSet, Lww, Stamp, VersionVector};
+
+use crate::{EntryTag, MailboxId, MailboxName, Message, MessageId, SpecialUse};
+
+/// Superseded claims kept for one placement. A client that names an older one hits nothing, as after an EXPUNGE.
+/// The greatest are kept, so that the choice does not depend on the order of arrival.
+pub(crate) const CLAIMS_KEPT_MAX: usize = 8;
+
+/// The register of `\Deleted` among a record's flags.
+pub(crate) const DELETED: u32 = 2;
+/// The register of `\Seen`.
+pub(crate) const SEEN: u32 = 3;
+/// Registers from here on are keywords.
+pub(crate) const FIRST_KEYWORD: u32 = 5;
+
+/// One dot of one flag register: a set, or for `\Deleted` an unset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlagDot {
+    pub(crate) flag: u32,
+    pub(crate) dot: Dot,
+}
+
+/// What few messages have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    /// Superseded claims of the present placement, descending.
+    pub(crate) older: Vec<u32>,
+    /// The message it is a copy of.
+    pub(crate) origin: Option<MessageId>,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) id: MessageId,
+    pub(crate) exist: DotSet,
+    /// The stamp of the present placement.
+    pub(crate) placed: Stamp,
+    /// The mailbox of the present placement, by number.
+    pub(crate) mailbox: u32,
+    /// The epoch of the claims.
+    pub(crate) epoch: u32,
+    /// The greatest claim.
+    pub(crate) uid: u32,
+    pub(crate) flags: SmallVec<[FlagDot; 1]>,
+    /// The queue entry it was delivered from.
+    pub(crate) entry: Option<EntryTag>,
+    /// Whether someone who had seen a delivery removed it.
+    pub(crate) killed: bool,
+    /// Whether `\Deleted` was ever set.
+    pub(crate) deleted_ever: bool,
+    pub(crate) message: Message,
+    pub(crate) rare: Option<Box<Rare>>,
+
+    // What this replica shows.
+    pub(crate) modseq: u64,
+    /// The UID it is shown under, 0 if it is not.
+    pub(crate) shown: u32,
+    /// The mailbox in which it is counted and shown, by number.
+    pub(crate) view_box: u32,
+    pub(crate) bits: Bits,
+}
+
+/// Marks on a record for bookkeeping.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bits {
+    /// Counted among the living of `view_box`.
+    pub(crate) living: bool,
+    /// Counted among the unseen of `view_box`.
+    pub(crate) unseen: bool,
+    /// Counted among the `\Deleted` of `view_box`.
+    pub(crate) deleted: bool,
+    /// In the map of late messages under its claim.
+    pub(crate) late: bool,
+    /// In the map of messages that wait for peers under its claim.
+    pub(crate) pending: bool,
+    /// In the list of records touched by this step.
+    pub(crate) touched: bool,
+    /// Some flag changed its value in this step.
+    pub(crate) flags_changed: bool,
+    /// In the list of rows to write.
+    pub(crate) dirty: bool,
+}
+
+impl Record {
+    pub(crate) fn alive(&self) -> bool {
+        !self.exist.is_empty() || (self.entry.is_some() && !self.killed)
+    }
+
+    pub(crate) fn origin(&self) -> MessageId {
+        self.rare
+            .as_ref()
+            .and_then(|rare| rare.origin)
+            .unwrap_or(self.id)
+    }
+
+    pub(crate) fn older(&self) -> &[u32] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.older)
+    }
+
+    /// Adds a claim for the present placement.
+    pub(crate) fn claim(&mut self, epoch: u32, uid: u32) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.set_claims(uid, Vec::new());
+        } else if epoch == self.epoch && uid != self.uid && !self.older().contains(&uid) {
+            let mut claims = self.older().to_vec();
+            if !broken("superseded-claim-forgotten") {
+                claims.push(uid.min(self.uid));
+            }
+            let greatest = if broken("claim-last-wins") {
+                uid
+            } else {
+                uid.max(self.uid)
+            };
+            claims.sort_unstable_by(|a, b| b.cmp(a));
+            claims.truncate(CLAIMS_KEPT_MAX);
+            self.set_claims(greatest, claims);
+        }
+    }
+
+    pub(crate) fn set_claims(&mut self, uid: u32, older: Vec<u32>) {
+        self.uid = uid;
+        if !older.is_empty() || self.rare.is_some() {
+            self.rare.get_or_insert_default().older = older;
+            if self.rare.as_deref() == Some(&Rare::default()) {
+                self.rare = None;
+            }
+        }
+    }
+
+    /// Places the message; says whether this placement is now the present one.
+    pub(crate) fn place(&mut self, stamp: Stamp, mailbox: u32, epoch: u32, uid: u32) {
+        if stamp > self.placed || (stamp != self.placed && broken("move-last-arrival-wins")) {
+            self.placed = stamp;
+            self.mailbox = mailbox;
+            self.epoch = epoch;
+            self.set_claims(uid, Vec::new());
+        } else if stamp == self.placed {
+            self.claim(epoch, uid);
+        }
+    }
+
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        let dots = self.flags.iter().any(|entry| entry.flag == flag);
+        if flag == DELETED {
+            self.deleted_ever && (!dots || broken("deleted-set-wins"))
+        } else {
+            dots
+        }
+    }
+
+    pub(crate) fn set_flag(&mut self, flag: u32, context: &Context<'_>) {
+        let before = self.has(flag);
+        if flag == DELETED {
+            self.deleted_ever = true;
+            self.remove_seen(flag, context);
+        } else {
+            self.add_flag_dot(flag, context);
+        }
+        self.bits.flags_changed |= before != self.has(flag);
+    }
+
+    pub(crate) fn clear_flag(&mut self, flag: u32, context: &Context<'_>) {
+        let before = self.has(flag);
+        if flag == DELETED {
+            self.add_flag_dot(flag, context);
+        } else if broken("set-loses") {
+            self.flags.retain(|entry| entry.flag != flag);
+        } else {
+            self.remove_seen(flag, context);
+        }
+        self.bits.flags_changed |= before != self.has(flag);
+    }
+
+    fn remove_seen(&mut self, flag: u32, context: &Context<'_>) {
+        self.flags
+            .retain(|entry| entry.flag != flag || !context.saw(entry.dot));
+    }
+
+    fn add_flag_dot(&mut self, flag: u32, context: &Context<'_>) {
+        self.remove_seen(flag, context);
+        let entry = FlagDot {
+            flag,
+            dot: context.dot,
+        };
+        if let Err(at) = self.flags.binary_search(&entry) {
+            self.flags.insert(at, entry);
+        }
+    }
+
+    /// Joins the replicated registers of `other`, whose mailbox and keyword numbers are already ours.
+    pub(crate) fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
+        self.exist.join(mine, &other.exist, theirs);
+        self.join_flags(mine, &other.flags, theirs);
+        self.deleted_ever |= other.deleted_ever;
+        self.killed |= other.killed && !broken("join-forgets-killed");
+        self.entry = self.entry.or(other.entry);
+        if other.placed > self.placed {
+            self.placed = other.placed;
+            self.mailbox = other.mailbox;
+            self.epoch = other.epoch;
+            self.set_claims(other.uid, other.older().to_vec());
+        } else if other.placed == self.placed {
+            // The older ones first: a later epoch then clears them.
+            for uid in other.older().iter().chain([&other.uid]) {
+                self.claim(other.epoch, *uid);
+            }
+        }
+    }
+
+    /// Joins flag dots; an absent record has none.
+    pub(crate) fn join_flags(
+        &mut self,
+        mine: &VersionVector,
+        other: &[FlagDot],
+        theirs: &VersionVector,
+    ) {
+        let before = self.flags.clone();
+        self.flags
+            .retain(|entry| other.contains(entry) || !theirs.covers(entry.dot));
+        for entry in other {
+            if !mine.covers(entry.dot)
+                && let Err(at) = self.flags.binary_search(entry)
+            {
+                self.flags.insert(at, *entry);
+            }
+        }
+        self.bits.flags_changed |= before != self.flags;
+    }
+}
+
+/// One mailbox.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxRecord {
+    pub(crate) id: MailboxId,
+    pub(crate) exist: DotSet,
+    pub(crate) name: Lww<MailboxName>,
+    pub(crate) special_use: Lww<Option<SpecialUse>>,
+    /// INBOX.
+    pub(crate) permanent: bool,
+    /// Living messages placed in it.
+    pub(crate) living: u32,
+    /// All records placed in it, the hidden ones too.
+    pub(crate) records: u32,
+
+    // What this replica shows.
+    /// The name it is listed under, if it is.
+    pub(crate) listed: Option<MailboxName>,
+    /// Whatever is shown in it counts as changed at this MODSEQ: when it came under its name.
+    pub(crate) base_modseq: u64,
+    /// Shown messages.
+    pub(crate) uids: BTreeMap<u32, u32>,
+    /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
+    pub(crate) changed: Vec<(u64, u32)>,
+    pub(crate) unseen: u32,
+    pub(crate) deleted: u32,
+    pub(crate) size: u64,
+    pub(crate) touched: bool,
+    pub(crate) dirty: bool,
+}
+
+impl BoxRecord {
+    pub(crate) fn new(
+        id: MailboxId,
+        stamp: Stamp,
+        name: MailboxName,
+        special_use: Option<SpecialUse>,
+    ) -> Self {
+        Self {
+            id,
+            exist: DotSet::new(),
+            name: Lww::new(stamp, name),
+            special_use: Lww::new(stamp, special_use),
+            permanent: id == MailboxId::inbox(),
+            living: 0,
+            records: 0,
+            listed: None,
+            base_modseq: 0,
+            uids: BTreeMap::new(),
+            changed: Vec::new(),
+            unseen: 0,
+            deleted: 0,
+            size: 0,
+            touched: false,
+            dirty: false,
+        }
+    }
+
+    /// "A mailbox exists while it has an existence dot or a living message is placed in it"; INBOX always.
+    pub(crate) fn visible(&self) -> bool {
+        let living = self.living > 0 && !broken("living-message-without-mailbox");
+        !self.exist.is_empty() || living || self.permanent
+    }
+}

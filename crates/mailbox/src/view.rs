@@ -1,0 +1,576 @@
+//! What is shown: after each step the touched records are compared with what this replica shows of them.
+//!
+//! A living message is shown under its greatest claim, unless that is *late* (below what was told of the name, rule 4) or
+//! *pending* (a peer may still bring a lower one, rule 5). While a new claim is late or pending, the message stays
+//! shown under its former UID: that vanishes when the new one is final.
+//!
+//! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then show. So a message
+//! finds its mailbox listed, and what vanishes is told under the name it had.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use whimbrel_crdt::VersionVector;
+use whimbrel_crdt::mutants::broken;
+
+use crate::record::{DELETED, Record, SEEN};
+use crate::replica::{NameState, Vanished};
+use crate::{Effects, MailboxName, Peers, Replica, RowKey};
+
+/// UIDs kept in an account's vanished history: 64 KiB. A client that was away for longer compares all it knows.
+pub(crate) const HISTORY_UIDS_MAX: usize = 16_384;
+
+/// Marks of gone names kept apart. The lowest of more are folded into the account's floor.
+pub(crate) const GONE_MARKS_MAX: usize = 256;
+
+/// What one step tells.
+struct Telling<'a> {
+    applied: &'a VersionVector,
+    /// Made when something is hidden, shared by all that is.
+    hidden_at: Option<Arc<VersionVector>>,
+    now: u64,
+    peers: &'a Peers,
+    modseq: Option<u64>,
+    vanished: BTreeMap<MailboxName, Vec<u32>>,
+    changed: BTreeSet<MailboxName>,
+    list_changed: bool,
+}
+
+impl Telling<'_> {
+    fn hidden_at(&mut self) -> Arc<VersionVector> {
+        self.hidden_at
+            .get_or_insert_with(|| Arc::new(self.applied.clone()))
+            .clone()
+    }
+}
+
+impl Replica {
+    pub(crate) fn touch(&mut self, slot: u32) {
+        let bits = &mut self.records[slot].bits;
+        if !bits.touched {
+            bits.touched = true;
+            self.touched.push(slot);
+        }
+        self.soil(slot);
+    }
+
+    /// The row of the record is to be written.
+    pub(crate) fn soil(&mut self, slot: u32) {
+        let bits = &mut self.records[slot].bits;
+        if !bits.dirty {
+            bits.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    pub(crate) fn touch_box(&mut self, number: u32) {
+        let record = &mut self.boxes[number];
+        if !record.touched {
+            record.touched = true;
+            self.touched_boxes.push(number);
+        }
+        if !record.dirty {
+            record.dirty = true;
+            self.dirty_boxes.push(number);
+        }
+    }
+
+    /// Changes the claims of a record, and the indexes of them.
+    pub(crate) fn change_claims(&mut self, slot: u32, change: impl FnOnce(&mut Record)) {
+        self.stop_waiting(slot);
+        let record = &mut self.records[slot];
+        for uid in record.older() {
+            if self.older.get(uid) == Some(&slot) {
+                self.older.remove(uid);
+            }
+        }
+        change(record);
+        if record.epoch == self.epoch {
+            for uid in record.older() {
+                self.older.insert(*uid, slot);
+            }
+        }
+    }
+
+    /// Changes the placement of a record, and the indexes of it.
+    pub(crate) fn change_placement(&mut self, slot: u32, change: impl FnOnce(&mut Record)) {
+        let before = self.records[slot].mailbox;
+        self.change_claims(slot, change);
+        let after = self.records[slot].mailbox;
+        if before != after {
+            self.boxes[before].records -= 1;
+            self.boxes[after].records += 1;
+        }
+    }
+
+    pub(crate) fn stop_waiting(&mut self, slot: u32) {
+        let record = &mut self.records[slot];
+        if record.bits.late {
+            self.late.remove(&(record.epoch, record.uid));
+        }
+        if record.bits.pending {
+            self.pending.remove(&record.uid);
+        }
+        record.bits.late = false;
+        record.bits.pending = false;
+    }
+
+    /// The next MODSEQ: `max(last + 1, now) * 64 + slot`.
+    pub(crate) fn modseq(&mut self, now_micros: u64) -> u64 {
+        // 2^57 microseconds are 4,500 years; MODSEQ has 63 bits (RFC 7162, 3.1).
+        self.last_change = (self.last_change + 1).max(now_micros.min((1 << 57) - 1));
+        self.last_change * 64 + u64::from(self.slot)
+    }
+
+    fn modseq_of(&mut self, telling: &mut Telling<'_>) -> u64 {
+        match telling.modseq {
+            Some(modseq) => modseq,
+            None => *telling.modseq.insert(self.modseq(telling.now)),
+        }
+    }
+
+    /// Brings what is shown in line with the state, for all that was touched.
+    pub(crate) fn settle(&mut self, applied: &VersionVector, now: u64, peers: &Peers) -> Effects {
+        let mut telling = Telling {
+            applied,
+            hidden_at: None,
+            now,
+            peers,
+            modseq: None,
+            vanished: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            list_changed: false,
+        };
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in &touched {
+            self.count_living(*slot, &mut telling);
+        }
+        for slot in &touched {
+            let record = &self.records[*slot];
+            let stays =
+                record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
+            if record.shown != 0 && !stays {
+                self.hide(*slot, Some(&mut telling));
+            }
+            let record = &mut self.records[*slot];
+            record.view_box = record.mailbox;
+        }
+        for number in std::mem::take(&mut self.touched_boxes) {
+            self.boxes[number].touched = false;
+            self.list(number, &mut telling, &mut touched);
+        }
+        for slot in &touched {
+            self.classify(*slot, &mut telling);
+            let bits = &mut self.records[*slot].bits;
+            bits.touched = false;
+            bits.flags_changed = false;
+        }
+        self.tell(telling)
+    }
+
+    fn count_living(&mut self, slot: u32, telling: &mut Telling<'_>) {
+        let record = &mut self.records[slot];
+        let (alive, view_box, mailbox) = (record.alive(), record.view_box, record.mailbox);
+        if record.bits.living && (!alive || view_box != mailbox) {
+            record.bits.living = false;
+            self.boxes[view_box].living -= 1;
+            self.touch_box(view_box);
+        }
+        let record = &mut self.records[slot];
+        if alive && !record.bits.living {
+            record.bits.living = true;
+            self.boxes[mailbox].living += 1;
+            if self.boxes[mailbox].living == 1 {
+                self.touch_box(mailbox);
+            }
+        }
+        if alive {
+            self.hidden.remove(&slot);
+        } else if !broken("hidden-since-not-restarted") || !self.hidden.contains_key(&slot) {
+            // Any operation that names a hidden record begins its time anew.
+            self.hidden.insert(slot, telling.hidden_at());
+        }
+    }
+
+    /// Takes a message out of the view of its mailbox.
+    fn hide(&mut self, slot: u32, telling: Option<&mut Telling<'_>>) {
+        self.uncount(slot);
+        let record = &mut self.records[slot];
+        let uid = std::mem::take(&mut record.shown);
+        let mailbox = &mut self.boxes[record.view_box];
+        let removed = mailbox.uids.remove(&uid);
+        assert_eq!(
+            removed,
+            Some(slot),
+            "a shown message is in the view of its mailbox"
+        );
+        mailbox.size -= u64::from(record.message.size);
+        self.soil(slot);
+        if let (Some(telling), Some(name)) =
+            (telling, &self.boxes[self.records[slot].view_box].listed)
+        {
+            telling.vanished.entry(name.clone()).or_default().push(uid);
+            telling.changed.insert(name.clone());
+        }
+    }
+
+    fn uncount(&mut self, slot: u32) {
+        let record = &mut self.records[slot];
+        let mailbox = &mut self.boxes[record.view_box];
+        mailbox.unseen -= u32::from(std::mem::take(&mut record.bits.unseen));
+        mailbox.deleted -= u32::from(std::mem::take(&mut record.bits.deleted));
+    }
+
+    pub(crate) fn count(&mut self, slot: u32) {
+        let record = &mut self.records[slot];
+        record.bits.unseen = !record.has(SEEN);
+        record.bits.deleted = record.has(DELETED);
+        let mailbox = &mut self.boxes[record.view_box];
+        mailbox.unseen += u32::from(record.bits.unseen);
+        mailbox.deleted += u32::from(record.bits.deleted);
+    }
+
+    /// Brings the list of names in line with one mailbox; adds to `touched` what must be looked at again.
+    fn list(&mut self, number: u32, telling: &mut Telling<'_>, touched: &mut Vec<u32>) {
+        let record = &self.boxes[number];
+        let visible = record.visible();
+        if visible {
+            self.hidden_boxes.remove(&number);
+        } else {
+            self.hidden_boxes.insert(number, telling.hidden_at());
+        }
+        let record = &self.boxes[number];
+        let name = visible.then(|| record.name.value.clone());
+        if name == record.listed {
+            return;
+        }
+        telling.list_changed = true;
+        let modseq = self.modseq_of(telling);
+        if let Some(old) = self.boxes[number].listed.take() {
+            let uids = self.boxes[number].uids.keys().copied();
+            telling
+                .vanished
+                .entry(old.clone())
+                .or_default()
+                .extend(uids);
+            self.unlist(number, &old);
+            telling.changed.insert(old);
+        }
+        let Some(name) = name else { return };
+        let mark = self.enlist(number, &name, modseq);
+        let record = &mut self.boxes[number];
+        record.base_modseq = modseq;
+        record.listed = Some(name.clone());
+        telling.changed.insert(name);
+        // What is below the mark of the new name was not shown under it: it is late.
+        let below: Vec<u32> = self.boxes[number]
+            .uids
+            .range(..mark)
+            .map(|(_, slot)| *slot)
+            .collect();
+        for slot in below {
+            if !broken("rename-shows-below-mark") {
+                self.hide(slot, None);
+                self.look_again(slot, touched);
+            }
+        }
+        // What was late or pending under the old name may not be so under the new one.
+        let waiting = self
+            .late
+            .values()
+            .copied()
+            .chain(self.pending.values().map(|(slot, _)| *slot));
+        let here: Vec<u32> = waiting
+            .filter(|slot| self.records[*slot].mailbox == number)
+            .collect();
+        for slot in here {
+            self.look_again(slot, touched);
+        }
+    }
+
+    fn look_again(&mut self, slot: u32, touched: &mut Vec<u32>) {
+        if !self.records[slot].bits.touched {
+            self.records[slot].bits.touched = true;
+            touched.push(slot);
+        }
+    }
+
+    fn unlist(&mut self, number: u32, name: &MailboxName) {
+        let state = self
+            .names
+            .get_mut(name)
+            .expect("a listed mailbox is listed under its name");
+        state.boxes.retain(|other| *other != number);
+        if state.boxes.is_empty() {
+            let mark = state.mark;
+            self.names.remove(name);
+            self.keep_gone_mark(name.clone(), mark);
+        }
+    }
+
+    /// The mark of a name outlives it.
+    pub(crate) fn keep_gone_mark(&mut self, name: MailboxName, mark: u32) {
+        if broken("mark-goes-with-name") {
+            return;
+        }
+        let kept = self.gone_marks.entry(name.clone()).or_insert(0);
+        *kept = (*kept).max(mark);
+        self.dirty_keys.insert(RowKey::Mark(name));
+        if self.gone_marks.len() > GONE_MARKS_MAX {
+            let lowest = self
+                .gone_marks
+                .iter()
+                .min_by_key(|(_, mark)| **mark)
+                .map(|(name, _)| name.clone());
+            if let Some(name) = lowest
+                && let Some(mark) = self.gone_marks.remove(&name)
+            {
+                self.floor = self.floor.max(mark);
+                self.dirty_keys.insert(RowKey::Mark(name));
+                self.dirty_keys.insert(RowKey::Account);
+            }
+        }
+    }
+
+    /// Lists a mailbox under a name and gives the name's mark.
+    fn enlist(&mut self, number: u32, name: &MailboxName, modseq: u64) -> u32 {
+        if !self.names.contains_key(name) {
+            let mark = self.gone_marks.remove(name).unwrap_or(self.floor);
+            let state = NameState {
+                boxes: Default::default(),
+                mark,
+                history_from: modseq,
+                highest: modseq,
+            };
+            self.names.insert(name.clone(), state);
+            self.dirty_keys.insert(RowKey::Mark(name.clone()));
+        }
+        let state = self.names.get_mut(name).expect("it was put there just now");
+        if let Err(at) = state.boxes.binary_search(&number) {
+            state.boxes.insert(at, number);
+        }
+        state.mark
+    }
+
+    /// Shows a touched message, or finds why it cannot be shown yet.
+    fn classify(&mut self, slot: u32, telling: &mut Telling<'_>) {
+        let record = &self.records[slot];
+        let pending_until = record
+            .bits
+            .pending
+            .then(|| self.pending.get(&record.uid).map(|(_, until)| *until));
+        self.stop_waiting(slot);
+        let record = &self.records[slot];
+        if !record.alive() {
+            return;
+        }
+        let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
+        if record.shown != 0 && record.bits.flags_changed {
+            self.uncount(slot);
+            self.count(slot);
+            self.stamp(slot, telling);
+        }
+        if self.records[slot].shown == uid && epoch == self.epoch {
+            return;
+        }
+        let name = self.boxes[number].listed.as_ref();
+        let mark = name
+            .and_then(|name| self.names.get(name))
+            .map_or(0, |state| state.mark);
+        if epoch != self.epoch || (uid < mark && !broken("late-is-shown")) {
+            self.late.insert((epoch, uid), slot);
+            self.records[slot].bits.late = true;
+            return;
+        }
+        let until = pending_until.flatten().unwrap_or_else(|| {
+            let patience = telling
+                .peers
+                .0
+                .iter()
+                .map(|peer| peer.patience_micros)
+                .max()
+                .unwrap_or(0);
+            telling.now.saturating_add(patience)
+        });
+        if until > telling.now && !telling.peers.heard(uid) && !broken("nobody-waits") {
+            self.pending.insert(uid, (slot, until));
+            self.records[slot].bits.pending = true;
+            return;
+        }
+        self.show(slot, telling);
+    }
+
+    fn show(&mut self, slot: u32, telling: &mut Telling<'_>) {
+        if self.records[slot].shown != 0 {
+            self.hide(slot, Some(telling));
+        }
+        let record = &mut self.records[slot];
+        record.shown = record.uid;
+        let mailbox = &mut self.boxes[record.view_box];
+        mailbox.size += u64::from(record.message.size);
+        let before = mailbox.uids.insert(record.uid, slot);
+        assert_eq!(before, None, "U1: a UID denotes one message");
+        self.count(slot);
+        self.stamp(slot, telling);
+    }
+
+    /// Gives a shown message the MODSEQ of the step.
+    fn stamp(&mut self, slot: u32, telling: &mut Telling<'_>) {
+        let modseq = self.modseq_of(telling);
+        self.soil(slot);
+        let record = &mut self.records[slot];
+        let mailbox = &mut self.boxes[record.view_box];
+        if let Some(name) = &mailbox.listed {
+            if !telling.changed.contains(name) {
+                telling.changed.insert(name.clone());
+            }
+        }
+        if std::mem::replace(&mut record.modseq, modseq) == modseq {
+            return;
+        }
+        mailbox.changed.push((modseq, slot));
+        if mailbox.changed.len() > 2 * mailbox.uids.len() + 64 {
+            let number = record.view_box;
+            let mut changed = std::mem::take(&mut self.boxes[number].changed);
+            changed.retain(|(modseq, slot)| self.is_fresh(number, *modseq, *slot));
+            self.boxes[number].changed = changed;
+        }
+    }
+
+    /// Whether an entry of a mailbox's list by MODSEQ still holds.
+    pub(crate) fn is_fresh(&self, number: u32, modseq: u64, slot: u32) -> bool {
+        let fresh = |record: &Record| {
+            record.modseq == modseq && record.shown != 0 && record.view_box == number
+        };
+        self.records.get(slot).is_some_and(fresh)
+    }
+
+    fn tell(&mut self, mut telling: Telling<'_>) -> Effects {
+        if !telling.changed.is_empty() {
+            let modseq = self.modseq_of(&mut telling);
+            for name in &telling.changed {
+                if let Some(state) = self.names.get_mut(name) {
+                    state.highest = modseq;
+                }
+            }
+            if !telling.vanished.is_empty() {
+                self.remember(modseq, std::mem::take(&mut telling.vanished));
+            }
+        }
+        Effects {
+            changed: telling.changed.into_iter().collect(),
+            list_changed: std::mem::take(&mut self.list_changed) || telling.list_changed,
+            late: !self.late.is_empty(),
+            wait_until: self.pending.values().map(|(_, until)| *until).min(),
+        }
+    }
+
+    /// Adds to the vanished history, and cuts it where it gets too long.
+    fn remember(&mut self, modseq: u64, vanished: BTreeMap<MailboxName, Vec<u32>>) {
+        if broken("vanished-forgotten") {
+            return;
+        }
+        let mut names = Vec::new();
+        for (name, mut uids) in vanished {
+            if uids.len() <= HISTORY_UIDS_MAX / 4 {
+                uids.sort_unstable();
+                self.history_uids += uids.len();
+                names.push((name, uids));
+            } else if let Some(state) = self.names.get_mut(&name) {
+                state.history_from = modseq;
+                self.dirty_keys.insert(RowKey::Mark(name));
+            }
+        }
+        if !names.is_empty() {
+            self.history.push_back(Vanished { modseq, names });
+            self.dirty_keys.insert(RowKey::Vanished(modseq));
+        }
+        while self.history_uids > HISTORY_UIDS_MAX
+            && let Some(cut) = self.history.pop_front()
+        {
+            self.history_uids -= cut.names.iter().map(|(_, uids)| uids.len()).sum::<usize>();
+            self.history_from = cut.modseq;
+            self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
+            self.dirty_keys.insert(RowKey::Account);
+        }
+    }
+
+    /// Shows what waited for peers (rule 5) and need wait no longer.
+    pub fn release(&mut self, now_micros: u64, peers: &Peers) -> Effects {
+        let ready =
+            |(uid, (_, until)): &(&u32, &(u32, u64))| *until <= now_micros || peers.heard(**uid);
+        let due: Vec<u32> = self
+            .pending
+            .iter()
+            .filter(ready)
+            .map(|(_, (slot, _))| *slot)
+            .collect();
+        for slot in due {
+            self.touch(slot);
+        }
+        // Only living messages wait, so that nothing is hidden here.
+        self.settle(&VersionVector::new(), now_micros, peers)
+    }
+
+    /// Marks as told all UIDs shown under the name, and its UIDNEXT (rule 3).
+    ///
+    /// To be called before any of them is told. Says whether the stored mark changes: then the next
+    /// [`Self::take_dirty`] has it, and it must be on disk before the answer goes out.
+    pub fn announce(&mut self, name: &MailboxName) -> bool {
+        let next = self.uidnext(name);
+        match self.names.get_mut(name) {
+            Some(state) if state.mark < next && !broken("announce-forgotten") => {
+                state.mark = next;
+                self.dirty_keys.insert(RowKey::Mark(name.clone()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Raises the mark of a name to what a client named.
+    pub(crate) fn raise_mark(&mut self, name: &MailboxName, next: u32) {
+        match self.names.get_mut(name) {
+            Some(state) => state.mark = state.mark.max(next),
+            None => return self.keep_gone_mark(name.clone(), next.max(self.floor)),
+        }
+        self.dirty_keys.insert(RowKey::Mark(name.clone()));
+    }
+
+    /// A new epoch: all claims are void, nothing was told under the new UIDVALIDITY.
+    pub(crate) fn raise_epoch(&mut self, uidvalidity: u32) {
+        if uidvalidity <= self.epoch {
+            return;
+        }
+        self.epoch = uidvalidity;
+        self.counter = 0;
+        self.floor = 0;
+        self.claimed.clear();
+        self.older.clear();
+        self.late.clear();
+        self.pending.clear();
+        for (name, state) in &mut self.names {
+            state.mark = 0;
+            self.dirty_keys.insert(RowKey::Mark(name.clone()));
+        }
+        for name in std::mem::take(&mut self.gone_marks).into_keys() {
+            self.dirty_keys.insert(RowKey::Mark(name));
+        }
+        for cut in std::mem::take(&mut self.history) {
+            self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
+        }
+        self.history_uids = 0;
+        self.history_from = self.modseq(0);
+        self.dirty_keys.insert(RowKey::Account);
+        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if self.records[slot].shown != 0 {
+                self.hide(slot, None);
+            }
+            let bits = &mut self.records[slot].bits;
+            bits.late = false;
+            bits.pending = false;
+            self.touch(slot);
+        }
+    }
+}
