@@ -1,0 +1,572 @@
+//! One node without its sockets: the service's machines on a model disk, in virtual time.
+//!
+//! The node does what `server`'s drivers do (routes calls, carries out outputs, groups commits under one sync), but every completion is an
+//! event in a queue ordered by virtual time, with latencies drawn from the seed. [`Node::crash`] loses what was not synced and starts the
+//! machines anew; calls under way get no answer, as with a real crash.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use whimbrel_crdt::Incarnation;
+use whimbrel_service::{
+    admin::{AdminCall, AdminReply},
+    api::{BlobName, Call, Event, Failure, Reply, SessionId},
+    auth::{self, Authenticator},
+    directory::DirectoryOwner,
+    log::store_partition,
+    machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
+    owner::{self, PartitionOwner, keys},
+    queue::{self, QueueOwner},
+};
+use whimbrel_storage::{
+    Commit, KeyRange, ScanLimit, StoreError, UploadId,
+    group::GroupCommit,
+    memory::{Memory, SyncMark},
+};
+
+use crate::rng::Rng;
+
+/// How fast the node's disk and processor are, in virtual microseconds, and what the machines are told.
+#[derive(Clone, Debug)]
+pub struct Speed {
+    /// A sync takes from the first to the second.
+    pub sync_micros: (u64, u64),
+    /// A page of a scan, a read, a write to an upload.
+    pub read_micros: (u64, u64),
+    /// A password verification.
+    pub verify_micros: (u64, u64),
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Speed {
+            sync_micros: (200, 5_000),
+            read_micros: (5, 200),
+            verify_micros: (20_000, 60_000),
+        }
+    }
+}
+
+/// Which machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Dest {
+    Directory,
+    Queue,
+    Owner(usize),
+}
+
+#[derive(Debug)]
+enum Happening {
+    /// An input reaches a machine.
+    Input(Dest, Input),
+    /// The sync under way ends.
+    Synced {
+        mark: SyncMark,
+        group: Vec<(Dest, Ticket)>,
+    },
+    /// The answer of the store to a session's call.
+    Answer(RequestId, Reply),
+    /// A machine's deadline.
+    Timer(Dest),
+}
+
+/// What leaves the node.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The answer to a call.
+    Reply(RequestId, Reply),
+    /// The answer to the administrator.
+    Admin(RequestId, AdminReply),
+    /// A session is told.
+    Notify(SessionId, Event),
+    /// A line for the log.
+    Note(Note),
+    /// The node stopped itself.
+    Stopped(String),
+}
+
+/// The node.
+pub struct Node {
+    /// The disk, with its faults.
+    pub disk: Memory,
+    /// How fast things are.
+    pub speed: Speed,
+    owner_config: owner::Config,
+    queue_limits: queue::Limits,
+    group: GroupCommit<(Dest, Ticket, Commit)>,
+    directory: DirectoryOwner,
+    queue: QueueOwner,
+    owners: Vec<PartitionOwner>,
+    happenings: BTreeMap<(u64, u64), Happening>,
+    timers: BTreeMap<Dest, u64>,
+    /// Added to the virtual time to give the wall clock: skew, and jumps.
+    pub wall_offset_micros: u64,
+    time: u64,
+    count: u64,
+    uploads: u64,
+    rng: Rng,
+    outcomes: VecDeque<Outcome>,
+    stopped: bool,
+    /// Steps taken, for reports.
+    pub steps: u64,
+    dirty: BTreeSet<Dest>,
+}
+
+/// Virtual time begins in 2026, so that stamps look like stamps.
+const EPOCH_MICROS: u64 = 1_767_225_600_000_000;
+
+impl Node {
+    /// A node on an empty disk with two owners.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let owner_config = owner::Config {
+            origin: Incarnation::from_hash(0x5ea5_0001),
+            slot: 7,
+            ..owner::Config::default()
+        };
+        Node::with(seed, owner_config, queue::Limits::default())
+    }
+
+    /// A node with its own limits.
+    #[must_use]
+    pub fn with(seed: u64, owner_config: owner::Config, queue_limits: queue::Limits) -> Self {
+        let mut node = Node {
+            disk: Memory::new(),
+            speed: Speed::default(),
+            group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
+            directory: directory(&owner_config),
+            queue: QueueOwner::new(queue_limits.clone()),
+            owners: owners(&owner_config),
+            owner_config,
+            queue_limits,
+            happenings: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            wall_offset_micros: EPOCH_MICROS,
+            time: 0,
+            count: 0,
+            uploads: seed << 20,
+            rng: Rng::new(seed),
+            outcomes: VecDeque::new(),
+            stopped: false,
+            steps: 0,
+            dirty: BTreeSet::new(),
+        };
+        node.wake_all();
+        node
+    }
+
+    /// Both clocks.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        Now {
+            wall_micros: self.time + self.wall_offset_micros,
+            mono_micros: self.time,
+        }
+    }
+
+    /// Asks the service.
+    pub fn call(&mut self, request: RequestId, call: Call) {
+        match route(&call) {
+            Route::Directory => self.input_soon(Dest::Directory, Input::Call(request, call)),
+            Route::Queue => self.input_soon(Dest::Queue, Input::Call(request, call)),
+            Route::Owner(account) => {
+                let dest = self.owner_of(account);
+                self.input_soon(dest, Input::Call(request, call));
+            }
+            Route::Store => {
+                let reply = self.store_call(call);
+                let at = self.time + self.draw(self.speed.read_micros);
+                self.at(at, Happening::Answer(request, reply));
+            }
+        }
+    }
+
+    /// Asks as administrator.
+    pub fn admin(&mut self, request: RequestId, call: AdminCall) {
+        self.input_soon(Dest::Directory, Input::Admin(request, call));
+    }
+
+    /// A session's connection is gone.
+    pub fn hangup(&mut self, session: SessionId) {
+        for owner in 0..self.owners.len() {
+            self.input_soon(Dest::Owner(owner), Input::Hangup(session));
+        }
+    }
+
+    /// What has left the node since the last call.
+    pub fn outcome(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// When the next thing happens.
+    #[must_use]
+    pub fn next_time(&self) -> Option<u64> {
+        if self.stopped {
+            return None;
+        }
+        self.happenings
+            .first_key_value()
+            .map(|((time, _), _)| *time)
+    }
+
+    /// Virtual time in microseconds.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Lets the next thing happen; says whether there was one.
+    pub fn step(&mut self) -> bool {
+        if self.stopped {
+            return false;
+        }
+        let Some(((time, _), happening)) = self.happenings.pop_first() else {
+            return false;
+        };
+        self.time = self.time.max(time);
+        self.steps += 1;
+        match happening {
+            Happening::Input(dest, input) => self.input(dest, input),
+            Happening::Answer(request, reply) => {
+                self.outcomes.push_back(Outcome::Reply(request, reply))
+            }
+            Happening::Timer(dest) => {
+                self.timers.remove(&dest);
+                self.input(dest, Input::Time);
+            }
+            Happening::Synced { mark, group } => self.synced(mark, group),
+        }
+        self.settle();
+        true
+    }
+
+    /// Moves virtual time on when nothing happens until then.
+    pub fn advance_to(&mut self, time: u64) {
+        while self.next_time().is_some_and(|next| next <= time) {
+            self.step();
+        }
+        self.time = self.time.max(time);
+    }
+
+    /// Loses what was not synced (how much of it is up to `seed`) and starts again. Calls under way are never answered.
+    pub fn crash(&mut self, seed: u64) {
+        self.disk.crash(seed);
+        self.restart();
+    }
+
+    /// Stops in good order and starts again.
+    pub fn reopen(&mut self) {
+        self.disk.reopen();
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.group = GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT);
+        self.directory = directory(&self.owner_config);
+        self.queue = QueueOwner::new(self.queue_limits.clone());
+        self.owners = owners(&self.owner_config);
+        self.happenings.clear();
+        self.timers.clear();
+        self.outcomes.clear();
+        self.stopped = false;
+        self.wake_all();
+    }
+
+    /// Entries in the queue, commits of entries included.
+    #[must_use]
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Groups synced and commits in them.
+    #[must_use]
+    pub fn commits(&self) -> (u64, u64) {
+        self.group.totals()
+    }
+
+    fn owner_of(&self, account: whimbrel_service::api::AccountId) -> Dest {
+        let partition = keys::partition_of(account);
+        Dest::Owner(usize::from(partition.0) % self.owners.len())
+    }
+
+    fn draw(&mut self, (low, high): (u64, u64)) -> u64 {
+        self.rng.between(low, high)
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        self.count += 1;
+        self.happenings.insert((time, self.count), happening);
+    }
+
+    /// Channels between threads keep their order, so an input comes after those sent before.
+    fn input_soon(&mut self, dest: Dest, input: Input) {
+        self.at(self.time, Happening::Input(dest, input));
+    }
+
+    fn input(&mut self, dest: Dest, input: Input) {
+        let now = self.now();
+        self.machine(dest).handle(now, input);
+        self.dirty.insert(dest);
+    }
+
+    fn machine(&mut self, dest: Dest) -> &mut dyn Machine {
+        match dest {
+            Dest::Directory => &mut self.directory,
+            Dest::Queue => &mut self.queue,
+            Dest::Owner(index) => &mut self.owners[index],
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.dirty = [Dest::Directory, Dest::Queue].into();
+        self.dirty.extend((0..self.owners.len()).map(Dest::Owner));
+        self.settle();
+    }
+
+    /// Carries out what the machines that were touched want.
+    fn settle(&mut self) {
+        while let Some(dest) = self.dirty.pop_first() {
+            while let Some(output) = self.machine(dest).poll() {
+                self.output(dest, output);
+            }
+            if let Some(deadline) = self.machine(dest).deadline()
+                && self.timers.get(&dest).is_none_or(|set| deadline < *set)
+            {
+                self.timers.insert(dest, deadline);
+                self.at(deadline.max(self.time), Happening::Timer(dest));
+            }
+        }
+        self.start_sync();
+    }
+
+    fn output(&mut self, dest: Dest, output: Output) {
+        match output {
+            Output::Commit(ticket, commit) => {
+                let bytes = commit.bytes();
+                if let Err((_, error)) = self.group.submit((dest, ticket, commit), bytes) {
+                    self.stop(error.to_string());
+                }
+            }
+            Output::Load {
+                ticket,
+                partition,
+                from,
+                to,
+            } => self.load(dest, ticket, partition, from, &to),
+            Output::Reply(request, reply) => {
+                self.outcomes.push_back(Outcome::Reply(request, reply))
+            }
+            Output::AdminReply(request, reply) => {
+                self.outcomes.push_back(Outcome::Admin(request, reply))
+            }
+            Output::Notify(session, event) => {
+                self.outcomes.push_back(Outcome::Notify(session, event))
+            }
+            Output::Verify {
+                ticket,
+                verifier,
+                password,
+            } => {
+                let matches =
+                    verifier.as_bytes() == [VERIFIER_PREFIX.as_bytes(), &password].concat();
+                let at = self.time + self.draw(self.speed.verify_micros);
+                self.at(at, Happening::Input(dest, Input::Verified(ticket, matches)));
+            }
+            Output::Deliver {
+                ticket,
+                entry,
+                index,
+            } => {
+                let Some(delivery) = entry.deliveries.get(index) else {
+                    return;
+                };
+                let dest = self.owner_of(delivery.account);
+                self.input_soon(
+                    dest,
+                    Input::Deliver {
+                        ticket,
+                        entry: Arc::clone(&entry),
+                        index,
+                    },
+                );
+            }
+            Output::Delivered(ticket) => self.input_soon(Dest::Queue, Input::Delivered(ticket)),
+            Output::Finished(entry) => {
+                for owner in 0..self.owners.len() {
+                    self.input_soon(Dest::Owner(owner), Input::Finished(entry));
+                }
+            }
+            Output::QueueRecovered => {
+                for owner in 0..self.owners.len() {
+                    self.input_soon(Dest::Owner(owner), Input::QueueRecovered);
+                }
+            }
+            Output::AskBirth(account) => self.input_soon(Dest::Directory, Input::AskBirth(account)),
+            Output::Birth(account, birth) => {
+                let dest = self.owner_of(account);
+                self.input_soon(dest, Input::Birth(account, birth));
+            }
+            Output::Purge(account) => {
+                let dest = self.owner_of(account);
+                self.input_soon(dest, Input::Purge(account));
+            }
+            Output::Log(note) => self.outcomes.push_back(Outcome::Note(note)),
+            Output::Fatal(cause) => self.stop(cause),
+        }
+    }
+
+    fn stop(&mut self, cause: String) {
+        self.stopped = true;
+        self.outcomes.push_back(Outcome::Stopped(cause));
+    }
+
+    fn load(
+        &mut self,
+        dest: Dest,
+        ticket: Ticket,
+        partition: whimbrel_crdt::PartitionId,
+        from: Vec<u8>,
+        to: &[u8],
+    ) {
+        // Small pages, so that the machines see many.
+        let limit = ScanLimit {
+            rows: 7,
+            bytes: 4096,
+        };
+        let mut range = KeyRange {
+            start: from.into(),
+            end: Some(Bytes::copy_from_slice(to)),
+        };
+        let mut at = self.time;
+        loop {
+            let page = self.disk.scan(store_partition(partition), &range, limit);
+            let rows = page
+                .rows
+                .into_iter()
+                .map(|(key, value)| (key.to_vec(), value))
+                .collect();
+            at += self.draw(self.speed.read_micros);
+            let done = page.next.is_none();
+            self.at(
+                at,
+                Happening::Input(dest, Input::Loaded { ticket, rows, done }),
+            );
+            match page.next {
+                Some(next) => range.start = next,
+                None => return,
+            }
+        }
+    }
+
+    fn start_sync(&mut self) {
+        let Some(group) = self.group.start() else {
+            return;
+        };
+        let mut written = Vec::with_capacity(group.len());
+        for (dest, ticket, commit) in group {
+            match self.disk.write(commit) {
+                Ok(()) => written.push((dest, ticket)),
+                Err(error @ StoreError::Poisoned(_)) => return self.stop(error.to_string()),
+                Err(_) => self.input_soon(dest, Input::CommitFailed(ticket)),
+            }
+        }
+        let mark = self.disk.begin_sync();
+        let at = self.time + self.draw(self.speed.sync_micros);
+        self.at(
+            at,
+            Happening::Synced {
+                mark,
+                group: written,
+            },
+        );
+    }
+
+    fn synced(&mut self, mark: SyncMark, group: Vec<(Dest, Ticket)>) {
+        let result = self.disk.complete_sync(mark);
+        let failed = result.as_ref().err().map(ToString::to_string);
+        let _ = self.group.done(result);
+        if let Some(cause) = failed {
+            return self.stop(cause);
+        }
+        for (dest, ticket) in group {
+            self.input(dest, Input::Committed(ticket));
+        }
+    }
+
+    fn store_call(&mut self, call: Call) -> Reply {
+        match self.try_store_call(call) {
+            Ok(reply) => reply,
+            Err(StoreError::Full(_)) => Reply::Failed(Failure::Storage),
+            Err(_) => Reply::Failed(Failure::Temporary),
+        }
+    }
+
+    fn try_store_call(&mut self, call: Call) -> Result<Reply, StoreError> {
+        Ok(match call {
+            Call::Contents { account, origins } => {
+                let wanted: Vec<Bytes> = origins
+                    .iter()
+                    .map(|origin| keys::content_key(account, *origin))
+                    .collect();
+                let rows = self
+                    .disk
+                    .get(store_partition(keys::partition_of(account)), &wanted);
+                Reply::Contents(
+                    rows.into_iter()
+                        .map(|row| row.and_then(|row| keys::content_of_row(&row).ok()))
+                        .collect(),
+                )
+            }
+            Call::BlobCreate => {
+                self.uploads += 1;
+                let mut upload = [0; 16];
+                upload[..8].copy_from_slice(&Rng::new(self.uploads).next().to_be_bytes());
+                upload[8..].copy_from_slice(&self.uploads.to_be_bytes());
+                self.disk.blob_create(UploadId(upload))?;
+                Reply::Upload(upload)
+            }
+            Call::BlobWrite { upload, bytes } => {
+                self.disk.blob_write(UploadId(upload), bytes)?;
+                Reply::Done
+            }
+            Call::BlobFinish { upload } => {
+                let info = self.disk.blob_finish(UploadId(upload))?;
+                Reply::Blob(BlobName {
+                    hash: info.name.hash.0,
+                    upload,
+                })
+            }
+            Call::BlobAbort { upload } => {
+                // An upload that is finished already is removed as an unnamed blob.
+                self.disk.blob_abort(UploadId(upload)).ok();
+                Reply::Done
+            }
+            Call::BlobRead { blob, offset, len } => Reply::Bytes(self.disk.blob_read(
+                owner::blob_name(&blob),
+                offset,
+                len as usize,
+            )?),
+            Call::Authenticate(_)
+            | Call::Resolve { .. }
+            | Call::Mailbox { .. }
+            | Call::Accept(_) => Reply::Failed(Failure::Temporary),
+        })
+    }
+}
+
+/// Verifiers in the simulator are this and the password: argon2 has nothing to be simulated for.
+pub const VERIFIER_PREFIX: &str = "sim:";
+
+fn directory(config: &owner::Config) -> DirectoryOwner {
+    let authenticator = Authenticator::new(auth::Limits::default(), [7; 32], "nobody's".into());
+    DirectoryOwner::new(config.origin, authenticator)
+}
+
+fn owners(config: &owner::Config) -> Vec<PartitionOwner> {
+    (0..2)
+        .map(|_| PartitionOwner::new(config.clone()))
+        .collect()
+}
