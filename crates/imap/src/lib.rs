@@ -15,7 +15,12 @@ pub mod command;
 pub mod core;
 pub mod decode;
 pub mod encode;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod limits;
+
+#[cfg(test)]
+mod testing;
 
 pub use command::{Command, CommandBody};
 pub use decode::{AppendBegin, Decoder, Event, SaslReply};

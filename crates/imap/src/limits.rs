@@ -5,14 +5,14 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Text of a command before login, literals included: the longest is AUTHENTICATE with a bearer token. Beyond it the
-    /// connection is closed, since a stranger has nothing to say that is longer.
+    /// connection is closed, since a stranger has nothing to say that is longer. Lines of SASL have this limit, too.
     pub command_bytes_max_before_login: usize,
     /// Text of a command after login, sequence sets apart, literals included: RFC 7162, section 4, asks for lines of at least
     /// 8192 octets; SEARCH with a long OR of Message-IDs and FETCH with long lists of fields need more.
     pub command_bytes_max: usize,
     /// Text of all sequence sets of one command: a million UIDs of ten digits and their commas, with room.
     pub sequence_set_bytes_max: usize,
-    /// Disjoint ranges of one sequence set: eight bytes of memory each, twice that while the set is read.
+    /// Disjoint ranges of all sequence sets of one command: eight bytes of memory each, a quarter more while a set is read.
     pub sequence_set_ranges_max: usize,
     /// One literal before login.
     pub literal_bytes_max_before_login: usize,
@@ -22,7 +22,8 @@ pub struct Limits {
     pub literal_count_max: usize,
     /// The message of APPEND, as declared. A greater one is still announced, so that the session can say TOOBIG.
     pub append_bytes_max: u64,
-    /// Bytes of a refused non-synchronising literal that are read and dropped to keep the connection; beyond it is closed.
+    /// Bytes of a refused command (its line, its non-synchronising literals) that are read and dropped to keep the connection
+    /// after login; beyond it is closed. Before login the limit is `command_bytes_max_before_login`.
     pub skip_bytes_max: u64,
     /// Parentheses open at one time, NOT and OR included: see BAD_INPUTS of the kind `NOOP (((...`.
     pub nesting_depth_max: usize,

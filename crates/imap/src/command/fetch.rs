@@ -1,6 +1,7 @@
 //! FETCH (RFC 9051, section 6.4.5; RFC 7162 for its modifiers).
 
 use crate::core::{MessageSet, ModSeq};
+use crate::decode::cursor::{Cursor, Refusal};
 
 /// FETCH and UID FETCH.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,4 +104,403 @@ pub struct Partial {
     pub offset: u64,
     /// Bytes at most, at least 1.
     pub length: u64,
+}
+
+/// `"FETCH" SP sequence-set SP ("ALL" / "FULL" / "FAST" / fetch-att / "(" fetch-att *(SP fetch-att) ")") [fetch-modifiers]`
+pub(crate) fn parse(c: &mut Cursor<'_>, uid: bool) -> Result<Fetch, Refusal> {
+    c.space()?;
+    let set = c.message_set()?;
+    c.space()?;
+    let mut fetch = Fetch {
+        uid,
+        set,
+        items: Vec::new(),
+        changed_since: None,
+        vanished: false,
+    };
+    if c.skip(b'(') {
+        loop {
+            let item = item(c)?;
+            add(c, &mut fetch.items, item)?;
+            if !c.more()? {
+                break;
+            }
+        }
+    } else if !macros(c, &mut fetch.items) {
+        fetch.items.push(item(c)?);
+    }
+    if c.skip(b' ') {
+        modifiers(c, &mut fetch)?;
+    }
+    if uid {
+        add(c, &mut fetch.items, FetchItem::Uid)?;
+    }
+    if fetch.changed_since.is_some() {
+        add(c, &mut fetch.items, FetchItem::ModSeq)?;
+    }
+    Ok(fetch)
+}
+
+fn add(c: &Cursor<'_>, items: &mut Vec<FetchItem>, item: FetchItem) -> Result<(), Refusal> {
+    if items.contains(&item) {
+        return Ok(());
+    }
+    // Two more have room: the implied ones.
+    if items.len() == c.limits.fetch_items_max + 2 {
+        return Err("too many FETCH items");
+    }
+    items.push(item);
+    Ok(())
+}
+
+/// "ALL, FAST, FULL ... must be used by themselves" (section 6.4.5).
+fn macros(c: &mut Cursor<'_>, items: &mut Vec<FetchItem>) -> bool {
+    use FetchItem::{Body, Envelope, Flags, InternalDate, Rfc822Size};
+    let found: &[FetchItem] = if c.skip_word(b"ALL") {
+        &[Flags, InternalDate, Rfc822Size, Envelope]
+    } else if c.skip_word(b"FAST") {
+        &[Flags, InternalDate, Rfc822Size]
+    } else if c.skip_word(b"FULL") {
+        &[Flags, InternalDate, Rfc822Size, Envelope, Body]
+    } else {
+        return false;
+    };
+    items.extend_from_slice(found);
+    true
+}
+
+fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
+    let mut upper = [0; 16];
+    let word = c.run(|b| b.is_ascii_alphanumeric() || b == b'.');
+    let upper = upper.get_mut(..word.len()).ok_or("unknown FETCH item")?;
+    upper.copy_from_slice(word);
+    upper.make_ascii_uppercase();
+    let section_is_next = c.peek() == Some(b'[');
+    Ok(match (&*upper, section_is_next) {
+        (b"BODY", true) => section_item(c, false)?,
+        (b"BODY.PEEK", true) => section_item(c, true)?,
+        (b"BODY", false) => FetchItem::Body,
+        (b"BODYSTRUCTURE", false) => FetchItem::BodyStructure,
+        (b"ENVELOPE", false) => FetchItem::Envelope,
+        (b"FLAGS", false) => FetchItem::Flags,
+        (b"INTERNALDATE", false) => FetchItem::InternalDate,
+        (b"MODSEQ", false) => FetchItem::ModSeq,
+        (b"RFC822", false) => FetchItem::Rfc822,
+        (b"RFC822.HEADER", false) => FetchItem::Rfc822Header,
+        (b"RFC822.SIZE", false) => FetchItem::Rfc822Size,
+        (b"RFC822.TEXT", false) => FetchItem::Rfc822Text,
+        (b"UID", false) => FetchItem::Uid,
+        (b"BINARY" | b"BINARY.PEEK" | b"BINARY.SIZE", _) => return Err("BINARY is not supported"),
+        _ => return Err("unknown FETCH item"),
+    })
+}
+
+/// `section [partial]`
+fn section_item(c: &mut Cursor<'_>, peek: bool) -> Result<FetchItem, Refusal> {
+    let section = section(c)?;
+    let partial = if c.skip(b'<') {
+        let offset = c.number64()?;
+        if !c.skip(b'.') {
+            return Err("expected . in partial");
+        }
+        let length = c.number64()?;
+        if length == 0 {
+            return Err("partial of no bytes");
+        }
+        if !c.skip(b'>') {
+            return Err("expected > after partial");
+        }
+        Some(Partial { offset, length })
+    } else {
+        None
+    };
+    Ok(FetchItem::Section {
+        section,
+        partial,
+        peek,
+    })
+}
+
+/// `section = "[" [section-spec] "]"`
+fn section(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
+    c.skip(b'[');
+    let mut section = Section::default();
+    let word_follows = c.section_part(&mut section)?;
+    if word_follows && (!section.part.is_empty() || c.peek() != Some(b']')) {
+        let word = c
+            .run(|b| b.is_ascii_alphabetic() || b == b'.')
+            .to_ascii_uppercase();
+        section.text = Some(match &*word {
+            b"HEADER" => SectionText::Header,
+            b"TEXT" => SectionText::Text,
+            b"MIME" if !section.part.is_empty() => SectionText::Mime,
+            b"HEADER.FIELDS" => SectionText::HeaderFields(header_fields(c, false)?),
+            b"HEADER.FIELDS.NOT" => SectionText::HeaderFields(header_fields(c, true)?),
+            _ => return Err("invalid section"),
+        });
+    }
+    if c.skip(b']') {
+        Ok(section)
+    } else {
+        Err("expected ] after section")
+    }
+}
+
+/// `SP "(" header-fld-name *(SP header-fld-name) ")"`
+fn header_fields(c: &mut Cursor<'_>, not: bool) -> Result<HeaderFields, Refusal> {
+    c.space()?;
+    c.open()?;
+    let mut names = Vec::new();
+    loop {
+        if names.len() == c.limits.header_fields_max {
+            return Err("too many header fields");
+        }
+        names.push(c.field_name()?);
+        if !c.more()? {
+            return Ok(HeaderFields { not, names });
+        }
+    }
+}
+
+/// `"(" "CHANGEDSINCE" SP n / "VANISHED" ... ")"` (RFC 7162, sections 3.1.4.1 and 3.2.6)
+fn modifiers(c: &mut Cursor<'_>, fetch: &mut Fetch) -> Result<(), Refusal> {
+    c.open()?;
+    loop {
+        if fetch.changed_since.is_none() && c.skip_word(b"CHANGEDSINCE") {
+            c.space()?;
+            fetch.changed_since = Some(c.mod_seq(false)?);
+        } else if !fetch.vanished && c.skip_word(b"VANISHED") {
+            fetch.vanished = true;
+        } else {
+            return Err("unknown FETCH modifier");
+        }
+        if !c.more()? {
+            break;
+        }
+    }
+    // "The VANISHED UID FETCH modifier MUST only be specified together with the CHANGEDSINCE UID FETCH modifier."
+    if fetch.vanished && !(fetch.uid && fetch.changed_since.is_some()) {
+        return Err("VANISHED wants UID FETCH and CHANGEDSINCE");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::CommandBody;
+    use crate::core::SequenceSet;
+    use crate::testing::{check, refuse};
+
+    fn fetch(items: Vec<FetchItem>) -> Fetch {
+        let set = MessageSet::Numbers(SequenceSet::from_ranges([(1, 3)]));
+        Fetch {
+            uid: false,
+            set,
+            items,
+            changed_since: None,
+            vanished: false,
+        }
+    }
+
+    fn section(part: &[u32], text: Option<SectionText>) -> FetchItem {
+        FetchItem::Section {
+            section: Section {
+                part: part.to_vec(),
+                text,
+            },
+            partial: None,
+            peek: false,
+        }
+    }
+
+    #[track_caller]
+    fn check_items(input: &str, items: Vec<FetchItem>) {
+        check(
+            &format!("FETCH 1:3 {input}"),
+            CommandBody::Fetch(fetch(items)),
+        );
+    }
+
+    #[track_caller]
+    fn refuse_items(input: &str, text: &str) {
+        refuse(&format!("FETCH 1:3 {input}"), text);
+    }
+
+    #[test]
+    fn items() {
+        use FetchItem::{
+            Body, BodyStructure, Envelope, Flags, InternalDate, ModSeq, Rfc822Size, Uid,
+        };
+        check_items("FLAGS", vec![Flags]);
+        check_items("(FLAGS)", vec![Flags]);
+        check_items("(flags uid FLAGS)", vec![Flags, Uid]);
+        check_items("ALL", vec![Flags, InternalDate, Rfc822Size, Envelope]);
+        check_items("fast", vec![Flags, InternalDate, Rfc822Size]);
+        check_items(
+            "FULL",
+            vec![Flags, InternalDate, Rfc822Size, Envelope, Body],
+        );
+        check_items(
+            "(BODY BODYSTRUCTURE MODSEQ)",
+            vec![Body, BodyStructure, ModSeq],
+        );
+        check_items("RFC822", vec![FetchItem::Rfc822]);
+        check_items(
+            "(RFC822.HEADER RFC822.TEXT)",
+            vec![FetchItem::Rfc822Header, FetchItem::Rfc822Text],
+        );
+        refuse_items("", "unknown FETCH item");
+        refuse_items("()", "unknown FETCH item");
+        refuse_items("(ALL)", "unknown FETCH item");
+        refuse_items("(FLAGS  UID)", "unknown FETCH item");
+        refuse_items("(FLAGS UID", "expected )");
+        refuse_items("FLAGS UID", "expected (");
+        refuse_items("BINARY[1]", "BINARY is not supported");
+        refuse_items("ENVELOPE[]", "unknown FETCH item");
+        refuse_items("XYZZYXYZZYXYZZYXYZZY", "unknown FETCH item");
+        let many: Vec<_> = (1..=259).map(|n| format!("BODY[{n}]")).collect();
+        refuse_items(&format!("({})", many.join(" ")), "too many FETCH items");
+    }
+
+    #[test]
+    fn sections() {
+        check_items("BODY[]", vec![section(&[], None)]);
+        check_items("body[1.2.3]", vec![section(&[1, 2, 3], None)]);
+        check_items(
+            "BODY[HEADER]",
+            vec![section(&[], Some(SectionText::Header))],
+        );
+        check_items(
+            "BODY[4.1.MIME]",
+            vec![section(&[4, 1], Some(SectionText::Mime))],
+        );
+        check_items("BODY[1.text]", vec![section(&[1], Some(SectionText::Text))]);
+        check_items(
+            "BODY[1.HEADER]",
+            vec![section(&[1], Some(SectionText::Header))],
+        );
+        let names = |not, names: &[&str]| {
+            let names = names.iter().map(|&n| n.to_owned()).collect();
+            Some(SectionText::HeaderFields(HeaderFields { not, names }))
+        };
+        check_items(
+            "BODY[HEADER.FIELDS (Date From)]",
+            vec![section(&[], names(false, &["Date", "From"]))],
+        );
+        check_items(
+            "BODY[2.HEADER.FIELDS.NOT (\"X-a\")]",
+            vec![section(&[2], names(true, &["X-a"]))],
+        );
+        check_items(
+            "BODY[HEADER.FIELDS ({4}\r\nDate)]",
+            vec![section(&[], names(false, &["Date"]))],
+        );
+        let partial = |offset, length| FetchItem::Section {
+            section: Section::default(),
+            partial: Some(Partial { offset, length }),
+            peek: true,
+        };
+        check_items("BODY.PEEK[]<0.2048>", vec![partial(0, 2048)]);
+        check_items(
+            "BODY.PEEK[]<9223372036854775807.1>",
+            vec![partial(i64::MAX as u64, 1)],
+        );
+        refuse_items("BODY[", "invalid section");
+        refuse_items("BODY[1", "expected ] after section");
+        refuse_items("BODY[1.]", "invalid section");
+        refuse_items("BODY[0]", "number must not be zero");
+        refuse_items("BODY[1..2]", "invalid section");
+        refuse_items("BODY[MIME]", "invalid section");
+        refuse_items("BODY[TEXT.1]", "invalid section");
+        refuse_items("BODY[FOO]", "invalid section");
+        refuse_items("BODY[4294967296]", "number is too large");
+        refuse_items("BODY[HEADER.FIELDS ()]", "expected a word or a string");
+        refuse_items(
+            "BODY[HEADER.FIELDS (a:b)]",
+            "invalid name of a header field",
+        );
+        refuse_items(
+            "BODY[HEADER.FIELDS (\"a b\")]",
+            "invalid name of a header field",
+        );
+        refuse_items("BODY[HEADER.FIELDS Date]", "expected (");
+        refuse_items("BODY[]<0.0>", "partial of no bytes");
+        refuse_items("BODY[]<0>", "expected . in partial");
+        refuse_items("BODY[]<9223372036854775808.1>", "number is too large");
+        refuse_items("BODY[]<0.5", "expected > after partial");
+        refuse_items(
+            &format!("BODY[{}1]", "1.".repeat(64)),
+            "section is too deep",
+        );
+        refuse_items(
+            &format!("BODY[HEADER.FIELDS ({}a)]", "a ".repeat(512)),
+            "too many header fields",
+        );
+    }
+
+    #[test]
+    fn modifiers() {
+        // RFC 7162, sections 3.1.4.1 and 3.2.6.
+        let all = MessageSet::Numbers(SequenceSet::parse(b"1:*", 9).unwrap());
+        let base = Fetch {
+            uid: true,
+            set: all,
+            items: vec![FetchItem::Flags, FetchItem::Uid, FetchItem::ModSeq],
+            changed_since: Some(12345),
+            vanished: false,
+        };
+        check(
+            "UID FETCH 1:* (FLAGS) (CHANGEDSINCE 12345)",
+            CommandBody::Fetch(base.clone()),
+        );
+        check(
+            "UID FETCH 1:* (FLAGS) (CHANGEDSINCE 12345 VANISHED)",
+            CommandBody::Fetch(Fetch {
+                vanished: true,
+                ..base.clone()
+            }),
+        );
+        check(
+            "UID FETCH 1:* FLAGS (VANISHED CHANGEDSINCE 12345)",
+            CommandBody::Fetch(Fetch {
+                vanished: true,
+                ..base
+            }),
+        );
+        refuse_items(
+            "FLAGS (CHANGEDSINCE 0)",
+            "modification sequence must not be zero",
+        );
+        refuse_items(
+            "FLAGS (CHANGEDSINCE 9223372036854775808)",
+            "number is too large",
+        );
+        refuse_items(
+            "FLAGS (CHANGEDSINCE 1 CHANGEDSINCE 2)",
+            "unknown FETCH modifier",
+        );
+        refuse_items(
+            "FLAGS (CHANGEDSINCE 1 VANISHED)",
+            "VANISHED wants UID FETCH and CHANGEDSINCE",
+        );
+        refuse(
+            "UID FETCH 1 FLAGS (VANISHED)",
+            "VANISHED wants UID FETCH and CHANGEDSINCE",
+        );
+        refuse_items("FLAGS ()", "unknown FETCH modifier");
+    }
+
+    #[test]
+    fn what_sets_seen() {
+        assert!(section(&[1], None).sets_seen());
+        assert!(FetchItem::Rfc822.sets_seen() && FetchItem::Rfc822Text.sets_seen());
+        assert!(!FetchItem::Rfc822Header.sets_seen() && !FetchItem::Envelope.sets_seen());
+        let peek = FetchItem::Section {
+            section: Section::default(),
+            partial: None,
+            peek: true,
+        };
+        assert!(!peek.sets_seen());
+    }
 }

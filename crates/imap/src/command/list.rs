@@ -1,6 +1,7 @@
 //! LIST and LSUB (RFC 9051, section 6.3.9; RFC 5258, 5819, 6154), and the matcher of their patterns.
 
-use super::StatusItem;
+use super::{CommandBody, StatusItem, status};
+use crate::decode::cursor::{Cursor, Refusal};
 
 /// LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct ListSelect {
     pub subscribed: bool,
     /// `REMOTE`
     pub remote: bool,
-    /// `RECURSIVEMATCH`; only with `subscribed` or `special_use`.
+    /// `RECURSIVEMATCH`; only with `subscribed`.
     pub recursive_match: bool,
     /// `SPECIAL-USE` (RFC 6154)
     pub special_use: bool,
@@ -48,6 +49,16 @@ pub struct ListReturn {
 pub struct ListPattern(String);
 
 impl ListPattern {
+    /// Text that was decoded and checked.
+    pub(crate) fn from_decoded(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Whether it is the empty pattern.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The pattern as decoded text, wildcards included.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -56,5 +67,424 @@ impl ListPattern {
     /// The pattern below a reference: the two simply joined.
     pub fn under(&self, reference: &str) -> Self {
         Self(format!("{reference}{}", self.0))
+    }
+
+    /// Makes it ready to be tried on many names, where levels end in `delimiter`.
+    pub fn matcher(&self, delimiter: char) -> Matcher {
+        Matcher::new(&self.0, delimiter)
+    }
+}
+
+/// Matches names against one pattern: `*` stands for any text, `%` for any text without the delimiter.
+///
+/// It follows all readings of the pattern at once, one bit each, so that a name costs (bytes of the name) times (bytes of the
+/// pattern / 64), whatever the pattern is; nothing is tried again.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    steps: Vec<Step>,
+    /// Bit n: the reading has come to `steps[n]`, or to the end when n is the length.
+    words: usize,
+    delimiter: char,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Char(char),
+    Star,
+    Percent,
+}
+
+impl Matcher {
+    fn new(pattern: &str, delimiter: char) -> Self {
+        let mut steps = Vec::new();
+        for c in pattern.chars() {
+            match (c, steps.last()) {
+                // A wildcard beside `*` adds nothing to it.
+                ('*' | '%', Some(Step::Star)) | ('%', Some(Step::Percent)) => {}
+                ('*', Some(Step::Percent)) => {
+                    steps.pop();
+                    if steps.last() != Some(&Step::Star) {
+                        steps.push(Step::Star);
+                    }
+                }
+                ('*', _) => steps.push(Step::Star),
+                ('%', _) => steps.push(Step::Percent),
+                (c, _) => steps.push(Step::Char(c)),
+            }
+        }
+        let words = steps.len() / 64 + 1;
+        Self {
+            steps,
+            words,
+            delimiter,
+        }
+    }
+
+    /// Whether the whole of `name` is matched. INBOX is matched in any case, and so is INBOX in front of a delimiter, as clients
+    /// ask for `Inbox/%` (RFC 9051, section 5.1: "INBOX ... is case-insensitive").
+    pub fn matches(&self, name: &str) -> bool {
+        match self.steps.as_slice() {
+            [] => return name.is_empty(),
+            [Step::Star] => return true,
+            [Step::Percent] => return !name.contains(self.delimiter),
+            _ => {}
+        }
+        let inbox = name
+            .get(..5)
+            .is_some_and(|head| head.eq_ignore_ascii_case("INBOX"))
+            && name[5..].chars().next().is_none_or(|c| c == self.delimiter);
+        let mut now = vec![0u64; self.words];
+        let mut next = vec![0u64; self.words];
+        self.enter(&mut now, 0);
+        for (at, c) in name.char_indices() {
+            let any_case = inbox && at < 5;
+            next.fill(0);
+            for (word, bits) in now.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let step = word * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    match self.steps.get(step) {
+                        Some(Step::Star) => self.enter(&mut next, step),
+                        Some(Step::Percent) if c != self.delimiter => self.enter(&mut next, step),
+                        Some(&Step::Char(p))
+                            if p == c || (any_case && p.eq_ignore_ascii_case(&c)) =>
+                        {
+                            self.enter(&mut next, step + 1);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            std::mem::swap(&mut now, &mut next);
+            if now.iter().all(|&bits| bits == 0) {
+                return false;
+            }
+        }
+        let end = self.steps.len();
+        now[end / 64] & (1 << (end % 64)) != 0
+    }
+
+    /// Comes to a step; a wildcard may stand for nothing, so also to the one after it. Wildcards are never neighbours.
+    fn enter(&self, bits: &mut [u64], step: usize) {
+        bits[step / 64] |= 1 << (step % 64);
+        if matches!(self.steps.get(step), Some(Step::Star | Step::Percent)) {
+            bits[(step + 1) / 64] |= 1 << ((step + 1) % 64);
+        }
+    }
+}
+
+/// `"LIST" [SP list-select-opts] SP mailbox SP mbox-or-pat [SP list-return-opts]`
+pub(crate) fn list(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+    let mut list = List {
+        select: ListSelect::default(),
+        reference: String::new(),
+        patterns: Vec::new(),
+        returns: ListReturn::default(),
+        extended: false,
+    };
+    c.space()?;
+    if c.skip(b'(') {
+        list.extended = true;
+        selection(c, &mut list.select)?;
+        c.space()?;
+    }
+    list.reference = c.reference()?;
+    c.space()?;
+    if c.skip(b'(') {
+        list.extended = true;
+        loop {
+            if list.patterns.len() == c.limits.list_patterns_max {
+                return Err("too many patterns");
+            }
+            list.patterns.push(c.pattern()?);
+            if !c.more()? {
+                break;
+            }
+        }
+    } else {
+        list.patterns.push(c.pattern()?);
+    }
+    if c.skip(b' ') {
+        list.extended = true;
+        if !c.skip_word(b"RETURN") {
+            return Err("expected RETURN");
+        }
+        c.space()?;
+        returns(c, &mut list.returns)?;
+    }
+    // RFC 5258, section 3.1, and RFC 6154, section 2: the selection option implies the return option.
+    list.returns.subscribed |= list.select.subscribed;
+    list.returns.special_use |= list.select.special_use;
+    Ok(CommandBody::List(list))
+}
+
+fn selection(c: &mut Cursor<'_>, select: &mut ListSelect) -> Result<(), Refusal> {
+    if c.skip(b')') {
+        return Ok(());
+    }
+    loop {
+        if c.skip_word(b"SUBSCRIBED") {
+            select.subscribed = true;
+        } else if c.skip_word(b"REMOTE") {
+            select.remote = true;
+        } else if c.skip_word(b"RECURSIVEMATCH") {
+            select.recursive_match = true;
+        } else if c.skip_word(b"SPECIAL-USE") {
+            select.special_use = true;
+        } else {
+            return Err("unknown LIST selection option");
+        }
+        if !c.more()? {
+            break;
+        }
+    }
+    // "The syntax ... does NOT allow (RECURSIVEMATCH), (REMOTE RECURSIVEMATCH)": BAD (RFC 5258, section 3.1).
+    if select.recursive_match && !select.subscribed {
+        return Err("RECURSIVEMATCH wants SUBSCRIBED");
+    }
+    Ok(())
+}
+
+fn returns(c: &mut Cursor<'_>, returns: &mut ListReturn) -> Result<(), Refusal> {
+    c.open()?;
+    if c.skip(b')') {
+        return Ok(());
+    }
+    loop {
+        if c.skip_word(b"SUBSCRIBED") {
+            returns.subscribed = true;
+        } else if c.skip_word(b"CHILDREN") {
+            returns.children = true;
+        } else if c.skip_word(b"SPECIAL-USE") {
+            returns.special_use = true;
+        } else if c.skip_word(b"STATUS") {
+            c.space()?;
+            returns.status = status::items(c)?;
+        } else {
+            return Err("unknown LIST return option");
+        }
+        if !c.more()? {
+            return Ok(());
+        }
+    }
+}
+
+/// `"LSUB" SP mailbox SP list-mailbox` (RFC 3501)
+pub(crate) fn lsub(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+    c.space()?;
+    let reference = c.reference()?;
+    c.space()?;
+    let pattern = c.pattern()?;
+    Ok(CommandBody::Lsub { reference, pattern })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{check, refuse};
+    use proptest::prelude::*;
+
+    fn basic(reference: &str, patterns: &[&str]) -> List {
+        List {
+            select: ListSelect::default(),
+            reference: reference.into(),
+            patterns: patterns.iter().map(|&p| ListPattern(p.into())).collect(),
+            returns: ListReturn::default(),
+            extended: false,
+        }
+    }
+
+    #[track_caller]
+    fn check_list(input: &str, list: List) {
+        check(input, CommandBody::List(list));
+    }
+
+    #[test]
+    fn lists() {
+        check_list("LIST \"\" \"\"", basic("", &[""]));
+        check_list("LIST \"\" *", basic("", &["*"]));
+        check_list("LIST ~/Mail/ %", basic("~/Mail/", &["%"]));
+        check_list("LIST \"\" Entw&APw-*", basic("", &["Entwü*"]));
+        check_list("LIST \"\" {1+}\r\n%", basic("", &["%"]));
+        check(
+            "LSUB \"#news.\" \"comp.mail.*\"",
+            CommandBody::Lsub {
+                reference: "#news.".into(),
+                pattern: ListPattern("comp.mail.*".into()),
+            },
+        );
+        refuse("LIST", "expected a space");
+        refuse("LIST \"\"", "expected a space");
+        refuse("LIST \"\" ", "expected a pattern");
+        refuse("LIST * *", "expected a word or a string");
+        refuse("LIST \"\" * FOO", "expected RETURN");
+        refuse("LSUB \"\" (a)", "expected a pattern");
+        refuse("LIST \"\" &", "mailbox name is not valid modified UTF-7");
+    }
+
+    #[test]
+    fn extended() {
+        // RFC 5258, section 5; RFC 5819, section 4; RFC 6154, section 5.2.
+        let x = |list: List| List {
+            extended: true,
+            ..list
+        };
+        let subscribed = ListReturn {
+            subscribed: true,
+            ..ListReturn::default()
+        };
+        let select = ListSelect {
+            subscribed: true,
+            ..ListSelect::default()
+        };
+        check_list(
+            "LIST (SUBSCRIBED) \"\" \"*\"",
+            x(List {
+                select,
+                returns: subscribed.clone(),
+                ..basic("", &["*"])
+            }),
+        );
+        check_list(
+            "LIST () \"\" \"%\" RETURN (CHILDREN)",
+            x(List {
+                returns: ListReturn {
+                    children: true,
+                    ..ListReturn::default()
+                },
+                ..basic("", &["%"])
+            }),
+        );
+        check_list(
+            "LIST (SUBSCRIBED REMOTE RECURSIVEMATCH) \"\" %",
+            x(List {
+                select: ListSelect {
+                    remote: true,
+                    recursive_match: true,
+                    ..select
+                },
+                returns: subscribed,
+                ..basic("", &["%"])
+            }),
+        );
+        check_list(
+            "LIST \"\" (\"INBOX\" \"Drafts\" Sent/%)",
+            x(basic("", &["INBOX", "Drafts", "Sent/%"])),
+        );
+        check_list(
+            "LIST \"\" % RETURN (STATUS (MESSAGES UNSEEN) SPECIAL-USE)",
+            x(List {
+                returns: ListReturn {
+                    status: vec![StatusItem::Messages, StatusItem::Unseen],
+                    special_use: true,
+                    ..ListReturn::default()
+                },
+                ..basic("", &["%"])
+            }),
+        );
+        check_list(
+            "LIST (SPECIAL-USE) \"\" *",
+            x(List {
+                select: ListSelect {
+                    special_use: true,
+                    ..ListSelect::default()
+                },
+                returns: ListReturn {
+                    special_use: true,
+                    ..ListReturn::default()
+                },
+                ..basic("", &["*"])
+            }),
+        );
+        check_list("LIST \"\" % RETURN ()", x(basic("", &["%"])));
+        refuse(
+            "LIST (RECURSIVEMATCH) \"\" %",
+            "RECURSIVEMATCH wants SUBSCRIBED",
+        );
+        refuse(
+            "LIST (REMOTE RECURSIVEMATCH) \"\" %",
+            "RECURSIVEMATCH wants SUBSCRIBED",
+        );
+        refuse("LIST (FOO) \"\" %", "unknown LIST selection option");
+        refuse("LIST \"\" % RETURN (FOO)", "unknown LIST return option");
+        refuse("LIST \"\" % RETURN (STATUS)", "expected a space");
+        refuse("LIST \"\" % RETURN", "expected a space");
+        refuse("LIST \"\" ()", "expected a pattern");
+        refuse(
+            &format!("LIST \"\" ({}a)", "a ".repeat(32)),
+            "too many patterns",
+        );
+    }
+
+    #[track_caller]
+    fn check_match(pattern: &str, name: &str, expected: bool) {
+        assert_eq!(
+            Matcher::new(pattern, '/').matches(name),
+            expected,
+            "{pattern} {name}"
+        );
+    }
+
+    #[test]
+    fn matches() {
+        check_match("*", "a/b", true);
+        check_match("%", "a", true);
+        check_match("%", "a/b", false);
+        check_match("%/%", "a/b", true);
+        check_match("a*", "a", true);
+        check_match("a%", "a/b", false);
+        check_match("*b", "a/b", true);
+        check_match("a/%/c", "a/b/c", true);
+        check_match("a/%/c", "a/b/b/c", false);
+        check_match("a/*%/c", "a/b/b/c", true);
+        check_match("%*", "a/b", true);
+        check_match("*%*%", "a/b", true);
+        check_match("", "", true);
+        check_match("", "a", false);
+        check_match("inbox", "INBOX", true);
+        check_match("InB%", "INBOX", true);
+        check_match("inbox/%", "INBOX/x", true);
+        check_match("inbox/X", "INBOX/x", false);
+        check_match("inboxes", "INBOXES", false);
+        check_match("ä%", "äö", true);
+        assert_eq!(
+            ListPattern("%".into()).under("a/"),
+            ListPattern("a/%".into())
+        );
+    }
+
+    #[test]
+    fn patterns_do_not_back_track() {
+        // With back-tracking this never ends.
+        check_match(&"*a".repeat(500), &"a".repeat(499), false);
+        check_match(
+            &format!("{}b", "%a%".repeat(300)),
+            &"a".repeat(1_000),
+            false,
+        );
+    }
+
+    /// The definition, word by word.
+    fn naive(pattern: &[char], name: &[char]) -> bool {
+        match pattern.split_first() {
+            None => name.is_empty(),
+            Some(('*', rest)) => (0..=name.len()).any(|n| naive(rest, &name[n..])),
+            Some(('%', rest)) => {
+                let end = name.iter().position(|&c| c == '/').unwrap_or(name.len());
+                (0..=end).any(|n| naive(rest, &name[n..]))
+            }
+            Some((p, rest)) => name
+                .split_first()
+                .is_some_and(|(c, tail)| p == c && naive(rest, tail)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn like_a_naive_matcher(pattern in "[ab/*%]{0,9}", name in "[ab/]{0,9}") {
+            let chars = |s: &str| s.chars().collect::<Vec<_>>();
+            prop_assert_eq!(Matcher::new(&pattern, '/').matches(&name), naive(&chars(&pattern), &chars(&name)));
+        }
     }
 }

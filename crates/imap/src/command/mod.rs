@@ -20,6 +20,9 @@ pub use select::{Qresync, Select};
 pub use status::StatusItem;
 
 use crate::core::{MailboxName, MessageSet, Secret, Tag};
+use crate::decode::collect::Collected;
+use crate::decode::cursor::{Cursor, Refusal};
+use crate::limits::Limits;
 
 /// A whole command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +75,9 @@ pub enum CommandBody {
         mailbox: MailboxName,
         /// `USE (...)`, empty without it.
         special_use: Vec<SpecialUse>,
+        /// `USE` named one that is not known: "the server MUST respond to the CREATE command with a tagged NO" (RFC 6154,
+        /// section 3), with USEATTR.
+        unknown_use: bool,
     },
     /// Section 6.3.5.
     Delete(MailboxName),
@@ -141,4 +147,177 @@ pub enum CommandBody {
         /// Into which mailbox.
         mailbox: MailboxName,
     },
+}
+
+/// The commands by name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Append,
+    Authenticate,
+    Capability,
+    Check,
+    Close,
+    Copy,
+    Create,
+    Delete,
+    Enable,
+    Examine,
+    Expunge,
+    Fetch,
+    Id,
+    Idle,
+    List,
+    Login,
+    Logout,
+    Lsub,
+    Move,
+    Namespace,
+    Noop,
+    Rename,
+    Search,
+    Select,
+    StartTls,
+    Status,
+    Store,
+    Subscribe,
+    Uid,
+    Unselect,
+    Unsubscribe,
+}
+
+impl Verb {
+    fn new(word: &[u8]) -> Result<Self, Refusal> {
+        let mut upper = [0; 16];
+        let upper = upper.get_mut(..word.len()).ok_or("unknown command")?;
+        upper.copy_from_slice(word);
+        upper.make_ascii_uppercase();
+        Ok(match &*upper {
+            b"APPEND" => Self::Append,
+            b"AUTHENTICATE" => Self::Authenticate,
+            b"CAPABILITY" => Self::Capability,
+            b"CHECK" => Self::Check,
+            b"CLOSE" => Self::Close,
+            b"COPY" => Self::Copy,
+            b"CREATE" => Self::Create,
+            b"DELETE" => Self::Delete,
+            b"ENABLE" => Self::Enable,
+            b"EXAMINE" => Self::Examine,
+            b"EXPUNGE" => Self::Expunge,
+            b"FETCH" => Self::Fetch,
+            b"ID" => Self::Id,
+            b"IDLE" => Self::Idle,
+            b"LIST" => Self::List,
+            b"LOGIN" => Self::Login,
+            b"LOGOUT" => Self::Logout,
+            b"LSUB" => Self::Lsub,
+            b"MOVE" => Self::Move,
+            b"NAMESPACE" => Self::Namespace,
+            b"NOOP" => Self::Noop,
+            b"RENAME" => Self::Rename,
+            b"SEARCH" => Self::Search,
+            b"SELECT" => Self::Select,
+            b"SORT" => return Err("SORT is not supported"),
+            b"STARTTLS" => Self::StartTls,
+            b"STATUS" => Self::Status,
+            b"STORE" => Self::Store,
+            b"SUBSCRIBE" => Self::Subscribe,
+            b"THREAD" => return Err("THREAD is not supported"),
+            b"UID" => Self::Uid,
+            b"UNSELECT" => Self::Unselect,
+            b"UNSUBSCRIBE" => Self::Unsubscribe,
+            b"" => return Err("expected a command"),
+            _ => return Err("unknown command"),
+        })
+    }
+}
+
+/// The tag at the begin of a line, if it has one and something after it.
+pub(crate) fn tag_of(line: &[u8]) -> Option<Tag> {
+    let end = memchr::memchr(b' ', line)?;
+    Tag::new(&line[..end])
+}
+
+/// Looks at a command whose first literal has been announced: its tag, and whether it is APPEND. What cannot become a command
+/// is refused before its literal is read.
+pub(crate) fn first_look(line: &[u8]) -> Result<(Tag, bool), Refusal> {
+    let tag = tag_of(line).ok_or("invalid tag")?;
+    let rest = &line[tag.as_str().len() + 1..];
+    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+    Ok((tag, Verb::new(&rest[..end])? == Verb::Append))
+}
+
+/// Parses a whole command.
+pub(crate) fn parse(
+    collected: &mut Collected,
+    limits: &Limits,
+    utf8: bool,
+) -> Result<Command, (Option<Tag>, Refusal)> {
+    let mut cursor = Cursor::new(collected, limits, utf8);
+    let tag = Tag::new(cursor.run(|b| b != b' ')).ok_or((None, "invalid tag"))?;
+    match body(&mut cursor) {
+        Ok(body) => Ok(Command { tag, body }),
+        Err(refusal) => Err((Some(tag), refusal)),
+    }
+}
+
+fn body(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+    c.space()?;
+    let verb = Verb::new(c.run(|b| b != b' '))?;
+    let body = match verb {
+        Verb::Append => return Err("APPEND without a message"),
+        Verb::Authenticate => access::authenticate(c)?,
+        Verb::Capability => CommandBody::Capability,
+        Verb::Check => CommandBody::Check,
+        Verb::Close => CommandBody::Close,
+        Verb::Create => mailbox::create(c)?,
+        Verb::Delete => mailbox::one(c).map(CommandBody::Delete)?,
+        Verb::Enable => access::enable(c)?,
+        Verb::Examine => select::parse(c).map(CommandBody::Examine)?,
+        Verb::Id => access::id(c)?,
+        Verb::Idle => CommandBody::Idle,
+        Verb::List => list::list(c)?,
+        Verb::Login => access::login(c)?,
+        Verb::Logout => CommandBody::Logout,
+        Verb::Lsub => list::lsub(c)?,
+        Verb::Namespace => CommandBody::Namespace,
+        Verb::Noop => CommandBody::Noop,
+        Verb::Rename => mailbox::rename(c)?,
+        Verb::Select => select::parse(c).map(CommandBody::Select)?,
+        Verb::StartTls => CommandBody::StartTls,
+        Verb::Status => status::parse(c)?,
+        Verb::Subscribe => mailbox::one(c).map(CommandBody::Subscribe)?,
+        Verb::Unselect => CommandBody::Unselect,
+        Verb::Unsubscribe => mailbox::one(c).map(CommandBody::Unsubscribe)?,
+        Verb::Expunge => CommandBody::Expunge { uids: None },
+        Verb::Uid => {
+            c.space()?;
+            match Verb::new(c.run(|b| b != b' '))? {
+                Verb::Expunge => messages::uid_expunge(c)?,
+                verb => on_messages(c, verb, true)?,
+            }
+        }
+        verb => on_messages(c, verb, false)?,
+    };
+    c.end()?;
+    Ok(body)
+}
+
+/// The commands that UID may precede.
+fn on_messages(c: &mut Cursor<'_>, verb: Verb, uid: bool) -> Result<CommandBody, Refusal> {
+    match verb {
+        Verb::Copy => messages::set_and_mailbox(c).map(|(set, mailbox)| CommandBody::Copy {
+            uid,
+            set,
+            mailbox,
+        }),
+        Verb::Move => messages::set_and_mailbox(c).map(|(set, mailbox)| CommandBody::Move {
+            uid,
+            set,
+            mailbox,
+        }),
+        Verb::Fetch => fetch::parse(c, uid).map(CommandBody::Fetch),
+        Verb::Search => search::parse(c, uid).map(CommandBody::Search),
+        Verb::Store => messages::store(c, uid).map(CommandBody::Store),
+        _ => Err("unknown command after UID"),
+    }
 }

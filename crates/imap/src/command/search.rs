@@ -1,6 +1,7 @@
 //! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5182, 7162).
 
 use crate::core::{Date, Keyword, MessageSet, ModSeq};
+use crate::decode::cursor::{Cursor, Refusal};
 
 /// SEARCH and UID SEARCH.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,4 +111,457 @@ pub enum SearchKey {
     Unkeyword(Keyword),
     /// `UNSEEN`
     Unseen,
+}
+
+/// `"SEARCH" [SP "RETURN" SP "(" [option *(SP option)] ")"] SP ["CHARSET" SP charset SP] search-key *(SP search-key)`
+pub(crate) fn parse(c: &mut Cursor<'_>, uid: bool) -> Result<Search, Refusal> {
+    c.space()?;
+    let returns = if c.skip_word(b"RETURN") {
+        c.space()?;
+        let options = options(c)?;
+        c.space()?;
+        Some(options)
+    } else {
+        None
+    };
+    let charset = if c.skip_word(b"CHARSET") {
+        c.space()?;
+        let charset = c.astring_text()?.to_ascii_uppercase();
+        c.space()?;
+        Some(charset)
+    } else {
+        None
+    };
+    Ok(Search {
+        uid,
+        returns,
+        charset,
+        key: keys(c)?,
+    })
+}
+
+fn options(c: &mut Cursor<'_>) -> Result<SearchReturn, Refusal> {
+    c.open()?;
+    let mut options = SearchReturn::default();
+    if c.skip(b')') {
+        // "an empty list of result options ... is equivalent to ALL" (RFC 4731, section 3.1).
+        return Ok(SearchReturn {
+            all: true,
+            ..options
+        });
+    }
+    loop {
+        let option = match () {
+            () if c.skip_word(b"MIN") => &mut options.min,
+            () if c.skip_word(b"MAX") => &mut options.max,
+            () if c.skip_word(b"ALL") => &mut options.all,
+            () if c.skip_word(b"COUNT") => &mut options.count,
+            () if c.skip_word(b"SAVE") => &mut options.save,
+            () => return Err("unknown SEARCH return option"),
+        };
+        *option = true;
+        if !c.more()? {
+            return Ok(options);
+        }
+    }
+}
+
+/// What is open while keys are read. Depth is that of the tree, not of the text: an OR within an OR asks the same one for one
+/// more key, NOT NOT is nothing.
+enum Open {
+    /// The whole program.
+    Program(Vec<SearchKey>),
+    List(Vec<SearchKey>),
+    Or {
+        keys: Vec<SearchKey>,
+        wanted: usize,
+    },
+    Not,
+}
+
+/// The keys up to the end of the command.
+fn keys(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
+    let mut open = vec![Open::Program(Vec::new())];
+    let mut count = 0;
+    loop {
+        if open.len() > c.limits.nesting_depth_max {
+            return Err("SEARCH is nested too deep");
+        }
+        if c.skip(b'(') {
+            open.push(Open::List(Vec::new()));
+            continue;
+        }
+        if c.skip_word(b"OR") {
+            match open.last_mut() {
+                Some(Open::Or { wanted, .. }) => *wanted += 1,
+                _ => open.push(Open::Or {
+                    keys: Vec::new(),
+                    wanted: 2,
+                }),
+            }
+            c.space()?;
+            continue;
+        }
+        if c.skip_word(b"NOT") {
+            match open.last() {
+                Some(Open::Not) => drop(open.pop()),
+                _ => open.push(Open::Not),
+            }
+            c.space()?;
+            continue;
+        }
+        count += 1;
+        if count > c.limits.search_keys_max {
+            return Err("too many search keys");
+        }
+        let key = simple(c)?;
+        if let Some(program) = close(c, &mut open, key)? {
+            return Ok(program);
+        }
+    }
+}
+
+/// Puts a key where it belongs and ends what ends with it; gives the program at the end of the command.
+fn close(
+    c: &mut Cursor<'_>,
+    open: &mut Vec<Open>,
+    mut key: SearchKey,
+) -> Result<Option<SearchKey>, Refusal> {
+    loop {
+        match open.pop() {
+            Some(Open::Not) => {
+                key = match key {
+                    SearchKey::Not(inner) => *inner,
+                    key => SearchKey::Not(Box::new(key)),
+                };
+            }
+            Some(Open::Or { mut keys, wanted }) => {
+                match key {
+                    SearchKey::Or(inner) => keys.extend(inner),
+                    key => keys.push(key),
+                }
+                if wanted == 1 {
+                    key = SearchKey::Or(keys);
+                } else {
+                    open.push(Open::Or {
+                        keys,
+                        wanted: wanted - 1,
+                    });
+                    c.space()?;
+                    return Ok(None);
+                }
+            }
+            Some(Open::List(mut keys)) => {
+                add(&mut keys, key);
+                if c.more()? {
+                    open.push(Open::List(keys));
+                    return Ok(None);
+                }
+                key = all_of(keys);
+            }
+            Some(Open::Program(mut keys)) => {
+                add(&mut keys, key);
+                if c.is_at_end() {
+                    return Ok(Some(all_of(keys)));
+                }
+                c.space()?;
+                open.push(Open::Program(keys));
+                return Ok(None);
+            }
+            None => return Err("unexpected text after the command"),
+        }
+    }
+}
+
+fn add(keys: &mut Vec<SearchKey>, key: SearchKey) {
+    match key {
+        SearchKey::And(inner) => keys.extend(inner),
+        key => keys.push(key),
+    }
+}
+
+fn all_of(mut keys: Vec<SearchKey>) -> SearchKey {
+    match keys.len() {
+        1 => keys.remove(0),
+        _ => SearchKey::And(keys),
+    }
+}
+
+/// A key that holds no other.
+fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
+    if c.set_is_next() {
+        return c.message_set().map(SearchKey::Sequence);
+    }
+    let mut upper = [0; 16];
+    let word = c.atom().map_err(|_| "expected a search key")?;
+    let upper = upper.get_mut(..word.len()).ok_or("unknown search key")?;
+    upper.copy_from_slice(word);
+    upper.make_ascii_uppercase();
+    let text = |c: &mut Cursor<'_>| c.space().and_then(|()| c.astring());
+    let date = |c: &mut Cursor<'_>| c.space().and_then(|()| c.date());
+    let number = |c: &mut Cursor<'_>| c.space().and_then(|()| c.number64());
+    let keyword = |c: &mut Cursor<'_>| {
+        c.space()?;
+        Keyword::new(c.atom()?).ok_or("keyword is too long")
+    };
+    Ok(match &*upper {
+        b"ALL" => SearchKey::All,
+        b"ANSWERED" => SearchKey::Answered,
+        b"BCC" => SearchKey::Bcc(text(c)?),
+        b"BEFORE" => SearchKey::Before(date(c)?),
+        b"BODY" => SearchKey::Body(text(c)?),
+        b"CC" => SearchKey::Cc(text(c)?),
+        b"DELETED" => SearchKey::Deleted,
+        b"DRAFT" => SearchKey::Draft,
+        b"FLAGGED" => SearchKey::Flagged,
+        b"FROM" => SearchKey::From(text(c)?),
+        b"HEADER" => {
+            c.space()?;
+            let name = c.field_name()?;
+            SearchKey::Header(name, text(c)?)
+        }
+        b"KEYWORD" => SearchKey::Keyword(keyword(c)?),
+        b"LARGER" => SearchKey::Larger(number(c)?),
+        b"MODSEQ" => SearchKey::ModSeq(mod_seq(c)?),
+        b"NEW" => SearchKey::New,
+        b"OLD" => SearchKey::Old,
+        b"ON" => SearchKey::On(date(c)?),
+        b"RECENT" => SearchKey::Recent,
+        b"SEEN" => SearchKey::Seen,
+        b"SENTBEFORE" => SearchKey::SentBefore(date(c)?),
+        b"SENTON" => SearchKey::SentOn(date(c)?),
+        b"SENTSINCE" => SearchKey::SentSince(date(c)?),
+        b"SINCE" => SearchKey::Since(date(c)?),
+        b"SMALLER" => SearchKey::Smaller(number(c)?),
+        b"SUBJECT" => SearchKey::Subject(text(c)?),
+        b"TEXT" => SearchKey::Text(text(c)?),
+        b"TO" => SearchKey::To(text(c)?),
+        b"UID" => {
+            c.space()?;
+            SearchKey::Uid(c.message_set()?)
+        }
+        b"UNANSWERED" => SearchKey::Unanswered,
+        b"UNDELETED" => SearchKey::Undeleted,
+        b"UNDRAFT" => SearchKey::Undraft,
+        b"UNFLAGGED" => SearchKey::Unflagged,
+        b"UNKEYWORD" => SearchKey::Unkeyword(keyword(c)?),
+        b"UNSEEN" => SearchKey::Unseen,
+        _ => return Err("unknown search key"),
+    })
+}
+
+/// `[SP entry-name SP entry-type-req] SP mod-sequence-valzer` (RFC 7162, section 3.1.5)
+fn mod_seq(c: &mut Cursor<'_>) -> Result<ModSeq, Refusal> {
+    c.space()?;
+    if c.peek() == Some(b'"') {
+        if !c.string()?.to_ascii_lowercase().starts_with(b"/flags/") {
+            return Err("unknown metadata entry");
+        }
+        c.space()?;
+        if !(c.skip_word(b"PRIV") || c.skip_word(b"SHARED") || c.skip_word(b"ALL")) {
+            return Err("expected priv, shared or all");
+        }
+        c.space()?;
+    }
+    c.mod_seq(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::CommandBody;
+    use crate::core::SequenceSet;
+    use crate::testing::{check, parse, refuse};
+    use SearchKey::{And, Deleted, Flagged, Not, Or, Seen};
+
+    #[track_caller]
+    fn check_key(input: &str, key: SearchKey) {
+        check(
+            &format!("SEARCH {input}"),
+            CommandBody::Search(Search {
+                uid: false,
+                returns: None,
+                charset: None,
+                key,
+            }),
+        );
+    }
+
+    #[track_caller]
+    fn refuse_key(input: &str, text: &str) {
+        refuse(&format!("SEARCH {input}"), text);
+    }
+
+    fn numbers(text: &str) -> MessageSet {
+        MessageSet::Numbers(SequenceSet::parse(text.as_bytes(), 99).unwrap())
+    }
+
+    #[test]
+    fn simple_keys() {
+        let date = Date::new(1994, 2, 1).unwrap();
+        check_key("ALL", SearchKey::All);
+        check_key("unseen", SearchKey::Unseen);
+        check_key("NEW", SearchKey::New);
+        check_key("2:4,*", SearchKey::Sequence(numbers("2:4,*")));
+        check_key("$", SearchKey::Sequence(MessageSet::Saved));
+        check_key("UID $", SearchKey::Uid(MessageSet::Saved));
+        check_key("UID 1:5", SearchKey::Uid(numbers("1:5")));
+        check_key("SINCE 1-Feb-1994", SearchKey::Since(date));
+        check_key("SENTON \"01-feb-1994\"", SearchKey::SentOn(date));
+        check_key("FROM Smith", SearchKey::From(b"Smith".to_vec()));
+        check_key("TEXT \"a \\\"b\"", SearchKey::Text(b"a \"b".to_vec()));
+        check_key(
+            "SUBJECT {2}\r\n\u{fc}",
+            SearchKey::Subject("ü".as_bytes().to_vec()),
+        );
+        check_key("BODY \"\"", SearchKey::Body(vec![]));
+        check_key(
+            "HEADER Message-ID <a@b>",
+            SearchKey::Header("Message-ID".into(), b"<a@b>".to_vec()),
+        );
+        check_key("HEADER X-A \"\"", SearchKey::Header("X-A".into(), vec![]));
+        check_key(
+            "KEYWORD $Junk",
+            SearchKey::Keyword(Keyword::new(b"$Junk").unwrap()),
+        );
+        check_key(
+            "UNKEYWORD a",
+            SearchKey::Unkeyword(Keyword::new(b"a").unwrap()),
+        );
+        check_key("LARGER 0", SearchKey::Larger(0));
+        check_key(
+            "SMALLER 9223372036854775807",
+            SearchKey::Smaller(i64::MAX as u64),
+        );
+        // RFC 7162, section 3.1.5.
+        check_key(
+            "MODSEQ \"/flags/\\\\draft\" all 620162338",
+            SearchKey::ModSeq(620_162_338),
+        );
+        check_key("MODSEQ 0", SearchKey::ModSeq(0));
+        refuse_key("", "expected a search key");
+        refuse_key("FOO", "unknown search key");
+        refuse_key("FOOFOOFOOFOOFOOFOO", "unknown search key");
+        refuse_key("FROM", "expected a space");
+        refuse_key("SINCE 30-Feb-1994", "invalid date");
+        refuse_key("SINCE \"1-Feb-1994", "invalid date");
+        refuse_key("KEYWORD \\Seen", "expected an atom");
+        refuse_key("LARGER x", "expected a number");
+        refuse_key("MODSEQ \"/x/y\" all 1", "unknown metadata entry");
+        refuse_key("MODSEQ \"/flags/x\" foo 1", "expected priv, shared or all");
+        refuse_key("UID", "expected a space");
+        refuse_key("UID x", "invalid sequence set");
+        refuse_key("HEADER a:b c", "invalid name of a header field");
+    }
+
+    #[test]
+    fn trees() {
+        check_key("SEEN DELETED", And(vec![Seen, Deleted]));
+        check_key("(SEEN DELETED) FLAGGED", And(vec![Seen, Deleted, Flagged]));
+        check_key("((SEEN))", Seen);
+        check_key("NOT SEEN", Not(Box::new(Seen)));
+        check_key("NOT NOT SEEN", Seen);
+        check_key("NOT (NOT SEEN)", Seen);
+        check_key(
+            "NOT (SEEN DELETED)",
+            Not(Box::new(And(vec![Seen, Deleted]))),
+        );
+        check_key("OR SEEN DELETED", Or(vec![Seen, Deleted]));
+        check_key(
+            "OR OR SEEN DELETED FLAGGED",
+            Or(vec![Seen, Deleted, Flagged]),
+        );
+        check_key(
+            "OR SEEN OR DELETED FLAGGED",
+            Or(vec![Seen, Deleted, Flagged]),
+        );
+        check_key(
+            "OR (OR SEEN DELETED) FLAGGED",
+            Or(vec![Seen, Deleted, Flagged]),
+        );
+        check_key(
+            "OR SEEN (DELETED FLAGGED)",
+            Or(vec![Seen, And(vec![Deleted, Flagged])]),
+        );
+        check_key(
+            "OR NOT SEEN DELETED FLAGGED",
+            And(vec![Or(vec![Not(Box::new(Seen)), Deleted]), Flagged]),
+        );
+        check_key(
+            "OR SEEN NOT OR DELETED FLAGGED",
+            Or(vec![Seen, Not(Box::new(Or(vec![Deleted, Flagged])))]),
+        );
+        refuse_key("OR SEEN", "expected a space");
+        refuse_key("NOT", "expected a space");
+        refuse_key("NOT ", "expected a search key");
+        refuse_key("(SEEN", "expected )");
+        refuse_key("()", "expected a search key");
+        refuse_key("SEEN)", "expected a space");
+        refuse_key("(SEEN))", "expected a space");
+    }
+
+    #[test]
+    fn long_chains_are_shallow_and_depth_is_bounded() {
+        let chain = format!("{}DELETED", "OR SEEN ".repeat(4_000));
+        let Ok(CommandBody::Search(search)) = parse(format!("SEARCH {chain}").as_bytes(), false)
+        else {
+            panic!()
+        };
+        assert!(matches!(search.key, Or(keys) if keys.len() == 4_001));
+        check_key(&format!("{}SEEN", "NOT ".repeat(40_000)), Seen);
+        refuse_key(
+            &format!("{}SEEN", "SEEN ".repeat(4_096)),
+            "too many search keys",
+        );
+        check_key(&format!("{}SEEN{}", "(".repeat(31), ")".repeat(31)), Seen);
+        refuse_key(
+            &format!("{}SEEN{}", "(".repeat(32), ")".repeat(32)),
+            "SEARCH is nested too deep",
+        );
+        refuse_key(&"(".repeat(200_000), "SEARCH is nested too deep");
+        refuse_key(&"OR NOT ".repeat(10_000), "SEARCH is nested too deep");
+    }
+
+    #[test]
+    fn options() {
+        let search = |returns: Option<SearchReturn>, charset: Option<&str>| {
+            CommandBody::Search(Search {
+                uid: true,
+                returns,
+                charset: charset.map(Into::into),
+                key: Seen,
+            })
+        };
+        let none = SearchReturn::default();
+        check("UID SEARCH SEEN", search(None, None));
+        check(
+            "UID SEARCH RETURN () SEEN",
+            search(Some(SearchReturn { all: true, ..none }), None),
+        );
+        check(
+            "UID SEARCH RETURN (SAVE) SEEN",
+            search(Some(SearchReturn { save: true, ..none }), None),
+        );
+        check(
+            "UID SEARCH RETURN (MIN MAX all COUNT) CHARSET utf-8 SEEN",
+            search(
+                Some(SearchReturn {
+                    min: true,
+                    max: true,
+                    all: true,
+                    count: true,
+                    save: false,
+                }),
+                Some("UTF-8"),
+            ),
+        );
+        check(
+            "UID SEARCH CHARSET \"KOI8-R\" SEEN",
+            search(None, Some("KOI8-R")),
+        );
+        refuse("SEARCH RETURN (FOO) SEEN", "unknown SEARCH return option");
+        refuse("SEARCH RETURN SEEN", "expected (");
+        refuse("SEARCH CHARSET UTF-8", "expected a space");
+        refuse("SEARCH", "expected a space");
+    }
 }

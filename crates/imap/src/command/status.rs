@@ -1,5 +1,8 @@
 //! STATUS (RFC 9051, section 6.3.11; RFC 7162, 8438).
 
+use super::CommandBody;
+use crate::decode::cursor::{Cursor, Refusal};
+
 /// What STATUS asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatusItem {
@@ -46,5 +49,67 @@ impl StatusItem {
             Self::Size => "SIZE",
             Self::HighestModSeq => "HIGHESTMODSEQ",
         }
+    }
+}
+
+/// `"STATUS" SP mailbox SP "(" status-att *(SP status-att) ")"`
+pub(crate) fn parse(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+    c.space()?;
+    let mailbox = c.mailbox()?;
+    c.space()?;
+    Ok(CommandBody::Status {
+        mailbox,
+        items: items(c)?,
+    })
+}
+
+/// `"(" status-att *(SP status-att) ")"`
+pub(crate) fn items(c: &mut Cursor<'_>) -> Result<Vec<StatusItem>, Refusal> {
+    c.open()?;
+    let mut items = Vec::new();
+    loop {
+        let found = StatusItem::ALL
+            .into_iter()
+            .find(|item| c.skip_word(item.as_str().as_bytes()));
+        let item = found.ok_or("unknown STATUS item")?;
+        if !items.contains(&item) {
+            items.push(item);
+        }
+        if !c.more()? {
+            return Ok(items);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::MailboxName;
+    use crate::testing::{check, refuse};
+
+    #[test]
+    fn statuses() {
+        let status = |items: &[StatusItem]| CommandBody::Status {
+            mailbox: MailboxName::new("blurdybloop").unwrap(),
+            items: items.to_vec(),
+        };
+        check(
+            "STATUS blurdybloop (UIDNEXT MESSAGES)",
+            status(&[StatusItem::UidNext, StatusItem::Messages]),
+        );
+        check(
+            "STATUS blurdybloop (size Size)",
+            status(&[StatusItem::Size]),
+        );
+        let all = "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ)";
+        check(
+            &format!("STATUS blurdybloop {all}"),
+            status(&StatusItem::ALL),
+        );
+        refuse("STATUS blurdybloop ()", "unknown STATUS item");
+        refuse("STATUS blurdybloop (FOO)", "unknown STATUS item");
+        refuse("STATUS blurdybloop UIDNEXT", "expected (");
+        refuse("STATUS blurdybloop (UIDNEXT", "expected )");
+        refuse("STATUS blurdybloop", "expected a space");
     }
 }

@@ -12,22 +12,31 @@ pub struct MailboxName(String);
 
 /// Why bytes are no mailbox name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum InvalidName {
     /// Nothing was given.
-    #[error("mailbox name is empty")]
     Empty,
     /// More bytes than [`MailboxName::BYTES_MAX`].
-    #[error("mailbox name is too long")]
     TooLong,
     /// Not the strict modified UTF-7 of any name.
-    #[error("mailbox name is not valid modified UTF-7")]
     Utf7,
     /// Not UTF-8.
-    #[error("mailbox name is not valid UTF-8")]
     Utf8,
     /// RFC 9051, section 5.1: names are Net-Unicode, which has no controls.
-    #[error("mailbox name holds a control character")]
     Control,
+}
+
+impl InvalidName {
+    /// What the client is told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Empty => "mailbox name is empty",
+            Self::TooLong => "mailbox name is too long",
+            Self::Utf7 => "mailbox name is not valid modified UTF-7",
+            Self::Utf8 => "mailbox name is not valid UTF-8",
+            Self::Control => "mailbox name holds a control character",
+        }
+    }
 }
 
 impl MailboxName {

@@ -4,7 +4,7 @@
 
 mod date;
 mod flag;
-mod mailbox;
+pub(crate) mod mailbox;
 mod secret;
 pub(crate) mod set;
 mod tag;

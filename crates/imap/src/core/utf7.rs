@@ -125,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_is_the_only_spelling(bytes in proptest::collection::vec(prop_oneof![Just(b'&'), Just(b'-'), any::<u8>(), b'A'..b'Z'], 0..12)) {
+        fn what_decodes_is_the_only_spelling(bytes in proptest::collection::vec(prop_oneof![Just(b'&'), Just(b'-'), any::<u8>(), b'A'..=b'Z'], 0..12)) {
             if let Some(name) = decode(&bytes) {
                 let mut out = Vec::new();
                 encode(&name, &mut out);

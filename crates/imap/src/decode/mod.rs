@@ -7,6 +7,16 @@
 //!                             └──────────────────────────────────────────────────────┘
 //! ```
 
+//!
+//! A command's lines and literals are collected (`collect`), then read once by a cursor (`cursor`, and the files in
+//! [`command`](crate::command)). Only the message of APPEND is passed on while it comes.
+
+pub(crate) mod collect;
+pub(crate) mod cursor;
+mod machine;
+
+pub use machine::Decoder;
+
 use crate::command::Command;
 use crate::core::{DateTime, Flag, MailboxName, Secret, Tag};
 
@@ -78,67 +88,4 @@ pub enum SaslReply {
     Data(Secret),
     /// `*`
     Cancel,
-}
-
-use crate::limits::Limits;
-
-/// The resumable decoder of one connection.
-#[derive(Debug)]
-pub struct Decoder {
-    limits: Limits,
-}
-
-impl Decoder {
-    /// A decoder at the begin of a connection.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits }
-    }
-
-    /// The limits it works under.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// From now on the limits after login hold.
-    pub fn set_authenticated(&mut self, _authenticated: bool) {}
-
-    /// From now on names are UTF-8 and quoted strings may hold it (ENABLE IMAP4rev2 or UTF8=ACCEPT).
-    pub fn set_utf8(&mut self, _utf8: bool) {}
-
-    /// Takes what was read. To be called when [`Decoder::next`] has returned `None`; what is pushed is copied.
-    pub fn push(&mut self, _bytes: &[u8]) {}
-
-    /// The next event, or `None` when more bytes (or an answer to the last event) are needed.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Option<Event<'_>> {
-        None
-    }
-
-    /// Lets the message of APPEND come.
-    pub fn accept_literal(&mut self) {}
-
-    /// Drops the command whose literal was announced. A synchronising client will not send it; of another the bytes are skipped.
-    pub fn refuse_literal(&mut self) {}
-
-    /// The next line is an answer to a continuation of AUTHENTICATE.
-    pub fn expect_sasl(&mut self) {}
-
-    /// The next line is the DONE of IDLE.
-    pub fn expect_done(&mut self) {}
-
-    /// Whether no byte is held that was not given out as an event. After STARTTLS anything that is held was sent in the clear,
-    /// by whomever: the session must close.
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-
-    /// Bytes held, all buffers together.
-    pub fn buffered_bytes(&self) -> usize {
-        0
-    }
-
-    /// After [`Event::Fatal`].
-    pub fn is_dead(&self) -> bool {
-        false
-    }
 }

@@ -1,0 +1,489 @@
+//! The state machine around the collected command: what the next byte belongs to.
+
+use super::collect::{Collected, IDLE_BYTES_MAX, LineEnd, LiteralHeader, TOO_LONG};
+use super::cursor::Refusal;
+use super::{Event, SaslReply};
+use crate::command::{self, append};
+use crate::core::{Secret, Tag};
+use crate::limits::Limits;
+use base64::Engine as _;
+use std::ops::Range;
+use zeroize::Zeroize as _;
+
+/// The resumable decoder of one connection.
+///
+/// ```
+/// use whimbrel_imap::{CommandBody, Decoder, Event, Limits};
+///
+/// let mut decoder = Decoder::new(Limits::default());
+/// decoder.push(b"a1 NO");
+/// assert!(decoder.next().is_none());
+/// decoder.push(b"OP\r\n");
+/// let Some(Event::Command(command)) = decoder.next() else { panic!() };
+/// assert_eq!((command.tag.as_str(), command.body), ("a1", CommandBody::Noop));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    authenticated: bool,
+    utf8: bool,
+    input: Vec<u8>,
+    at: usize,
+    collected: Collected,
+    state: State,
+    expected: Expected,
+    refused: Option<Refused>,
+    /// Bytes dropped since the command was refused.
+    skipped: u64,
+    /// Of the command in hand; of the last one in AUTHENTICATE and IDLE.
+    tag: Option<Tag>,
+}
+
+/// What the next byte of the input is.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// A byte of a line.
+    Line,
+    /// A byte of a literal held in memory. `announced`: nothing of it was read since [`Event::Continue`].
+    Literal { left: u64, announced: bool },
+    /// A byte of a literal that is dropped.
+    Skip { left: u64 },
+    /// Nothing until the session has decided about the message of an APPEND.
+    Undecided {
+        size: u64,
+        synchronising: bool,
+        utf8: bool,
+    },
+    /// A byte of the message of an APPEND.
+    Message { left: u64, utf8: bool },
+    /// Nothing: the client sends more than will be dropped for its sake.
+    Doomed,
+    /// Nothing any more.
+    Dead,
+}
+
+/// What a line means when it is whole.
+#[derive(Debug, PartialEq, Eq)]
+enum Expected {
+    Command,
+    /// What stands behind the message of APPEND; with `utf8` it is `)`.
+    AppendTail {
+        utf8: bool,
+    },
+    Sasl,
+    Done,
+}
+
+/// A command that is being read to its end after it was found bad or was refused.
+#[derive(Debug)]
+struct Refused {
+    /// What is still to be told; `None` when the session knows.
+    report: Option<Refusal>,
+}
+
+enum Step {
+    Event(Event<'static>),
+    Chunk(Range<usize>),
+}
+
+impl Decoder {
+    /// A decoder at the begin of a connection.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            authenticated: false,
+            utf8: false,
+            input: Vec::new(),
+            at: 0,
+            collected: Collected::default(),
+            state: State::Line,
+            expected: Expected::Command,
+            refused: None,
+            skipped: 0,
+            tag: None,
+        }
+    }
+
+    /// The limits it works under.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// From now on the limits after login hold.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+    }
+
+    /// From now on names are UTF-8 and quoted strings may hold it (ENABLE IMAP4rev2 or UTF8=ACCEPT).
+    pub fn set_utf8(&mut self, utf8: bool) {
+        self.utf8 = utf8;
+    }
+
+    /// Takes what was read. To be called when [`Decoder::next`] has returned `None`; what is pushed is copied.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.state == State::Dead {
+            return;
+        }
+        self.forget_consumed();
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The next event, or `None` when more bytes (or an answer to the last event) are needed.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Event<'_>> {
+        match self.step() {
+            Some(Step::Event(event)) => Some(event),
+            Some(Step::Chunk(range)) => Some(Event::AppendChunk(&self.input[range])),
+            None => {
+                if self.at == self.input.len() {
+                    self.forget_consumed();
+                }
+                None
+            }
+        }
+    }
+
+    /// Lets the message of APPEND come.
+    pub fn accept_literal(&mut self) {
+        if let State::Undecided { size, utf8, .. } = self.state {
+            self.state = State::Message { left: size, utf8 };
+        }
+    }
+
+    /// Drops the command whose literal was announced. A synchronising client will not send it; of another the bytes are skipped.
+    pub fn refuse_literal(&mut self) {
+        match self.state {
+            State::Undecided {
+                size,
+                synchronising: false,
+                ..
+            } => {
+                self.collected.discard(!self.authenticated);
+                self.refused = Some(Refused { report: None });
+                self.state = if self.count_skipped(size) {
+                    State::Skip { left: size }
+                } else {
+                    State::Doomed
+                };
+            }
+            State::Undecided { .. }
+            | State::Literal {
+                announced: true, ..
+            } => self.begin_command(),
+            _ => {}
+        }
+    }
+
+    /// The next line is an answer to a continuation of AUTHENTICATE.
+    pub fn expect_sasl(&mut self) {
+        if self.state == State::Line && self.refused.is_none() && self.expected == Expected::Command
+        {
+            self.expected = Expected::Sasl;
+        }
+    }
+
+    /// The next line is the DONE of IDLE.
+    pub fn expect_done(&mut self) {
+        if self.state == State::Line && self.refused.is_none() && self.expected == Expected::Command
+        {
+            self.expected = Expected::Done;
+        }
+    }
+
+    /// Whether no byte is held that was not given out as an event. After STARTTLS anything that is held was sent in the clear,
+    /// by whomever: the session must close.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.input.len()
+            && self.collected.is_empty()
+            && self.state == State::Line
+            && self.refused.is_none()
+    }
+
+    /// Bytes held, all buffers together, unused room included.
+    pub fn buffered_bytes(&self) -> usize {
+        self.input.capacity() + self.collected.memory_bytes()
+    }
+
+    /// After [`Event::Fatal`].
+    pub fn is_dead(&self) -> bool {
+        self.state == State::Dead
+    }
+
+    fn step(&mut self) -> Option<Step> {
+        loop {
+            let available = (self.input.len() - self.at) as u64;
+            match self.state {
+                State::Dead | State::Undecided { .. } => return None,
+                State::Doomed => return Some(Step::Event(self.die("literal is too large"))),
+                State::Message { left: 0, utf8 } => {
+                    self.expected = Expected::AppendTail { utf8 };
+                    self.state = State::Line;
+                }
+                State::Literal { left: 0, .. } | State::Skip { left: 0 } => {
+                    self.state = State::Line
+                }
+                _ if available == 0 => return None,
+                State::Message { left, utf8 } => {
+                    let range = self.take(left.min(available));
+                    self.state = State::Message {
+                        left: left - range.len() as u64,
+                        utf8,
+                    };
+                    return Some(Step::Chunk(range));
+                }
+                State::Literal { left, .. } => {
+                    let range = self.take(left.min(available));
+                    self.state = State::Literal {
+                        left: left - range.len() as u64,
+                        announced: false,
+                    };
+                    self.collected.push_literal(&self.input[range]);
+                }
+                State::Skip { left } => {
+                    let range = self.take(left.min(available));
+                    self.state = State::Skip {
+                        left: left - range.len() as u64,
+                    };
+                }
+                State::Line => {
+                    if let Some(event) = self.line() {
+                        return Some(Step::Event(event));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: u64) -> Range<usize> {
+        let start = self.at;
+        // At most what is there, so it fits.
+        self.at += bytes as usize;
+        start..self.at
+    }
+
+    /// Reads on in a line, at most to its end.
+    fn line(&mut self) -> Option<Event<'static>> {
+        let (taken, result) =
+            self.collected
+                .push_line(&self.input[self.at..], &self.limits, self.authenticated);
+        self.at += taken;
+        if self.refused.is_some() && !self.count_skipped(taken as u64) {
+            return Some(self.die("command is too long"));
+        }
+        match result {
+            Ok(false) => None,
+            Ok(true) => self.line_end(),
+            Err(TOO_LONG) if !self.authenticated => Some(self.die(TOO_LONG)),
+            Err(refusal) => {
+                self.refuse(refusal);
+                None
+            }
+        }
+    }
+
+    fn line_end(&mut self) -> Option<Event<'static>> {
+        // Lines of SASL and DONE have no literals.
+        let end = match self.expected {
+            Expected::Sasl | Expected::Done => LineEnd::Command,
+            Expected::Command | Expected::AppendTail { .. } => self.collected.line_end(),
+        };
+        match end {
+            LineEnd::Literal(header) if self.refused.is_some() => self.literal_of_refused(header),
+            LineEnd::Literal(header) => self.literal(header),
+            LineEnd::Command => match self.refused.take() {
+                Some(Refused { report }) => {
+                    let event = report.map(|text| Event::Bad {
+                        tag: self.tag(),
+                        text,
+                    });
+                    self.begin_command();
+                    event
+                }
+                None => Some(self.whole_line()),
+            },
+        }
+    }
+
+    /// A line without a literal at its end, nothing wrong with its bytes.
+    fn whole_line(&mut self) -> Event<'static> {
+        let event = match self.expected {
+            Expected::Command => match command::parse(&mut self.collected, &self.limits, self.utf8)
+            {
+                Ok(command) => {
+                    self.tag = Some(command.tag.clone());
+                    Event::Command(command)
+                }
+                Err((tag, text)) => Event::Bad { tag, text },
+            },
+            Expected::AppendTail { utf8 } => match (utf8, self.collected.text()) {
+                (false, b"") | (true, b")") => Event::AppendEnd,
+                (false, [b' ', ..]) => Event::Bad {
+                    tag: self.tag(),
+                    text: "MULTIAPPEND is not supported",
+                },
+                _ => Event::Bad {
+                    tag: self.tag(),
+                    text: "unexpected text after the message",
+                },
+            },
+            Expected::Done if self.collected.text().eq_ignore_ascii_case(b"DONE") => Event::Done,
+            Expected::Done => Event::Bad {
+                tag: self.tag(),
+                text: "expected DONE",
+            },
+            Expected::Sasl => match self.collected.text() {
+                b"*" => Event::Sasl(SaslReply::Cancel),
+                text => match base64::engine::general_purpose::STANDARD.decode(text) {
+                    Ok(bytes) => Event::Sasl(SaslReply::Data(Secret::new(bytes))),
+                    Err(_) => Event::Bad {
+                        tag: self.tag(),
+                        text: "invalid base64",
+                    },
+                },
+            },
+        };
+        self.begin_command();
+        event
+    }
+
+    /// A literal in a command that is good so far.
+    fn literal(&mut self, header: LiteralHeader) -> Option<Event<'static>> {
+        if matches!(self.expected, Expected::AppendTail { .. }) {
+            self.refuse("MULTIAPPEND and CATENATE are not supported");
+            return self.literal_of_refused(header);
+        }
+        match self.try_literal(header) {
+            Ok(event) => event,
+            Err(refusal) => {
+                self.refuse(refusal);
+                self.literal_of_refused(header)
+            }
+        }
+    }
+
+    fn try_literal(&mut self, header: LiteralHeader) -> Result<Option<Event<'static>>, Refusal> {
+        let (tag, is_append) = command::first_look(self.collected.text())?;
+        self.tag = Some(tag.clone());
+        if is_append {
+            let begin = append::parse(
+                &mut self.collected,
+                &self.limits,
+                self.utf8,
+                tag.clone(),
+                header,
+            )?;
+            if let Some(begin) = begin {
+                self.collected.reset(!self.authenticated);
+                self.state = State::Undecided {
+                    size: begin.size,
+                    synchronising: begin.synchronising,
+                    utf8: begin.utf8,
+                };
+                return Ok(Some(Event::AppendBegin(begin)));
+            }
+        }
+        if header.binary {
+            return Err("BINARY is not supported");
+        }
+        if self.collected.literals() == self.limits.literal_count_max {
+            return Err("too many literals");
+        }
+        let (one, all) = if self.authenticated {
+            (self.limits.literal_bytes_max, self.limits.command_bytes_max)
+        } else {
+            (
+                self.limits.literal_bytes_max_before_login,
+                self.limits.command_bytes_max_before_login,
+            )
+        };
+        let left = all.saturating_sub(self.collected.counted_bytes()).min(one);
+        if header.size > left as u64 {
+            return Err("literal is too large");
+        }
+        self.collected.begin_literal();
+        self.state = State::Literal {
+            left: header.size,
+            announced: header.synchronising,
+        };
+        Ok(header.synchronising.then_some(Event::Continue {
+            tag,
+            size: header.size,
+        }))
+    }
+
+    /// A literal in a command that is read to its end only: a synchronising client waits and will not send it.
+    fn literal_of_refused(&mut self, header: LiteralHeader) -> Option<Event<'static>> {
+        if header.synchronising {
+            let report = self.refused.take().and_then(|refused| refused.report);
+            let event = report.map(|text| Event::Bad {
+                tag: self.tag(),
+                text,
+            });
+            self.begin_command();
+            return event;
+        }
+        if !self.count_skipped(header.size) {
+            return Some(self.die("literal is too large"));
+        }
+        self.state = State::Skip { left: header.size };
+        None
+    }
+
+    /// The command is bad: its rest is read and dropped, then it is reported.
+    fn refuse(&mut self, report: Refusal) {
+        if self.refused.is_none() {
+            if self.expected == Expected::Command {
+                self.tag = command::tag_of(self.collected.text());
+            }
+            self.refused = Some(Refused {
+                report: Some(report),
+            });
+        }
+        self.collected.discard(!self.authenticated);
+    }
+
+    /// Whether so many bytes more may be dropped.
+    fn count_skipped(&mut self, bytes: u64) -> bool {
+        let before_login = self.limits.command_bytes_max_before_login as u64;
+        let limit = if self.authenticated {
+            self.limits.skip_bytes_max
+        } else {
+            before_login
+        };
+        self.skipped = self.skipped.saturating_add(bytes);
+        self.skipped <= limit
+    }
+
+    fn die(&mut self, text: Refusal) -> Event<'static> {
+        self.begin_command();
+        self.state = State::Dead;
+        self.input.zeroize();
+        self.input = Vec::new();
+        self.at = 0;
+        Event::Fatal { text }
+    }
+
+    fn begin_command(&mut self) {
+        self.collected.reset(!self.authenticated);
+        self.state = State::Line;
+        self.expected = Expected::Command;
+        self.refused = None;
+        self.skipped = 0;
+    }
+
+    fn tag(&self) -> Option<Tag> {
+        self.tag.clone()
+    }
+
+    /// Drops what was read of the input; of an idle connection the buffer, too.
+    fn forget_consumed(&mut self) {
+        if !self.authenticated {
+            self.input[..self.at].zeroize();
+        }
+        self.input.drain(..self.at);
+        self.at = 0;
+        if self.input.is_empty() && self.input.capacity() > IDLE_BYTES_MAX {
+            self.input = Vec::new();
+        }
+    }
+}
