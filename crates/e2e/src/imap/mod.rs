@@ -1,0 +1,317 @@
+//! A small blocking IMAP client (RFC 9051) for tests. It is suspicious: whatever the grammar does not have is a mistake of the server.
+
+pub mod parse;
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+pub use self::parse::{Node, Response, Status};
+use crate::wire::{Result, Trouble, Wire};
+
+/// A session.
+pub struct Imap {
+    /// The connection, for tests that speak raw.
+    pub wire: Wire,
+    next_tag: u32,
+}
+
+/// All that a command brought.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// OK, NO or BAD.
+    pub status: Status,
+    /// The response code, without brackets.
+    pub code: String,
+    /// The text behind it.
+    pub text: String,
+    /// What came before, in order.
+    pub untagged: Vec<Response>,
+}
+
+impl Reply {
+    /// Itself, when it is OK.
+    #[must_use]
+    pub fn ok(self, what: &str) -> Reply {
+        assert_eq!(
+            self.status,
+            Status::Ok,
+            "{what}: {} [{}] {}",
+            self.status.name(),
+            self.code,
+            self.text
+        );
+        self
+    }
+
+    /// The FETCH responses: sequence number and items.
+    pub fn fetched(&self) -> impl Iterator<Item = (u32, &Fetched)> {
+        self.untagged.iter().filter_map(|response| match response {
+            Response::Fetch(number, items) => Some((*number, items)),
+            _ => None,
+        })
+    }
+
+    /// The last EXISTS.
+    #[must_use]
+    pub fn exists(&self) -> Option<u32> {
+        self.untagged
+            .iter()
+            .rev()
+            .find_map(|response| match response {
+                Response::Exists(count) => Some(*count),
+                _ => None,
+            })
+    }
+
+    /// The argument of a response code, tagged or not: `code("UIDNEXT")`.
+    #[must_use]
+    pub fn code(&self, name: &str) -> Option<String> {
+        let untagged = self.untagged.iter().filter_map(|response| match response {
+            Response::State(_, code, _) => Some(code.as_str()),
+            _ => None,
+        });
+        untagged.chain([self.code.as_str()]).find_map(|code| {
+            let (key, value) = code.split_once(' ').unwrap_or((code, ""));
+            (key == name).then(|| value.to_owned())
+        })
+    }
+
+    /// The numeric argument of a response code.
+    #[must_use]
+    pub fn code_number(&self, name: &str) -> Option<u32> {
+        self.code(name)?.parse().ok()
+    }
+
+    /// Untagged data of this name: its arguments.
+    #[must_use]
+    pub fn data(&self, name: &str) -> Vec<&[Node]> {
+        let matching =
+            |response: &'_ Response| matches!(response, Response::Data(key, _) if key == name);
+        self.untagged
+            .iter()
+            .filter(|response| matching(response))
+            .filter_map(|response| match response {
+                Response::Data(_, nodes) => Some(nodes.as_slice()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The figures of a STATUS response.
+    #[must_use]
+    pub fn status_figures(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut figures = std::collections::BTreeMap::new();
+        for arguments in self.data("STATUS") {
+            if let Some(Node::List(list)) = arguments.get(1) {
+                for pair in list.chunks_exact(2) {
+                    figures.insert(pair[0].text(), pair[1].text().parse().unwrap_or(u64::MAX));
+                }
+            }
+        }
+        figures
+    }
+
+    /// The numbers that a search found, in the old form (`SEARCH`) or the new one (`ESEARCH ... ALL`).
+    #[must_use]
+    pub fn found(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self
+            .data("SEARCH")
+            .into_iter()
+            .flatten()
+            .filter_map(|node| node.text().parse().ok())
+            .collect();
+        for nodes in self.data("ESEARCH") {
+            if let Some(at) = nodes.iter().position(|node| node.is("ALL")) {
+                numbers.extend(
+                    nodes
+                        .get(at + 1)
+                        .map(|node| parse::set(&node.text()))
+                        .unwrap_or_default(),
+                );
+            }
+        }
+        numbers
+    }
+}
+
+/// The items of one FETCH response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// Name in capitals and value, in order.
+    pub items: Vec<(String, Node)>,
+}
+
+impl Fetched {
+    /// The value of an item.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        self.items
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The UID, if told.
+    #[must_use]
+    pub fn uid(&self) -> Option<u32> {
+        self.get("UID")?.text().parse().ok()
+    }
+
+    /// The flags, if told: sorted, without `\Recent`.
+    #[must_use]
+    pub fn flags(&self) -> Option<Vec<String>> {
+        let Some(Node::List(list)) = self.get("FLAGS") else {
+            return None;
+        };
+        let mut flags: Vec<String> = list
+            .iter()
+            .map(Node::text)
+            .filter(|flag| !flag.eq_ignore_ascii_case("\\recent"))
+            .collect();
+        flags.sort();
+        Some(flags)
+    }
+
+    /// The bytes of an item.
+    #[must_use]
+    pub fn bytes(&self, name: &str) -> Option<&[u8]> {
+        match self.get(name)? {
+            Node::Text(bytes) | Node::Atom(bytes) => Some(bytes),
+            Node::Nil => Some(b""),
+            Node::List(_) => None,
+        }
+    }
+}
+
+impl Imap {
+    /// Connects by TLS and reads the greeting.
+    pub fn connect(port: u16, config: &Arc<ClientConfig>) -> Result<Imap> {
+        Imap::greeted(Wire::tls(port, config)?)
+    }
+
+    /// Connects in clear and reads the greeting.
+    pub fn connect_clear(port: u16) -> Result<Imap> {
+        Imap::greeted(Wire::clear(port)?)
+    }
+
+    fn greeted(wire: Wire) -> Result<Imap> {
+        let mut imap = Imap { wire, next_tag: 0 };
+        match imap.response()? {
+            Response::State(Status::Ok, _, _) => Ok(imap),
+            other => Err(Trouble::Protocol(format!("greeting: {other:?}"))),
+        }
+    }
+
+    /// Connects by TLS and logs in.
+    pub fn login(
+        port: u16,
+        config: &Arc<ClientConfig>,
+        user: &str,
+        password: &str,
+    ) -> Result<Imap> {
+        let mut imap = Imap::connect(port, config)?;
+        let reply = imap.command(&format!("LOGIN {} {}", quoted(user), quoted(password)))?;
+        if reply.status == Status::Ok {
+            Ok(imap)
+        } else {
+            Err(Trouble::Protocol(format!("LOGIN: {reply:?}")))
+        }
+    }
+
+    /// A tag that was not used yet.
+    pub fn tag(&mut self) -> String {
+        self.next_tag += 1;
+        format!("t{}", self.next_tag)
+    }
+
+    /// Sends a command without waiting; its tag.
+    pub fn send(&mut self, command: &[u8]) -> Result<String> {
+        let tag = self.tag();
+        let mut line = format!("{tag} ").into_bytes();
+        line.extend_from_slice(command);
+        line.extend_from_slice(b"\r\n");
+        self.wire.send(&line)?;
+        Ok(tag)
+    }
+
+    /// Sends a command and waits for its end.
+    pub fn command(&mut self, command: &str) -> Result<Reply> {
+        self.raw_command(command.as_bytes())
+    }
+
+    /// The same for bytes, such as those with non-synchronizing literals.
+    pub fn raw_command(&mut self, command: &[u8]) -> Result<Reply> {
+        let tag = self.send(command)?;
+        self.reply(&tag)
+    }
+
+    /// APPEND by a literal that waits for nobody (LITERAL+).
+    pub fn append(&mut self, mailbox: &str, flags: &[&str], message: &[u8]) -> Result<Reply> {
+        let command = append_command(mailbox, flags, message);
+        self.raw_command(&command)
+    }
+
+    /// Reads until the end of the command of this tag.
+    pub fn reply(&mut self, tag: &str) -> Result<Reply> {
+        let mut untagged = Vec::new();
+        loop {
+            match self.response()? {
+                Response::Tagged(of, status, code, text) if of == tag => {
+                    return Ok(Reply {
+                        status,
+                        code,
+                        text,
+                        untagged,
+                    });
+                }
+                Response::Tagged(of, ..) => {
+                    return Err(Trouble::Protocol(format!("tag {of} instead of {tag}")));
+                }
+                Response::Continue(text) => {
+                    return Err(Trouble::Protocol(format!(
+                        "continuation nobody asked for: {text}"
+                    )));
+                }
+                other => untagged.push(other),
+            }
+        }
+    }
+
+    /// Reads one response.
+    pub fn response(&mut self) -> Result<Response> {
+        let mut pieces = vec![parse::Piece::Text(self.wire.line()?)];
+        while let Some(count) = pieces.last().and_then(parse::Piece::literal) {
+            pieces.push(parse::Piece::Literal(self.wire.bytes(count)?));
+            pieces.push(parse::Piece::Text(self.wire.line()?));
+        }
+        parse::response(&pieces).map_err(Trouble::Protocol)
+    }
+}
+
+/// The command of an APPEND with LITERAL+, without tag and without CRLF.
+#[must_use]
+pub fn append_command(mailbox: &str, flags: &[&str], message: &[u8]) -> Vec<u8> {
+    let mut command = format!(
+        "APPEND {} ({}) {{{}+}}\r\n",
+        quoted(mailbox),
+        flags.join(" "),
+        message.len()
+    )
+    .into_bytes();
+    command.extend_from_slice(message);
+    command
+}
+
+/// A quoted string.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A sequence set of these numbers, which are sorted.
+#[must_use]
+pub fn set_of(numbers: &[u32]) -> String {
+    let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    words.join(",")
+}

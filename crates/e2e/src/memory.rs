@@ -1,0 +1,52 @@
+//! How much memory a process holds, as the kernel counts it.
+
+use std::fs;
+
+/// Resident now, in KiB.
+#[must_use]
+pub fn resident_kib(pid: u32) -> u64 {
+    field(pid, "VmRSS:")
+}
+
+/// The most that was resident since [`forget_peak`], in KiB.
+#[must_use]
+pub fn peak_kib(pid: u32) -> u64 {
+    field(pid, "VmHWM:")
+}
+
+/// Lets the peak start again from what is resident now (proc(5), `clear_refs`).
+pub fn forget_peak(pid: u32) {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("clear_refs of a process of ours");
+}
+
+fn field(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .unwrap_or_else(|error| panic!("process {pid}: {error}"));
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|rest| rest.split_ascii_whitespace().next());
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("no {name} of process {pid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_allocation_is_seen() {
+        let pid = std::process::id();
+        forget_peak(pid);
+        let before = peak_kib(pid);
+        let large = std::hint::black_box(vec![1u8; 64 << 20]);
+        assert!(
+            peak_kib(pid) >= before + (60 << 10),
+            "{before} {}",
+            peak_kib(pid)
+        );
+        drop(large);
+        assert!(resident_kib(pid) > 0);
+    }
+}

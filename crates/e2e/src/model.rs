@@ -1,0 +1,1 @@
+//! What a random client believes of one account.

@@ -1,0 +1,59 @@
+//! Random numbers that a seed repeats (SplitMix64, Steele, Lea and Flood, 2014).
+
+/// A generator.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The generator of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed }
+    }
+
+    /// The seed of the environment variable, or one of the clock; told on the terminal, so that a failing run can be repeated.
+    #[must_use]
+    pub fn seed_from(variable: &str) -> u64 {
+        let seed = std::env::var(variable)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| {
+                let now = std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap_or_default();
+                u64::try_from(now.as_nanos() % 1_000_000_000).unwrap_or_default()
+            });
+        println!("seed: {variable}={seed}");
+        seed
+    }
+
+    /// 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below the bound, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap_or(1)).unwrap_or(0)
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of them; `None` when there is none.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
+        if of.is_empty() {
+            None
+        } else {
+            of.get(self.below(of.len()))
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Real clients against the real server, over TLS. What each of them did is looked up by another client.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod curl;
+mod imaplib;
+mod mbsync;
+mod neomutt;
+mod swaks;
+
+use std::{path::PathBuf, process::Command};
+
+use whimbrel_e2e::server::{ACCOUNTS, Server};
+
+/// The first account.
+const ANNE: &str = ACCOUNTS[0].0;
+/// Its password.
+const PASSWORD: &str = ACCOUNTS[0].1;
+
+fn script(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("scripts")
+        .join(name)
+}
+
+/// A program that finds no configuration but ours.
+fn program(server: &Server, name: &str) -> Command {
+    let mut command = Command::new(name);
+    command
+        .env("HOME", server.path(""))
+        .env("LC_ALL", "C.UTF-8")
+        .env("TZ", "UTC")
+        .current_dir(server.path(""));
+    command
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("http_proxy")
+        .env_remove("https_proxy")
+        .env_remove("all_proxy");
+    command
+        .env_remove("HTTP_PROXY")
+        .env_remove("HTTPS_PROXY")
+        .env_remove("ALL_PROXY")
+        .env_remove("SSL_CERT_FILE");
+    command
+}
