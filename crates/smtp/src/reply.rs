@@ -222,6 +222,18 @@ impl Refusal {
         Refusal::new(550, Enhanced(7, 1), text)
     }
 
+    /// A received reply as a refusal, if it is one; else it is given back.
+    ///
+    /// # Errors
+    /// The reply, when it is of class 2 or 3.
+    pub fn from_reply(reply: Reply) -> Result<Self, Reply> {
+        if reply.is_temporary() || reply.is_permanent() {
+            Ok(Refusal(reply))
+        } else {
+            Err(reply)
+        }
+    }
+
     /// The reply.
     #[must_use]
     pub fn reply(&self) -> &Reply {

@@ -28,7 +28,7 @@ pub struct ClientConfig {
     pub starttls: StartTls,
     /// Use PIPELINING where offered.
     pub pipelining: bool,
-    /// Use BDAT where CHUNKING is offered.
+    /// Use BDAT where CHUNKING and PIPELINING are offered.
     pub chunking: bool,
 }
 

@@ -480,4 +480,4 @@ fn is_bdat(line: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ mod bad_inputs;
 mod commands;
 mod data;
 mod lmtp;
-mod script;
+pub(crate) mod script;
 mod splits;
 mod starttls;
 mod time;

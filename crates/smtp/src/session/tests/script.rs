@@ -19,24 +19,24 @@ use crate::session::*;
 use crate::{Domain, ForwardPath};
 
 /// A session with a simple owner, who decides by names: see [`Owner::decide`].
-pub(super) struct Owner {
-    pub(super) session: Session,
-    pub(super) now: Time,
+pub(crate) struct Owner {
+    pub(crate) session: Session,
+    pub(crate) now: Time,
     /// What was sent, not yet looked at.
-    pub(super) sent: Vec<u8>,
+    pub(crate) sent: Vec<u8>,
     /// What was asked and given, as text.
-    pub(super) events: VecDeque<String>,
-    pub(super) closed: Option<CloseReason>,
+    pub(crate) events: VecDeque<String>,
+    pub(crate) closed: Option<CloseReason>,
     /// The bytes of the message being received, and those of the last complete one.
     body: Vec<u8>,
-    pub(super) messages: Vec<Vec<u8>>,
+    pub(crate) messages: Vec<Vec<u8>>,
     recipients: Vec<ForwardPath>,
     /// The handshake waits for `* tls`.
-    pub(super) manual_tls: bool,
+    pub(crate) manual_tls: bool,
 }
 
 impl Owner {
-    pub(super) fn new(role: Role, config: Config, tls: bool) -> Self {
+    pub(crate) fn new(role: Role, config: Config, tls: bool) -> Self {
         let peer = Peer {
             ip: "192.0.2.7".parse().unwrap(),
             tls: tls.then(tls_info),
@@ -55,7 +55,7 @@ impl Owner {
     }
 
     /// Polls until there is nothing more, answering each question.
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         while let Some(output) = self.session.poll() {
             assert!(self.closed.is_none(), "output after the close: {output:?}");
             self.take(output);
@@ -169,7 +169,7 @@ impl Owner {
     }
 
     /// Feeds bytes in pieces of `size`; stops when the session is closed or takes no more.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], size: usize) {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], size: usize) {
         while !bytes.is_empty() && self.closed.is_none() {
             let piece = &bytes[..size.min(bytes.len())];
             let taken = self.session.input(self.now, piece);
@@ -181,7 +181,7 @@ impl Owner {
         }
     }
 
-    pub(super) fn wait(&mut self, seconds: u64) {
+    pub(crate) fn wait(&mut self, seconds: u64) {
         let until = self.now + Duration::from_secs(seconds);
         while let Some(at) = self.session.deadline().filter(|&at| at <= until) {
             self.now = at;
@@ -218,7 +218,7 @@ fn decide(path: &str) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config::new(Domain::new("mx.example.org").unwrap());
     config.starttls = true;
     config.limits.message_bytes_max = 1_000;
@@ -240,12 +240,12 @@ fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// Runs a transcript with the default configuration of these tests.
-pub(super) fn check(role: Role, script: &str) {
+pub(crate) fn check(role: Role, script: &str) {
     check_with(role, config(), false, script);
 }
 
 /// Runs a transcript.
-pub(super) fn check_with(role: Role, config: Config, tls: bool, script: &str) {
+pub(crate) fn check_with(role: Role, config: Config, tls: bool, script: &str) {
     for size in [usize::MAX, 1, 3] {
         run(Owner::new(role, config.clone(), tls), script, size);
     }
@@ -257,7 +257,7 @@ fn run(mut owner: Owner, script: &str, size: usize) {
     let mut pending = Vec::new();
     let lines = script
         .lines()
-        .map(str::trim)
+        .map(str::trim_start)
         .filter(|line| !line.is_empty());
     for line in lines.chain(["* end"]) {
         let (kind, text) = line.split_at(2.min(line.len()));
