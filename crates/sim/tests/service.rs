@@ -1,0 +1,694 @@
+//! The service's machines on one node: what each call does, across crashes, full disks and removals.
+
+use whimbrel_service::{
+    admin::{AdminCall, AdminReply},
+    api::{
+        AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
+        Flag, FlagChange, Flags, MailboxCall, MailboxName, Reply, Resolution, Row, Selected,
+        SessionId, Status,
+    },
+    content::Content,
+    machine::RequestId,
+    queue::entry_id,
+};
+use whimbrel_sim::node::{Node, Outcome, VERIFIER_PREFIX};
+
+/// A node, and calls that wait for their answers.
+struct World {
+    node: Node,
+    next: u64,
+    events: Vec<(SessionId, Event)>,
+}
+
+const ANNE: AccountId = AccountId([1; 16]);
+
+fn name(text: &str) -> MailboxName {
+    MailboxName::new(text).unwrap()
+}
+
+fn world() -> World {
+    let mut world = World {
+        node: Node::new(1),
+        next: 0,
+        events: Vec::new(),
+    };
+    let add = AdminCall::AddAccount {
+        address: "anne@example.org".into(),
+        verifier: format!("{VERIFIER_PREFIX}secret"),
+        account: ANNE,
+    };
+    assert_eq!(world.admin(add), AdminReply::Done);
+    world
+}
+
+impl World {
+    fn call(&mut self, call: Call) -> Reply {
+        self.next += 1;
+        let request = RequestId(self.next);
+        self.node.call(request, call);
+        loop {
+            assert!(self.node.step(), "no answer");
+            while let Some(outcome) = self.node.outcome() {
+                match outcome {
+                    Outcome::Reply(to, reply) if to == request => return reply,
+                    Outcome::Notify(session, event) => self.events.push((session, event)),
+                    Outcome::Stopped(cause) => panic!("stopped: {cause}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn admin(&mut self, call: AdminCall) -> AdminReply {
+        self.next += 1;
+        let request = RequestId(self.next);
+        self.node.admin(request, call);
+        loop {
+            assert!(self.node.step(), "no answer");
+            while let Some(outcome) = self.node.outcome() {
+                if let Outcome::Admin(to, reply) = outcome
+                    && to == request
+                {
+                    return reply;
+                }
+            }
+        }
+    }
+
+    fn mailbox(&mut self, call: MailboxCall) -> Reply {
+        self.call(Call::Mailbox {
+            account: ANNE,
+            call,
+        })
+    }
+
+    fn upload(&mut self, body: &str) -> BlobName {
+        let Reply::Upload(upload) = self.call(Call::BlobCreate) else {
+            panic!()
+        };
+        assert!(matches!(
+            self.call(Call::BlobWrite {
+                upload,
+                bytes: body.to_owned().into()
+            }),
+            Reply::Done
+        ));
+        let Reply::Blob(blob) = self.call(Call::BlobFinish { upload }) else {
+            panic!()
+        };
+        blob
+    }
+
+    fn append(&mut self, to: &str, body: &str) -> u32 {
+        let blob = self.upload(body);
+        let content = Content {
+            prefix: "".into(),
+            summary: body.to_owned().into(),
+        }
+        .encode();
+        let call = MailboxCall::Append {
+            session: SessionId(1),
+            name: name(to),
+            flags: Flags::none(),
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+            size: u32::try_from(body.len()).unwrap(),
+            blob,
+            content,
+        };
+        match self.mailbox(call) {
+            Reply::Appended { uid, .. } => uid,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn select(&mut self, session: u64, mailbox: &str) -> Selected {
+        match self.mailbox(MailboxCall::Select {
+            session: SessionId(session),
+            name: name(mailbox),
+            read_only: false,
+        }) {
+            Reply::Selected(selected) => selected,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn changes(&mut self, session: u64, since: u64, expunges: bool) -> Changes {
+        match self.mailbox(MailboxCall::Changes {
+            session: SessionId(session),
+            since,
+            expunges,
+        }) {
+            Reply::Changes(changes) => changes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn status(&mut self, mailbox: &str) -> Status {
+        match self.mailbox(MailboxCall::Status {
+            name: name(mailbox),
+        }) {
+            Reply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rows(&mut self, mailbox: &str, uids: &[u32]) -> Vec<Row> {
+        match self.mailbox(MailboxCall::Rows {
+            name: name(mailbox),
+            uids: uids.to_vec(),
+        }) {
+            Reply::Rows(rows) => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn store(&mut self, mailbox: &str, uids: &[u32], change: FlagChange, flag: Flag) -> Vec<Row> {
+        let mut flags = Flags::none();
+        flags.insert(flag);
+        let call = MailboxCall::Store {
+            session: SessionId(1),
+            name: name(mailbox),
+            uids: uids.to_vec(),
+            change,
+            flags,
+            unchanged_since: None,
+        };
+        match self.mailbox(call) {
+            Reply::Stored { rows, .. } => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn expunge(&mut self, mailbox: &str) -> Vec<u32> {
+        let call = MailboxCall::Expunge {
+            session: SessionId(1),
+            name: name(mailbox),
+            uids: None,
+            up_to: u32::MAX,
+        };
+        match self.mailbox(call) {
+            Reply::Expunged { uids, .. } => uids,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The body of each message in a mailbox.
+    fn bodies(&mut self, mailbox: &str) -> Vec<String> {
+        let uids = self.select(99, mailbox).uids;
+        let rows = self.rows(mailbox, &uids);
+        rows.iter().map(|row| self.body(row)).collect()
+    }
+
+    fn body(&mut self, row: &Row) -> String {
+        match self.call(Call::BlobRead {
+            blob: row.blob,
+            offset: 0,
+            len: 1000,
+        }) {
+            Reply::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn accept(&mut self, body: &str, target: &str) -> Reply {
+        let blob = self.upload(body);
+        let content = Content {
+            prefix: "".into(),
+            summary: body.to_owned().into(),
+        }
+        .encode();
+        let delivery = Delivery {
+            account: ANNE,
+            target: name(target),
+            content,
+            size: u32::try_from(body.len()).unwrap(),
+        };
+        self.call(Call::Accept(Entry {
+            id: entry_id(&blob.upload),
+            sender: "bob@example.org".into(),
+            deliveries: vec![delivery],
+            blob,
+            date: Date {
+                seconds: 5,
+                zone_minutes: 0,
+            },
+        }))
+    }
+
+    fn quiet(&mut self) {
+        let until = self.node.time() + 1_000_000;
+        self.node.advance_to(until);
+        while let Some(outcome) = self.node.outcome() {
+            assert!(!matches!(outcome, Outcome::Stopped(_)), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_account_has_its_folders() {
+    let mut world = world();
+    let Reply::Mailboxes(mailboxes) = world.mailbox(MailboxCall::List) else {
+        panic!()
+    };
+    let names: Vec<&str> = mailboxes
+        .iter()
+        .map(|mailbox| mailbox.name.as_str())
+        .collect();
+    for folder in ["INBOX", "Archive", "Drafts", "Junk", "Sent", "Trash"] {
+        assert!(names.contains(&folder), "{folder} in {names:?}");
+    }
+    assert_eq!(world.status("INBOX").messages, 0);
+    let refused = world.call(Call::Mailbox {
+        account: AccountId([9; 16]),
+        call: MailboxCall::List,
+    });
+    assert!(
+        matches!(refused, Reply::Failed(Failure::NoSuchAccount)),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_any_crash() {
+    let mut world = world();
+    let mut uids = Vec::new();
+    for round in 0..5 {
+        uids.push(world.append("INBOX", &format!("message {round}")));
+        world.node.crash(round);
+        assert_eq!(world.select(1, "INBOX").uids, uids);
+    }
+    assert!(uids.is_sorted());
+    world.store("INBOX", &uids[1..2], FlagChange::Add, Flag::Deleted);
+    assert_eq!(world.expunge("INBOX"), uids[1..2]);
+    world.node.crash(9);
+    assert_eq!(
+        world.bodies("INBOX"),
+        ["message 0", "message 2", "message 3", "message 4"]
+    );
+}
+
+#[test]
+fn a_watching_session_is_told_what_others_do() {
+    let mut world = world();
+    let first = world.append("INBOX", "one");
+    let selected = world.select(2, "INBOX");
+    assert_eq!(selected.uids, [first]);
+    let second = world.append("INBOX", "two");
+    assert_eq!(world.events, [(SessionId(2), Event::Changed)]);
+    let changes = world.changes(2, selected.as_of, true);
+    assert_eq!(
+        (changes.arrived.as_slice(), changes.changed.len()),
+        ([second].as_slice(), 0)
+    );
+    assert!(second >= selected.status.uid_next, "U2");
+
+    world.store("INBOX", &[first], FlagChange::Add, Flag::Seen);
+    world.store("INBOX", &[second], FlagChange::Add, Flag::Deleted);
+    world.expunge("INBOX");
+    let held = world.changes(2, changes.as_of, false);
+    assert_eq!(held.vanished, [0u32; 0]);
+    assert_eq!(
+        held.changed.iter().map(|row| row.uid).collect::<Vec<_>>(),
+        [first]
+    );
+    assert!(held.changed[0].flags.contains(&Flag::Seen));
+    let told = world.changes(2, held.as_of, true);
+    assert_eq!(
+        (told.vanished.as_slice(), told.changed.len()),
+        ([second].as_slice(), 0)
+    );
+    let nothing = world.changes(2, told.as_of, true);
+    assert_eq!(
+        (
+            nothing.vanished.len(),
+            nothing.arrived.len(),
+            nothing.changed.len()
+        ),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn a_message_that_came_and_went_between_two_looks_is_not_told_of() {
+    let mut world = world();
+    let selected = world.select(2, "INBOX");
+    let uid = world.append("INBOX", "short");
+    world.store("INBOX", &[uid], FlagChange::Add, Flag::Deleted);
+    world.expunge("INBOX");
+    let changes = world.changes(2, selected.as_of, true);
+    assert_eq!((changes.arrived.len(), changes.vanished.len()), (0, 0));
+}
+
+#[test]
+fn copy_and_move_keep_bodies() {
+    let mut world = world();
+    let uid = world.append("INBOX", "text");
+    let copy = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![uid],
+        to: name("Archive"),
+        remove: false,
+    };
+    let Reply::Copied { uids, .. } = world.mailbox(copy) else {
+        panic!()
+    };
+    assert_eq!(uids.len(), 1);
+    let mv = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![uid],
+        to: name("Trash"),
+        remove: true,
+    };
+    assert!(matches!(world.mailbox(mv), Reply::Copied { .. }));
+    assert_eq!(world.bodies("INBOX"), [""; 0]);
+    assert_eq!(world.bodies("Archive"), ["text"]);
+    assert_eq!(world.bodies("Trash"), ["text"]);
+    let nowhere = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![],
+        to: name("Nope"),
+        remove: false,
+    };
+    assert!(matches!(
+        world.mailbox(nowhere),
+        Reply::Failed(Failure::NoSuchMailbox)
+    ));
+}
+
+#[test]
+fn bodies_go_when_nothing_names_them() {
+    let mut world = world();
+    let uid = world.append("INBOX", "text");
+    let copy = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![uid],
+        to: name("Archive"),
+        remove: false,
+    };
+    world.mailbox(copy);
+    let row = world.rows("INBOX", &[uid]).remove(0);
+    world.store("INBOX", &[uid], FlagChange::Add, Flag::Deleted);
+    world.expunge("INBOX");
+    let until = world.node.time() + 200_000_000;
+    world.node.advance_to(until);
+    assert_eq!(world.body(&row), "text", "the copy still names it");
+    let copied = world.select(1, "Archive").uids;
+    world.store("Archive", &copied, FlagChange::Add, Flag::Deleted);
+    world.expunge("Archive");
+    world.quiet();
+    assert_eq!(
+        world.body(&row),
+        "text",
+        "who is reading it can go on for a while"
+    );
+    let until = world.node.time() + 200_000_000;
+    world.node.advance_to(until);
+    let gone = world.call(Call::BlobRead {
+        blob: row.blob,
+        offset: 0,
+        len: 10,
+    });
+    assert!(matches!(gone, Reply::Failed(_)), "{gone:?}");
+    let contents = world.call(Call::Contents {
+        account: ANNE,
+        origins: vec![row.origin],
+    });
+    assert!(
+        matches!(&contents, Reply::Contents(rows) if rows[0].is_none()),
+        "{contents:?}"
+    );
+}
+
+#[test]
+fn an_accepted_message_is_delivered_once_whatever_crashes() {
+    for seed in 0..50 {
+        let mut world = world();
+        assert!(matches!(world.accept("mail", "INBOX"), Reply::Done));
+        for crash in 0..3 {
+            let until = world.node.time() + (seed * 397 + crash * 1009) % 4000;
+            world.node.advance_to(until);
+            world.node.crash(seed * 7 + crash);
+        }
+        world.quiet();
+        assert_eq!(world.bodies("INBOX"), ["mail"], "seed {seed}");
+        // What was expunged does not come back with a later crash.
+        let uids = world.select(1, "INBOX").uids;
+        world.store("INBOX", &uids, FlagChange::Add, Flag::Deleted);
+        world.expunge("INBOX");
+        world.node.crash(seed);
+        world.quiet();
+        assert_eq!(world.bodies("INBOX"), [""; 0], "seed {seed}");
+        assert_eq!(world.node.queue_len(), 0);
+    }
+}
+
+#[test]
+fn a_wish_for_a_mailbox_that_does_not_exist_ends_in_inbox() {
+    let mut world = world();
+    world.mailbox(MailboxCall::Create {
+        name: name("lists"),
+        special_use: None,
+    });
+    world.accept("a", "lists");
+    world.accept("b", "nowhere");
+    world.quiet();
+    assert_eq!(world.bodies("lists"), ["a"]);
+    assert_eq!(world.bodies("INBOX"), ["b"]);
+}
+
+#[test]
+fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
+    let mut world = world();
+    let kept = world.append("INBOX", "kept");
+    let blob = world.upload("never");
+    world.node.disk.faults.full = true;
+    let content = Content {
+        prefix: "".into(),
+        summary: "never".into(),
+    }
+    .encode();
+    let append = MailboxCall::Append {
+        session: SessionId(1),
+        name: name("INBOX"),
+        flags: Flags::none(),
+        date: Date {
+            seconds: 1,
+            zone_minutes: 0,
+        },
+        size: 5,
+        blob,
+        content,
+    };
+    for _ in 0..3 {
+        let reply = world.mailbox(append.clone());
+        assert!(
+            matches!(reply, Reply::Failed(Failure::Storage)),
+            "{reply:?}"
+        );
+    }
+    let refused = world.admin(AdminCall::AddAlias {
+        from: "a@example.org".into(),
+        to: "anne@example.org".into(),
+    });
+    assert!(matches!(refused, AdminReply::Refused(_)), "{refused:?}");
+    assert_eq!(world.bodies("INBOX"), ["kept"], "reading goes on");
+    world.node.disk.faults.full = false;
+    assert_eq!(world.select(1, "INBOX").uids, [kept]);
+    let again = world.append("INBOX", "again");
+    assert!(again > kept);
+    assert_eq!(
+        world.admin(AdminCall::ListAliases),
+        AdminReply::Aliases(vec![])
+    );
+    let added = world.admin(AdminCall::AddAlias {
+        from: "a@example.org".into(),
+        to: "anne@example.org".into(),
+    });
+    assert_eq!(added, AdminReply::Done);
+    world.node.crash(3);
+    assert_eq!(world.bodies("INBOX"), ["kept", "again"]);
+}
+
+#[test]
+fn a_failed_sync_stops_the_node_and_acknowledges_nothing() {
+    let mut world = world();
+    world.node.disk.faults.sync_fails = true;
+    world.node.call(
+        RequestId(1000),
+        Call::Mailbox {
+            account: ANNE,
+            call: MailboxCall::Create {
+                name: name("x"),
+                special_use: None,
+            },
+        },
+    );
+    let mut stopped = false;
+    while world.node.step() {}
+    while let Some(outcome) = world.node.outcome() {
+        assert!(!matches!(outcome, Outcome::Reply(..)), "{outcome:?}");
+        stopped |= matches!(outcome, Outcome::Stopped(_));
+    }
+    assert!(stopped);
+}
+
+#[test]
+fn a_removed_account_takes_its_mail_with_it() {
+    let mut world = world();
+    let uid = world.append("INBOX", "text");
+    let row = world.rows("INBOX", &[uid]).remove(0);
+    let first = world.select(5, "INBOX").status.uid_validity;
+    assert_eq!(
+        world.admin(AdminCall::RemoveAccount {
+            address: "anne@example.org".into()
+        }),
+        AdminReply::Done
+    );
+    world.node.crash(1);
+    world.quiet();
+    assert!(matches!(
+        world.mailbox(MailboxCall::List),
+        Reply::Failed(Failure::NoSuchAccount)
+    ));
+    assert!(matches!(
+        world.call(Call::BlobRead {
+            blob: row.blob,
+            offset: 0,
+            len: 1
+        }),
+        Reply::Failed(_)
+    ));
+    let again = AccountId([2; 16]);
+    let add = AdminCall::AddAccount {
+        address: "anne@example.org".into(),
+        verifier: "x".into(),
+        account: again,
+    };
+    assert_eq!(world.admin(add), AdminReply::Done);
+    let select = MailboxCall::Select {
+        session: SessionId(6),
+        name: name("INBOX"),
+        read_only: true,
+    };
+    let Reply::Selected(selected) = world.call(Call::Mailbox {
+        account: again,
+        call: select,
+    }) else {
+        panic!()
+    };
+    assert!(
+        selected.status.uid_validity > first,
+        "UIDVALIDITY of a second account with the address is greater"
+    );
+    assert_eq!(selected.uids, [0u32; 0]);
+}
+
+#[test]
+fn logins_are_checked_cached_and_throttled() {
+    let mut world = world();
+    let mut login = |world: &mut World, user: &str, password: &str| {
+        let ask = Authenticate {
+            login: user.into(),
+            password: password.as_bytes().to_vec().into(),
+            peer: [10, 0, 0, 1].into(),
+        };
+        let before = world.node.time();
+        let reply = world.call(Call::Authenticate(ask));
+        (reply, world.node.time() - before)
+    };
+    let (reply, paid) = login(&mut world, "Anne@Example.org", "secret");
+    assert!(
+        matches!(&reply, Reply::Authenticated { account: ANNE, login } if login == "anne@example.org"),
+        "{reply:?}"
+    );
+    let (reply, cached) = login(&mut world, "Anne@Example.org", "secret");
+    assert!(matches!(reply, Reply::Authenticated { account: ANNE, .. }));
+    assert!(
+        paid >= 20_000 && cached < 20_000,
+        "paid {paid}, then {cached}"
+    );
+
+    let set = AdminCall::SetVerifier {
+        address: "anne@example.org".into(),
+        verifier: format!("{VERIFIER_PREFIX}new"),
+    };
+    assert_eq!(world.admin(set), AdminReply::Done);
+    assert!(matches!(
+        login(&mut world, "Anne@Example.org", "secret").0,
+        Reply::Failed(Failure::Credentials)
+    ));
+    assert!(matches!(
+        login(&mut world, "anne@example.org", "new").0,
+        Reply::Authenticated { .. }
+    ));
+    assert!(matches!(
+        login(&mut world, "nobody@example.org", "x").0,
+        Reply::Failed(Failure::Credentials)
+    ));
+    for _ in 0..18 {
+        assert!(matches!(
+            login(&mut world, "anne@example.org", "wrong").0,
+            Reply::Failed(Failure::Credentials)
+        ));
+    }
+    let (reply, free) = login(&mut world, "anne@example.org", "new");
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Throttled)),
+        "{reply:?}"
+    );
+    assert!(free < 20_000, "refused before work");
+}
+
+#[test]
+fn addresses_resolve() {
+    let mut world = world();
+    for (from, to) in [
+        ("info@example.org", "anne@example.org"),
+        ("@example.org", "info@example.org"),
+    ] {
+        assert_eq!(
+            world.admin(AdminCall::AddAlias {
+                from: from.into(),
+                to: to.into()
+            }),
+            AdminReply::Done
+        );
+    }
+    let mut resolve = |local: &str, domain: Option<&str>| match world.call(Call::Resolve {
+        local: local.into(),
+        domain: domain.map(Into::into),
+    }) {
+        Reply::Resolved(Resolution::Local(targets)) => targets
+            .iter()
+            .map(|t| format!("{} {:?}", t.address, t.detail))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Reply::Resolved(other) => format!("{other:?}"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        resolve("ANNE", Some("Example.org")),
+        "anne@example.org None"
+    );
+    assert_eq!(
+        resolve("anne+Lists", Some("example.org")),
+        "anne@example.org Some(\"Lists\")"
+    );
+    assert_eq!(
+        resolve("info+x", Some("example.org")),
+        "anne@example.org Some(\"x\")"
+    );
+    assert_eq!(
+        resolve("whoever", Some("example.org")),
+        "anne@example.org None"
+    );
+    assert_eq!(resolve("anne", Some("elsewhere.example")), "NotOurs");
+    assert_eq!(resolve("postmaster", None), "anne@example.org None");
+}
