@@ -112,21 +112,8 @@ impl PartitionOwner {
                 self.write(now, account, plan.ops, &[]);
                 Ok(Reply::Done)
             }
-            MailboxCall::Delete { name } => {
-                let plan = self.replica(account)?.plan_delete(&name).map_err(failure)?;
-                self.write(now, account, plan.ops, &[]);
-                self.collect_soon(now, account);
-                Ok(Reply::Done)
-            }
-            MailboxCall::Rename { from, to } => {
-                let at = self.at(now, account);
-                let plan = self
-                    .replica(account)?
-                    .plan_rename(&at, &from, &to)
-                    .map_err(failure)?;
-                self.write(now, account, plan.ops, &[]);
-                Ok(Reply::Done)
-            }
+            MailboxCall::Delete { name } => self.delete(now, account, &name),
+            MailboxCall::Rename { from, to } => self.rename(now, account, &from, &to),
             MailboxCall::Subscribe { name, subscribed } => {
                 let replica = self.replica(account)?;
                 let ops = if subscribed {
@@ -138,6 +125,57 @@ impl PartitionOwner {
                 Ok(Reply::Done)
             }
         }
+    }
+
+    /// A large mailbox is emptied batch by batch first: one batch must stay below the store's limit for a commit.
+    fn delete(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+    ) -> Result<Reply, Failure> {
+        // Refusals come before anything is removed.
+        let mut plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
+        let uids = self.replica(account)?.uids(name);
+        if uids.len() > MESSAGES_PER_BATCH_MAX {
+            for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
+                let expunge = self
+                    .replica(account)?
+                    .plan_expunge(name, chunk)
+                    .map_err(failure)?;
+                self.write(now, account, expunge.ops, &[]);
+            }
+            plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
+        }
+        self.write(now, account, plan.ops, &[]);
+        self.collect_soon(now, account);
+        Ok(Reply::Done)
+    }
+
+    /// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch.
+    fn rename(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        from: &MailboxName,
+        to: &MailboxName,
+    ) -> Result<Reply, Failure> {
+        let at = self.at(now, account);
+        let replica = self.replica(account)?;
+        if from.is_inbox()
+            && replica
+                .status(from)
+                .is_some_and(|status| status.messages as usize > MESSAGES_PER_BATCH_MAX)
+        {
+            let uids = replica.uids(from);
+            let plan = replica.plan_create(&at, to, None).map_err(failure)?;
+            self.write(now, account, plan.ops, &[]);
+            self.copy(now, account, from, &uids, to, true)?;
+        } else {
+            let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+            self.write(now, account, plan.ops, &[]);
+        }
+        Ok(Reply::Done)
     }
 
     /// A delivery of the queue. What was delivered before is done already; an account that does not exist takes nothing.
