@@ -1,1 +1,42 @@
-//! The embedded storage engine: an LSM tree in the process
+//! The embedded storage engine: an LSM tree in the process.
+//!
+//! [`Embedded`] is both traits of `whimbrel-storage` on one directory. Commits of all partitions go through one writer
+//! thread, which writes everything that waits as one atomic batch and syncs once. Blob chunks are written beside it without
+//! a sync: they lie in the same journal before the commit that names them, so that commit's sync covers them.
+//!
+//! Invariants:
+//!
+//! - a commit is told `Ok` only after an `fdatasync` that began after its bytes were written;
+//! - every atomic write carries a [seal](seal): a number without gaps, and how far the journal was known to be synced. Before
+//!   the tree is opened, [`journal`] reads the journals themselves: what was acknowledged and is not there is an error that
+//!   names the file, and only what was never acknowledged is cut off as a torn end;
+//! - after the first failed write or sync nothing is accepted ([`Embedded::failed`] tells the server to stop);
+//! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start ([`verify`]).
+//!
+//! Reading order: [`config`], [`keys`] (what lies where), [`seal`], [`journal`], [`manifest`], [`open`], [`verify`], [`writer`],
+//! [`group`] (one atomic write made of many commits), [`blobs`], [`reads`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod blobs;
+mod config;
+mod directory;
+mod engine;
+mod failure;
+mod group;
+mod journal;
+mod keys;
+mod manifest;
+mod open;
+mod reads;
+mod seal;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
+
+pub use blobs::{EmbeddedReader, EmbeddedWriter};
+pub use config::{Config, Disk, RealDisk};
+pub use engine::{Embedded, Totals};
+pub use failure::OpenError;

@@ -1,0 +1,350 @@
+//! Blobs: cut into chunks, each a row of its own, written without a sync and read one at a time.
+//!
+//! The first write of an upload marks it as doubtful, so that a start finds and removes it if nothing ever names it. A small
+//! blob is one write: mark, its only chunk, and what it is.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fjall::Readable;
+use whimbrel_storage::blob::CHUNK_BYTES_MAX;
+use whimbrel_storage::{
+    BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, Hash, Refusal, StoreError, UploadId,
+};
+
+use crate::engine::{Core, Embedded};
+use crate::failure::read_error;
+use crate::seal::Tree;
+use crate::writer::{self, Work};
+use crate::{keys, sweep};
+
+/// Uploads begun and not ended in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads(Mutex<BTreeSet<UploadId>>);
+
+impl Uploads {
+    fn insert(&self, upload: UploadId) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(upload)
+    }
+
+    fn remove(&self, upload: UploadId) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&upload);
+    }
+}
+
+/// An upload under way.
+pub struct EmbeddedWriter {
+    core: Arc<Core>,
+    upload: UploadId,
+    hasher: blake3::Hasher,
+    size: u64,
+    /// Less than a chunk, not yet written.
+    pending: BytesMut,
+    chunk_bytes: usize,
+    /// Chunks written.
+    chunks: u32,
+    ended: bool,
+}
+
+impl Drop for EmbeddedWriter {
+    fn drop(&mut self) {
+        // What was written stays until the next start; if nothing was, nothing is left and the id is free.
+        if self.ended || self.chunks == 0 {
+            self.core.uploads.remove(self.upload);
+        }
+    }
+}
+
+impl EmbeddedWriter {
+    /// Writes one chunk and, with `info`, ends the upload.
+    async fn put(&mut self, chunk: Bytes, info: Option<BlobInfo>) -> Result<(), StoreError> {
+        let (upload, index, chunk_bytes) = (self.upload, self.chunks, self.chunk_bytes as u32);
+        let next = index.checked_add(1).ok_or(Refusal::Size {
+            what: "blob",
+            bytes: usize::MAX,
+            bytes_max: usize::MAX,
+        })?;
+        let permits = &self.core.uploaders;
+        self.core
+            .blocking(permits, move |core| {
+                if let Some(full) = writer::full(&core.config) {
+                    return Err(full);
+                }
+                let trees = &core.sealer.trees;
+                let mut write = core.sealer.begin();
+                if index == 0 {
+                    write.put(trees, Tree::Meta, keys::doubtful(upload), Bytes::new());
+                }
+                if !chunk.is_empty() {
+                    write.put(trees, Tree::Blobs, keys::chunk(upload, index), chunk);
+                }
+                if let Some(info) = info {
+                    write.put(
+                        trees,
+                        Tree::Meta,
+                        keys::info(upload),
+                        keys::info_value(&info, chunk_bytes),
+                    );
+                }
+                core.write(write)
+            })
+            .await?;
+        self.chunks = next;
+        Ok(())
+    }
+}
+
+impl Core {
+    fn write(&self, write: crate::seal::Write) -> Result<(), StoreError> {
+        self.told(self.sealer.write(write, false).map(|_| ()))
+    }
+
+    /// Tells the queue of a failure that stops everything.
+    fn told<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result
+            && error.stops_node()
+        {
+            self.queue.fail(error);
+        }
+        result
+    }
+
+    fn blob_info(&self, name: BlobName) -> Result<Option<(BlobInfo, u32)>, StoreError> {
+        let Some(value) = self
+            .sealer
+            .trees
+            .meta
+            .get(keys::info(name.upload))
+            .map_err(read_error)?
+        else {
+            return Ok(None);
+        };
+        let info = keys::parse_info(name.upload, &value);
+        let info = info
+            .ok_or_else(|| StoreError::Damaged(format!("what {name} is cannot be read").into()))?;
+        Ok(Some(info).filter(|(info, _)| info.name == name))
+    }
+
+    fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let meta = &self.sealer.trees.meta;
+        let used = meta
+            .contains_key(keys::info(upload))
+            .and_then(|used| Ok(used || meta.contains_key(keys::doubtful(upload))?));
+        used.map_err(read_error)
+    }
+}
+
+impl BlobWriter for EmbeddedWriter {
+    async fn write(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
+        self.hasher.update(&bytes);
+        self.size += bytes.len() as u64;
+        while self.pending.len() + bytes.len() >= self.chunk_bytes {
+            let chunk = if self.pending.is_empty() {
+                bytes.split_to(self.chunk_bytes)
+            } else {
+                let missing = self.chunk_bytes - self.pending.len();
+                self.pending.extend_from_slice(&bytes[..missing]);
+                bytes.advance(missing);
+                self.pending.split().freeze()
+            };
+            self.put(chunk, None).await?;
+        }
+        self.pending.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<BlobInfo, StoreError> {
+        let hash = Hash(*self.hasher.finalize().as_bytes());
+        let info = BlobInfo {
+            name: BlobName {
+                upload: self.upload,
+                hash,
+            },
+            size: self.size,
+        };
+        let last = self.pending.split().freeze();
+        self.put(last, Some(info)).await?;
+        self.ended = true;
+        Ok(info)
+    }
+
+    async fn abort(mut self) -> Result<(), StoreError> {
+        self.ended = true;
+        if self.chunks == 0 {
+            return Ok(());
+        }
+        let upload = self.upload;
+        let permits = &self.core.uploaders;
+        self.core
+            .blocking(permits, move |core| {
+                core.told(sweep::remove(&core.sealer, upload))
+            })
+            .await
+    }
+}
+
+/// A range of a blob being read.
+pub struct EmbeddedReader {
+    core: Arc<Core>,
+    name: BlobName,
+    offset: u64,
+    left: u64,
+    info: Option<(BlobInfo, u32)>,
+    /// Of a chunk larger than may be given at once.
+    rest: Bytes,
+}
+
+impl BlobReader for EmbeddedReader {
+    async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        if !self.rest.is_empty() {
+            return Ok(Some(
+                self.rest.split_to(self.rest.len().min(CHUNK_BYTES_MAX)),
+            ));
+        }
+        let (name, offset, left, info) = (self.name, self.offset, self.left, self.info);
+        let permits = &self.core.readers;
+        let read = self
+            .core
+            .blocking(permits, move |core| {
+                read_chunk(core, name, offset, left, info)
+            })
+            .await?;
+        let (info, mut bytes) = read;
+        self.info = Some(info);
+        self.offset += bytes.len() as u64;
+        self.left -= bytes.len() as u64;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let given = bytes.split_to(bytes.len().min(CHUNK_BYTES_MAX));
+        self.rest = bytes;
+        Ok(Some(given))
+    }
+}
+
+type Info = (BlobInfo, u32);
+
+/// What lies at `offset`, as far as its chunk and `left` go.
+fn read_chunk(
+    core: &Core,
+    name: BlobName,
+    offset: u64,
+    left: u64,
+    info: Option<Info>,
+) -> Result<(Info, Bytes), StoreError> {
+    let (info, chunk_bytes) = match info {
+        Some(info) => info,
+        None => core.blob_info(name)?.ok_or(StoreError::NoBlob(name))?,
+    };
+    if offset >= info.size || left == 0 {
+        return Ok(((info, chunk_bytes), Bytes::new()));
+    }
+    let wrong = || StoreError::Damaged(format!("a chunk of {name} has the wrong size").into());
+    let index = u32::try_from(offset / u64::from(chunk_bytes)).map_err(|_| wrong())?;
+    let chunk = core
+        .sealer
+        .trees
+        .blobs
+        .get(keys::chunk(name.upload, index))
+        .map_err(read_error)?;
+    // Removed while it was being read, or lost: in both cases it must not look like a shorter blob.
+    let mut chunk = Bytes::from(chunk.ok_or(StoreError::NoBlob(name))?);
+    let start = u64::from(index) * u64::from(chunk_bytes);
+    if chunk.len() as u64 != u64::from(chunk_bytes).min(info.size - start) {
+        return Err(wrong());
+    }
+    chunk.advance((offset - start) as usize);
+    chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+    Ok(((info, chunk_bytes), chunk))
+}
+
+impl BlobStore for Embedded {
+    type Writer = EmbeddedWriter;
+    type Reader = EmbeddedReader;
+
+    async fn create(&self, upload: UploadId) -> Result<EmbeddedWriter, StoreError> {
+        let core = self.core().clone();
+        let used = core
+            .blocking(&core.readers, move |core| core.is_used(upload))
+            .await?;
+        if used || !core.uploads.insert(upload) {
+            return Err(Refusal::UploadExists(upload).into());
+        }
+        let chunk_bytes = core.config.chunk_bytes.clamp(4 << 10, 4 << 20);
+        Ok(EmbeddedWriter {
+            core,
+            upload,
+            hasher: blake3::Hasher::new(),
+            size: 0,
+            pending: BytesMut::new(),
+            chunk_bytes,
+            chunks: 0,
+            ended: false,
+        })
+    }
+
+    async fn stat(&self, name: BlobName) -> Result<Option<BlobInfo>, StoreError> {
+        let core = self.core();
+        let info = core
+            .blocking(&core.readers, move |core| core.blob_info(name))
+            .await?;
+        Ok(info.map(|(info, _)| info))
+    }
+
+    fn read(&self, name: BlobName, offset: u64, len: u64) -> EmbeddedReader {
+        EmbeddedReader {
+            core: self.core().clone(),
+            name,
+            offset,
+            left: len,
+            info: None,
+            rest: Bytes::new(),
+        }
+    }
+
+    async fn delete(&self, name: BlobName) -> Result<(), StoreError> {
+        self.core().submit(Work::Delete(name)).await
+    }
+
+    async fn list(
+        &self,
+        after: Option<BlobName>,
+        limit: usize,
+    ) -> Result<Vec<BlobInfo>, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| {
+            let start = match after {
+                Some(name) => keys::info(name.upload),
+                None => keys::ALL_INFOS.to_vec(),
+            };
+            let (_, end) = keys::prefix_range(keys::ALL_INFOS);
+            let mut found = Vec::new();
+            let view = core.sealer.db().snapshot();
+            for row in view.range(
+                &core.sealer.trees.meta,
+                (std::ops::Bound::Included(start), end),
+            ) {
+                if found.len() >= limit {
+                    break;
+                }
+                let (key, value) = row.into_inner().map_err(read_error)?;
+                let info =
+                    keys::parse_upload(&key).and_then(|upload| keys::parse_info(upload, &value));
+                let (info, _) = info
+                    .ok_or_else(|| StoreError::Damaged("what a blob is cannot be read".into()))?;
+                if after.is_none_or(|after| info.name > after) {
+                    found.push(info);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+}

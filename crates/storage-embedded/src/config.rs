@@ -1,0 +1,84 @@
+//! What can be configured, with defaults that keep a whole server within 256 MiB.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Configuration of an engine.
+#[derive(Clone)]
+pub struct Config {
+    /// The directory; made if it is not there. One process at a time.
+    pub path: PathBuf,
+    /// Cache of blocks read from disk, for all of the store. Config key `storage.cache_bytes`.
+    pub cache_bytes: u64,
+    /// Size at which what was last written is moved from memory into files: of records and logs; of blobs twice as much. Up
+    /// to five such buffers may exist of each while the disk is behind, then writers wait.
+    pub write_buffer_bytes: u64,
+    /// Size of all journals together above which the oldest is made superfluous. Bounds disk space and the time of a start.
+    pub journal_bytes_max: u64,
+    /// Bytes of commits that share one sync; at least one commit always goes.
+    pub group_bytes_max: usize,
+    /// Blobs are cut into chunks of so many bytes. Kept with each blob, so it may change.
+    pub chunk_bytes: usize,
+    /// When the file system has less room than this, whatever adds something is refused as temporarily full. The tree itself
+    /// needs room to work: it must never meet the end of the disk.
+    pub free_bytes_min: u64,
+    /// Reads that may occupy a blocking thread at once; further ones wait.
+    pub readers_max: usize,
+    /// Threads that flush and compact.
+    pub background_threads: usize,
+    /// The operations on the disk that tests replace.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Config {
+    /// The defaults, in `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Config {
+            path: path.into(),
+            cache_bytes: 32 << 20,
+            write_buffer_bytes: 8 << 20,
+            journal_bytes_max: 128 << 20,
+            group_bytes_max: whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT,
+            chunk_bytes: 64 << 10,
+            free_bytes_min: 512 << 20,
+            readers_max: 8,
+            background_threads: 2,
+            disk: Arc::new(RealDisk),
+        }
+    }
+}
+
+/// The operations whose failure decides whether data is safe.
+pub trait Disk: Send + Sync + 'static {
+    /// Makes what was written to `file` durable.
+    ///
+    /// # Errors
+    /// Whatever the system reports; then the engine stops for good.
+    fn sync(&self, file: &File) -> io::Result<()>;
+
+    /// Bytes that the file system of `path` still has for us.
+    ///
+    /// # Errors
+    /// Whatever the system reports; it is taken for "enough", since writing will tell.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// The disk as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn sync(&self, file: &File) -> io::Result<()> {
+        // The journal is laid out beforehand and only grows into its file; `fdatasync` also writes the metadata that is needed
+        // to read the data back (size, extents), so nothing more is needed.
+        file.sync_data()
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}

@@ -1,0 +1,204 @@
+//! The engine as a whole: its handle, its thread, its beginning and end.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::{Semaphore, oneshot};
+use whimbrel_storage::{BlobName, Commit, Hash, StoreError};
+
+use crate::blobs::Uploads;
+use crate::config::Config;
+use crate::failure::OpenError;
+use crate::open::{self, Opened};
+use crate::seal::Sealer;
+use crate::writer::{Job, JournalFile, Queue, Work, Writer};
+use crate::{directory, journal, sweep};
+
+/// The embedded engine. Clones are the same store; the last one that goes closes it.
+#[derive(Clone)]
+pub struct Embedded(Arc<Handle>);
+
+struct Handle {
+    core: Arc<Core>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What reads and uploads need.
+pub(crate) struct Core {
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) config: Config,
+    pub(crate) readers: Arc<Semaphore>,
+    pub(crate) uploaders: Arc<Semaphore>,
+    pub(crate) uploads: Uploads,
+    // Last: the lock is let go of when all else is closed.
+    _directory: directory::Directory,
+}
+
+/// What the engine has done since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Atomic writes that were synced, one sync each.
+    pub groups: u64,
+    /// Commits (and deletions of blobs) in them.
+    pub commits: u64,
+    /// Bytes of commits that wait at present.
+    pub waiting_bytes: usize,
+}
+
+impl Embedded {
+    /// Opens the store in `config.path`, or makes one in an empty directory. Reads the journals and walks the retained logs
+    /// first, so it blocks for a while: seconds for gigabytes.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; unless it is opened, nothing is changed but a torn end that nobody was told about.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        let Opened {
+            directory,
+            synced_file,
+            sealer,
+            logs,
+        } = open::open(&config)?;
+        let swept = sweep::doubtful(&sealer)
+            .map_err(|error| OpenError::damaged(&config.path, error.to_string()))?;
+        let tree = directory.tree();
+        let newest = journal::newest(&tree)?
+            .ok_or_else(|| OpenError::damaged(&tree, "there is no journal (*.jnl)"))?;
+        let journal = JournalFile::open(tree, newest.0)
+            .map_err(OpenError::io(&newest.1, "cannot be opened"))?;
+        tracing::info!(path = %config.path.display(), logs = logs.positions.len(), swept, "storage is open");
+
+        let sealer = Arc::new(sealer);
+        let queue = Arc::new(Queue::new(config.group_bytes_max));
+        let writer = Writer {
+            queue: queue.clone(),
+            sealer: sealer.clone(),
+            config: config.clone(),
+            positions: logs.positions,
+            untrimmed: logs.untrimmed,
+            journal,
+            synced_file,
+        };
+        let path = config.path.clone();
+        let thread = std::thread::Builder::new()
+            .name("storage-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::io(&path, "no thread"))?;
+        let core = Core {
+            sealer,
+            queue,
+            readers: Arc::new(Semaphore::new(config.readers_max.max(1))),
+            uploaders: Arc::new(Semaphore::new(config.readers_max.max(1))),
+            uploads: Uploads::default(),
+            config,
+            _directory: directory,
+        };
+        Ok(Embedded(Arc::new(Handle {
+            core: Arc::new(core),
+            writer: Mutex::new(Some(thread)),
+        })))
+    }
+
+    /// Resolves when the store has failed and accepts nothing any more: the process must then end.
+    pub fn failed(&self) -> impl Future<Output = StoreError> + Send + 'static {
+        let mut failed = self.0.core.queue.failed();
+        async move {
+            loop {
+                if let Some(error) = failed.borrow_and_update().clone() {
+                    return error;
+                }
+                if failed.changed().await.is_err() {
+                    // Closed without a failure: there is nothing to tell.
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let (groups, commits) = self.0.core.queue.totals();
+        Totals {
+            groups,
+            commits,
+            waiting_bytes: self.0.core.queue.waiting_bytes(),
+        }
+    }
+
+    /// Takes no more work, finishes what waits and closes the files. When it returns, and no upload or read of another handle
+    /// is under way, the directory can be opened again.
+    pub async fn close(self) {
+        let core = self.0.core.clone();
+        core.queue.close();
+        let writer = self.0.take_writer();
+        // Joining waits for one sync at most, but that may be long on a bad disk: not on a thread that runs tasks.
+        let joined = tokio::task::spawn_blocking(move || writer.map(JoinHandle::join));
+        if !matches!(joined.await, Ok(None | Some(Ok(())))) {
+            tracing::error!("the storage writer ended by a panic");
+        }
+        // Reads and uploads on blocking threads hold the files open: wait for them.
+        let permits = u32::try_from(core.config.readers_max.max(1)).unwrap_or(u32::MAX);
+        let _ = core.readers.acquire_many(permits).await;
+        let _ = core.uploaders.acquire_many(permits).await;
+        drop(self);
+        drop(core);
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+}
+
+impl Core {
+    pub(crate) fn submit(
+        &self,
+        work: Work,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        let (done, result) = oneshot::channel();
+        let bytes = match &work {
+            Work::Commit(commit, _) => commit.bytes(),
+            Work::Delete(_) => BlobName::BYTES,
+        };
+        self.queue.submit(Job { work, done }, bytes);
+        // The writer tells everyone; one that is gone without a word has panicked, and nobody knows what it had written.
+        async move {
+            result
+                .await
+                .unwrap_or_else(|_| Err(StoreError::Poisoned("the storage writer is gone".into())))
+        }
+    }
+
+    pub(crate) fn commit(
+        &self,
+        commit: Commit,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        // Hashed here, on the caller's thread: the writer's is the one that all wait for.
+        let hash = commit
+            .entry
+            .as_ref()
+            .map_or(Hash::ZERO, |entry| entry.hash());
+        self.submit(Work::Commit(commit, hash))
+    }
+}
+
+impl Handle {
+    fn take_writer(&self) -> Option<JoinHandle<()>> {
+        self.writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.queue.close();
+        if let Some(writer) = self.take_writer()
+            && writer.join().is_err()
+        {
+            tracing::error!("the storage writer ended by a panic");
+        }
+    }
+}

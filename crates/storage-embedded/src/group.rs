@@ -1,0 +1,293 @@
+//! Makes one atomic write of the commits of a group.
+//!
+//! Everything is checked against the state as the commits before it in the group leave it, which is not yet in the tree: log
+//! positions and references are looked up in what is staged first. A refused commit stages nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use fjall::{Readable, Snapshot};
+use whimbrel_storage::rules::{check_cut, check_follows, check_sizes};
+use whimbrel_storage::{
+    BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError, UploadId,
+};
+
+use crate::failure::read_error;
+use crate::keys;
+use crate::seal::{Sealer, Tree, Write};
+use crate::verify::Positions;
+
+type Log = (PartitionId, Origin);
+
+/// A group being put together.
+pub(crate) struct Group<'a> {
+    sealer: &'a Sealer,
+    positions: &'a mut Positions,
+    view: Snapshot,
+    write: Write,
+    /// Whether the disk has no room for more.
+    full: Option<StoreError>,
+    moved: Positions,
+    appended: BTreeMap<Log, Vec<(u64, u64)>>,
+    cut: BTreeSet<Log>,
+    references: BTreeMap<UploadId, BTreeMap<(PartitionId, Bytes), bool>>,
+    let_go: BTreeSet<UploadId>,
+    /// Commits and deletions taken.
+    pub(crate) taken: usize,
+}
+
+/// What remains to do when the group is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct After {
+    /// Blobs that nothing names any more.
+    pub(crate) unnamed: Vec<UploadId>,
+    /// Logs that were cut.
+    pub(crate) cut: BTreeSet<Log>,
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn new(
+        sealer: &'a Sealer,
+        positions: &'a mut Positions,
+        full: Option<StoreError>,
+    ) -> Self {
+        Group {
+            sealer,
+            positions,
+            view: sealer.db().snapshot(),
+            write: sealer.begin(),
+            full,
+            moved: BTreeMap::new(),
+            appended: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            references: BTreeMap::new(),
+            let_go: BTreeSet::new(),
+            taken: 0,
+        }
+    }
+
+    /// Stages a commit. `hash` is that of its entry.
+    pub(crate) fn add(
+        &mut self,
+        commit: Commit,
+        hash: whimbrel_storage::Hash,
+    ) -> Result<(), StoreError> {
+        check_sizes(&commit)?;
+        let partition = commit.partition;
+        let mut moved: Vec<(Log, LogPosition)> = Vec::new();
+        if let Some(entry) = &commit.entry {
+            let log = (partition, entry.origin);
+            let position = self.position(log);
+            check_follows(partition, entry, position)?;
+            moved.push((
+                log,
+                LogPosition {
+                    next: entry.end(),
+                    hash,
+                    ..position
+                },
+            ));
+        }
+        for cut in &commit.cuts {
+            let log = (partition, cut.origin);
+            let staged = moved
+                .iter()
+                .rev()
+                .find(|(moved, _)| *moved == log)
+                .map(|(_, position)| *position);
+            let position = staged.unwrap_or_else(|| self.position(log));
+            check_cut(partition, cut, position.next)?;
+            let low = self.boundary(log, commit.entry.as_ref(), cut.below)?;
+            if low > position.low {
+                moved.push((log, LogPosition { low, ..position }));
+                // Staged even if a later cut is refused: then nothing below `low` exists, and trimming finds nothing.
+                self.cut.insert(log);
+            }
+        }
+        let adds = commit.entry.is_some()
+            || commit
+                .mutations
+                .iter()
+                .any(|m| matches!(m, Mutation::Put { .. } | Mutation::Reference { .. }));
+        if let (Some(full), true) = (&self.full, adds) {
+            return Err(full.clone());
+        }
+        self.taken += 1;
+        if let Some(entry) = &commit.entry {
+            self.append(partition, entry);
+        }
+        for (log, position) in moved {
+            self.write.put(
+                &self.sealer.trees,
+                Tree::Log,
+                keys::head(log.0, log.1),
+                keys::position_value(&position),
+            );
+            self.moved.insert(log, position);
+        }
+        for mutation in commit.mutations {
+            self.mutate(partition, mutation);
+        }
+        Ok(())
+    }
+
+    /// Stages the removal of a blob if nothing names it.
+    pub(crate) fn delete(&mut self, name: BlobName) -> Result<(), StoreError> {
+        let info = self
+            .view
+            .get(&self.sealer.trees.meta, keys::info(name.upload))
+            .map_err(read_error)?;
+        let info = info.and_then(|value| keys::parse_info(name.upload, &value));
+        self.taken += 1;
+        if info.is_some_and(|(info, _)| info.name == name) {
+            self.let_go.insert(name.upload);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, partition: PartitionId, entry: &LogEntry) {
+        let key = keys::entry(partition, entry.origin, entry.first);
+        self.write
+            .put(&self.sealer.trees, Tree::Log, key, keys::entry_value(entry));
+        self.appended
+            .entry((partition, entry.origin))
+            .or_default()
+            .push((entry.first, entry.end()));
+    }
+
+    fn mutate(&mut self, partition: PartitionId, mutation: Mutation) {
+        let trees = &self.sealer.trees;
+        match mutation {
+            Mutation::Put { key, value } => {
+                self.write
+                    .put(trees, Tree::Records, keys::record(partition, &key), value)
+            }
+            Mutation::Delete { key } => {
+                self.write
+                    .remove(trees, Tree::Records, keys::record(partition, &key))
+            }
+            Mutation::Reference { blob, holder } => {
+                self.write.put(
+                    trees,
+                    Tree::Meta,
+                    keys::reference(blob.upload, partition, &holder),
+                    Bytes::new(),
+                );
+                self.references
+                    .entry(blob.upload)
+                    .or_default()
+                    .insert((partition, holder), true);
+            }
+            Mutation::Release { blob, holder } => {
+                self.write.remove(
+                    trees,
+                    Tree::Meta,
+                    keys::reference(blob.upload, partition, &holder),
+                );
+                self.references
+                    .entry(blob.upload)
+                    .or_default()
+                    .insert((partition, holder), false);
+                self.let_go.insert(blob.upload);
+            }
+        }
+    }
+
+    fn position(&self, log: Log) -> LogPosition {
+        self.moved
+            .get(&log)
+            .or_else(|| self.positions.get(&log))
+            .copied()
+            .unwrap_or(LogPosition::EMPTY)
+    }
+
+    /// The first number that a cut at `below` leaves: of the entry that holds `below`, which stays whole.
+    fn boundary(&self, log: Log, own: Option<&LogEntry>, below: u64) -> Result<u64, StoreError> {
+        let holds = |first: u64, end: u64| first <= below && below < end;
+        if let Some(entry) =
+            own.filter(|entry| entry.origin == log.1 && holds(entry.first, entry.end()))
+        {
+            return Ok(entry.first);
+        }
+        if let Some(appended) = self.appended.get(&log)
+            && let Some((first, _)) = appended.iter().find(|(first, end)| holds(*first, *end))
+        {
+            return Ok(*first);
+        }
+        let range = keys::entry(log.0, log.1, 0)..=keys::entry(log.0, log.1, below);
+        let Some(row) = self.view.range(&self.sealer.trees.log, range).next_back() else {
+            return Ok(below);
+        };
+        let (key, value) = row.into_inner().map_err(read_error)?;
+        let first = keys::parse_log_key(&key).and_then(|(_, _, first)| first);
+        let entry = first.and_then(|first| keys::parse_entry(log.1, first, &value.into()));
+        let entry =
+            entry.ok_or_else(|| StoreError::Damaged("a log entry cannot be read".into()))?;
+        Ok(if holds(entry.first, entry.end()) {
+            entry.first
+        } else {
+            below
+        })
+    }
+
+    /// Whether anything names the upload when this group is done.
+    fn is_named(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let staged = self.references.get(&upload);
+        if staged.is_some_and(|staged| staged.values().any(|named| *named)) {
+            return Ok(true);
+        }
+        // Nothing staged names it, so each staged row is a release: at most so many rows are passed over.
+        let released: BTreeSet<Vec<u8>> = staged
+            .into_iter()
+            .flatten()
+            .map(|((partition, holder), _)| keys::reference(upload, *partition, holder))
+            .collect();
+        for row in self.view.range(
+            &self.sealer.trees.meta,
+            keys::prefix_range(&keys::references(upload)),
+        ) {
+            let key = row.key().map_err(read_error)?;
+            if !released.contains(&key[..]) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes the group. Gives its number and what remains to do.
+    pub(crate) fn write(mut self) -> Result<(u64, After), StoreError> {
+        let mut unnamed = Vec::new();
+        let touched: BTreeSet<UploadId> = self
+            .references
+            .keys()
+            .chain(&self.let_go)
+            .copied()
+            .collect();
+        for upload in touched {
+            let doubtful = keys::doubtful(upload);
+            if self.is_named(upload)? {
+                self.write.remove(&self.sealer.trees, Tree::Meta, doubtful);
+            } else if self.let_go.contains(&upload) {
+                self.write
+                    .put(&self.sealer.trees, Tree::Meta, doubtful, Bytes::new());
+                // An upload that is still being written is left alone: it may yet be named.
+                if self
+                    .view
+                    .contains_key(&self.sealer.trees.meta, keys::info(upload))
+                    .map_err(read_error)?
+                {
+                    unnamed.push(upload);
+                }
+            }
+        }
+        let number = self.sealer.write(self.write, true)?;
+        self.positions.append(&mut self.moved);
+        Ok((
+            number,
+            After {
+                unnamed,
+                cut: self.cut,
+            },
+        ))
+    }
+}

@@ -1,0 +1,153 @@
+//! Opening: lock, judge the journals, open the tree, check that both agree, walk the logs, sweep.
+
+use std::path::Path;
+
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
+use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
+
+use crate::config::Config;
+use crate::directory::{Directory, SyncedFile};
+use crate::failure::OpenError;
+use crate::keys::SEAL_KEY;
+use crate::seal::{Seal, Sealer, Trees};
+use crate::verify::Logs;
+use crate::{journal, manifest, verify};
+
+/// An opened store, before its threads.
+pub(crate) struct Opened {
+    pub(crate) directory: Directory,
+    pub(crate) synced_file: SyncedFile,
+    pub(crate) sealer: Sealer,
+    pub(crate) logs: Logs,
+}
+
+pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
+    let directory = Directory::open(&config.path)?;
+    let made = directory.is_made()?;
+    let tree_path = directory.tree();
+    let has_tree = tree_path
+        .join("version")
+        .try_exists()
+        .map_err(OpenError::io(&tree_path, "cannot be looked at"))?;
+    if made && !has_tree {
+        return Err(OpenError::damaged(
+            &tree_path,
+            "the tree's version file is missing",
+        ));
+    }
+    let noted = if made {
+        Some(SyncedFile::open(&directory)?)
+    } else {
+        None
+    };
+    let synced = noted.as_ref().and_then(|(_, synced)| *synced);
+    let found = if has_tree {
+        journal::check(&tree_path, &directory.id, synced)?
+    } else {
+        journal::Found::default()
+    };
+
+    if made {
+        manifest::check(&tree_path)?;
+    }
+    let db = Database::builder(&tree_path)
+        .cache_size(config.cache_bytes)
+        .journal_compression(CompressionType::None)
+        .max_journaling_size(config.journal_bytes_max.max(64 << 20))
+        .worker_threads(config.background_threads.max(1))
+        .open()
+        .map_err(|error| OpenError::tree(&tree_path, error))?;
+    let trees = open_trees(config, &db).map_err(|error| OpenError::tree(&tree_path, error))?;
+
+    let view = db.snapshot();
+    let seal = view
+        .get(&trees.meta, SEAL_KEY)
+        .map_err(|error| OpenError::tree(&tree_path, error))?;
+    let shown = match seal {
+        Some(bytes) => Seal::decode(&directory.id, &bytes).ok_or_else(|| {
+            OpenError::damaged(&tree_path, "the newest seal in the tree cannot be read")
+        })?,
+        None => Seal::default(),
+    };
+    let least = found
+        .writes
+        .map_or(synced.unwrap_or(0), |(_, last)| last.number);
+    if shown.number < least
+        || found
+            .writes
+            .is_some_and(|(_, last)| shown.number != last.number)
+    {
+        let why = format!(
+            "the tree shows write {} as its last, but there were writes up to {least}",
+            shown.number
+        );
+        return Err(OpenError::damaged(&tree_path, why));
+    }
+    verify::front(
+        &tree_path,
+        &found.writes.map_or(shown, |(first, _)| first),
+        &trees,
+    )?;
+    let logs = verify::logs(&tree_path, &view, &trees)?;
+    drop(view);
+
+    // Made last: when it is there, everything else must be there too.
+    let synced_file = match noted {
+        Some((file, _)) => file,
+        None => SyncedFile::open(&directory)?.0,
+    };
+    let sealer = Sealer::new(db, trees, directory.id, shown);
+    synced_file
+        .note(shown.number)
+        .and_then(|()| synced_file.sync())
+        .map_err(OpenError::io(&config.path, "SYNCED cannot be written"))?;
+    sync_directory(&config.path)?;
+    Ok(Opened {
+        directory,
+        synced_file,
+        sealer,
+        logs,
+    })
+}
+
+fn sync_directory(path: &Path) -> Result<(), OpenError> {
+    std::fs::File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(OpenError::io(path, "cannot be synced"))
+}
+
+fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
+    let small = || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(config.write_buffer_bytes)
+            .data_block_size_policy(BlockSizePolicy::all(8 << 10))
+            .data_block_compression_policy(CompressionPolicy::new([
+                CompressionType::None,
+                CompressionType::Lz4,
+            ]))
+    };
+    // Chunks are large and written once: their values lie in files of their own, so that compaction moves only keys. A file is
+    // written again when a third of it is dead.
+    let separated = || {
+        KvSeparationOptions::default()
+            .separation_threshold(1 << 10)
+            .file_target_size(64 << 20)
+            .staleness_threshold(0.33)
+            .compression(BLOB_COMPRESSION)
+    };
+    Ok(Trees {
+        log: db.keyspace("log", small)?,
+        records: db.keyspace("records", small)?,
+        blobs: db.keyspace("blobs", || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(config.write_buffer_bytes * 2)
+                .with_kv_separation(Some(separated()))
+        })?,
+        meta: db.keyspace("meta", || {
+            small().max_memtable_size(config.write_buffer_bytes / 2)
+        })?,
+    })
+}
+
+/// Compression of blobs in the tree's files.
+const BLOB_COMPRESSION: CompressionType = CompressionType::None;

@@ -1,0 +1,250 @@
+//! Reads, on a bounded number of blocking threads, each on a snapshot: a commit is seen whole or not at all.
+
+use std::future::Future;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::Readable;
+use tokio::sync::Semaphore;
+use whimbrel_storage::{
+    Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage,
+    StoreError,
+};
+
+use crate::engine::{Core, Embedded};
+use crate::failure::read_error;
+use crate::keys;
+
+impl Core {
+    /// Runs `work` on a blocking thread when one of `permits` is free.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        permits: &Arc<Semaphore>,
+        work: impl FnOnce(&Core) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = permits
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        let core = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let result = work(&core);
+            drop(core);
+            drop(permit);
+            result
+        });
+        match done.await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is shutting down.
+            Err(_) => Err(StoreError::Closed),
+        }
+    }
+
+    fn get(
+        &self,
+        partition: PartitionId,
+        keys: &[Bytes],
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let view = self.sealer.db().snapshot();
+        let get = |key: &Bytes| view.get(&self.sealer.trees.records, keys::record(partition, key));
+        keys.iter()
+            .map(|key| {
+                get(key)
+                    .map(|value| value.map(Bytes::from))
+                    .map_err(read_error)
+            })
+            .collect()
+    }
+
+    fn scan(
+        &self,
+        partition: PartitionId,
+        range: &KeyRange,
+        limit: ScanLimit,
+    ) -> Result<ScanPage, StoreError> {
+        let mut page = ScanPage::default();
+        if range.end.as_ref().is_some_and(|end| *end <= range.start) {
+            return Ok(page);
+        }
+        let start = Bound::Included(keys::record(partition, &range.start));
+        let end = match &range.end {
+            Some(end) => Some(keys::record(partition, end)),
+            None => keys::records_end(partition),
+        };
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut bytes = 0usize;
+        for row in self
+            .sealer
+            .db()
+            .snapshot()
+            .range(&self.sealer.trees.records, (start, end))
+        {
+            let (key, value) = row.into_inner().map_err(read_error)?;
+            let key = Bytes::from(key).slice(keys::RECORD_PREFIX_BYTES..);
+            if !page.rows.is_empty() && (page.rows.len() >= limit.rows || bytes >= limit.bytes) {
+                page.next = Some(key);
+                break;
+            }
+            bytes += key.len() + value.len();
+            page.rows.push((key, value.into()));
+        }
+        Ok(page)
+    }
+
+    fn read_log(
+        &self,
+        partition: PartitionId,
+        origin: Origin,
+        from: u64,
+        bytes_max: usize,
+    ) -> Result<LogPage, StoreError> {
+        let view = self.sealer.db().snapshot();
+        let log = &self.sealer.trees.log;
+        let unreadable = || {
+            StoreError::Damaged(
+                format!("an entry of {origin:?} in {partition:?} cannot be read").into(),
+            )
+        };
+        let mut page = LogPage::default();
+        let head = view
+            .get(log, keys::head(partition, origin))
+            .map_err(read_error)?;
+        let Some(head) = head else { return Ok(page) };
+        let position = keys::parse_position(&head).ok_or_else(unreadable)?;
+        let parse = |key: &[u8], value: &Bytes| {
+            let first = keys::parse_log_key(key)
+                .and_then(|(_, _, first)| first)
+                .ok_or_else(unreadable)?;
+            keys::parse_entry(origin, first, value).ok_or_else(unreadable)
+        };
+        let from = from.max(position.low);
+        // The entry that holds `from` may begin before it.
+        let mut start = from;
+        let before =
+            keys::entry(partition, origin, position.low)..=keys::entry(partition, origin, from);
+        if let Some(row) = view.range(log, before).next_back() {
+            let (key, value) = row.into_inner().map_err(read_error)?;
+            let entry = parse(&key, &value.into())?;
+            if entry.end() > from {
+                start = entry.first;
+            }
+        }
+        let mut bytes = 0usize;
+        let mut expected = None;
+        for row in view.range(
+            log,
+            keys::entry(partition, origin, start)..=keys::entry(partition, origin, u64::MAX),
+        ) {
+            let (key, value) = row.into_inner().map_err(read_error)?;
+            let entry = parse(&key, &value.into())?;
+            if expected.is_some_and(|expected| expected != entry.first) {
+                return Err(unreadable());
+            }
+            expected = Some(entry.end());
+            if !page.entries.is_empty() && bytes >= bytes_max {
+                page.next = Some(entry.first);
+                break;
+            }
+            bytes += entry.bytes.len();
+            page.entries.push(entry);
+        }
+        Ok(page)
+    }
+
+    fn log_positions(
+        &self,
+        prefix: &[u8],
+    ) -> Result<Vec<(PartitionId, Origin, LogPosition)>, StoreError> {
+        let rows = self
+            .sealer
+            .db()
+            .snapshot()
+            .range(&self.sealer.trees.log, keys::prefix_range(prefix));
+        rows.map(|row| {
+            let (key, value) = row.into_inner().map_err(read_error)?;
+            let parsed = keys::parse_log_key(&key).zip(keys::parse_position(&value));
+            let ((partition, origin, _), position) = parsed
+                .ok_or_else(|| StoreError::Damaged("a log's position cannot be read".into()))?;
+            Ok((partition, origin, position))
+        })
+        .collect()
+    }
+}
+
+impl LogStore for Embedded {
+    fn commit(
+        &self,
+        commit: Commit,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        self.core().commit(commit)
+    }
+
+    async fn get(
+        &self,
+        partition: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| core.get(partition, &keys))
+            .await
+    }
+
+    async fn scan(
+        &self,
+        partition: PartitionId,
+        range: KeyRange,
+        limit: ScanLimit,
+    ) -> Result<ScanPage, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| {
+            core.scan(partition, &range, limit)
+        })
+        .await
+    }
+
+    async fn read_log(
+        &self,
+        partition: PartitionId,
+        origin: Origin,
+        from: u64,
+        bytes_max: usize,
+    ) -> Result<LogPage, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| {
+            core.read_log(partition, origin, from, bytes_max)
+        })
+        .await
+    }
+
+    async fn log_positions(
+        &self,
+        partition: PartitionId,
+    ) -> Result<Vec<(Origin, LogPosition)>, StoreError> {
+        let core = self.core();
+        let rows = core
+            .blocking(&core.readers, move |core| {
+                core.log_positions(&keys::heads(partition))
+            })
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(|(_, origin, position)| (origin, position))
+            .collect())
+    }
+
+    async fn partitions(&self) -> Result<Vec<PartitionId>, StoreError> {
+        let core = self.core();
+        let rows = core
+            .blocking(&core.readers, |core| core.log_positions(keys::ALL_HEADS))
+            .await?;
+        let mut partitions: Vec<_> = rows
+            .into_iter()
+            .map(|(partition, _, _)| partition)
+            .collect();
+        partitions.dedup();
+        Ok(partitions)
+    }
+}

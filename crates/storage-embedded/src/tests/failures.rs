@@ -1,0 +1,1 @@
+//! Failures while running: a failed sync, a full disk, two processes, another version.

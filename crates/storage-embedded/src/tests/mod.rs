@@ -1,0 +1,106 @@
+//! Tests of the engine on real files: the conformance suite, damage, failures.
+
+mod conformance;
+mod damage;
+mod failures;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use whimbrel_storage::{Commit, Hash, LogEntry, Mutation, Origin, PartitionId};
+
+use crate::config::{Config, Disk, RealDisk};
+
+/// A disk with switches. Counts syncs; does none by itself, since in these tests no power is lost: they say what was not
+/// synced is lost by damaging it.
+#[derive(Debug, Default)]
+pub(crate) struct TestDisk {
+    pub(crate) sync_fails: AtomicBool,
+    pub(crate) full: AtomicBool,
+    pub(crate) syncs: AtomicU64,
+}
+
+impl Disk for TestDisk {
+    fn sync(&self, file: &File) -> io::Result<()> {
+        if self.sync_fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the disk is broken"));
+        }
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        let _ = file;
+        Ok(())
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        if self.full.load(Ordering::SeqCst) {
+            Ok(1000)
+        } else {
+            RealDisk.free_bytes(path).map(|_| u64::MAX)
+        }
+    }
+}
+
+pub(crate) fn config(path: &Path) -> (Config, Arc<TestDisk>) {
+    let disk = Arc::new(TestDisk::default());
+    let config = Config {
+        disk: disk.clone(),
+        background_threads: 1,
+        cache_bytes: 1 << 20,
+        ..Config::new(path)
+    };
+    (config, disk)
+}
+
+/// A log and what belongs to it: commit number n puts n's decimal under `last` and appends it.
+pub(crate) struct Log {
+    partition: PartitionId,
+    next: u64,
+    hash: Hash,
+}
+
+impl Log {
+    pub(crate) fn new(partition: u64) -> Self {
+        Log {
+            partition: PartitionId(partition),
+            next: 1,
+            hash: Hash::ZERO,
+        }
+    }
+
+    pub(crate) fn commit(&mut self, bytes: usize) -> Commit {
+        let number = self.next;
+        let mut batch = number.to_be_bytes().to_vec();
+        blake3::Hasher::new().update(&batch).finalize_xof().fill({
+            batch.resize(8 + bytes, 0);
+            &mut batch[8..]
+        });
+        let entry = LogEntry {
+            origin: Origin(1),
+            first: number,
+            count: 1,
+            previous: self.hash,
+            bytes: Bytes::from(batch),
+        };
+        self.next += 1;
+        self.hash = entry.hash();
+        let put = Mutation::Put {
+            key: "last".into(),
+            value: number.to_string().into(),
+        };
+        Commit {
+            entry: Some(entry),
+            mutations: vec![put],
+            ..Commit::new(self.partition)
+        }
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap()
+}

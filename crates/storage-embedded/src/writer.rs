@@ -1,0 +1,339 @@
+//! The writer thread: takes everything that waits, writes it at once, syncs once, tells everyone.
+//!
+//! The sync is an `fdatasync` of our own on the journal's file, not the tree's `persist`: that one holds the journal's lock
+//! while the disk works, so that no blob could be written meanwhile. It is as safe: the tree syncs a journal whole before it
+//! begins the next, so after a write the journal to sync is the newest one.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError};
+
+use crate::config::Config;
+use crate::directory::SyncedFile;
+use crate::group::{After, Group};
+use crate::seal::{Sealer, Tree};
+use crate::verify::Positions;
+use crate::{journal, keys, sweep};
+
+/// Entries of cut logs removed after one group.
+const TRIM_ROWS_MAX: usize = 1024;
+/// How often the writer lets others run when that lets a group grow.
+const YIELDS_MAX: usize = 16;
+
+/// What the writer is asked to do.
+pub(crate) enum Work {
+    Commit(Commit, Hash),
+    Delete(BlobName),
+}
+
+/// Work and who waits for it.
+pub(crate) struct Job {
+    pub(crate) work: Work,
+    pub(crate) done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// The queue before the writer.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    failed: watch::Sender<Option<StoreError>>,
+}
+
+struct State {
+    commits: GroupCommit<Job>,
+    closing: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(group_bytes_max: usize) -> Self {
+        let state = State {
+            commits: GroupCommit::new(group_bytes_max),
+            closing: false,
+        };
+        Queue {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            failed: watch::Sender::new(None),
+        }
+    }
+
+    pub(crate) fn submit(&self, job: Job, bytes: usize) {
+        let mut state = self.lock();
+        let refused = if state.closing {
+            Some((job, StoreError::Closed))
+        } else {
+            state.commits.submit(job, bytes).err()
+        };
+        drop(state);
+        match refused {
+            None => self.changed.notify_one(),
+            Some((job, error)) => tell(job.done, Err(error)),
+        }
+    }
+
+    /// No more work is taken; the writer ends when what waits is done.
+    pub(crate) fn close(&self) {
+        self.lock().closing = true;
+        self.changed.notify_one();
+    }
+
+    /// Groups and what they held.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        self.lock().commits.totals()
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.lock().commits.waiting_bytes()
+    }
+
+    pub(crate) fn failed(&self) -> watch::Receiver<Option<StoreError>> {
+        self.failed.subscribe()
+    }
+
+    /// Stops everything: something could not be written.
+    pub(crate) fn fail(&self, error: &StoreError) {
+        let waiting = self.lock().commits.fail(error.clone());
+        self.tell_failure(error, waiting);
+    }
+
+    fn tell_failure(&self, error: &StoreError, waiting: Vec<Job>) {
+        for job in waiting {
+            tell(job.done, Err(error.clone()));
+        }
+        self.failed.send_modify(|failed| {
+            failed.get_or_insert_with(|| {
+                tracing::error!(%error, "storage is stopped");
+                error.clone()
+            });
+        });
+    }
+
+    /// Waits for the next group; `None` when closed and done.
+    fn next(&self) -> Option<Vec<Job>> {
+        let mut state = self.lock();
+        for _ in 0..YIELDS_MAX {
+            if !state.commits.may_grow() {
+                break;
+            }
+            let waiting = state.commits.waiting();
+            drop(state);
+            std::thread::yield_now();
+            state = self.lock();
+            if state.commits.waiting() == waiting {
+                break;
+            }
+        }
+        loop {
+            if let Some(group) = state.commits.start() {
+                return Some(group);
+            }
+            if state.closing {
+                return None;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn done(&self, result: Result<(), StoreError>) {
+        let failure = result.as_ref().err().cloned();
+        let waiting = self.lock().commits.done(result);
+        if let Some(error) = failure {
+            self.tell_failure(&error, waiting);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(done: oneshot::Sender<Result<(), StoreError>>, result: Result<(), StoreError>) {
+    // Whoever no longer waits need not be told.
+    let _ = done.send(result);
+}
+
+/// The thread's own state.
+pub(crate) struct Writer {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) config: Config,
+    pub(crate) positions: Positions,
+    pub(crate) untrimmed: Vec<(whimbrel_storage::PartitionId, whimbrel_storage::Origin)>,
+    pub(crate) journal: JournalFile,
+    pub(crate) synced_file: SyncedFile,
+}
+
+impl Writer {
+    /// Runs until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        while let Some(jobs) = self.queue.next() {
+            if let Err(error) = self.group(jobs) {
+                self.queue.fail(&error);
+            }
+        }
+        if self.sealer.failure().is_none() {
+            // What lies there unsynced (blobs nobody names yet) may go; what is synced is noted for good.
+            if let Err(error) = self.synced_file.sync() {
+                tracing::warn!(%error, "the note of what was synced could not be synced");
+            }
+        }
+    }
+
+    /// One group; an error stops the store.
+    fn group(&mut self, jobs: Vec<Job>) -> Result<(), StoreError> {
+        let full = self.room();
+        let mut group = Group::new(&self.sealer, &mut self.positions, full);
+        let mut commits = Vec::with_capacity(jobs.len());
+        let mut deletions = Vec::new();
+        for Job { work, done } in jobs {
+            let (result, waiting) = match work {
+                Work::Commit(commit, hash) => (group.add(commit, hash), &mut commits),
+                Work::Delete(name) => (group.delete(name), &mut deletions),
+            };
+            match result {
+                Ok(()) => waiting.push(done),
+                Err(error) => tell(done, Err(error)),
+            }
+        }
+        if group.taken == 0 {
+            self.queue.done(Ok(()));
+            return Ok(());
+        }
+        let written = group
+            .write()
+            .and_then(|(number, after)| self.sync(number).map(|()| after));
+        let result = written.as_ref().map(|_| ()).map_err(|error| match error {
+            StoreError::Poisoned(_) => error.clone(),
+            other => self.sealer.fail(&other.to_string()),
+        });
+        self.queue.done(result.clone());
+        for done in commits {
+            tell(done, result.clone());
+        }
+        let result = result.and_then(|()| self.after(written.unwrap_or_default()));
+        for done in deletions {
+            tell(done, result.clone());
+        }
+        result
+    }
+
+    fn sync(&mut self, number: u64) -> Result<(), StoreError> {
+        let changed = self
+            .journal
+            .follow()
+            .map_err(|error| self.sealer.fail(&format!("finding the journal: {error}")))?;
+        self.config.disk.sync(&self.journal.file).map_err(|error| {
+            self.sealer.fail(&format!(
+                "syncing {}: {error}",
+                journal::path_of(&self.journal.directory, self.journal.number).display()
+            ))
+        })?;
+        self.sealer.set_synced(number);
+        // Only a help for the next start: a failure to write it costs no safety.
+        if let Err(error) = self.synced_file.note(number) {
+            tracing::warn!(%error, "the note of what was synced could not be written");
+        } else if changed && let Err(error) = self.synced_file.sync() {
+            tracing::warn!(%error, "the note of what was synced could not be synced");
+        }
+        Ok(())
+    }
+
+    /// What lags behind: blobs without a name, entries below a cut.
+    fn after(&mut self, after: After) -> Result<(), StoreError> {
+        for upload in after.unnamed {
+            sweep::remove(&self.sealer, upload)?;
+        }
+        self.untrimmed.extend(after.cut);
+        self.trim()
+    }
+
+    fn trim(&mut self) -> Result<(), StoreError> {
+        let Some((partition, origin)) = self.untrimmed.last().copied() else {
+            return Ok(());
+        };
+        let low = self
+            .positions
+            .get(&(partition, origin))
+            .map_or(0, |position| position.low);
+        let mut write = self.sealer.begin();
+        let mut rows = 0;
+        let range = keys::entry(partition, origin, 0)..keys::entry(partition, origin, low);
+        for row in
+            fjall::Readable::range(&self.sealer.db().snapshot(), &self.sealer.trees.log, range)
+                .take(TRIM_ROWS_MAX)
+        {
+            write.remove(
+                &self.sealer.trees,
+                Tree::Log,
+                row.key().map_err(crate::failure::read_error)?,
+            );
+            rows += 1;
+        }
+        if rows < TRIM_ROWS_MAX {
+            self.untrimmed.pop();
+        }
+        if rows > 0 {
+            self.sealer.write(write, false)?;
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> Option<StoreError> {
+        full(&self.config)
+    }
+}
+
+/// The refusal, when the disk has less room than its reserve.
+pub(crate) fn full(config: &Config) -> Option<StoreError> {
+    let free = config.disk.free_bytes(&config.path).unwrap_or(u64::MAX);
+    (free < config.free_bytes_min).then(|| {
+        StoreError::Full(
+            format!(
+                "{} has {free} bytes left, {} are kept free",
+                config.path.display(),
+                config.free_bytes_min
+            )
+            .into(),
+        )
+    })
+}
+
+/// The newest journal, open for syncing.
+pub(crate) struct JournalFile {
+    directory: PathBuf,
+    number: u64,
+    file: File,
+}
+
+impl JournalFile {
+    pub(crate) fn open(directory: PathBuf, number: u64) -> std::io::Result<Self> {
+        let file = File::open(journal::path_of(&directory, number))?;
+        Ok(JournalFile {
+            directory,
+            number,
+            file,
+        })
+    }
+
+    /// Goes on to the newest journal. Whether it was another one.
+    fn follow(&mut self) -> std::io::Result<bool> {
+        let mut changed = false;
+        loop {
+            match File::open(journal::path_of(&self.directory, self.number + 1)) {
+                Ok(file) => {
+                    self.file = file;
+                    self.number += 1;
+                    changed = true;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(changed),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
