@@ -46,8 +46,10 @@ pub struct Trace {
 /// A write whose OK a client has received.
 #[derive(Clone, Debug)]
 pub struct Acknowledged {
-    /// Text that stands in the bytes written.
+    /// Text that stands in the bytes written; empty when the write carries none: then all that was written since counts.
     pub mark: String,
+    /// When the client sent it, in seconds since 1970.
+    pub since: f64,
     /// The client's port.
     pub port: u16,
     /// When the client had the OK, in seconds since 1970: after the server began to send it.
@@ -140,7 +142,12 @@ impl Trace {
         for write in self.calls.iter().filter(|call| {
             call.kind == Kind::Write && call.target.starts_with(data) && call.start < sent.start
         }) {
-            if !write.text.contains(mark.as_str()) {
+            let ours = if mark.is_empty() {
+                write.time >= acknowledged.since
+            } else {
+                write.text.contains(mark.as_str())
+            };
+            if !ours {
                 continue;
             }
             written += 1;
@@ -227,9 +234,14 @@ mod tests {
 
     /// Lines as strace prints them, for a client at port 4000 that had its OK at 105.
     fn check(lines: &[&str], expected: Result<(), &str>) {
+        check_marked("mark-1", lines, expected);
+    }
+
+    fn check_marked(mark: &str, lines: &[&str], expected: Result<(), &str>) {
         let trace = Trace::read(&lines.join("\n"));
         let acknowledged = Acknowledged {
-            mark: "mark-1".to_owned(),
+            mark: mark.to_owned(),
+            since: 100.0,
             port: 4000,
             time: 105.0,
         };
@@ -350,5 +362,17 @@ mod tests {
             ],
             Err("mark-1: sent while /data/journal was being written"),
         );
+    }
+
+    #[test]
+    fn without_a_mark() {
+        let old = r#"11 99.1 write(7</data/journal>, "old", 3) = 3"#;
+        check_marked("", &[old, WRITE, SYNC, SEND], Ok(()));
+        check_marked(
+            "",
+            &[WRITE, SYNC, WRITE, SEND],
+            Err(": written to /data/journal and not synced before the OK"),
+        );
+        check_marked("", &[old, SYNC, SEND], Err(": not written before the OK"));
     }
 }
