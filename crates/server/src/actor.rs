@@ -1,0 +1,357 @@
+//! One machine of the service on tokio: inputs one at a time, outputs carried out, completions brought back.
+//!
+//! Invariants:
+//! - Commits of a machine reach the store in the order given, and their completions come back in that order.
+//! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again and nothing that it
+//!   still wanted to say is said: the node stops.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use whimbrel_service::{
+    admin::AdminReply,
+    api::Reply,
+    log::store_partition,
+    machine::{Input, Machine, Note, Output, RequestId, Ticket},
+};
+use whimbrel_storage::{
+    Commit, KeyRange, LogStore, Origin, PartitionId, Refusal, ScanLimit, StoreError,
+};
+
+use crate::{
+    clock::{Alarm, Clock},
+    metrics,
+    password::Verifier,
+    registry::Registry,
+    switchboard::{Inbox, Question, Switchboard, Work},
+};
+
+/// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
+const PAGES_MAX: usize = 4;
+
+/// Called with the reason when the node has to stop. It should not return; if it does (in tests), nothing more happens.
+pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What all actors share.
+pub(crate) struct Shared<S> {
+    pub(crate) clock: Clock,
+    pub(crate) store: S,
+    pub(crate) board: Arc<Switchboard>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) verifier: Verifier,
+    /// Scans at once, over all machines.
+    pub(crate) loads: Arc<Semaphore>,
+    pub(crate) fatal: Fatal,
+}
+
+type Outcome = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+struct Committing {
+    ticket: Ticket,
+    log: Option<(PartitionId, Origin)>,
+    outcome: Outcome,
+    _work: Work,
+}
+
+enum Waiter {
+    Call(oneshot::Sender<Reply>),
+    Admin(oneshot::Sender<AdminReply>),
+}
+
+/// The node stops.
+struct Dead;
+
+pub(crate) struct Actor<M, S> {
+    name: &'static str,
+    machine: M,
+    shared: Arc<Shared<S>>,
+    inbox: Inbox,
+    pages: mpsc::Receiver<(Input, Work)>,
+    to_pages: mpsc::Sender<(Input, Work)>,
+    next_request: u64,
+    waiters: HashMap<RequestId, (Waiter, Work)>,
+    commits: VecDeque<Committing>,
+    /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
+    broken: HashSet<(PartitionId, Origin)>,
+}
+
+impl<M, S> Actor<M, S>
+where
+    M: Machine + Send + 'static,
+    S: LogStore + Clone,
+{
+    pub(crate) fn new(
+        name: &'static str,
+        machine: M,
+        inbox: Inbox,
+        shared: Arc<Shared<S>>,
+    ) -> Self {
+        let (to_pages, pages) = mpsc::channel(PAGES_MAX);
+        Actor {
+            name,
+            machine,
+            shared,
+            inbox,
+            pages,
+            to_pages,
+            next_request: 0,
+            waiters: HashMap::new(),
+            commits: VecDeque::new(),
+            broken: HashSet::new(),
+        }
+    }
+
+    /// Runs until nobody can reach it, or the node stops.
+    pub(crate) async fn run(mut self) {
+        let mut alarm = Alarm::new();
+        if self.carry_out().is_err() {
+            return;
+        }
+        loop {
+            alarm.set(&self.shared.clock, self.machine.deadline());
+            // No order among the branches: each gets its turn whatever the others bring.
+            let (input, _work) = tokio::select! {
+                Some(input) = self.inbox.inputs.recv() => input,
+                Some(question) = self.inbox.questions.recv() => self.question(question),
+                Some(page) = self.pages.recv() => page,
+                (done, result) = first(&mut self.commits) => match self.completed(&done, result) {
+                    Ok(input) => (input, done._work),
+                    Err(Dead) => return,
+                },
+                () = alarm.ring() => (Input::Time, self.shared.board.work().begin()),
+                else => return,
+            };
+            self.machine.handle(self.shared.clock.now(), input);
+            if self.carry_out().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn question(&mut self, question: Question) -> (Input, Work) {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        let (input, waiter, work) = match question {
+            Question::Call(call, reply, work) => {
+                (Input::Call(request, call), Waiter::Call(reply), work)
+            }
+            Question::Admin(call, reply, work) => {
+                (Input::Admin(request, call), Waiter::Admin(reply), work)
+            }
+        };
+        self.waiters.insert(request, (waiter, work.begin()));
+        (input, work)
+    }
+
+    /// What a finished commit means to the machine.
+    fn completed(
+        &mut self,
+        done: &Committing,
+        result: Result<(), StoreError>,
+    ) -> Result<Input, Dead> {
+        match result {
+            Ok(()) => {
+                if let Some(log) = &done.log {
+                    self.broken.remove(log);
+                }
+                Ok(Input::Committed(done.ticket))
+            }
+            Err(error @ StoreError::Full(_)) => {
+                tracing::warn!(machine = self.name, %error, "a change was not made");
+                self.broken.extend(done.log);
+                Ok(Input::CommitFailed(done.ticket))
+            }
+            Err(StoreError::Refused(Refusal::NotNext { .. } | Refusal::Fork { .. }))
+                if done.log.is_some_and(|log| self.broken.contains(&log)) =>
+            {
+                Ok(Input::CommitFailed(done.ticket))
+            }
+            Err(error) => Err(self.die(&format!("a commit failed: {error}"))),
+        }
+    }
+
+    fn die(&self, reason: &str) -> Dead {
+        (self.shared.fatal)(&format!("{}: {reason}", self.name));
+        Dead
+    }
+
+    /// Does what the machine wants until it wants nothing more.
+    fn carry_out(&mut self) -> Result<(), Dead> {
+        let board = Arc::clone(&self.shared.board);
+        while let Some(output) = self.machine.poll() {
+            match output {
+                Output::Commit(ticket, commit) => self.commit(ticket, commit),
+                Output::Load {
+                    ticket,
+                    partition,
+                    from,
+                    to,
+                } => {
+                    self.load(ticket, store_partition(partition), from, to);
+                }
+                Output::Reply(request, reply) => match self.waiters.remove(&request) {
+                    // A session that is gone does not hear it.
+                    Some((Waiter::Call(waiter), _)) => drop(waiter.send(reply)),
+                    _ => return Err(self.die("an answer to nobody's question")),
+                },
+                Output::AdminReply(request, reply) => match self.waiters.remove(&request) {
+                    Some((Waiter::Admin(waiter), _)) => drop(waiter.send(reply)),
+                    _ => return Err(self.die("an answer to nobody's question")),
+                },
+                Output::Notify(session, event) => self.shared.registry.notify(session, event),
+                Output::Verify {
+                    ticket,
+                    verifier,
+                    password,
+                } => self.verify(ticket, verifier, password),
+                Output::Deliver {
+                    ticket,
+                    entry,
+                    index,
+                } => match entry.deliveries.get(index) {
+                    Some(delivery) => {
+                        let account = delivery.account;
+                        board.tell_owner(
+                            account,
+                            Input::Deliver {
+                                ticket,
+                                entry,
+                                index,
+                            },
+                        );
+                    }
+                    None => return Err(self.die("a delivery that its entry does not have")),
+                },
+                Output::AskBirth(account) => board.tell_directory(Input::AskBirth(account)),
+                Output::Birth(account, birth) => {
+                    board.tell_owner(account, Input::Birth(account, birth))
+                }
+                Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
+                Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
+                Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
+                Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
+                Output::Log(note) => log(self.name, &note),
+                Output::Fatal(reason) => return Err(self.die(&reason)),
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, ticket: Ticket, commit: Commit) {
+        let log = commit
+            .entry
+            .as_ref()
+            .map(|entry| (commit.partition, entry.origin));
+        // The store queues it now, not when the future is polled: the order is that of the calls.
+        let outcome = Box::pin(self.shared.store.commit(commit));
+        self.commits.push_back(Committing {
+            ticket,
+            log,
+            outcome,
+            _work: self.shared.board.work().begin(),
+        });
+    }
+
+    fn load(&self, ticket: Ticket, partition: PartitionId, from: Vec<u8>, to: Vec<u8>) {
+        let shared = Arc::clone(&self.shared);
+        let pages = self.to_pages.clone();
+        let work = self.shared.board.work().begin();
+        tokio::spawn(async move {
+            let Ok(_place) = shared.loads.acquire().await else {
+                return;
+            };
+            let mut range = KeyRange {
+                start: Bytes::from(from),
+                end: Some(Bytes::from(to)),
+            };
+            loop {
+                let (input, next) = match shared
+                    .store
+                    .scan(partition, range.clone(), ScanLimit::default())
+                    .await
+                {
+                    Ok(page) => {
+                        let rows = page
+                            .rows
+                            .into_iter()
+                            .map(|(key, value)| (key.into(), value))
+                            .collect();
+                        (
+                            Input::Loaded {
+                                ticket,
+                                rows,
+                                done: page.next.is_none(),
+                            },
+                            page.next,
+                        )
+                    }
+                    Err(error) if error.stops_node() => {
+                        (shared.fatal)(&format!("a scan failed: {error}"));
+                        return;
+                    }
+                    Err(error) => (Input::LoadFailed(ticket, error.to_string()), None),
+                };
+                // The machine is gone only when the node stops.
+                if pages.send((input, work.begin())).await.is_err() {
+                    return;
+                }
+                match next {
+                    Some(start) => range.start = start,
+                    None => return,
+                }
+            }
+        });
+    }
+
+    fn verify(&self, ticket: Ticket, verifier: String, password: zeroize::Zeroizing<Vec<u8>>) {
+        let pool = self.shared.verifier.clone();
+        let board = Arc::clone(&self.shared.board);
+        let work = board.work().begin();
+        tokio::spawn(async move {
+            let matches = pool.check(verifier, password).await;
+            // Only the directory asks.
+            board.tell_directory(Input::Verified(ticket, matches));
+            drop(work);
+        });
+    }
+}
+
+/// The first commit under way, when it is done; the others behind it wait for it.
+async fn first(commits: &mut VecDeque<Committing>) -> (Committing, Result<(), StoreError>) {
+    let result = match commits.front_mut() {
+        Some(front) => front.outcome.as_mut().await,
+        None => return std::future::pending().await,
+    };
+    let done = commits
+        .pop_front()
+        .expect("it was there a moment ago, and nobody else takes");
+    (done, result)
+}
+
+fn log(machine: &'static str, note: &Note) {
+    match note {
+        Note::LoggedIn { login, cached } => {
+            metrics::login(true);
+            tracing::info!(login, cached, "logged in");
+        }
+        Note::LoginFailed { login, peer } => {
+            metrics::login(false);
+            tracing::info!(login = crate::log::printable(login), %peer, "login failed");
+        }
+        Note::Delivered { entry, account } => {
+            metrics::delivery();
+            tracing::info!(entry, account = %account, "delivered");
+        }
+        Note::Warning(text) => tracing::warn!(machine, "{text}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "actor_tests.rs"]
+mod tests;

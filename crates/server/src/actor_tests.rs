@@ -1,0 +1,312 @@
+use std::{
+    sync::{Mutex, atomic::AtomicBool, atomic::Ordering},
+    time::Duration,
+};
+
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::{
+    api::{Call, Event, MailboxCall, SessionId},
+    machine::Now,
+};
+use whimbrel_storage::{LogEntry, Mutation, memory::MemoryStore};
+
+use super::*;
+use crate::switchboard::Inboxes;
+
+/// A machine whose outputs the test writes, and whose inputs the test reads.
+#[derive(Default)]
+struct Script {
+    log: Arc<Mutex<Vec<String>>>,
+    out: VecDeque<Output>,
+    deadline: Option<u64>,
+    answer: Option<fn(Input) -> Vec<Output>>,
+}
+
+impl Machine for Script {
+    fn handle(&mut self, _: Now, input: Input) {
+        self.log.lock().unwrap().push(match &input {
+            Input::Loaded { ticket, rows, done } => {
+                format!("Loaded {} {} {done}", ticket.0, rows.len())
+            }
+            Input::Call(..) => "Call".to_owned(),
+            Input::Committed(ticket) => format!("Committed {}", ticket.0),
+            Input::CommitFailed(ticket) => format!("CommitFailed {}", ticket.0),
+            Input::Time => {
+                self.deadline = None;
+                "Time".to_owned()
+            }
+            other => format!("{other:?}"),
+        });
+        if let Some(answer) = self.answer {
+            self.out.extend(answer(input));
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+}
+
+struct World {
+    board: Arc<Switchboard>,
+    registry: Arc<Registry>,
+    store: MemoryStore,
+    log: Arc<Mutex<Vec<String>>>,
+    died: Arc<Mutex<Vec<String>>>,
+    /// Held so that their lanes stay open.
+    _others: (Inbox, Inbox),
+}
+
+/// Runs `script` as the only owner.
+fn world(mut script: Script) -> World {
+    let (
+        board,
+        Inboxes {
+            directory,
+            queue,
+            mut owners,
+        },
+    ) = Switchboard::new(1);
+    let registry = Registry::new(10);
+    let store = MemoryStore::new();
+    let died = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::new(Shared {
+        clock: Clock::start(),
+        store: store.clone(),
+        board: Arc::clone(&board),
+        registry: Arc::clone(&registry),
+        verifier: Verifier::new(1),
+        loads: Arc::new(Semaphore::new(1)),
+        fatal: {
+            let died = Arc::clone(&died);
+            Arc::new(move |reason| died.lock().unwrap().push(reason.to_owned()))
+        },
+    });
+    let log = Arc::default();
+    script.log = Arc::clone(&log);
+    let actor = Actor::new("owner", script, owners.remove(0), shared);
+    tokio::spawn(actor.run());
+    World {
+        board,
+        registry,
+        store,
+        log,
+        died,
+        _others: (directory, queue),
+    }
+}
+
+impl World {
+    /// Waits until nothing is under way.
+    async fn settle(&self) {
+        for _ in 0..1_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if self.board.work().is_idle(1) {
+                return;
+            }
+        }
+        panic!("it never settles: {:?}", self.log.lock().unwrap());
+    }
+}
+
+fn call() -> Call {
+    Call::Mailbox {
+        account: AccountId([7; 16]),
+        call: MailboxCall::List,
+    }
+}
+
+fn put(key: &str) -> Commit {
+    let mut commit = Commit::new(PartitionId(1));
+    commit.mutations.push(Mutation::Put {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: Bytes::from_static(b"v"),
+    });
+    commit
+}
+
+fn entry(first: u64) -> Commit {
+    let mut commit = put("entry");
+    commit.entry = Some(LogEntry {
+        origin: Origin(1),
+        first,
+        count: 1,
+        previous: whimbrel_storage::Hash::ZERO,
+        bytes: Bytes::from_static(b"batch"),
+    });
+    commit
+}
+
+#[tokio::test]
+async fn outputs_are_carried_out_and_completions_come_back_in_order() {
+    let mut script = Script::default();
+    script
+        .out
+        .extend((1..=5).map(|n| Output::Commit(Ticket(n), put(&format!("k{n}")))));
+    let world = world(script);
+    world.settle().await;
+    let expected: Vec<_> = (1..=5).map(|n| format!("Committed {n}")).collect();
+    assert_eq!(*world.log.lock().unwrap(), expected);
+    let page = world
+        .store
+        .scan(PartitionId(1), KeyRange::all(), ScanLimit::default())
+        .await
+        .unwrap();
+    assert_eq!(page.rows.len(), 5);
+}
+
+#[tokio::test]
+async fn questions_are_answered_and_sessions_are_told() {
+    let script = Script {
+        answer: Some(|input| match input {
+            Input::Call(request, _) => {
+                vec![
+                    Output::Notify(SessionId(1), Event::Changed),
+                    Output::Reply(request, Reply::Done),
+                ]
+            }
+            _ => Vec::new(),
+        }),
+        ..Script::default()
+    };
+    let world = world(script);
+    let session = world.registry.enter();
+    let reply = world.board.call(call()).await.unwrap().await.unwrap();
+    assert!(matches!(reply, Reply::Done));
+    assert_eq!(session.signal.next().await, Event::Changed);
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_scan_comes_in_pages() {
+    let mut script = Script::default();
+    let rows = ScanLimit::default().rows * 2 + 1;
+    let mut commit = Commit::new(PartitionId(0));
+    for n in 0..rows {
+        let key = Bytes::from(format!("{n:08}"));
+        commit.mutations.push(Mutation::Put {
+            key,
+            value: Bytes::from_static(b"v"),
+        });
+    }
+    script.out.push_back(Output::Commit(Ticket(1), commit));
+    script.answer = Some(|input| match input {
+        Input::Committed(_) => {
+            let partition = whimbrel_crdt::PartitionId::accounts(0);
+            vec![Output::Load {
+                ticket: Ticket(2),
+                partition,
+                from: vec![0],
+                to: vec![0xff],
+            }]
+        }
+        _ => Vec::new(),
+    });
+    let world = world(script);
+    world.settle().await;
+    assert_eq!(
+        *world.log.lock().unwrap(),
+        [
+            "Committed 1",
+            "Loaded 2 1024 false",
+            "Loaded 2 1024 false",
+            "Loaded 2 1 true"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_is_kept() {
+    let world = world(Script {
+        deadline: Some(1_000),
+        ..Script::default()
+    });
+    while world.log.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(*world.log.lock().unwrap(), ["Time"]);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
+    let mut script = Script::default();
+    script.out.extend([
+        Output::Commit(Ticket(1), entry(1)),
+        Output::Commit(Ticket(2), entry(2)),
+    ]);
+    let full = MemoryStore::new();
+    full.with(|memory| memory.faults.full = true);
+    let (board, Inboxes { mut owners, .. }) = Switchboard::new(1);
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    script.log = Arc::clone(&log);
+    let died = Arc::new(AtomicBool::new(false));
+    let shared = Arc::new(Shared {
+        clock: Clock::start(),
+        store: full,
+        board: Arc::clone(&board),
+        registry: Registry::new(1),
+        verifier: Verifier::new(1),
+        loads: Arc::new(Semaphore::new(1)),
+        fatal: {
+            let died = Arc::clone(&died);
+            Arc::new(move |_| died.store(true, Ordering::SeqCst))
+        },
+    });
+    tokio::spawn(Actor::new("owner", script, owners.remove(0), shared).run());
+    while log.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(*log.lock().unwrap(), ["CommitFailed 1", "CommitFailed 2"]);
+    assert!(!died.load(Ordering::SeqCst));
+}
+
+/// A machine that broke its log, a store that broke, or an invariant that does not hold: nothing is said any more.
+#[tokio::test]
+async fn the_node_stops_and_nothing_is_acknowledged_after() {
+    let cases: [(fn(Input) -> Vec<Output>, &str); 3] = [
+        (
+            |input| match input {
+                Input::Call(request, _) => {
+                    vec![
+                        Output::Fatal("the books do not balance".to_owned()),
+                        Output::Reply(request, Reply::Done),
+                    ]
+                }
+                _ => Vec::new(),
+            },
+            "owner: the books do not balance",
+        ),
+        (
+            |input| match input {
+                Input::Call(..) => vec![Output::Commit(Ticket(1), entry(5))],
+                Input::Committed(_) | Input::CommitFailed(_) => {
+                    vec![Output::Reply(RequestId(1), Reply::Done)]
+                }
+                _ => Vec::new(),
+            },
+            "owner: a commit failed: refused",
+        ),
+        (
+            |_| vec![Output::Reply(RequestId(99), Reply::Done)],
+            "owner: an answer to nobody's question",
+        ),
+    ];
+    for (answer, expected) in cases {
+        let world = world(Script {
+            answer: Some(answer),
+            ..Script::default()
+        });
+        let reply = world.board.call(call()).await.unwrap().await;
+        assert!(reply.is_err(), "acknowledged after {expected}: {reply:?}");
+        let died = world.died.lock().unwrap().clone();
+        assert!(died.len() == 1 && died[0].starts_with(expected), "{died:?}");
+        assert_eq!(
+            world.board.call(call()).await.err(),
+            Some(crate::switchboard::Stopped)
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! From text to a [`Config`]: unknown keys with a suggestion, all problems at once, each with its line.
+
+use std::fmt;
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    schema::{Config, SECTIONS, Section},
+    value::Value,
+};
+
+/// One thing wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// All that is wrong with a configuration, in the order of lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "  line {}: {}", problem.line, problem.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Where [`Config::build`] takes values from.
+pub(super) struct Source<'i> {
+    text: &'i str,
+    table: DeTable<'i>,
+    problems: Vec<Problem>,
+}
+
+pub(super) fn parse(text: &str) -> Result<Config, Problems> {
+    let mut source = Source {
+        text,
+        table: DeTable::new(),
+        problems: Vec::new(),
+    };
+    match DeTable::parse(text) {
+        Ok(table) => source.table = table.into_inner(),
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            source.problem(at, error.message().to_owned());
+            return Err(Problems(source.problems));
+        }
+    }
+    source.refuse_unknown();
+    let config = Config::build(&mut source);
+    source.check_together(&config);
+    if source.problems.is_empty() {
+        return Ok(config);
+    }
+    source.problems.sort_by_key(|problem| problem.line);
+    Err(Problems(source.problems))
+}
+
+/// What a default or a bound is written as in the schema.
+pub(super) fn literal<T: Value>(text: &str) -> Result<T, String> {
+    let value = DeValue::parse(text).map_err(|error| error.message().to_owned())?;
+    T::read(value.get_ref())
+}
+
+impl Source<'_> {
+    fn problem(&mut self, at: usize, message: String) {
+        let line = 1 + self
+            .text
+            .bytes()
+            .take(at)
+            .filter(|byte| *byte == b'\n')
+            .count();
+        self.problems.push(Problem { line, message });
+    }
+
+    fn refuse_unknown(&mut self) {
+        let mut found = Vec::new();
+        for (section_name, value) in &self.table {
+            let at = section_name.span().start;
+            let name: &str = section_name.get_ref();
+            let Some(section) = SECTIONS.iter().find(|section| section.name == name) else {
+                let what = if value.get_ref().is_table() {
+                    "section"
+                } else {
+                    "key"
+                };
+                found.push((
+                    at,
+                    format!("unknown {what} `{name}`{}", suggestion(None, name)),
+                ));
+                continue;
+            };
+            let Some(keys) = value.get_ref().as_table() else {
+                found.push((at, format!("`{name}` is a section: write [{name}]")));
+                continue;
+            };
+            for key_name in keys.keys() {
+                let key: &str = key_name.get_ref();
+                if !section.keys.iter().any(|known| known.name == key) {
+                    let message = format!(
+                        "unknown key `{name}.{key}`{}",
+                        suggestion(Some(section), key)
+                    );
+                    found.push((key_name.span().start, message));
+                }
+            }
+        }
+        for (at, message) in found {
+            self.problem(at, message);
+        }
+    }
+
+    /// The value of a key, or its default if it is not there or wrong.
+    pub(super) fn take<T: Value>(
+        &mut self,
+        section: &'static str,
+        key: &'static str,
+        default: &'static str,
+        range: Option<(&'static str, &'static str)>,
+    ) -> T {
+        let read = self
+            .table
+            .get(section)
+            .and_then(|section| section.get_ref().as_table())
+            .and_then(|keys| keys.get(key))
+            .map(|value| {
+                let read = T::read(value.get_ref()).and_then(|read| in_range(read, range));
+                (value.span().start, read)
+            });
+        match read {
+            Some((_, Ok(value))) => return value,
+            Some((at, Err(message))) => self.problem(at, format!("`{section}.{key}`: {message}")),
+            None => {}
+        }
+        literal(default)
+            .and_then(|read| in_range(read, range))
+            .expect("the schema's defaults are valid: a test reads them all")
+    }
+
+    /// Rules between several keys, and formats that are no type of their own.
+    fn check_together(&mut self, config: &Config) {
+        let host = &config.server.hostname;
+        if !host.is_empty() && !is_host_name(host) {
+            let message = format!("`server.hostname`: {host:?} is not a host name");
+            self.problem(self.place("server", "hostname"), message);
+        }
+        if config.tls.cert.as_os_str().is_empty() != config.tls.key.as_os_str().is_empty() {
+            let message =
+                "`tls.cert` and `tls.key` belong together: give both or neither".to_owned();
+            self.problem(self.place("tls", "cert"), message);
+        }
+        for (section, key, small, large, than) in [
+            (
+                "limits",
+                "connections_per_address_max",
+                config.limits.connections_per_address_max,
+                config.limits.connections_max,
+                "connections_max",
+            ),
+            (
+                "limits",
+                "unauthenticated_max",
+                config.limits.unauthenticated_max,
+                config.limits.connections_max,
+                "connections_max",
+            ),
+        ] {
+            if small > large {
+                let message =
+                    format!("`{section}.{key}` is greater than `{section}.{than}` ({large})");
+                self.problem(self.place(section, key), message);
+            }
+        }
+    }
+
+    fn place(&self, section: &str, key: &str) -> usize {
+        let Some(found) = self.table.get(section) else {
+            return 0;
+        };
+        let key = found.get_ref().as_table().and_then(|keys| keys.get(key));
+        key.map_or(found.span().start, |value| value.span().start)
+    }
+}
+
+fn in_range<T: Value>(value: T, range: Option<(&'static str, &'static str)>) -> Result<T, String> {
+    let Some((least, most)) = range else {
+        return Ok(value);
+    };
+    let bound = |text| literal::<T>(text).ok().and_then(|bound| bound.magnitude());
+    let (Some(low), Some(high)) = (bound(least), bound(most)) else {
+        return Err(format!("the schema has a bad range {least} to {most}"));
+    };
+    match value.magnitude() {
+        Some(magnitude) if (low..=high).contains(&magnitude) => Ok(value),
+        _ => Err(format!("must be from {least} to {most}")),
+    }
+}
+
+/// RFC 1123, 2.1: labels of letters, digits and hyphens.
+pub(super) fn is_host_name(name: &str) -> bool {
+    const NAME_BYTES_MAX: usize = 253;
+    const LABEL_BYTES_MAX: usize = 63;
+    name.len() <= NAME_BYTES_MAX
+        && name.split('.').all(|label| {
+            !label.is_empty()
+                && label.len() <= LABEL_BYTES_MAX
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+}
+
+/// `, did you mean ...?`, or nothing when no known name is near.
+fn suggestion(section: Option<&Section>, wrong: &str) -> String {
+    /// Below this the resemblance is chance.
+    const NEAR: f64 = 0.8;
+    /// Longer names are compared by their beginning only: the comparison is quadratic.
+    const COMPARED_CHARS: usize = 64;
+    let wrong: String = wrong.chars().take(COMPARED_CHARS).collect();
+    let full = |section: &Section, key: &str| format!("{}.{key}", section.name);
+    let beside: Vec<(&str, String)> = match section {
+        Some(section) => section
+            .keys
+            .iter()
+            .map(|key| (key.name, full(section, key.name)))
+            .collect(),
+        None => SECTIONS
+            .iter()
+            .map(|section| (section.name, section.name.to_owned()))
+            .collect(),
+    };
+    // A key written in the wrong section, or before the first, resembles the key most of all.
+    let elsewhere = SECTIONS.iter().find_map(|section| {
+        section
+            .keys
+            .iter()
+            .any(|key| key.name == wrong)
+            .then(|| full(section, &wrong))
+    });
+    let nearest = beside
+        .into_iter()
+        .map(|(name, full)| (strsim::jaro_winkler(name, &wrong), full))
+        .filter(|(near, _)| *near >= NEAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, full)| full);
+    elsewhere
+        .or(nearest)
+        .map_or_else(String::new, |known| format!(", did you mean `{known}`?"))
+}

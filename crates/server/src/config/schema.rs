@@ -1,0 +1,323 @@
+//! Every key: its type, default, range and reason. The comments here are the documentation that users read.
+//!
+//! A limit that a client can meet is named with its unit or `max` last and says why it exists.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{
+    read::Source,
+    value::{LogFormat, LogLevel, Size, Value},
+};
+
+/// A section, for the documentation.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) doc: &'static [&'static str],
+    pub(super) keys: &'static [Key],
+}
+
+/// A key, for the documentation.
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) doc: &'static [&'static str],
+    pub(super) default: &'static str,
+    pub(super) range: Option<(&'static str, &'static str)>,
+    pub(super) kind: &'static str,
+}
+
+macro_rules! range {
+    () => {
+        None
+    };
+    ($least:literal $most:literal) => {
+        Some(($least, $most))
+    };
+}
+
+macro_rules! schema {
+    ($(
+        $(#[doc = $section_doc:literal])+
+        $section:ident: $name:ident {
+            $( $(#[doc = $doc:literal])+ $key:ident: $type:ty = $default:literal $(, $least:literal ..= $most:literal)?; )+
+        }
+    )+) => {
+        /// The configuration of a server.
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $( $(#[doc = $section_doc])+ pub $section: $name, )+
+        }
+
+        $(
+            $(#[doc = $section_doc])+
+            #[derive(Clone, Debug)]
+            pub struct $name {
+                $( $(#[doc = $doc])+ pub $key: $type, )+
+            }
+        )+
+
+        pub(super) const SECTIONS: &[Section] = &[$(
+            Section {
+                name: stringify!($section),
+                doc: &[$($section_doc),+],
+                keys: &[$(
+                    Key {
+                        name: stringify!($key),
+                        doc: &[$($doc),+],
+                        default: $default,
+                        range: range!($($least $most)?),
+                        kind: <$type as Value>::KIND,
+                    },
+                )+],
+            },
+        )+];
+
+        impl Config {
+            pub(super) fn build(source: &mut Source<'_>) -> Config {
+                Config {
+                    $( $section: $name {
+                        $( $key: source.take(
+                            stringify!($section),
+                            stringify!($key),
+                            $default,
+                            range!($($least $most)?),
+                        ), )+
+                    }, )+
+                }
+            }
+        }
+    };
+}
+
+schema! {
+    /// The process as a whole.
+    server: Server {
+        /// Where everything is kept: mail, accounts, keys. Created with mode 0700.
+        data_dir: PathBuf = "\"./whimbrel-data\"";
+        /// The name in greetings, Received fields and the first certificate. Empty: the machine's name.
+        hostname: String = "\"\"";
+        /// Partition owners: how many accounts can be worked on at once. 0: one a core.
+        owners: usize = "0", "0" ..= "256";
+        /// How long a stopping server waits for sessions to end and for what they started to reach the disk.
+        shutdown_wait: Duration = "\"10s\"", "\"0s\"" ..= "\"10m\"";
+    }
+
+    /// TLS 1.2 and 1.3. Without a certificate of your own, one is made and signed by itself at the first start, in DATA/tls.
+    tls: TlsSection {
+        /// The certificate chain, PEM. Read again when it changes, and on SIGHUP; a broken new one is logged and the old one stays.
+        cert: PathBuf = "\"\"";
+        /// Its private key, PEM.
+        key: PathBuf = "\"\"";
+        /// How often to look whether the files have changed.
+        reload_interval: Duration = "\"5s\"", "\"1s\"" ..= "\"1h\"";
+        /// How long a client may take for a handshake: a half-open connection costs memory and a place.
+        handshake_timeout: Duration = "\"15s\"", "\"1s\"" ..= "\"5m\"";
+        /// Handshakes under way at once; further ones wait for a place within the same time. A handshake is costly for us and cheap for a client.
+        handshakes_max: usize = "128", "1" ..= "100000";
+    }
+
+    /// IMAP4rev2 and IMAP4rev1.
+    imap: ImapSection {
+        /// Addresses for IMAP that becomes TLS by STARTTLS (the usual port is 143).
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10143\"]";
+        /// Addresses for IMAP over TLS from the first byte (the usual port is 993).
+        listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10993\"]";
+        /// How long a client may be silent after login; RFC 9051, 5.4 asks for at least 30 minutes.
+        idle_timeout: Duration = "\"31m\"", "\"30m\"" ..= "\"7d\"";
+        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
+        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        login_failures_max: u32 = "3", "1" ..= "1000";
+        /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
+        bad_commands_max: u32 = "20", "1" ..= "100000";
+        /// Keywords of a mailbox that are told in FLAGS; further ones are told with their messages only.
+        keywords_max: usize = "1000", "10" ..= "100000";
+        /// A command before login, literals included: a stranger has nothing longer to say than a bearer token.
+        command_bytes_max_before_login: Size = "\"16KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
+        /// A command after login, sequence sets apart, literals included: it is held in memory. RFC 7162, section 4 asks for 8192 octets.
+        command_bytes_max: Size = "\"256KiB\"", "\"8KiB\"" ..= "\"16MiB\"";
+        /// The sequence sets of one command, as text: a million UIDs with their commas fit.
+        sequence_set_bytes_max: Size = "\"16MiB\"", "\"8KiB\"" ..= "\"64MiB\"";
+        /// Separate ranges in one sequence set: each costs eight bytes of memory.
+        sequence_set_ranges_max: usize = "1100000", "1000" ..= "5000000";
+        /// A literal before login: names and passwords are short.
+        literal_bytes_max_before_login: Size = "\"4KiB\"", "\"256B\"" ..= "\"64KiB\"";
+        /// A literal after login, the message of APPEND excepted: it is held in memory.
+        literal_bytes_max: Size = "\"64KiB\"", "\"4KiB\"" ..= "\"4MiB\"";
+        /// Literals in one command: SEARCH may have one for each key.
+        literal_count_max: usize = "1000", "10" ..= "10000";
+        /// The message of APPEND.
+        append_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
+        /// What of a refused literal is still read and dropped so that the connection can go on.
+        skip_bytes_max: Size = "\"128MiB\"", "\"0B\"" ..= "\"1GiB\"";
+        /// Parentheses open at once, NOT and OR included: deeper nesting costs stack and serves nobody.
+        nesting_depth_max: usize = "32", "8" ..= "200";
+        /// Keys of one SEARCH: each is tried on each message.
+        search_keys_max: usize = "4096", "16" ..= "100000";
+        /// Items of one FETCH: each is answered for each message.
+        fetch_items_max: usize = "256", "16" ..= "10000";
+        /// Names in one HEADER.FIELDS: each is looked for in each message.
+        header_fields_max: usize = "512", "16" ..= "10000";
+        /// Numbers in a section such as 1.2.3: no message is nested deeper than it is read.
+        section_depth_max: usize = "64", "8" ..= "100";
+        /// Flags in one list: each becomes part of each message named.
+        flags_max: usize = "256", "16" ..= "10000";
+        /// Patterns in one LIST: each is tried on each mailbox.
+        list_patterns_max: usize = "32", "1" ..= "1000";
+    }
+
+    /// SMTP for incoming mail; the limits hold for LMTP, too.
+    smtp: SmtpSection {
+        /// Addresses for SMTP (the usual port is 25). STARTTLS is offered.
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10025\"]";
+        /// A command line with its line end; RFC 5321, 4.5.3.1.4 has 512, extensions add to it.
+        command_line_bytes_max: Size = "\"2KiB\"", "\"1KiB\"" ..= "\"64KiB\"";
+        /// A line of AUTH; RFC 4954, 4 asks for 12,288.
+        auth_line_bytes_max: Size = "\"12KiB\"", "\"12KiB\"" ..= "\"64KiB\"";
+        /// Pipelined commands that wait unread: they are held in memory.
+        input_buffer_bytes_max: Size = "\"64KiB\"", "\"16KiB\"" ..= "\"1MiB\"";
+        /// Recipients of one message; RFC 5321, 4.5.3.1.8 wants at least 100.
+        recipients_max: usize = "1000", "100" ..= "10000";
+        /// Refused recipients of one message, after which the connection ends: such a client is not delivering mail.
+        recipients_refused_max: usize = "1000", "10" ..= "100000";
+        /// A message; announced as SIZE.
+        message_bytes_max: Size = "\"64MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
+        /// What of a refused message is still read and dropped so that the client gets its answer.
+        discard_bytes_max: Size = "\"64MiB\"", "\"0B\"" ..= "\"1GiB\"";
+        /// A line in a message; RFC 5321, 4.5.3.1.6 has 1000 octets, real mail has more.
+        text_line_bytes_max: Size = "\"64KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
+        /// One BDAT chunk.
+        bdat_chunk_bytes_max: Size = "\"64MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
+        /// Received fields in a message: more is a mail loop.
+        received_hops_max: usize = "50", "10" ..= "1000";
+        /// Commands of one connection.
+        commands_max: u32 = "100000", "100" ..= "100000000";
+        /// Commands with errors of one connection: such a client is broken, or looking for holes.
+        errors_max: u32 = "20", "1" ..= "10000";
+        /// Messages of one connection.
+        transactions_max: u32 = "10000", "1" ..= "100000000";
+        /// Unknown recipients of one connection: more is harvesting of addresses.
+        unknown_recipients_max: u32 = "50", "1" ..= "100000";
+        /// How long to wait for a command; RFC 5321, 4.5.3.2.7 asks for 5 minutes.
+        command_wait_max: Duration = "\"5m\"", "\"5s\"" ..= "\"1h\"";
+        /// How long a started command line may take: a client that sends an octet a minute is not served.
+        command_line_wait_max: Duration = "\"60s\"", "\"5s\"" ..= "\"1h\"";
+        /// How long to wait for the next part of a message; RFC 5321, 4.5.3.2.5 asks for 3 minutes.
+        data_block_wait_max: Duration = "\"3m\"", "\"5s\"" ..= "\"1h\"";
+        /// How long a message may take, beside what its least rate allows.
+        data_wait_max: Duration = "\"10m\"", "\"5s\"" ..= "\"1d\"";
+        /// The least mean rate of a message, in bytes a second; 0: any.
+        data_rate_bytes_per_second_min: u32 = "64", "0" ..= "1000000";
+        /// Accounts that the recipients of one message lead to, aliases followed: each gets its own summary, in one entry of the queue.
+        targets_max: usize = "1000", "1" ..= "10000";
+    }
+
+    /// LMTP, for a mail server in front of this one. There is no authentication: keep it on addresses that only that server reaches.
+    lmtp: LmtpSection {
+        /// Addresses for LMTP (the usual port is 24).
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10024\"]";
+    }
+
+    /// How passwords are kept (argon2id) and how guessing is slowed down.
+    auth: AuthSection {
+        /// Memory of one argon2 computation. New passwords only: a stored one keeps what it was made with.
+        argon2_memory: Size = "\"19MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
+        /// Passes of argon2 over its memory.
+        argon2_passes: u32 = "2", "1" ..= "100";
+        /// Lanes of argon2.
+        argon2_lanes: u32 = "1", "1" ..= "16";
+        /// Passwords checked at once: each costs argon2's memory and a core.
+        verifications_max: usize = "2", "1" ..= "64";
+        /// Logins that wait for such a check; beyond, clients are told to try later.
+        waiting_max: usize = "256", "1" ..= "100000";
+        /// Failures of one client address (IPv6: of a /64) within the window before it is refused unheard.
+        failures_max: u32 = "20", "1" ..= "1000000";
+        /// How long a failure counts.
+        failure_window: Duration = "\"60s\"", "\"1s\"" ..= "\"1d\"";
+        /// Client addresses whose failures are remembered.
+        peers_max: usize = "16384", "16" ..= "10000000";
+        /// Logins remembered, so that a client's further connections do not pay argon2 again.
+        cache_entries_max: usize = "16384", "1" ..= "10000000";
+        /// For how long; 0s turns it off. Only in memory, as a keyed hash; a changed password ends it at once.
+        cache_time: Duration = "\"5m\"", "\"0s\"" ..= "\"1d\"";
+    }
+
+    /// What is taken from a message for its summary. Beyond a limit the summary knows less; no message is refused for it.
+    mime: MimeSection {
+        /// Nested multiparts and messages that are looked into; deeper ones are opaque.
+        nesting_max: usize = "50", "10" ..= "100";
+        /// Parts of a message, at all depths together.
+        parts_max: usize = "1000", "10" ..= "100000";
+        /// Bytes of one header in which fields are looked for.
+        header_bytes_max: Size = "\"256KiB\"", "\"16KiB\"" ..= "\"4MiB\"";
+        /// Fields of one header that are looked at.
+        header_fields_max: usize = "2000", "100" ..= "100000";
+        /// Addresses taken from the fields of one name.
+        addresses_max: usize = "2000", "100" ..= "100000";
+        /// Parameters of one field.
+        params_max: usize = "100", "10" ..= "1000";
+        /// A summary: it is read and held in memory whole.
+        summary_bytes_max: Size = "\"256KiB\"", "\"4KiB\"" ..= "\"1MiB\"";
+    }
+
+    /// Accepted messages on their way into mailboxes.
+    queue: QueueSection {
+        /// Messages not delivered yet: beyond, senders are told to come back (452).
+        entries_max: usize = "10000", "1" ..= "10000000";
+        /// Their envelopes and summaries in memory.
+        bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"16GiB\"";
+        /// After how long a delivery that could not be made (a full disk) is tried again.
+        retry_after: Duration = "\"10s\"", "\"1s\"" ..= "\"1h\"";
+    }
+
+    /// What storage may use.
+    storage: StorageSection {
+        /// Account state held in memory, all owners together; what was not used longest is evicted.
+        accounts_bytes_max: Size = "\"256MiB\"", "\"16MiB\"" ..= "\"1TiB\"";
+        /// How long the bytes of a removed message stay, so that a session that is reading them can end.
+        collect_after: Duration = "\"60s\"", "\"0s\"" ..= "\"1d\"";
+        /// The engine's cache of blocks.
+        cache_bytes: Size = "\"32MiB\"", "\"1MiB\"" ..= "\"1TiB\"";
+        /// What is written is gathered in memory up to this size, then moved into files; up to ten such buffers exist while the disk is behind.
+        write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
+        /// All journals together: bounds disk space and the time of a start.
+        journal_bytes_max: Size = "\"128MiB\"", "\"64MiB\"" ..= "\"64GiB\"";
+        /// Free room on the disk below which nothing new is taken in (452, NO); reading and deleting go on.
+        free_bytes_min: Size = "\"512MiB\"", "\"0B\"" ..= "\"1TiB\"";
+        /// Reads of the disk at once; further ones wait.
+        readers_max: usize = "8", "1" ..= "256";
+        /// Scans of the store under way at once: each holds a page in memory.
+        loads_max: usize = "16", "1" ..= "1024";
+    }
+
+    /// Connections.
+    limits: LimitsSection {
+        /// Connections, all protocols together: each costs memory and a file descriptor.
+        connections_max: usize = "20000", "10" ..= "1000000";
+        /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
+        connections_per_address_max: usize = "2000", "1" ..= "1000000";
+        /// IMAP connections that have not logged in: strangers cannot take all places.
+        unauthenticated_max: usize = "2000", "1" ..= "1000000";
+        /// IMAP connections of one account.
+        connections_per_account_max: usize = "200", "1" ..= "100000";
+        /// How long a client may take none of what it is sent: one that never reads holds memory.
+        write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";
+        /// Calls that wait for one account to be read from disk; beyond, clients are told to try later.
+        waiting_calls_max: usize = "1024", "1" ..= "1000000";
+        /// Uploads one connection may have open.
+        uploads_max: usize = "4", "1" ..= "64";
+    }
+
+    /// The log, on standard error. It never holds passwords or mail.
+    log: LogSection {
+        /// How much.
+        level: LogLevel = "\"info\"";
+        /// How it looks.
+        format: LogFormat = "\"text\"";
+    }
+
+    /// Figures for Prometheus at /metrics, and /healthz.
+    metrics: MetricsSection {
+        /// Addresses for HTTP; empty: none.
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10900\"]";
+    }
+}

@@ -1,0 +1,430 @@
+//! The life of one connection: a session machine between a socket and the service.
+//!
+//! Invariants:
+//! - Bytes are read only while the session wants input; what it does not want stays in the socket.
+//! - What the session sends is on its way before the connection waits for the client: nothing is held back while idle.
+//! - Nothing is sent after the node has begun to die: a question that was lost with its machine ends the connection silently.
+
+use std::{io, sync::Arc, time::Duration};
+
+use rustls::ServerConfig;
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, oneshot},
+    time::{Instant, sleep_until, timeout_at},
+};
+use whimbrel_frontend::session::{Action, Note, Session, Tls};
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::{
+    api::{Call, Failure, MailboxCall, Reply},
+    machine::{Route, route},
+};
+
+use crate::{
+    actor::Fatal,
+    clock::{Alarm, Clock},
+    listen::{Place, Protocol},
+    log::printable,
+    metrics,
+    registry::Registered,
+    store_calls::{Store, StoreCalls},
+    switchboard::Switchboard,
+    transport::Transport,
+};
+
+/// What is sent is collected until it is this long (or the session has nothing more to say): fewer and fuller packets and TLS records.
+const WRITE_BYTES: usize = 16 * 1024;
+/// What is sent before a question's answer waits for it as long as this, so that both go out together.
+const HOLD_BACK: Duration = Duration::from_millis(20);
+
+/// What all connections share.
+pub(crate) struct Context<S> {
+    pub(crate) clock: Clock,
+    pub(crate) board: Arc<Switchboard>,
+    pub(crate) store: S,
+    pub(crate) fatal: Fatal,
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) handshakes: Arc<Semaphore>,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) write_timeout: Duration,
+    pub(crate) uploads_max: usize,
+}
+
+impl<S> Context<S> {
+    /// A handshake, when there is a place for it, within its time.
+    pub(crate) async fn handshake(&self, stream: TcpStream) -> io::Result<(Transport, Tls)> {
+        let deadline = Instant::now() + self.handshake_timeout;
+        let shaken = timeout_at(deadline, async {
+            let _place = self
+                .handshakes
+                .acquire()
+                .await
+                .map_err(|_| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+            Transport::start_tls(stream, Arc::clone(&self.tls)).await
+        });
+        shaken.await?
+    }
+}
+
+/// Why a connection ended, if not by the session's wish.
+#[derive(Debug)]
+enum End {
+    Io(io::Error),
+    Handshake(io::Error),
+    /// The machine is gone: the node stops.
+    Stopped,
+    /// The session neither reads nor waits nor closes after the client has gone.
+    Gone,
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        End::Io(error)
+    }
+}
+
+/// A connection.
+pub(crate) struct Connection<S: Store> {
+    pub(crate) session: Box<dyn Session + Send>,
+    pub(crate) protocol: Protocol,
+    pub(crate) registered: Registered,
+    pub(crate) place: Place,
+    pub(crate) context: Arc<Context<S>>,
+}
+
+struct Driver<S: Store> {
+    session: Box<dyn Session + Send>,
+    protocol: Protocol,
+    registered: Registered,
+    place: Place,
+    context: Arc<Context<S>>,
+    calls: StoreCalls<S>,
+    /// `None` only while it changes into TLS.
+    transport: Option<Transport>,
+    out: Vec<u8>,
+    /// The answer under way.
+    answer: Option<oneshot::Receiver<Reply>>,
+    /// The call under way, or the last one, names the blobs that were uploaded.
+    naming: bool,
+    /// When what is held back goes out although the answer is not there.
+    flush_at: Option<Instant>,
+    /// The client has closed its side.
+    at_end: bool,
+    /// Told to the owner when the connection ends, however it ends.
+    watching: Watching,
+}
+
+struct Watching {
+    account: Option<AccountId>,
+    session: whimbrel_service::api::SessionId,
+    board: Arc<Switchboard>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(account) = self.account {
+            self.board.hang_up(account, self.session);
+        }
+    }
+}
+
+impl<S: Store> Connection<S> {
+    /// Serves until the connection ends.
+    pub(crate) async fn run(self, transport: Transport) {
+        let Connection {
+            session,
+            protocol,
+            registered,
+            place,
+            context,
+        } = self;
+        let _open = metrics::open(protocol.name());
+        let id = registered.id;
+        let mut driver = Driver {
+            session,
+            protocol,
+            place,
+            calls: StoreCalls::new(
+                context.store.clone(),
+                context.uploads_max,
+                Arc::clone(&context.fatal),
+            ),
+            transport: Some(transport),
+            out: Vec::new(),
+            answer: None,
+            naming: false,
+            flush_at: None,
+            at_end: false,
+            watching: Watching {
+                account: None,
+                session: id,
+                board: Arc::clone(&context.board),
+            },
+            registered,
+            context,
+        };
+        let end = driver.serve().await;
+        driver
+            .calls
+            .end(driver.naming && driver.answer.is_some())
+            .await;
+        match end {
+            Ok(()) => {
+                if let Some(transport) = driver.transport.take() {
+                    transport
+                        .close(driver.context.write_timeout, driver.at_end)
+                        .await;
+                }
+            }
+            Err(End::Io(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                metrics::refused("write timeout");
+                tracing::info!(session = id.0, "cut: the client does not read");
+            }
+            Err(End::Io(error)) => tracing::debug!(session = id.0, %error, "connection lost"),
+            Err(End::Handshake(error)) => {
+                metrics::refused("handshake");
+                tracing::debug!(session = id.0, %error, "TLS handshake failed");
+            }
+            Err(End::Stopped | End::Gone) => {}
+        }
+    }
+}
+
+enum Wake {
+    Answer(Option<Reply>),
+    Event(whimbrel_service::api::Event),
+    Time,
+    Read(io::Result<bool>),
+    Flush,
+}
+
+impl<S: Store> Driver<S> {
+    async fn serve(&mut self) -> Result<(), End> {
+        let mut alarm = Alarm::new();
+        loop {
+            if self.act().await? {
+                return Ok(());
+            }
+            if self.answer.is_none() {
+                self.flush().await?;
+                if self.at_end && !self.session.wants_input() && self.session.deadline().is_none() {
+                    return Err(End::Gone);
+                }
+            }
+            alarm.set(&self.context.clock, self.session.deadline());
+            let wake = self.wait(&mut alarm).await;
+            let now = self.context.clock.now();
+            match wake {
+                Wake::Answer(reply) => {
+                    self.answer = None;
+                    let reply = self.seen(reply.ok_or(End::Stopped)?);
+                    self.session.on_reply(now, reply);
+                }
+                Wake::Event(event) => self.session.on_event(now, event),
+                Wake::Time => self.session.on_time(now),
+                Wake::Flush => self.flush().await?,
+                Wake::Read(Ok(true)) => {}
+                Wake::Read(end) => {
+                    if let Err(error) = end {
+                        tracing::debug!(session = self.registered.id.0, %error, "the client is gone");
+                    }
+                    self.at_end = true;
+                    self.session.on_eof(now);
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, alarm: &mut Alarm) -> Wake {
+        let wants_input = self.session.wants_input() && !self.at_end;
+        let Driver {
+            session,
+            transport,
+            answer,
+            registered,
+            flush_at,
+            context,
+            ..
+        } = self;
+        let clock = &context.clock;
+        tokio::select! {
+            reply = async {
+                match answer {
+                    Some(answer) => answer.await.ok(),
+                    None => std::future::pending().await,
+                }
+            } => Wake::Answer(reply),
+            event = registered.signal.next() => Wake::Event(event),
+            () = alarm.ring() => Wake::Time,
+            () = async {
+                match flush_at {
+                    Some(at) => sleep_until(*at).await,
+                    None => std::future::pending().await,
+                }
+            } => Wake::Flush,
+            read = async {
+                match transport {
+                    Some(transport) => transport.read(|bytes| {
+                        if !bytes.is_empty() {
+                            session.on_bytes(clock.now(), bytes);
+                        }
+                        !bytes.is_empty()
+                    }).await,
+                    None => std::future::pending().await,
+                }
+            }, if wants_input => Wake::Read(read),
+        }
+    }
+
+    /// Carries out what the session wants; true when it wants to close.
+    async fn act(&mut self) -> Result<bool, End> {
+        while let Some(action) = self.session.poll(self.context.clock.now()) {
+            match action {
+                Action::Send(bytes) => {
+                    if self.out.is_empty() {
+                        self.out = bytes;
+                    } else {
+                        self.out.extend_from_slice(&bytes);
+                    }
+                    if self.out.len() >= WRITE_BYTES {
+                        self.flush().await?;
+                        self.interrupt();
+                    }
+                }
+                Action::Call(call) => self.call(call).await?,
+                Action::StartTls => self.start_tls().await?,
+                Action::Note(note) => self.note(&note),
+                Action::Close => {
+                    self.flush().await?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn call(&mut self, call: Call) -> Result<(), End> {
+        assert!(self.answer.is_none(), "a session has one call under way");
+        match route(&call) {
+            Route::Store => {
+                let reply = self.calls.answer(call).await;
+                self.session.on_reply(self.context.clock.now(), reply);
+                self.interrupt();
+            }
+            to => {
+                self.naming = matches!(
+                    &call,
+                    Call::Accept(_)
+                        | Call::Mailbox {
+                            call: MailboxCall::Append { .. },
+                            ..
+                        }
+                );
+                if let Route::Owner(account) = to
+                    && self.watching.account != Some(account)
+                    && let Some(before) = self.watching.account.replace(account)
+                {
+                    self.context.board.hang_up(before, self.registered.id);
+                }
+                let answer = self
+                    .context
+                    .board
+                    .call(call)
+                    .await
+                    .map_err(|_| End::Stopped)?;
+                self.answer = Some(answer);
+                self.flush_at = (!self.out.is_empty()).then(|| Instant::now() + HOLD_BACK);
+            }
+        }
+        Ok(())
+    }
+
+    /// A session that is busy with a long answer hears events and deadlines between its parts.
+    fn interrupt(&mut self) {
+        let now = self.context.clock.now();
+        if let Some(event) = self.registered.signal.take() {
+            self.session.on_event(now, event);
+        }
+        if self
+            .session
+            .deadline()
+            .is_some_and(|deadline| deadline <= now.mono_micros)
+        {
+            self.session.on_time(now);
+        }
+    }
+
+    /// What the connection itself learns from an answer.
+    fn seen(&mut self, reply: Reply) -> Reply {
+        if self.naming && matches!(reply, Reply::Done | Reply::Appended { .. }) {
+            self.calls.named();
+        }
+        let Reply::Authenticated { account, .. } = &reply else {
+            return reply;
+        };
+        if !self.registered.log_in(*account) {
+            metrics::refused("account");
+            tracing::info!(session = self.registered.id.0, account = %account, "too many connections of this account");
+            return Reply::Failed(Failure::Throttled);
+        }
+        self.place.authenticated();
+        reply
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        self.flush_at = None;
+        if let Some(transport) = &mut self.transport
+            && !self.out.is_empty()
+        {
+            // Given up after the write: an idle connection holds no buffer.
+            let out = std::mem::take(&mut self.out);
+            transport.write(&out, self.context.write_timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// RFC 9051, 6.2.1 and RFC 3207, 4.2: whatever was known or read before is void. The clear stream is consumed, the session drops what it
+    /// holds in `on_tls`, and bytes that were not read yet become part of the handshake, which they break.
+    async fn start_tls(&mut self) -> Result<(), End> {
+        self.flush().await?;
+        let Some(Transport::Clear(stream)) = self.transport.take() else {
+            return Err(End::Handshake(io::Error::other("TLS within TLS")));
+        };
+        let (transport, tls) = self
+            .context
+            .handshake(stream)
+            .await
+            .map_err(End::Handshake)?;
+        self.transport = Some(transport);
+        self.session.on_tls(self.context.clock.now(), tls);
+        Ok(())
+    }
+
+    fn note(&self, note: &Note) {
+        let session = self.registered.id.0;
+        let protocol = self.protocol.name();
+        match note {
+            Note::Command(name) => metrics::command(protocol, name),
+            Note::LoggedIn(login) => {
+                tracing::info!(session, protocol, login = printable(login), "login")
+            }
+            Note::ProtocolError(kind) => {
+                metrics::protocol_error(protocol, kind);
+                tracing::debug!(session, protocol, kind, "protocol error");
+            }
+            Note::Accepted {
+                entry,
+                bytes,
+                deliveries,
+            } => {
+                metrics::accepted(*bytes);
+                tracing::info!(session, protocol, entry, bytes, deliveries, "accepted");
+            }
+            Note::Closed(reason) => tracing::info!(session, protocol, reason, "closed"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

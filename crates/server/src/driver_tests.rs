@@ -1,0 +1,503 @@
+//! A toy session on real sockets: what the driver owes to every session.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Mutex,
+};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+use whimbrel_frontend::session::Peer;
+use whimbrel_service::{
+    api::{Authenticate, Event},
+    machine::{Input, Now},
+};
+use whimbrel_storage::memory::MemoryStore;
+
+use super::*;
+use crate::{
+    config::Config,
+    listen::{Listener, MakeSession, Places, bind},
+    registry::Registry,
+    switchboard::{Inboxes, Question},
+    tls::{Certificates, provider},
+};
+
+/// Understands lines: `STARTTLS`, `BIG n`, `CALL`, `STORE`, `WAIT`, `QUIT`; answers with the line. Keeps what it heard.
+struct Toy {
+    heard: Arc<Mutex<Vec<String>>>,
+    input: Vec<u8>,
+    actions: std::collections::VecDeque<Action>,
+    /// Bytes still to be sent, made when polled for.
+    big: usize,
+    wants: bool,
+    deadline: Option<u64>,
+}
+
+impl Toy {
+    fn line(&mut self, now: Now, line: &str) {
+        self.heard.lock().unwrap().push(line.to_owned());
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["STARTTLS"] => {
+                self.send("go ahead\r\n");
+                self.actions.push_back(Action::StartTls);
+            }
+            ["BIG", n] => self.big = n.parse().unwrap(),
+            ["CALL"] => {
+                self.send("asking\r\n");
+                self.actions.push_back(Action::Call(Call::Resolve {
+                    local: "anne".to_owned(),
+                    domain: None,
+                }));
+            }
+            ["LOGIN"] => self
+                .actions
+                .push_back(Action::Call(Call::Authenticate(Authenticate {
+                    login: "anne".to_owned(),
+                    password: zeroize::Zeroizing::new(b"secret".to_vec()),
+                    peer: IpAddr::from([127, 0, 0, 1]),
+                }))),
+            ["STORE"] => self.actions.push_back(Action::Call(Call::BlobCreate)),
+            ["STOP"] => self.wants = false,
+            ["WAIT"] => self.deadline = Some(now.mono_micros + 1_000),
+            ["QUIT"] => {
+                self.send("bye\r\n");
+                self.actions.push_back(Action::Close);
+            }
+            _ => self.send(&format!("{line}\r\n")),
+        }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.actions
+            .push_back(Action::Send(text.as_bytes().to_vec()));
+    }
+}
+
+impl Session for Toy {
+    fn on_bytes(&mut self, now: Now, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        while let Some(end) = self.input.windows(2).position(|pair| pair == b"\r\n") {
+            let line = String::from_utf8_lossy(&self.input[..end]).into_owned();
+            self.input.drain(..end + 2);
+            self.line(now, &line);
+            if line == "STARTTLS" {
+                return;
+            }
+        }
+    }
+
+    fn on_eof(&mut self, _: Now) {
+        self.heard.lock().unwrap().push("<eof>".to_owned());
+        self.actions.push_back(Action::Close);
+    }
+
+    fn on_reply(&mut self, _: Now, reply: Reply) {
+        self.send(
+            &format!("{reply:?}\r\n")
+                .split('(')
+                .next()
+                .unwrap()
+                .replace("\r\n", "")
+                .to_string(),
+        );
+        self.send("\r\n");
+    }
+
+    fn on_event(&mut self, _: Now, event: Event) {
+        self.send(&format!("{event:?}\r\n"));
+        if event == Event::Shutdown {
+            self.actions.push_back(Action::Close);
+        }
+    }
+
+    fn on_tls(&mut self, _: Now, tls: Tls) {
+        // What any session owes: nothing heard before counts.
+        self.input.clear();
+        self.heard
+            .lock()
+            .unwrap()
+            .push(format!("<{}>", tls.version));
+    }
+
+    fn on_time(&mut self, _: Now) {
+        self.deadline = None;
+        self.send("time\r\n");
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+
+    fn wants_input(&self) -> bool {
+        self.wants
+    }
+
+    fn poll(&mut self, _: Now) -> Option<Action> {
+        if self.big > 0 {
+            let chunk = self.big.min(8 * 1024);
+            self.big -= chunk;
+            return Some(Action::Send(vec![b'x'; chunk]));
+        }
+        self.actions.pop_front()
+    }
+}
+
+struct World {
+    address: SocketAddr,
+    heard: Arc<Mutex<Vec<String>>>,
+    registry: Arc<Registry>,
+    /// What reached the owners.
+    inboxes: Inboxes,
+    store: MemoryStore,
+    certificates: Certificates,
+    _directory: tempfile::TempDir,
+}
+
+async fn world(tls: bool, text: &str) -> World {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = Config::parse(text).unwrap();
+    config.server.data_dir = directory.path().to_owned();
+    let certificates = Certificates::open(&config).unwrap();
+    let (board, inboxes) = Switchboard::new(1);
+    let registry = Registry::new(config.limits.connections_per_account_max);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let store = MemoryStore::new();
+    let make: MakeSession = {
+        let heard = Arc::clone(&heard);
+        Arc::new(move |peer: Peer| {
+            heard.lock().unwrap().push(format!(
+                "<new, {}>",
+                peer.tls.map_or("clear", |tls| tls.version)
+            ));
+            let mut toy = Toy {
+                heard: Arc::clone(&heard),
+                input: Vec::new(),
+                actions: Default::default(),
+                big: 0,
+                wants: true,
+                deadline: None,
+            };
+            toy.send("hello\r\n");
+            Box::new(toy)
+        })
+    };
+    let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let context = Arc::new(Context {
+        clock: Clock::start(),
+        board,
+        store: store.clone(),
+        fatal: Arc::new(|reason| panic!("{reason}")),
+        tls: certificates.server_config().unwrap(),
+        handshakes: Arc::new(Semaphore::new(config.tls.handshakes_max)),
+        handshake_timeout: config.tls.handshake_timeout,
+        write_timeout: config.limits.write_timeout,
+        uploads_max: config.limits.uploads_max,
+    });
+    let listener = Listener {
+        protocol: Protocol::Imap,
+        tls,
+        socket,
+        make,
+        places: Places::new(&config.limits),
+        registry: Arc::clone(&registry),
+        context,
+    };
+    tokio::spawn(listener.run());
+    World {
+        address,
+        heard,
+        registry,
+        inboxes,
+        store,
+        certificates,
+        _directory: directory,
+    }
+}
+
+impl World {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn tls(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        for cert in rustls_pki_types_of(self.certificates.path()) {
+            roots.add(cert).unwrap();
+        }
+        let config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        TlsConnector::from(Arc::new(config))
+            .connect("localhost".try_into().unwrap(), stream)
+            .await
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// Until all connections have ended.
+    async fn ended(&self) {
+        while !self.registry.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+fn rustls_pki_types_of(path: &std::path::Path) -> Vec<rustls::pki_types::CertificateDer<'static>> {
+    use rustls::pki_types::pem::PemObject as _;
+    rustls::pki_types::CertificateDer::pem_file_iter(path)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), text: &str) {
+    let mut read = vec![0; text.len()];
+    stream.read_exact(&mut read).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&read), text);
+}
+
+#[tokio::test]
+async fn lines_go_there_and_back_in_clear_and_in_tls() {
+    let clear = world(false, "").await;
+    let mut stream = clear.connect().await;
+    expect(&mut stream, "hello\r\n").await;
+    stream.write_all(b"one\r\ntwo\r\nWAIT\r\n").await.unwrap();
+    expect(&mut stream, "one\r\ntwo\r\ntime\r\n").await;
+    stream.write_all(b"QUIT\r\n").await.unwrap();
+    expect(&mut stream, "bye\r\n").await;
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+    drop(stream);
+    clear.ended().await;
+
+    let secret = world(true, "").await;
+    let mut stream = secret.tls(secret.connect().await).await.unwrap();
+    expect(&mut stream, "hello\r\n").await;
+    stream.write_all(b"BIG 200000\r\nQUIT\r\n").await.unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 200_000 + "bye\r\n".len());
+    assert_eq!(secret.heard(), ["<new, TLSv1.3>", "BIG 200000", "QUIT"]);
+    secret.ended().await;
+}
+
+#[tokio::test]
+async fn starttls_goes_on_in_tls() {
+    let world = world(false, "").await;
+    let mut stream = world.connect().await;
+    expect(&mut stream, "hello\r\n").await;
+    stream.write_all(b"STARTTLS\r\n").await.unwrap();
+    expect(&mut stream, "go ahead\r\n").await;
+    let mut stream = world.tls(stream).await.unwrap();
+    stream.write_all(b"inside\r\n").await.unwrap();
+    expect(&mut stream, "inside\r\n").await;
+    // Cut without a closing alert: an end like any other to the session.
+    drop(stream);
+    world.ended().await;
+    assert_eq!(
+        world.heard(),
+        ["<new, clear>", "STARTTLS", "<TLSv1.3>", "inside", "<eof>"]
+    );
+}
+
+/// RFC 3207, 4.2 and the "nostarttls" study: a command injected behind STARTTLS must not count as sent inside TLS.
+#[tokio::test]
+async fn what_is_pipelined_behind_starttls_never_comes_out_of_tls() {
+    // In one packet with STARTTLS: the session has it, and drops it.
+    let one = world(false, "").await;
+    let mut stream = one.connect().await;
+    expect(&mut stream, "hello\r\n").await;
+    stream.write_all(b"STARTTLS\r\nevil\r\n").await.unwrap();
+    expect(&mut stream, "go ahead\r\n").await;
+    let mut stream = one.tls(stream).await.unwrap();
+    stream.write_all(b"inside\r\n").await.unwrap();
+    expect(&mut stream, "inside\r\n").await;
+    drop(stream);
+    one.ended().await;
+    assert_eq!(
+        one.heard(),
+        ["<new, clear>", "STARTTLS", "<TLSv1.3>", "inside", "<eof>"]
+    );
+
+    // After it, before the handshake: it is not a handshake.
+    let two = world(false, "").await;
+    let mut stream = two.connect().await;
+    expect(&mut stream, "hello\r\n").await;
+    stream.write_all(b"STARTTLS\r\n").await.unwrap();
+    expect(&mut stream, "go ahead\r\n").await;
+    stream.write_all(b"evil\r\n").await.unwrap();
+    assert!(two.tls(stream).await.is_err());
+    two.ended().await;
+    assert_eq!(two.heard(), ["<new, clear>", "STARTTLS"]);
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_not_waited_for() {
+    let world = world(true, "[tls]\nhandshake_timeout = '1s'\nhandshakes_max = 1").await;
+    // Two clients that say nothing: one holds the only place, the other waits for it; both are cut.
+    let (mut one, mut two) = (world.connect().await, world.connect().await);
+    assert_eq!(one.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    assert_eq!(two.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    world.ended().await;
+    assert!(world.heard().is_empty(), "no session before the handshake");
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_cut_and_costs_no_more_than_buffers() {
+    for tls in [false, true] {
+        let world = world(tls, "[limits]\nwrite_timeout = '1s'").await;
+        let stream = world.connect().await;
+        // A gigabyte is asked for; the session makes it chunk by chunk as the socket takes it.
+        if tls {
+            let mut stream = world.tls(stream).await.unwrap();
+            stream.write_all(b"BIG 1000000000\r\n").await.unwrap();
+            world.ended().await;
+        } else {
+            let mut stream = stream;
+            stream.write_all(b"BIG 1000000000\r\n").await.unwrap();
+            world.ended().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_wanted_stay_in_the_socket() {
+    let world = world(false, "").await;
+    let mut stream = world.connect().await;
+    stream.write_all(b"STOP\r\n").await.unwrap();
+    expect(&mut stream, "hello\r\n").await;
+    while world.heard().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stream.write_all(b"later\r\n").await.unwrap();
+    // An event is heard meanwhile.
+    world
+        .registry
+        .notify(whimbrel_service::api::SessionId(1), Event::Changed);
+    expect(&mut stream, "Changed\r\n").await;
+    assert_eq!(world.heard(), ["<new, clear>", "STOP"]);
+}
+
+#[tokio::test]
+async fn calls_are_carried_and_the_owner_learns_of_the_end() {
+    let mut world = world(false, "").await;
+    let mut stream = world.connect().await;
+    stream.write_all(b"CALL\r\n").await.unwrap();
+    // What was sent before the call does not wait for its answer for ever.
+    expect(&mut stream, "hello\r\nasking\r\n").await;
+    let Some(Question::Call(Call::Resolve { .. }, reply, work)) =
+        world.inboxes.directory.questions.recv().await
+    else {
+        panic!("not asked")
+    };
+    reply.send(Reply::Done).unwrap();
+    drop(work);
+    expect(&mut stream, "Done\r\n").await;
+    stream.write_all(b"STORE\r\n").await.unwrap();
+    expect(&mut stream, "Upload\r\n").await;
+    // The upload is open: its place is taken until the connection ends.
+    world
+        .store
+        .with(|memory| assert!(memory.blob_list(None, 10).is_empty()));
+
+    // The machine is gone: nothing is said any more.
+    stream.write_all(b"CALL\r\n").await.unwrap();
+    expect(&mut stream, "asking\r\n").await;
+    world.inboxes.directory.questions.close();
+    drop(world.inboxes.directory.questions.recv().await);
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    world.ended().await;
+    assert!(
+        world.inboxes.owners[0].inputs.try_recv().is_err(),
+        "it asked no owner anything"
+    );
+}
+
+#[tokio::test]
+async fn an_account_has_so_many_connections() {
+    let mut world = world(false, "[limits]\nconnections_per_account_max = 1").await;
+    let account = AccountId([1; 16]);
+    let mut streams = Vec::new();
+    for expected in ["hello\r\nAuthenticated", "hello\r\nFailed"] {
+        let mut stream = world.connect().await;
+        stream.write_all(b"LOGIN\r\n").await.unwrap();
+        let Some(Question::Call(Call::Authenticate(_), reply, _)) =
+            world.inboxes.directory.questions.recv().await
+        else {
+            panic!("not asked")
+        };
+        reply
+            .send(Reply::Authenticated {
+                account,
+                login: "anne@example.org".to_owned(),
+            })
+            .unwrap();
+        expect(&mut stream, expected).await;
+        streams.push(stream);
+    }
+}
+
+#[tokio::test]
+async fn who_finds_no_place_is_told() {
+    let world = world(
+        false,
+        "[limits]\nconnections_max = 10\nconnections_per_address_max = 2\nunauthenticated_max = 10",
+    )
+    .await;
+    let mut held = vec![world.connect().await, world.connect().await];
+    for stream in &mut held {
+        expect(stream, "hello\r\n").await;
+    }
+    let mut third = world.connect().await;
+    expect(&mut third, "* BYE [UNAVAILABLE] Too many").await;
+    // A place that is given up can be taken.
+    drop(held.pop());
+    while world.registry.len() > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The place goes a moment after the session's name.
+    loop {
+        let mut stream = world.connect().await;
+        let mut first = [0; 1];
+        if stream.read_exact(&mut first).await.is_ok() && first[0] == b'h' {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stopping_server_tells_its_sessions() {
+    let world = world(false, "").await;
+    let mut stream = world.connect().await;
+    expect(&mut stream, "hello\r\n").await;
+    world.registry.shutdown();
+    expect(&mut stream, "Shutdown\r\n").await;
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+    drop(stream);
+    world.ended().await;
+}
+
+#[tokio::test]
+async fn the_owner_of_a_session_that_is_gone_is_told() {
+    let (board, mut inboxes) = Switchboard::new(1);
+    let watching = Watching {
+        account: Some(AccountId([1; 16])),
+        session: whimbrel_service::api::SessionId(5),
+        board: Arc::clone(&board),
+    };
+    drop(watching);
+    let told = inboxes.owners[0].inputs.try_recv().unwrap().0;
+    assert!(matches!(
+        told,
+        Input::Hangup(whimbrel_service::api::SessionId(5))
+    ));
+}

@@ -1,0 +1,22 @@
+//! The binary `whimbrel`: config, sockets, TLS, clocks and threads around the machines of `service` and `frontend`.
+//!
+//! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
+//! server is put together), [`actor`] (a machine of the service on tokio), [`listen`] and [`driver`] (a connection's life),
+//! [`admin`], then the rest.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod actor;
+pub mod clock;
+pub mod config;
+pub mod driver;
+pub mod listen;
+pub mod log;
+pub mod metrics;
+pub mod node;
+pub mod password;
+pub mod registry;
+pub mod store_calls;
+pub mod switchboard;
+pub mod tls;
+pub mod transport;

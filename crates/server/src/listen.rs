@@ -1,0 +1,309 @@
+//! Listeners: who is let in, and how many.
+//!
+//! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use whimbrel_frontend::session::{Peer, Session};
+
+use crate::{
+    config::LimitsSection,
+    driver::{Connection, Context},
+    metrics,
+    registry::Registry,
+    store_calls::Store,
+    transport::Transport,
+};
+
+/// Connections that the kernel holds until we take them.
+const BACKLOG: u32 = 1024;
+/// After an accept that failed: a table of descriptors that is full stays so for a while.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is spoken on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// IMAP4rev1 and IMAP4rev2.
+    Imap,
+    /// SMTP from anywhere.
+    Smtp,
+    /// LMTP from a server in front.
+    Lmtp,
+}
+
+impl Protocol {
+    /// For log and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Imap => "imap",
+            Protocol::Smtp => "smtp",
+            Protocol::Lmtp => "lmtp",
+        }
+    }
+
+    /// To a client that finds no place, if it speaks in clear.
+    fn busy(self) -> &'static [u8] {
+        match self {
+            Protocol::Imap => b"* BYE [UNAVAILABLE] Too many connections, try again later\r\n",
+            Protocol::Smtp | Protocol::Lmtp => {
+                b"421 4.3.2 Too many connections, try again later\r\n"
+            }
+        }
+    }
+}
+
+/// Makes the session of a new connection.
+pub type MakeSession = Arc<dyn Fn(Peer) -> Box<dyn Session + Send> + Send + Sync>;
+
+/// Places for connections: in total, for each client address, and for strangers.
+#[derive(Debug)]
+pub struct Places {
+    connections_max: usize,
+    per_address_max: usize,
+    unauthenticated_max: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    connections: usize,
+    unauthenticated: usize,
+    /// By client; never iterated.
+    addresses: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    /// As configured.
+    #[must_use]
+    pub fn new(limits: &LimitsSection) -> Arc<Self> {
+        Arc::new(Places {
+            connections_max: limits.connections_max,
+            per_address_max: limits.connections_per_address_max,
+            unauthenticated_max: limits.unauthenticated_max,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has to log in.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool) -> Result<Place, &'static str> {
+        let address = client(address);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.connections >= self.connections_max {
+            return Err("total");
+        }
+        if stranger && taken.unauthenticated >= self.unauthenticated_max {
+            return Err("unauthenticated");
+        }
+        let of_address = taken.addresses.entry(address).or_default();
+        if *of_address >= self.per_address_max {
+            return Err("address");
+        }
+        *of_address += 1;
+        taken.connections += 1;
+        taken.unauthenticated += usize::from(stranger);
+        Ok(Place {
+            places: Arc::clone(self),
+            address,
+            stranger,
+        })
+    }
+}
+
+/// A place taken, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+    stranger: bool,
+}
+
+impl Place {
+    /// No stranger any more.
+    pub fn authenticated(&mut self) {
+        if std::mem::take(&mut self.stranger) {
+            self.places
+                .taken
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .unauthenticated -= 1;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.authenticated();
+        let mut taken = self
+            .places
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        taken.connections -= 1;
+        if let Some(count) = taken.addresses.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                taken.addresses.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer gets.
+fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6([a, b, c, d, 0, 0, 0, 0].into())
+        }
+        v4 => v4,
+    }
+}
+
+/// Opens a listening socket.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// One listener and what it needs for each connection.
+pub(crate) struct Listener<S: Store> {
+    pub(crate) protocol: Protocol,
+    /// TLS from the first byte.
+    pub(crate) tls: bool,
+    pub(crate) socket: TcpListener,
+    pub(crate) make: MakeSession,
+    pub(crate) places: Arc<Places>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) context: Arc<Context<S>>,
+}
+
+impl<S: Store> Listener<S> {
+    /// Accepts until its task is dropped; connections live on.
+    pub(crate) async fn run(self) {
+        let listener = Arc::new(self);
+        loop {
+            match listener.socket.accept().await {
+                Ok((stream, address)) => listener.admit(stream, address.ip()),
+                Err(error) => {
+                    // Too many descriptors, or a client that is gone already: neither ends the loop.
+                    tracing::warn!(protocol = listener.protocol.name(), %error, "cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream, address: IpAddr) {
+        let place = match self.places.enter(address, self.protocol == Protocol::Imap) {
+            Ok(place) => place,
+            Err(reason) => {
+                metrics::refused(reason);
+                tracing::info!(protocol = self.protocol.name(), %address, reason, "refused: no place");
+                if !self.tls {
+                    // As much as the socket takes at once: nobody waits for a client that is refused.
+                    let _ = stream.try_write(self.protocol.busy());
+                }
+                return;
+            }
+        };
+        let listener = Arc::clone(self);
+        tokio::spawn(async move { listener.serve(stream, address, place).await });
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
+        // Answers are written whole: Nagle's algorithm would only hold their ends back.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let registered = self.registry.enter();
+        let (transport, tls) = if self.tls {
+            match Box::pin(self.context.handshake(stream)).await {
+                Ok((transport, tls)) => (transport, Some(tls)),
+                Err(error) => {
+                    metrics::refused("handshake");
+                    tracing::debug!(protocol = self.protocol.name(), %address, %error, "TLS handshake failed");
+                    return;
+                }
+            }
+        } else {
+            (Transport::Clear(stream), None)
+        };
+        tracing::debug!(session = registered.id.0, protocol = self.protocol.name(), %address, tls = tls.is_some(), "connected");
+        let session = (self.make)(Peer {
+            session: registered.id,
+            address,
+            tls,
+        });
+        let connection = Connection {
+            session,
+            protocol: self.protocol,
+            registered,
+            place,
+            context: Arc::clone(&self.context),
+        };
+        drop(self);
+        connection.run(transport).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn places_are_counted() {
+        let config = Config::parse(
+            "[limits]\nconnections_max = 10\nconnections_per_address_max = 8\nunauthenticated_max = 7",
+        )
+        .unwrap();
+        let places = Places::new(&config.limits);
+        let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let mut held: Vec<_> = (0..7).map(|_| places.enter(a, true).unwrap()).collect();
+        assert_eq!(places.enter(b, true).unwrap_err(), "unauthenticated");
+        held[0].authenticated();
+        held[0].authenticated();
+        held.push(places.enter(a, true).unwrap());
+        assert_eq!(places.enter(a, false).unwrap_err(), "address");
+        held.push(places.enter(b, false).unwrap());
+        held.push(places.enter(b, false).unwrap());
+        assert_eq!(places.enter(b, false).unwrap_err(), "total");
+        drop(held);
+        let taken = places.taken.lock().unwrap();
+        assert_eq!(
+            (
+                taken.connections,
+                taken.unauthenticated,
+                taken.addresses.len()
+            ),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_a_network() {
+        let check = |address: &str, expected: &str| {
+            assert_eq!(
+                client(address.parse().unwrap()),
+                expected.parse::<IpAddr>().unwrap()
+            );
+        };
+        check("192.0.2.1", "192.0.2.1");
+        check("::ffff:192.0.2.1", "192.0.2.1");
+        check("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
+    }
+}

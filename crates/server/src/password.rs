@@ -1,0 +1,175 @@
+//! argon2id: making verifiers, and checking them on a bounded number of threads.
+
+use std::sync::Arc;
+
+use argon2::{
+    Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
+    password_hash::phc::PasswordHash,
+};
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+use crate::{config::AuthSection, node::random};
+
+/// Longest password: argon2 reads all of it.
+pub const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// Characters of a generated password; without those that look alike.
+const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// 20 of 32 characters: 100 bits.
+const GENERATED_CHARS: usize = 20;
+
+/// Why a password cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    /// Nothing, or too much.
+    #[error("a password has 1 to {PASSWORD_BYTES_MAX} bytes")]
+    Length,
+    /// Of the parameters.
+    #[error("argon2: {0}")]
+    Argon2(String),
+}
+
+fn argon2(config: &AuthSection) -> Result<Argon2<'static>, PasswordError> {
+    let kibibytes = u32::try_from(config.argon2_memory.0 >> 10).unwrap_or(u32::MAX);
+    let params = Params::new(kibibytes, config.argon2_passes, config.argon2_lanes, None)
+        .map_err(|error| PasswordError::Argon2(error.to_string()))?;
+    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+}
+
+/// The PHC string to keep for a password, under a new salt.
+pub fn make_verifier(config: &AuthSection, password: &[u8]) -> Result<String, PasswordError> {
+    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        return Err(PasswordError::Length);
+    }
+    let salt: [u8; 16] = random();
+    let hash = argon2(config)?
+        .hash_password_with_salt(password, &salt)
+        .map_err(|error| PasswordError::Argon2(error.to_string()))?;
+    Ok(hash.to_string())
+}
+
+/// Whether a text is a verifier that [`matches`] can use.
+pub fn is_verifier(text: &str) -> bool {
+    PasswordHash::new(text).is_ok_and(|hash| {
+        hash.algorithm.as_str() == Algorithm::Argon2id.as_str()
+            && hash.hash.is_some()
+            && Params::try_from(&hash).is_ok()
+    })
+}
+
+/// Compares. Takes tens of milliseconds: not for a thread that serves others.
+pub fn matches(verifier: &str, password: &[u8]) -> bool {
+    password.len() <= PASSWORD_BYTES_MAX
+        && PasswordHash::new(verifier)
+            .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
+}
+
+/// A password that nobody has to think of.
+pub fn generate() -> Zeroizing<String> {
+    let bytes: Zeroizing<[u8; GENERATED_CHARS]> = Zeroizing::new(random());
+    let mut password = Zeroizing::new(String::with_capacity(GENERATED_CHARS + 3));
+    for (at, byte) in bytes.iter().enumerate() {
+        if at > 0 && at % 5 == 0 {
+            password.push('-');
+        }
+        password.push(char::from(ALPHABET[usize::from(byte % 32)]));
+    }
+    password
+}
+
+/// Checks at most so many passwords at once, on threads of their own.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    places: Arc<Semaphore>,
+}
+
+impl Verifier {
+    /// With `parallel` places.
+    #[must_use]
+    pub fn new(parallel: usize) -> Self {
+        Verifier {
+            places: Arc::new(Semaphore::new(parallel)),
+        }
+    }
+
+    /// Waits for a place and compares there.
+    pub async fn check(&self, verifier: String, password: Zeroizing<Vec<u8>>) -> bool {
+        let Ok(_place) = self.places.acquire().await else {
+            return false;
+        };
+        tokio::task::spawn_blocking(move || matches(&verifier, &password))
+            .await
+            .unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn cheap() -> AuthSection {
+        Config::parse("[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1")
+            .unwrap()
+            .auth
+    }
+
+    #[test]
+    fn a_verifier_knows_its_password() {
+        let verifier = make_verifier(&cheap(), b"secret").unwrap();
+        assert!(
+            verifier.starts_with("$argon2id$v=19$m=1024,t=1,p=1$"),
+            "{verifier}"
+        );
+        assert!(is_verifier(&verifier));
+        assert!(matches(&verifier, b"secret"));
+        assert!(!matches(&verifier, b"Secret"));
+        assert!(!matches(&verifier, b""));
+        assert_ne!(
+            verifier,
+            make_verifier(&cheap(), b"secret").unwrap(),
+            "salted"
+        );
+        for password in [&b""[..], &[b'x'; PASSWORD_BYTES_MAX + 1]] {
+            assert!(matches!(
+                make_verifier(&cheap(), password),
+                Err(PasswordError::Length)
+            ));
+        }
+        for text in [
+            "",
+            "secret",
+            "$argon2id$v=19$m=1024,t=1,p=1$",
+            "$2b$12$abcdefghijklmnopqrstuv",
+        ] {
+            assert!(!is_verifier(text), "{text}");
+            assert!(!matches(text, b"secret"));
+        }
+    }
+
+    #[test]
+    fn generated_passwords_differ() {
+        let (a, b) = (generate(), generate());
+        assert_ne!(a, b);
+        assert_eq!(a.len(), GENERATED_CHARS + 3);
+    }
+
+    #[tokio::test]
+    async fn verification_is_bounded() {
+        let verifier = make_verifier(&cheap(), b"secret").unwrap();
+        let pool = Verifier::new(1);
+        let held = pool.places.clone().acquire_owned().await.unwrap();
+        let check = pool.check(verifier, Zeroizing::new(b"secret".to_vec()));
+        tokio::pin!(check);
+        // No place: it does not even begin.
+        assert!(
+            std::future::poll_fn(|context| std::task::Poll::Ready(
+                check.as_mut().poll(context).is_pending()
+            ))
+            .await
+        );
+        drop(held);
+        assert!(check.await);
+    }
+}

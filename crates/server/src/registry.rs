@@ -1,0 +1,246 @@
+//! Sessions that are connected: how an event finds its session, and how many each account has.
+//!
+//! An event is a bit, not a message: a session that is slow to ask what has changed costs no memory, however much changes.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::api::{Event, SessionId};
+
+const CHANGED: u8 = 1;
+const SHUTDOWN: u8 = 2;
+
+/// Locks that sessions are spread over: owners notify in parallel.
+const SHARDS: usize = 16;
+
+/// Events for one session.
+#[derive(Debug, Default)]
+pub struct Signal {
+    events: AtomicU8,
+    wake: Notify,
+}
+
+impl Signal {
+    /// Tells it; telling it twice before it looks is telling it once.
+    pub fn raise(&self, event: Event) {
+        let bit = match event {
+            Event::Changed => CHANGED,
+            Event::Shutdown => SHUTDOWN,
+        };
+        self.events.fetch_or(bit, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    /// Waits for an event.
+    pub async fn next(&self) -> Event {
+        loop {
+            if let Some(event) = self.take() {
+                return event;
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// An event, if there is one.
+    pub fn take(&self) -> Option<Event> {
+        // The end comes first: what has changed no longer matters then.
+        for (bit, event) in [(SHUTDOWN, Event::Shutdown), (CHANGED, Event::Changed)] {
+            if self.events.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+                return Some(event);
+            }
+        }
+        None
+    }
+}
+
+/// All sessions of the process.
+#[derive(Debug)]
+pub struct Registry {
+    next: AtomicU64,
+    closing: AtomicBool,
+    sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
+    /// Sessions of each account that has one. Never iterated.
+    accounts: Mutex<HashMap<AccountId, usize>>,
+    per_account_max: usize,
+}
+
+impl Registry {
+    /// Without sessions. An account may have `per_account_max`.
+    #[must_use]
+    pub fn new(per_account_max: usize) -> Arc<Self> {
+        Arc::new(Registry {
+            next: AtomicU64::new(1),
+            closing: AtomicBool::new(false),
+            sessions: std::array::from_fn(|_| Mutex::default()),
+            accounts: Mutex::default(),
+            per_account_max,
+        })
+    }
+
+    fn shard(&self, session: SessionId) -> &Mutex<HashMap<u64, Arc<Signal>>> {
+        &self.sessions[(session.0 % SHARDS as u64) as usize]
+    }
+
+    /// Enters a new session.
+    pub fn enter(self: &Arc<Self>) -> Registered {
+        let id = SessionId(self.next.fetch_add(1, Ordering::Relaxed));
+        let signal = Arc::new(Signal::default());
+        self.shard(id)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.0, Arc::clone(&signal));
+        // Entered while all are told to go: told, too.
+        if self.closing.load(Ordering::SeqCst) {
+            signal.raise(Event::Shutdown);
+        }
+        Registered {
+            id,
+            signal,
+            account: None,
+            registry: Arc::clone(self),
+        }
+    }
+
+    /// Tells a session; one that is gone does not mind.
+    pub fn notify(&self, session: SessionId, event: Event) {
+        if let Some(signal) = self
+            .shard(session)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&session.0)
+        {
+            signal.raise(event);
+        }
+    }
+
+    /// Tells all sessions to say goodbye, those too that come from now on.
+    pub fn shutdown(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        for shard in &self.sessions {
+            for signal in shard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+            {
+                signal.raise(Event::Shutdown);
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.sessions
+            .iter()
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A session's place in the registry, given up when dropped.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its name.
+    pub id: SessionId,
+    /// Its events.
+    pub signal: Arc<Signal>,
+    account: Option<AccountId>,
+    registry: Arc<Registry>,
+}
+
+impl Registered {
+    /// Counts it for an account; false if that has as many as it may.
+    pub fn log_in(&mut self, account: AccountId) -> bool {
+        self.log_out();
+        let mut accounts = self
+            .registry
+            .accounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = accounts.entry(account).or_default();
+        if *count >= self.registry.per_account_max {
+            return false;
+        }
+        *count += 1;
+        self.account = Some(account);
+        true
+    }
+
+    fn log_out(&mut self) {
+        let Some(account) = self.account.take() else {
+            return;
+        };
+        let mut accounts = self
+            .registry
+            .accounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = accounts.get_mut(&account) {
+            *count -= 1;
+            if *count == 0 {
+                accounts.remove(&account);
+            }
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.log_out();
+        self.registry
+            .shard(self.id)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn events_are_bits_and_the_end_comes_first() {
+        let registry = Registry::new(10);
+        let session = registry.enter();
+        registry.notify(session.id, Event::Changed);
+        registry.notify(session.id, Event::Changed);
+        registry.shutdown();
+        assert_eq!(session.signal.next().await, Event::Shutdown);
+        assert_eq!(session.signal.next().await, Event::Changed);
+        assert_eq!(session.signal.take(), None);
+        registry.notify(SessionId(99), Event::Changed);
+        let late = registry.enter();
+        assert_eq!(late.signal.next().await, Event::Shutdown);
+        assert_eq!(registry.len(), 2);
+        drop((session, late));
+        assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn an_account_has_so_many_sessions_and_no_more() {
+        let registry = Registry::new(2);
+        let (anne, bob) = (AccountId([1; 16]), AccountId([2; 16]));
+        let mut sessions: Vec<_> = (0..4).map(|_| registry.enter()).collect();
+        assert!(sessions[0].log_in(anne));
+        assert!(sessions[1].log_in(anne));
+        assert!(!sessions[2].log_in(anne));
+        assert!(sessions[3].log_in(bob));
+        // Another login on the same connection frees its first place.
+        assert!(sessions[1].log_in(bob));
+        assert!(sessions[2].log_in(anne));
+        drop(sessions);
+        assert!(registry.accounts.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! Calls that need no machine: contents and blobs, answered from the store. One of these a connection.
+//!
+//! Uploads belong to their connection: when it ends, what was not finished is dropped, which aborts it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use whimbrel_mailbox::{AccountId, BlobName, MessageId};
+use whimbrel_service::{
+    api::{BLOB_CHUNK_BYTES_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply},
+    log::store_partition,
+    owner::{
+        blob_name,
+        keys::{content_key, content_of_row, partition_of},
+    },
+};
+use whimbrel_storage::{
+    BlobReader as _, BlobStore, BlobWriter as _, LogStore, StoreError, UploadId,
+};
+
+use crate::{actor::Fatal, node::random};
+
+/// What the server wants of an engine.
+pub trait Store: LogStore + BlobStore + Clone {}
+
+impl<S: LogStore + BlobStore + Clone> Store for S {}
+
+/// The uploads of one connection.
+pub(crate) struct StoreCalls<S: Store> {
+    store: S,
+    uploads: BTreeMap<UploadId, S::Writer>,
+    /// Finished, and not known to be named by anything.
+    finished: BTreeMap<UploadId, whimbrel_storage::BlobName>,
+    uploads_max: usize,
+    fatal: Fatal,
+}
+
+impl<S: Store> StoreCalls<S> {
+    pub(crate) fn new(store: S, uploads_max: usize, fatal: Fatal) -> Self {
+        StoreCalls {
+            store,
+            uploads: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            uploads_max,
+            fatal,
+        }
+    }
+
+    /// Answers a call of [`whimbrel_service::machine::Route::Store`]; others fail.
+    pub(crate) async fn answer(&mut self, call: Call) -> Reply {
+        let answer = match call {
+            Call::Contents { account, origins } => self.contents(account, origins).await,
+            Call::BlobCreate => self.create().await,
+            Call::BlobWrite { upload, bytes } => self.write(UploadId(upload), bytes).await,
+            Call::BlobFinish { upload } => self.finish(UploadId(upload)).await,
+            Call::BlobAbort { upload } => self.abort(UploadId(upload)).await,
+            Call::BlobRead { blob, offset, len } => {
+                let name = blob_name(&blob);
+                let len = u64::from(len).min(BLOB_CHUNK_BYTES_MAX as u64);
+                let read = self.store.read(name, offset, len).next().await;
+                read.map(|bytes| Reply::Bytes(bytes.unwrap_or_default()))
+            }
+            _ => Ok(Reply::Failed(Failure::Temporary)),
+        };
+        answer.unwrap_or_else(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &StoreError) -> Reply {
+        if error.stops_node() {
+            (self.fatal)(&format!("the store: {error}"));
+            return Reply::Failed(Failure::Temporary);
+        }
+        tracing::warn!(%error, "the store did not answer");
+        Reply::Failed(match error {
+            StoreError::Full(_) => Failure::Storage,
+            _ => Failure::Temporary,
+        })
+    }
+
+    async fn contents(
+        &mut self,
+        account: AccountId,
+        origins: Vec<MessageId>,
+    ) -> Result<Reply, StoreError> {
+        if origins.len() > CONTENTS_PER_CALL_MAX {
+            return Ok(Reply::Failed(Failure::Limit(
+                "too many contents in one call",
+            )));
+        }
+        let keys = origins
+            .into_iter()
+            .map(|origin| content_key(account, origin))
+            .collect();
+        let rows = self
+            .store
+            .get(store_partition(partition_of(account)), keys)
+            .await?;
+        let content = |row: Bytes| {
+            content_of_row(&row)
+                .inspect_err(|error| tracing::error!(account = %account, %error, "a content row"))
+                .ok()
+        };
+        Ok(Reply::Contents(
+            rows.into_iter().map(|row| row.and_then(content)).collect(),
+        ))
+    }
+
+    async fn create(&mut self) -> Result<Reply, StoreError> {
+        if self.uploads.len() + self.finished.len() >= self.uploads_max {
+            return Ok(Reply::Failed(Failure::Limit("too many uploads")));
+        }
+        let upload = UploadId(random());
+        let writer = self.store.create(upload).await?;
+        self.uploads.insert(upload, writer);
+        Ok(Reply::Upload(upload.0))
+    }
+
+    async fn write(&mut self, upload: UploadId, bytes: Bytes) -> Result<Reply, StoreError> {
+        let Some(writer) = self.uploads.get_mut(&upload) else {
+            return Ok(Reply::Failed(Failure::Temporary));
+        };
+        let written = writer.write(bytes).await;
+        if written.is_err() {
+            self.uploads.remove(&upload);
+        }
+        written.map(|()| Reply::Done)
+    }
+
+    async fn finish(&mut self, upload: UploadId) -> Result<Reply, StoreError> {
+        let Some(writer) = self.uploads.remove(&upload) else {
+            return Ok(Reply::Failed(Failure::Temporary));
+        };
+        let info = writer.finish().await?;
+        self.finished.insert(upload, info.name);
+        Ok(Reply::Blob(BlobName {
+            upload: info.name.upload.0,
+            hash: info.name.hash.0,
+        }))
+    }
+
+    async fn abort(&mut self, upload: UploadId) -> Result<Reply, StoreError> {
+        if let Some(writer) = self.uploads.remove(&upload) {
+            writer.abort().await?;
+        }
+        if let Some(name) = self.finished.remove(&upload) {
+            self.store.delete(name).await?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// What was finished is named by a durable commit now.
+    pub(crate) fn named(&mut self) {
+        self.finished.clear();
+    }
+
+    /// Removes what is open or unnamed, when the connection ends. `naming`: a call that names a blob may be under way still; what is finished
+    /// then stays (if the call fails, until the next start of the store).
+    pub(crate) async fn end(&mut self, naming: bool) {
+        if !naming {
+            while let Some((_, name)) = self.finished.pop_first() {
+                let _ = self.store.delete(name).await;
+            }
+        }
+        while let Some((_, writer)) = self.uploads.pop_first() {
+            // What cannot be removed now is removed at the next start.
+            let _ = writer.abort().await;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! How things reach the machines: one address each, and who owns what.
+//!
+//! Every machine has two lanes. Questions of sessions and of the administrator come by a bounded one, so that clients
+//! wait when an owner is busy. What machines tell each other, and completions, come by an unbounded one: a machine that waited for
+//! room in another's lane while that one waits for its own would stand still for ever. What lies there is bounded by what the
+//! machines themselves allow to be under way.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::{
+    admin::{AdminCall, AdminReply},
+    api::{Call, Failure, Reply, SessionId},
+    machine::{Input, Route, route},
+    owner::keys::partition_of,
+};
+
+/// Questions that wait for one machine before whoever asks next has to wait.
+const QUESTIONS_MAX: usize = 1024;
+
+/// Counts what is under way anywhere: a stopping server waits until nothing is.
+#[derive(Clone, Debug, Default)]
+pub struct Work(Arc<()>);
+
+impl Work {
+    /// One more thing under way, until it is dropped.
+    #[must_use]
+    pub fn begin(&self) -> Work {
+        self.clone()
+    }
+
+    /// Whether nothing is, `idle_holders` apart (whoever keeps a `Work` to begin others from).
+    #[must_use]
+    pub fn is_idle(&self, idle_holders: usize) -> bool {
+        Arc::strong_count(&self.0) <= idle_holders
+    }
+}
+
+/// A question, and where its answer goes.
+pub(crate) enum Question {
+    Call(Call, oneshot::Sender<Reply>, Work),
+    Admin(AdminCall, oneshot::Sender<AdminReply>, Work),
+}
+
+/// Where a machine is reached.
+#[derive(Clone)]
+pub(crate) struct Address {
+    questions: mpsc::Sender<Question>,
+    inputs: mpsc::UnboundedSender<(Input, Work)>,
+}
+
+/// The machine's end of its lanes.
+pub(crate) struct Inbox {
+    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) inputs: mpsc::UnboundedReceiver<(Input, Work)>,
+}
+
+/// The addresses of all machines. Cheap to share; kept behind one `Arc`.
+pub struct Switchboard {
+    directory: Address,
+    queue: Address,
+    owners: Vec<Address>,
+    work: Work,
+}
+
+/// The ends of all lanes, to be given to the machines' actors.
+pub(crate) struct Inboxes {
+    pub(crate) directory: Inbox,
+    pub(crate) queue: Inbox,
+    pub(crate) owners: Vec<Inbox>,
+}
+
+fn lanes() -> (Address, Inbox) {
+    let (to_questions, questions) = mpsc::channel(QUESTIONS_MAX);
+    let (to_inputs, inputs) = mpsc::unbounded_channel();
+    (
+        Address {
+            questions: to_questions,
+            inputs: to_inputs,
+        },
+        Inbox { questions, inputs },
+    )
+}
+
+/// The machine is gone: the node is stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server is stopping")]
+pub struct Stopped;
+
+impl Switchboard {
+    pub(crate) fn new(owners: usize) -> (Arc<Self>, Inboxes) {
+        assert!(owners > 0, "an account needs an owner");
+        let (directory, directory_inbox) = lanes();
+        let (queue, queue_inbox) = lanes();
+        let (owners, owner_inboxes) = (0..owners).map(|_| lanes()).unzip();
+        let board = Switchboard {
+            directory,
+            queue,
+            owners,
+            work: Work::default(),
+        };
+        (
+            Arc::new(board),
+            Inboxes {
+                directory: directory_inbox,
+                queue: queue_inbox,
+                owners: owner_inboxes,
+            },
+        )
+    }
+
+    /// What is under way.
+    #[must_use]
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Carries a session's call to its machine; the reply comes by the receiver. Waits while the machine has too many questions.
+    ///
+    /// Calls that go to the store are not for here ([`Route::Store`]): they fail.
+    pub async fn call(&self, call: Call) -> Result<oneshot::Receiver<Reply>, Stopped> {
+        let (reply, receiver) = oneshot::channel();
+        let address = match route(&call) {
+            Route::Directory => &self.directory,
+            Route::Queue => &self.queue,
+            Route::Owner(account) => self.owner(account),
+            Route::Store => {
+                // Nobody else holds the other end.
+                let _ = reply.send(Reply::Failed(Failure::Temporary));
+                return Ok(receiver);
+            }
+        };
+        let question = Question::Call(call, reply, self.work.begin());
+        address
+            .questions
+            .send(question)
+            .await
+            .map_err(|_| Stopped)?;
+        Ok(receiver)
+    }
+
+    /// Carries a question of the administrator to the directory.
+    pub async fn admin(&self, call: AdminCall) -> Result<AdminReply, Stopped> {
+        let (reply, receiver) = oneshot::channel();
+        let question = Question::Admin(call, reply, self.work.begin());
+        self.directory
+            .questions
+            .send(question)
+            .await
+            .map_err(|_| Stopped)?;
+        receiver.await.map_err(|_| Stopped)
+    }
+
+    /// Tells the owner of an account that a session which asked about it is gone.
+    pub fn hang_up(&self, account: AccountId, session: SessionId) {
+        self.tell_owner(account, Input::Hangup(session));
+    }
+
+    pub(crate) fn tell_directory(&self, input: Input) {
+        self.tell(&self.directory, input);
+    }
+
+    pub(crate) fn tell_queue(&self, input: Input) {
+        self.tell(&self.queue, input);
+    }
+
+    pub(crate) fn tell_owner(&self, account: AccountId, input: Input) {
+        self.tell(self.owner(account), input);
+    }
+
+    pub(crate) fn tell_all_owners(&self, mut input: impl FnMut() -> Input) {
+        for owner in &self.owners {
+            self.tell(owner, input());
+        }
+    }
+
+    fn tell(&self, address: &Address, input: Input) {
+        // A machine that is gone has stopped the node, which says so itself.
+        let _ = address.inputs.send((input, self.work.begin()));
+    }
+
+    fn owner(&self, account: AccountId) -> &Address {
+        &self.owners[owner_of(account, self.owners.len())]
+    }
+}
+
+/// Which of so many owners has an account: whole buckets, so that a partition has one owner.
+#[must_use]
+pub fn owner_of(account: AccountId, owners: usize) -> usize {
+    usize::from(partition_of(account).0) % owners
+}

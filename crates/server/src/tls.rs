@@ -1,0 +1,362 @@
+//! Certificates and handshakes: TLS 1.2 and 1.3 by rustls.
+//!
+//! Invariants: a certificate in use is whole (chain and matching key were read together); a broken new file never replaces a
+//! working one; private keys are created with mode 0600 and never logged.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use rustls::{
+    ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use whimbrel_frontend::session::Tls;
+
+use crate::config::Config;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or written.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A file holds no PEM of the kind wanted.
+    #[error("{}: {cause}", path.display())]
+    Pem {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// Chain and key do not make a certificate.
+    #[error("the certificate cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// The certificate files and what was last read from them.
+pub struct Certificates {
+    cert: PathBuf,
+    key: PathBuf,
+    in_use: Arc<InUse>,
+    stamp: Mutex<Option<[Stamp; 2]>>,
+}
+
+/// What tells that a file was replaced: modification time in nanoseconds, size, inode.
+type Stamp = (i64, i64, u64, u64);
+
+#[derive(Debug)]
+struct InUse(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for InUse {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(
+            &self.0.read().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+}
+
+/// What became of a look at the files.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// They are as before.
+    Unchanged,
+    /// A new certificate is in use; its fingerprint.
+    Replaced(String),
+}
+
+impl Certificates {
+    /// Reads the configured certificate, or the self-signed one in the data directory, which is made if it is not there.
+    pub fn open(config: &Config) -> Result<Self, TlsError> {
+        let (cert, key) = if config.tls.cert.as_os_str().is_empty() {
+            let directory = config.server.data_dir.join("tls");
+            let paths = (directory.join("cert.pem"), directory.join("key.pem"));
+            if !paths.0.exists() || !paths.1.exists() {
+                make_self_signed(&directory, &paths.0, &paths.1, &config.hostname())?;
+            }
+            paths
+        } else {
+            (config.tls.cert.clone(), config.tls.key.clone())
+        };
+        let stamp = stamp(&cert, &key).ok();
+        let certified = read(&cert, &key)?;
+        Ok(Certificates {
+            cert,
+            key,
+            in_use: Arc::new(InUse(RwLock::new(Arc::new(certified)))),
+            stamp: Mutex::new(stamp),
+        })
+    }
+
+    /// Looks whether the files have changed (or, if `forced`, reads them anyway) and takes them into use if they are whole.
+    /// After an error the old certificate stays, and the same files are not read again until they change.
+    pub fn reload(&self, forced: bool) -> Result<Reload, TlsError> {
+        let now = stamp(&self.cert, &self.key)?;
+        let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
+        if !forced && *last == Some(now) {
+            return Ok(Reload::Unchanged);
+        }
+        *last = Some(now);
+        let certified = Arc::new(read(&self.cert, &self.key)?);
+        let mut in_use = self
+            .in_use
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let unchanged = in_use.cert == certified.cert;
+        *in_use = certified;
+        drop(in_use);
+        Ok(if unchanged {
+            Reload::Unchanged
+        } else {
+            Reload::Replaced(self.fingerprint())
+        })
+    }
+
+    /// SHA-256 of the certificate, as clients show it.
+    pub fn fingerprint(&self) -> String {
+        let in_use = self.in_use.0.read().unwrap_or_else(PoisonError::into_inner);
+        in_use
+            .cert
+            .first()
+            .map_or_else(String::new, |der| fingerprint(der))
+    }
+
+    /// The certificate's file, for clients that want to trust it.
+    pub fn path(&self) -> &Path {
+        &self.cert
+    }
+
+    /// The configuration of the server's side.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(unusable)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&self.in_use) as Arc<dyn ResolvesServerCert>);
+        // Tickets are kept by clients, so that resumption costs the server no memory.
+        config.ticketer = ring::Ticketer::new().map_err(unusable)?;
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        Ok(Arc::new(config))
+    }
+}
+
+/// The only cryptography that is used.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: std::sync::OnceLock<Arc<CryptoProvider>> = std::sync::OnceLock::new();
+    Arc::clone(PROVIDER.get_or_init(|| Arc::new(ring::default_provider())))
+}
+
+/// SHA-256 of a certificate in the usual notation, `AB:CD:...`.
+pub fn fingerprint(der: &[u8]) -> String {
+    let rustls::SupportedCipherSuite::Tls13(suite) = ring::cipher_suite::TLS13_AES_128_GCM_SHA256
+    else {
+        return String::new();
+    };
+    let hash = suite.common.hash_provider.hash(der);
+    let pairs: Vec<String> = hash
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect();
+    pairs.join(":")
+}
+
+/// What was negotiated on a finished connection.
+pub fn negotiated(connection: &rustls::ServerConnection) -> Tls {
+    Tls {
+        version: match connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLS",
+        },
+        // `TLS13_AES_256_GCM_SHA384` is rustls' name for what RFC 8446 calls `TLS_AES_256_GCM_SHA384`.
+        cipher: connection
+            .negotiated_cipher_suite()
+            .and_then(|suite| suite.suite().as_str())
+            .map_or_else(
+                || "unknown".to_owned(),
+                |name| name.replacen("TLS13_", "TLS_", 1),
+            ),
+    }
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> TlsError {
+    move |cause| TlsError::File {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+fn stamp(cert: &Path, key: &Path) -> Result<[Stamp; 2], TlsError> {
+    let of = |path: &Path| {
+        let meta = fs::metadata(path).map_err(file(path))?;
+        Ok((meta.mtime(), meta.mtime_nsec(), meta.size(), meta.ino()))
+    };
+    Ok([of(cert)?, of(key)?])
+}
+
+fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    let pem = |path: &Path, cause: String| TlsError::Pem {
+        path: path.to_owned(),
+        cause,
+    };
+    let text = fs::read(cert).map_err(file(cert))?;
+    let chain = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| pem(cert, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(pem(cert, "holds no certificate".to_owned()));
+    }
+    let text = zeroize::Zeroizing::new(fs::read(key).map_err(file(key))?);
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| pem(key, error.to_string()))?;
+    // Refuses a key that is not the certificate's.
+    CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|error| TlsError::Unusable(error.to_string()))
+}
+
+fn make_self_signed(
+    directory: &Path,
+    cert: &Path,
+    key: &Path,
+    hostname: &str,
+) -> Result<(), TlsError> {
+    let unusable = |error: rcgen::Error| TlsError::Unusable(error.to_string());
+    let mut names = vec![
+        hostname.to_owned(),
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+        "::1".to_owned(),
+    ];
+    names.dedup();
+    let mut params = rcgen::CertificateParams::new(names).map_err(unusable)?;
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, hostname);
+    // Nobody renews it: whoever wants an expiry gives a certificate of his own. 2049 is the last year of UTCTime (RFC 5280, 4.1.2.5).
+    params.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2049, 12, 31);
+    let pair = rcgen::KeyPair::generate().map_err(unusable)?;
+    let made = params.self_signed(&pair).map_err(unusable)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(file(directory))?;
+    let secret = zeroize::Zeroizing::new(pair.serialize_pem());
+    write_private(key, secret.as_bytes()).map_err(file(key))?;
+    write_private(cert, made.pem().as_bytes()).map_err(file(cert))
+}
+
+/// Writes a file of mode 0600 such that it is either whole or not there.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => {
+            fs::File::open(directory)?.sync_all()
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn config(directory: &Path) -> Config {
+        let mut config = Config::default();
+        config.server.data_dir = directory.to_owned();
+        config
+    }
+
+    #[test]
+    fn the_first_start_makes_a_certificate_and_the_second_keeps_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Certificates::open(&config(directory.path())).unwrap();
+        let second = Certificates::open(&config(directory.path())).unwrap();
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert_eq!(first.fingerprint().len(), 32 * 3 - 1);
+        let mode = |path: &str| {
+            fs::metadata(directory.path().join(path))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!((mode("tls"), mode("tls/key.pem")), (0o700, 0o600));
+        first.server_config().unwrap();
+    }
+
+    #[test]
+    fn a_fingerprint_is_sha_256() {
+        // FIPS 180-2, B.1: SHA-256 of "abc".
+        assert!(fingerprint(b"abc").starts_with("BA:78:16:BF:8F:01:CF:EA:41:41:40:DE:5D:AE"));
+    }
+
+    #[test]
+    fn changed_files_are_taken_and_broken_ones_are_not() {
+        let a = tempfile::tempdir().unwrap();
+        let b = tempfile::tempdir().unwrap();
+        let certificates = Certificates::open(&config(a.path())).unwrap();
+        let other = Certificates::open(&config(b.path())).unwrap();
+        let before = certificates.fingerprint();
+        assert_eq!(certificates.reload(false).unwrap(), Reload::Unchanged);
+
+        // A certificate without its key: as if the reload fell between two copies.
+        let copy = |name: &str| {
+            let text = fs::read(b.path().join("tls").join(name)).unwrap();
+            write_private(&a.path().join("tls").join(name), &text).unwrap();
+        };
+        copy("cert.pem");
+        assert!(matches!(
+            certificates.reload(false),
+            Err(TlsError::Unusable(_))
+        ));
+        assert_eq!(certificates.fingerprint(), before);
+        // The same broken files are complained about once.
+        assert_eq!(certificates.reload(false).unwrap(), Reload::Unchanged);
+
+        copy("key.pem");
+        assert_eq!(
+            certificates.reload(false).unwrap(),
+            Reload::Replaced(other.fingerprint())
+        );
+        assert_eq!(certificates.fingerprint(), other.fingerprint());
+
+        fs::write(a.path().join("tls/cert.pem"), "no certificate").unwrap();
+        assert!(matches!(
+            certificates.reload(true),
+            Err(TlsError::Pem { .. })
+        ));
+        fs::remove_file(a.path().join("tls/cert.pem")).unwrap();
+        assert!(matches!(
+            certificates.reload(false),
+            Err(TlsError::File { .. })
+        ));
+        assert_eq!(certificates.fingerprint(), other.fingerprint());
+    }
+}

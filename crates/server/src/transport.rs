@@ -1,0 +1,122 @@
+//! A client's byte stream, in clear or in TLS, and what it costs while nothing happens: no buffer of ours.
+//!
+//! Invariants: STARTTLS consumes the clear stream ([`Transport::start_tls`]); nothing that was read in clear is kept here, so
+//! nothing of it can appear after the handshake.
+
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use rustls::ServerConfig;
+use tokio::{
+    io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use whimbrel_frontend::session::Tls;
+
+use crate::tls::negotiated;
+
+/// Read at once; a TLS record holds as much (RFC 8446, 5.1).
+const READ_BYTES_MAX: usize = 16 * 1024;
+/// What rustls holds of what the socket does not take.
+const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
+/// How long to read and drop what a client still sends after we have closed, so that a reset does not overtake our last words.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much of it.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+thread_local! {
+    /// One read buffer a thread: an idle connection has none.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES_MAX].into_boxed_slice());
+}
+
+/// The stream.
+pub(crate) enum Transport {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Transport {
+    /// Handshake on a stream of which nothing that was read may be used any more.
+    pub(crate) async fn start_tls(
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<(Self, Tls)> {
+        let accept = TlsAcceptor::from(config).accept_with(stream, |connection| {
+            connection.set_buffer_limit(Some(TLS_WRITE_BYTES_MAX));
+        });
+        // Boxed: the handshake's state is not part of the connection's later size.
+        let stream = Box::pin(accept).await?;
+        let tls = negotiated(stream.get_ref().1);
+        Ok((Transport::Tls(Box::new(stream)), tls))
+    }
+
+    /// Waits for bytes and shows them to `take`; none at the end of the stream. A TLS stream that ends without its closing alert is
+    /// an error of the kind `UnexpectedEof`.
+    pub(crate) async fn read<R>(&mut self, mut take: impl FnMut(&[u8]) -> R) -> io::Result<R> {
+        poll_fn(|context| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let mut buffer = ReadBuf::new(scratch);
+                ready!(match self {
+                    Transport::Clear(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+                    Transport::Tls(stream) =>
+                        Pin::new(&mut **stream).poll_read(context, &mut buffer),
+                })?;
+                Poll::Ready(Ok(take(buffer.filled())))
+            })
+        })
+        .await
+    }
+
+    /// Writes all and flushes. Fails with `TimedOut` when the client takes nothing for `patience`.
+    pub(crate) async fn write(&mut self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = match self {
+                Transport::Clear(stream) => timeout(patience, stream.write(bytes)).await,
+                Transport::Tls(stream) => timeout(patience, stream.write(bytes)).await,
+            }??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[written..];
+        }
+        match self {
+            Transport::Clear(_) => Ok(()),
+            Transport::Tls(stream) => timeout(patience, stream.flush()).await?,
+        }
+    }
+
+    /// Says that nothing more comes, and drops what the client still sends, for a moment.
+    pub(crate) async fn close(mut self, patience: Duration, at_end: bool) {
+        let said = match &mut self {
+            Transport::Clear(stream) => timeout(patience, stream.shutdown()).await,
+            Transport::Tls(stream) => timeout(patience, stream.shutdown()).await,
+        };
+        if at_end || !matches!(said, Ok(Ok(()))) {
+            return;
+        }
+        let mut stream = match self {
+            Transport::Clear(stream) => Transport::Clear(stream),
+            Transport::Tls(stream) => Transport::Clear(stream.into_inner().0),
+        };
+        let drained = async {
+            let mut left = LINGER_BYTES_MAX;
+            while let Ok(read @ 1..) = stream.read(<[u8]>::len).await {
+                left = left.saturating_sub(read);
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        // Whether the client was done in time makes no difference.
+        let _ = timeout(LINGER, drained).await;
+    }
+}
