@@ -1,1 +1,287 @@
-//! Failures while running: a failed sync, a full disk, two processes, another version.
+//! Failures while running: a failed sync, a full disk, two processes, another version, a cut that a crash interrupts.
+
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::Ordering;
+
+use whimbrel_storage::{
+    BlobStore, BlobWriter, Commit, Cut, LogStore, Mutation, Origin, PartitionId, StoreError,
+    UploadId,
+};
+
+use super::{Log, config, runtime};
+use crate::{Config, Embedded, OpenError};
+
+const P: PartitionId = PartitionId(3);
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    runtime().block_on(future)
+}
+
+#[test]
+fn a_failed_sync_stops_the_store_for_everyone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, disk) = config(directory.path());
+    block_on(async {
+        let engine = Embedded::open(config.clone()).unwrap();
+        let mut log = Log::new(3);
+        engine.commit(log.commit(10)).await.unwrap();
+        let failed = engine.failed();
+        disk.sync_fails.store(true, Ordering::SeqCst);
+        let under_way: Vec<_> = (0..10).map(|_| engine.commit(log.commit(10))).collect();
+        for commit in under_way {
+            let error = commit.await.unwrap_err();
+            assert!(
+                error.stops_node() && error.to_string().contains("the disk is broken"),
+                "{error}"
+            );
+        }
+        assert!(failed.await.stops_node(), "the server is told");
+        // Even if the disk says it is well again: what it dropped, nobody knows.
+        disk.sync_fails.store(false, Ordering::SeqCst);
+        let syncs = disk.syncs.load(Ordering::SeqCst);
+        assert!(
+            engine
+                .commit(log.commit(10))
+                .await
+                .unwrap_err()
+                .stops_node()
+        );
+        let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
+        assert!(
+            upload
+                .write(vec![0; 100_000].into())
+                .await
+                .unwrap_err()
+                .stops_node()
+        );
+        assert_eq!(
+            disk.syncs.load(Ordering::SeqCst),
+            syncs,
+            "nothing was synced any more"
+        );
+        // Reading goes on, so that sessions can end in order.
+        assert_eq!(engine.log_positions(P).await.unwrap().len(), 1);
+        drop(upload);
+        engine.close().await;
+        let engine = Embedded::open(config).unwrap();
+        let position = engine.log_positions(P).await.unwrap()[0].1;
+        assert!(position.next >= 2, "what was acknowledged is there");
+        engine.close().await;
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_to_add_until_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, disk) = config(directory.path());
+    block_on(async {
+        let engine = Embedded::open(config).unwrap();
+        let mut log = Log::new(3);
+        engine.commit(log.commit(10)).await.unwrap();
+        disk.full.store(true, Ordering::SeqCst);
+        let refused = log.commit(10);
+        let error = engine.commit(refused.clone()).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Full(_)) && error.is_temporary(),
+            "{error}"
+        );
+        let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
+        assert!(matches!(
+            upload.write(vec![0; 100_000].into()).await,
+            Err(StoreError::Full(_))
+        ));
+        upload.abort().await.unwrap();
+        let delete = Commit {
+            mutations: vec![Mutation::Delete { key: "last".into() }],
+            cuts: vec![Cut {
+                origin: Origin(1),
+                below: 2,
+            }],
+            ..Commit::new(P)
+        };
+        engine.commit(delete).await.unwrap();
+        assert_eq!(engine.get(P, vec!["last".into()]).await.unwrap(), [None]);
+        disk.full.store(false, Ordering::SeqCst);
+        engine.commit(refused).await.unwrap();
+        engine.close().await;
+    });
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    block_on(async {
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        assert!(matches!(
+            Embedded::open(config(directory.path()).0),
+            Err(OpenError::InUse(_))
+        ));
+        engine.close().await;
+        Embedded::open(config(directory.path()).0)
+            .unwrap()
+            .close()
+            .await;
+    });
+}
+
+#[test]
+fn another_version_or_something_else_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    block_on(async {
+        Embedded::open(config(directory.path()).0)
+            .unwrap()
+            .close()
+            .await
+    });
+    let format = directory.path().join("FORMAT");
+    let good = fs::read_to_string(&format).unwrap();
+    let open = || {
+        Embedded::open(config(directory.path()).0)
+            .err()
+            .map(|error| error.to_string())
+    };
+    fs::write(
+        &format,
+        good.replace("whimbrel-store 1 ", "whimbrel-store 2 "),
+    )
+    .unwrap();
+    assert!(open().unwrap().contains("newer version"), "{:?}", open());
+    for bad in [
+        "",
+        "whimbrel-store",
+        "whimbrel-store one",
+        "something else",
+        "whimbrel-store 1 abc",
+    ] {
+        fs::write(&format, bad).unwrap();
+        assert!(
+            open().unwrap().contains("not the format file"),
+            "{:?}",
+            open()
+        );
+    }
+    fs::write(
+        &format,
+        good.replace(char::is_numeric, "0")
+            .replace("store 0", "store 1"),
+    )
+    .unwrap();
+    // The commits of another store would not be recognised either; here there are only the sweeps of the start.
+    fs::remove_file(&format).unwrap();
+    assert!(open().unwrap().contains("missing"), "{:?}", open());
+    fs::write(&format, good).unwrap();
+    assert_eq!(open(), None);
+}
+
+#[test]
+fn nobody_else_may_read_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    block_on(async { Embedded::open(config(&path).0).unwrap().close().await });
+    let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(""), mode("lsm")], [0o700; 2]);
+    assert_eq!([mode("FORMAT"), mode("LOCK"), mode("SYNCED")], [0o600; 3]);
+    // A directory that was made by hand is closed.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    block_on(async { Embedded::open(config(&path).0).unwrap().close().await });
+    assert_eq!(mode(""), 0o700);
+}
+
+/// The rows below a cut go little by little; a stop in between leaves rows that the next start takes up.
+#[test]
+fn a_large_cut_is_carried_out_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = |engine: &Embedded| {
+        let core = engine.core();
+        let range = crate::keys::prefix_range(crate::keys::ALL_ENTRIES);
+        fjall::Readable::range(&core.sealer.db().snapshot(), &core.sealer.trees.log, range).count()
+    };
+    block_on(async {
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        let mut log = Log::new(3);
+        let under_way: Vec<_> = (0..5000).map(|_| engine.commit(log.commit(1))).collect();
+        for commit in under_way {
+            commit.await.unwrap();
+        }
+        let cut = Commit {
+            cuts: vec![Cut {
+                origin: Origin(1),
+                below: 4_990,
+            }],
+            ..Commit::new(P)
+        };
+        engine.commit(cut).await.unwrap();
+        assert!(
+            engine.read_log(P, Origin(1), 1, 0).await.unwrap().entries[0].first == 4_990,
+            "cut at once"
+        );
+        assert!(rows(&engine) > 1_000, "but not gone at once");
+        engine.close().await;
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        assert!(rows(&engine) > 1_000);
+        for _ in 0..8 {
+            engine.commit(Commit::new(PartitionId(9))).await.unwrap();
+        }
+        engine.commit(Commit::new(PartitionId(9))).await.unwrap();
+        assert_eq!(rows(&engine), 11);
+        engine.commit(log.commit(1)).await.unwrap();
+        engine.close().await;
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        assert_eq!(
+            engine
+                .read_log(P, Origin(1), 1, usize::MAX)
+                .await
+                .unwrap()
+                .entries
+                .len(),
+            12
+        );
+        engine.close().await;
+    });
+}
+
+/// Twenty clients that each wait for their commit share syncs, on a disk that takes its time.
+#[test]
+fn clients_share_syncs() {
+    struct Slow;
+    impl crate::Disk for Slow {
+        fn sync(&self, _: &fs::File) -> std::io::Result<()> {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            Ok(())
+        }
+        fn free_bytes(&self, _: &std::path::Path) -> std::io::Result<u64> {
+            Ok(u64::MAX)
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    block_on(async {
+        let config = Config {
+            disk: std::sync::Arc::new(Slow),
+            ..config(directory.path()).0
+        };
+        let engine = Embedded::open(config).unwrap();
+        let clients: Vec<_> = (0..20)
+            .map(|partition| {
+                let engine = engine.clone();
+                tokio::spawn(async move {
+                    let mut log = Log::new(partition);
+                    for _ in 0..20 {
+                        engine.commit(log.commit(500)).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap();
+        }
+        let totals = engine.totals();
+        // How many come back in time is the scheduler's doing; that they share is not.
+        assert!(
+            totals.commits == 400 && totals.groups * 5 <= totals.commits,
+            "{totals:?}"
+        );
+        engine.close().await;
+    });
+}
