@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use whimbrel_crdt::{DotSet, Lww, Stamp, VersionVector};
 
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
-use crate::replica::{NameState, Vanished};
+use crate::replica::Vanished;
 use crate::{
     AccountId, BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId,
     Replica, SpecialUse,
@@ -592,7 +592,7 @@ impl Replica {
             }
             let name = record.name.value.clone();
             record.listed = Some(name.clone());
-            let state = self.names.entry(name).or_insert_with(NameState::default);
+            let state = self.names.entry(name).or_default();
             state.boxes.push(number);
             state.highest = state.highest.max(record.base_modseq);
         }

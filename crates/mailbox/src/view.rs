@@ -420,10 +420,10 @@ impl Replica {
         self.soil(slot);
         let record = &mut self.records[slot];
         let mailbox = &mut self.boxes[record.view_box];
-        if let Some(name) = &mailbox.listed {
-            if !telling.changed.contains(name) {
-                telling.changed.insert(name.clone());
-            }
+        if let Some(name) = &mailbox.listed
+            && !telling.changed.contains(name)
+        {
+            telling.changed.insert(name.clone());
         }
         if std::mem::replace(&mut record.modseq, modseq) == modseq {
             return;
