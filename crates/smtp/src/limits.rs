@@ -23,7 +23,8 @@ pub struct Limits {
     pub recipients_refused_max: usize,
     /// Octets of a message after dots are taken out; announced as SIZE (RFC 1870). Reply 552 5.3.4.
     pub message_bytes_max: u64,
-    /// Octets of a refused message that are still read and thrown away so that the client gets its reply; beyond: 421, close.
+    /// Octets that are still read and thrown away so that the client gets its reply: of one refused message in DATA, of all refused
+    /// chunks of a session in BDAT. Beyond: 421, close.
     pub discard_bytes_max: u64,
     /// Octets of a line in a message, without CRLF. RFC 5321 4.5.3.1.6 has 998; real mail has more. Reply 554 5.6.0.
     pub text_line_bytes_max: usize,

@@ -38,6 +38,10 @@ impl Session {
             Command::parse(line).map_err(CommandError::refusal)
         };
         let bdat = super::is_bdat(line);
+        // Until the answer says otherwise.
+        self.excused |= line
+            .get(..4)
+            .is_some_and(|verb| verb.eq_ignore_ascii_case(b"MAIL"));
         if auth {
             self.buffer.wipe(length + 2);
         } else {
@@ -119,6 +123,7 @@ impl Session {
 
     /// Ends a transaction without a reply.
     pub(super) fn reset(&mut self, reason: AbortReason) {
+        self.excused = false;
         self.abort(reason);
     }
 
@@ -194,6 +199,7 @@ impl Session {
         match answer {
             Ok(()) => {
                 self.counters.transactions += 1;
+                self.excused = false;
                 self.transaction = Some(Transaction {
                     mail,
                     recipients: Vec::new(),
@@ -209,7 +215,7 @@ impl Session {
 
     fn rcpt(&mut self, to: ForwardPath) {
         let Some(transaction) = &self.transaction else {
-            self.fail(&out_of_sequence("MAIL first"));
+            self.fail_in_sequence(&out_of_sequence("MAIL first"));
             return;
         };
         if self.message.is_some() || transaction.failed {

@@ -112,7 +112,10 @@ impl Session {
                 self.mode = Mode::Data;
                 self.ask_begin();
             }
-            Err(refusal) => self.fail(&refusal),
+            Err(refusal) => {
+                self.fail_in_sequence(&refusal);
+                self.excused = false;
+            }
         }
     }
 
@@ -139,7 +142,8 @@ impl Session {
             .map_or(0, |message| message.bytes)
             .saturating_add(bytes);
         if let Err(refusal) = self.may_begin_message() {
-            self.counters.errors += 1;
+            // Chunks pipelined behind one that failed are no fault of the client.
+            self.counters.errors += u32::from(self.transaction.is_none() && !self.excused);
             chunk.refusal = Some(refusal);
         } else if total > limits.message_bytes_max {
             chunk.refusal = Some(Refusal::too_large());
@@ -313,6 +317,10 @@ impl Session {
         chunk.left -= count as u64;
         let Some(message) = message else {
             buffer.consume(count);
+            self.discarded += count as u64;
+            if self.discarded > limits.discard_bytes_max {
+                self.too_much_data();
+            }
             return true;
         };
         let mut text = Vec::with_capacity(count);

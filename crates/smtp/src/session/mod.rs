@@ -86,6 +86,10 @@ pub struct Session {
     authenticated: bool,
     transaction: Option<Transaction>,
     message: Option<Message>,
+    /// The last MAIL was refused: what a client had pipelined behind it is out of sequence through no fault of its own.
+    excused: bool,
+    /// Octets of refused chunks so far.
+    discarded: u64,
     shutting_down: bool,
     /// The connection is lost; only the verdict on a complete message is still awaited.
     lost: bool,
@@ -112,6 +116,8 @@ impl Session {
             authenticated: false,
             transaction: None,
             message: None,
+            excused: false,
+            discarded: 0,
             shutting_down: false,
             lost: false,
             early_talker: false,
@@ -438,6 +444,15 @@ impl Session {
                 CloseReason::TooManyErrors,
                 AbortReason::Protocol,
             );
+        }
+    }
+
+    /// A command that needs a transaction and has none.
+    fn fail_in_sequence(&mut self, refusal: &Refusal) {
+        if self.excused {
+            self.reply(refusal.reply());
+        } else {
+            self.fail(refusal);
         }
     }
 

@@ -211,6 +211,22 @@ fn too_large() {
          S: 503 5.5.1 The message has failed; RSET
          S: 250 2.0.0 OK"
     ));
+    // The owner is not even asked.
+    let large = "x".repeat(1_001);
+    check(&format!(
+        "C: BDAT 1001 LAST\nC: {large}\\\nC: NOOP\nS: 552 5.3.4 Message too large\nS: 250 2.0.0 OK"
+    ));
+    // Refused chunks are skipped up to a limit, too.
+    let skipped = "C: BDAT 700\nC: ".to_owned() + &"x".repeat(700) + "\\\n";
+    check(&format!(
+        "C: RSET
+         {}= close TooMuchData
+         S: 250 2.0.0 OK
+         S: 503 5.5.1 MAIL first
+         S: 503 5.5.1 MAIL first
+         S: 421 4.3.4 Far too much data",
+        skipped.repeat(3)
+    ));
     check(
         "C: BDAT 99999999999 LAST
          C: x
@@ -267,5 +283,49 @@ fn partly_accepted() {
          C: .
          = end \"\"
          S: 250 2.0.0 Message accepted",
+    );
+}
+
+/// What a client pipelined behind a refusal is refused, too, but is no error of the client: it could not know.
+#[test]
+fn pipelined_behind_a_refusal() {
+    let mut strict = config();
+    strict.limits.errors_max = 2;
+    check_config(
+        strict.clone(),
+        "C: RSET
+         C: MAIL FROM:<later@b>
+         C: RCPT TO:<1@x>
+         C: RCPT TO:<2@x>
+         C: RCPT TO:<3@x>
+         C: DATA
+         = mail <later@b>
+         S: 250 2.0.0 OK
+         S: 451 4.7.1 Try later
+         S: 503 5.5.1 MAIL first
+         S: 503 5.5.1 MAIL first
+         S: 503 5.5.1 MAIL first
+         S: 503 5.5.1 MAIL first
+         C: DATA
+         C: RCPT TO:<4@x>
+         = close TooManyErrors
+         S: 503 5.5.1 MAIL first
+         S: 503 5.5.1 MAIL first
+         S: 421 4.7.0 Too many errors",
+    );
+    let chunk = "C: BDAT 1\nC: \\n\\\n";
+    check_config(
+        strict,
+        &format!(
+            "{}C: NOOP
+         = begin <a@b> -> <bob@x>
+         = abort BareLineEnd
+         S: 554 5.6.0 Message has a bare CR or LF
+         S: 503 5.5.1 The message has failed; RSET
+         S: 503 5.5.1 The message has failed; RSET
+         S: 503 5.5.1 The message has failed; RSET
+         S: 250 2.0.0 OK",
+            chunk.repeat(4)
+        ),
     );
 }
