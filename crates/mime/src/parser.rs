@@ -341,14 +341,26 @@ impl Parser {
     }
 
     /// The present line is a delimiter: ends what is inside its multipart.
+    ///
+    /// RFC 2046 5.1.1: "The CRLF preceding the boundary delimiter line is conceptually attached to the boundary". Where that
+    /// line end was needed otherwise (it is the empty line behind a header, or ends the delimiter before) it stays there,
+    /// and all parts around end behind it, so that ranges are nested.
     fn at_delimiter(&mut self, delimiter: Delimiter) {
+        let mut end = self.line.start - u64::from(self.line.end_before);
+        let mut lines = self.line.lines_before.saturating_sub(1);
         if let Place::Header(_) = self.place {
-            let end = self.line.start - u64::from(self.line.end_before);
-            self.end_header_at(end, self.line.lines_before.saturating_sub(1), &[], true);
+            self.end_header_at(end, lines, &[], true);
         }
         while self.frames.len() > delimiter.frame + 1 {
-            let end = self.line.start - u64::from(self.line.end_before);
-            self.close_frame(end, self.line.lines_before.saturating_sub(1));
+            if self
+                .frames
+                .last()
+                .is_some_and(|frame| frame.part.body.start > end)
+            {
+                end = self.line.start;
+                lines = self.line.lines_before;
+            }
+            self.close_frame(end, lines);
         }
         if delimiter.closing
             && let Some(Frame {
