@@ -1,4 +1,5 @@
 //! Protocol sessions as state machines: protocol events to service calls to responses.
 
+pub mod imap;
 pub mod session;
 pub mod smtp;

@@ -1,0 +1,73 @@
+//! CAPABILITY, ENABLE, ID and NAMESPACE (RFC 9051, 6.1.1 and 6.3.1; RFC 2971; RFC 2342).
+
+use whimbrel_imap::encode::{self, NamespaceEntry};
+
+use super::{context::Context, task::Outcome};
+
+/// The capabilities in the present state. Before the login only those that matter then, so that greetings stay short.
+pub(super) fn list(cx: &Context) -> Vec<&'static str> {
+    let mut names = vec!["IMAP4rev2", "IMAP4rev1", "LITERAL+", "ID", "ENABLE"];
+    if cx.account.is_some() {
+        names.extend([
+            "IDLE",
+            "NAMESPACE",
+            "UNSELECT",
+            "UIDPLUS",
+            "MOVE",
+            "CONDSTORE",
+            "LIST-EXTENDED",
+            "LIST-STATUS",
+            "CHILDREN",
+            "SPECIAL-USE",
+            "CREATE-SPECIAL-USE",
+            "ESEARCH",
+            "SEARCHRES",
+            "STATUS=SIZE",
+        ]);
+    } else if cx.tls.is_some() {
+        names.extend(["SASL-IR", "AUTH=PLAIN", "AUTH=LOGIN"]);
+    } else {
+        names.extend(["STARTTLS", "LOGINDISABLED"]);
+    }
+    names
+}
+
+/// CAPABILITY.
+pub(super) fn capability(cx: &mut Context) -> Outcome {
+    let names = list(cx);
+    encode::capability(&mut cx.out, &names);
+    Outcome::ok("That is all")
+}
+
+/// ENABLE: unknown names are ignored, and only what was enabled by this command is told (RFC 5161, 3.1).
+pub(super) fn enable(cx: &mut Context, names: &[String]) -> Outcome {
+    let mut enabled = Vec::new();
+    for name in names {
+        match name.as_str() {
+            "IMAP4REV2" if !cx.rev2 => {
+                cx.rev2 = true;
+                enabled.push("IMAP4rev2");
+            }
+            "CONDSTORE" if !cx.condstore => {
+                cx.enable_condstore();
+                enabled.push("CONDSTORE");
+            }
+            _ => {}
+        }
+    }
+    encode::enabled(&mut cx.out, &enabled);
+    Outcome::ok("Enabled")
+}
+
+/// ID. What the client says of itself is not kept: "Implementations MUST NOT make operational changes based on the data" (RFC 2971, 1).
+pub(super) fn id(cx: &mut Context) -> Outcome {
+    encode::id(&mut cx.out, &[("name", Some("Whimbrel")), ("version", Some(env!("CARGO_PKG_VERSION")))]);
+    Outcome::ok("Pleased to meet you")
+}
+
+/// NAMESPACE: one personal one.
+pub(super) fn namespace(cx: &mut Context) -> Outcome {
+    let personal = [NamespaceEntry { prefix: "", delimiter: Some('/') }];
+    encode::namespace(&mut cx.out, [&personal, &[], &[]], cx.rev2);
+    Outcome::ok("That is all")
+}

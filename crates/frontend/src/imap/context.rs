@@ -1,0 +1,90 @@
+//! What all commands of a session share: its state, and the output being gathered.
+
+use std::{net::IpAddr, sync::Arc};
+
+use whimbrel_imap::{
+    core::MailboxName as WireName,
+    encode::{Code, Kind, untagged},
+};
+use whimbrel_service::{
+    api::{AccountId, Call, MailboxCall, MailboxName, SessionId},
+    machine::Now,
+};
+
+use super::{
+    limits::{Limits, OUTPUT_BYTES},
+    task::Outcome,
+    view::View,
+};
+use crate::session::{Note, Tls};
+
+/// The state of a session.
+pub(super) struct Context {
+    pub(super) limits: Arc<Limits>,
+    pub(super) session: SessionId,
+    pub(super) address: IpAddr,
+    pub(super) tls: Option<Tls>,
+    pub(super) now: Now,
+    /// Who is logged in.
+    pub(super) account: Option<AccountId>,
+    pub(super) login_failures: u32,
+    /// ENABLE IMAP4rev2 was given: names are UTF-8, SEARCH answers ESEARCH.
+    pub(super) rev2: bool,
+    /// A CONDSTORE enabling command was given (RFC 7162, 3.1).
+    pub(super) condstore: bool,
+    /// The selected mailbox.
+    pub(super) view: Option<Box<View>>,
+    /// Gathered output; given away when it is sent, so that an idle session holds none.
+    pub(super) out: Vec<u8>,
+    pub(super) notes: std::collections::VecDeque<Note>,
+}
+
+impl Context {
+    /// Whether enough output is gathered to let the client take it first.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() >= OUTPUT_BYTES
+    }
+
+    /// A call about the mail of who is logged in.
+    pub(super) fn call(&self, call: MailboxCall) -> Call {
+        // No command that leads here is accepted before the login.
+        let account = self.account.expect("mail is asked for only after a login");
+        Call::Mailbox { account, call }
+    }
+
+    /// The selected mailbox, in commands that are accepted only in the selected state.
+    pub(super) fn view(&self) -> &View {
+        self.view.as_deref().expect("only in the selected state")
+    }
+
+    /// As [`Context::view`].
+    pub(super) fn view_mut(&mut self) -> &mut View {
+        self.view.as_deref_mut().expect("only in the selected state")
+    }
+
+    /// Writes an untagged OK.
+    pub(super) fn ok(&mut self, code: Option<Code<'_>>, text: &str) {
+        untagged(&mut self.out, Kind::Ok, code, text, self.rev2);
+    }
+
+    /// "A first CONDSTORE enabling command executed in the session with a mailbox selected MUST cause the server to return
+    /// HIGHESTMODSEQ" (RFC 7162, 3.1).
+    pub(super) fn enable_condstore(&mut self) {
+        if !std::mem::replace(&mut self.condstore, true)
+            && let Some(view) = &self.view
+        {
+            let highest = view.highest_modseq;
+            self.ok(Some(Code::HighestModSeq(highest)), "CONDSTORE is enabled");
+        }
+    }
+}
+
+/// A name as the service wants it; else what the client is told.
+pub(super) fn name(name: &WireName) -> Result<MailboxName, Outcome> {
+    MailboxName::new(name.as_str()).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))
+}
+
+/// A name that must exist to be of use.
+pub(super) fn existing_name(name: &WireName) -> Result<MailboxName, Outcome> {
+    MailboxName::new(name.as_str()).map_err(|_| Outcome::no(Code::NonExistent, "No such mailbox"))
+}

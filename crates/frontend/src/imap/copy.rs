@@ -1,0 +1,134 @@
+//! COPY and MOVE (RFC 9051, 6.4.7 and 6.4.8; RFC 4315; RFC 6851).
+
+use whimbrel_imap::{
+    core::{MailboxName as WireName, MessageSet},
+    encode::{self, Code},
+};
+use whimbrel_service::api::{MailboxCall, MailboxName, Reply};
+
+use super::{
+    context::Context,
+    expunge,
+    finish::SetText,
+    ranges::Ranges,
+    task::{EndCode, Outcome, Step, Task, Wake},
+};
+
+/// COPY or MOVE.
+pub(super) struct Copy {
+    uid: bool,
+    places: Ranges,
+    to: MailboxName,
+    remove: bool,
+    state: State,
+}
+
+enum State {
+    Begin,
+    Asked,
+    /// MOVE tells COPYUID first, "in an untagged OK before sending EXPUNGE" (RFC 6851, 4.3).
+    CopyUid { uids: Vec<(u32, u32)>, part: u8, next: usize, text: SetText },
+    Expunge(std::vec::IntoIter<u32>),
+}
+
+impl Copy {
+    pub(super) fn new(
+        cx: &Context,
+        uid: bool,
+        set: &MessageSet,
+        mailbox: &WireName,
+        remove: bool,
+    ) -> Result<Copy, Outcome> {
+        if remove {
+            expunge::writable(cx)?;
+        }
+        let places = cx.view().places(set, uid).map_err(|_| Outcome::bad("No such message"))?;
+        let to = MailboxName::new(mailbox.as_str()).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+        Ok(Copy { uid, places, to, remove, state: State::Begin })
+    }
+
+    fn copied(&mut self, cx: &mut Context, uid_validity: u32, uids: Vec<(u32, u32)>) -> Step {
+        let missing = (uids.len() as u64) < u64::from(self.places.count());
+        if uids.is_empty() {
+            // RFC 2180, 4.4.1. A UID that is gone is one that does not exist: no error.
+            return Step::Done(if self.uid {
+                Outcome::ok("No such messages")
+            } else {
+                Outcome::no(Code::ExpungeIssued, "The messages have been expunged")
+            });
+        }
+        let text = match (missing, self.remove) {
+            (true, _) => "Done, but some messages have been expunged",
+            (false, false) => "Copied",
+            (false, true) => "Moved",
+        };
+        if !self.remove {
+            return Step::Done(Outcome::ok_code(EndCode::CopyUid { uid_validity, uids }, text));
+        }
+        cx.out.extend_from_slice(format!("* OK [COPYUID {uid_validity} ").as_bytes());
+        self.state = State::CopyUid { uids, part: 0, next: 0, text: SetText::default() };
+        self.tell(cx)
+    }
+
+    fn tell(&mut self, cx: &mut Context) -> Step {
+        loop {
+            match &mut self.state {
+                State::CopyUid { uids, part, next, text } => {
+                    while let Some(pair) = uids.get(*next) {
+                        text.add(&mut cx.out, if *part == 0 { pair.0 } else { pair.1 });
+                        *next += 1;
+                        if cx.is_full() {
+                            return Step::Again;
+                        }
+                    }
+                    text.end(&mut cx.out);
+                    if *part == 0 {
+                        cx.out.push(b' ');
+                        (*part, *next) = (1, 0);
+                        continue;
+                    }
+                    cx.out.extend_from_slice(b"] Moved\r\n");
+                    let gone: Vec<u32> = uids.iter().map(|pair| pair.0).collect();
+                    self.state = State::Expunge(cx.view_mut().remove(&gone).into_iter());
+                }
+                State::Expunge(numbers) => {
+                    for number in numbers.by_ref() {
+                        encode::expunge(&mut cx.out, number);
+                        if cx.is_full() {
+                            return Step::Again;
+                        }
+                    }
+                    let code = if cx.condstore { EndCode::HighestModSeq } else { EndCode::None };
+                    return Step::Done(Outcome::ok_code(code, "Moved"));
+                }
+                State::Begin | State::Asked => return Step::Done(Outcome::bug()),
+            }
+        }
+    }
+}
+
+impl Task for Copy {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match (&self.state, wake) {
+            (State::Begin, Wake::Go) => {
+                if self.places.is_empty() {
+                    return Step::Done(Outcome::ok("No such messages"));
+                }
+                self.state = State::Asked;
+                let view = cx.view();
+                let call = MailboxCall::Copy {
+                    session: cx.session,
+                    name: view.name.clone(),
+                    uids: self.places.iter().map(|place| view.uid(place)).collect(),
+                    to: self.to.clone(),
+                    remove: self.remove,
+                };
+                Step::Call(cx.call(call))
+            }
+            (State::Asked, Wake::Reply(Reply::Copied { uid_validity, uids })) => self.copied(cx, uid_validity, uids),
+            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
+            (_, Wake::Go) => self.tell(cx),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}

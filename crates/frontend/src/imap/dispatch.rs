@@ -1,0 +1,192 @@
+//! From a command to its task, if the state of the session permits it (RFC 9051, 3).
+
+use whimbrel_imap::{
+    AppendBegin, Command, CommandBody,
+    encode::{Code, Kind, untagged},
+};
+
+use super::{
+    ImapSession, Phase, Running, Waits, append, auth, capability,
+    copy::Copy,
+    expunge::{Close, Expunge},
+    fetch::Fetch,
+    idle::Idle,
+    list, mailboxes,
+    search::Search,
+    select::Select,
+    store::Store,
+    task::{Header, Outcome, Task, Telling},
+};
+use crate::session::Note;
+
+/// The state a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Any,
+    NoLogin,
+    Login,
+    Mailbox,
+}
+
+/// Its name, the state it needs, what may be told at its end.
+fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
+    use CommandBody as C;
+    use Needs::{Any, Login, Mailbox, NoLogin};
+    let by_number = |uid: bool| if uid { Telling::All } else { Telling::Flags };
+    match body {
+        C::Capability => ("CAPABILITY", Any, Telling::All),
+        C::Noop => ("NOOP", Any, Telling::Ask),
+        C::Logout => ("LOGOUT", Any, Telling::Nothing),
+        C::Id(_) => ("ID", Any, Telling::All),
+        C::StartTls => ("STARTTLS", NoLogin, Telling::Nothing),
+        C::Authenticate { .. } => ("AUTHENTICATE", NoLogin, Telling::Nothing),
+        C::Login { .. } => ("LOGIN", NoLogin, Telling::Nothing),
+        C::Enable(_) => ("ENABLE", Login, Telling::All),
+        C::Select(_) => ("SELECT", Login, Telling::Nothing),
+        C::Examine(_) => ("EXAMINE", Login, Telling::Nothing),
+        C::Create { .. } => ("CREATE", Login, Telling::All),
+        C::Delete(_) => ("DELETE", Login, Telling::All),
+        C::Rename { .. } => ("RENAME", Login, Telling::All),
+        C::Subscribe(_) => ("SUBSCRIBE", Login, Telling::All),
+        C::Unsubscribe(_) => ("UNSUBSCRIBE", Login, Telling::All),
+        C::List(_) => ("LIST", Login, Telling::All),
+        C::Lsub { .. } => ("LSUB", Login, Telling::All),
+        C::Namespace => ("NAMESPACE", Login, Telling::All),
+        C::Status { .. } => ("STATUS", Login, Telling::All),
+        C::Idle => ("IDLE", Login, Telling::All),
+        C::Check => ("CHECK", Mailbox, Telling::Ask),
+        C::Close => ("CLOSE", Mailbox, Telling::Nothing),
+        C::Unselect => ("UNSELECT", Mailbox, Telling::Nothing),
+        C::Expunge { .. } => ("EXPUNGE", Mailbox, Telling::Ask),
+        C::Search(search) => ("SEARCH", Mailbox, by_number(search.uid)),
+        C::Fetch(fetch) => ("FETCH", Mailbox, by_number(fetch.uid)),
+        C::Store(store) => ("STORE", Mailbox, by_number(store.uid)),
+        C::Copy { .. } => ("COPY", Mailbox, Telling::All),
+        C::Move { .. } => ("MOVE", Mailbox, Telling::Ask),
+        _ => ("UNKNOWN", Any, Telling::All),
+    }
+}
+
+/// Whether the command was given with UID in front.
+fn is_uid(body: &CommandBody) -> bool {
+    match body {
+        CommandBody::Search(search) => search.uid,
+        CommandBody::Fetch(fetch) => fetch.uid,
+        CommandBody::Store(store) => store.uid,
+        CommandBody::Copy { uid, .. } | CommandBody::Move { uid, .. } => *uid,
+        CommandBody::Expunge { uids } => uids.is_some(),
+        _ => false,
+    }
+}
+
+impl ImapSession {
+    /// Begins a command.
+    pub(super) fn begin(&mut self, command: Command) {
+        let (name, needs, telling) = traits(&command.body);
+        let header = Header { tag: command.tag, name, telling, uid: is_uid(&command.body) };
+        let task = self.permitted(needs).and_then(|()| self.task(&header, command.body));
+        self.start(header, task);
+    }
+
+    /// Begins APPEND, whose message has not yet come.
+    pub(super) fn begin_append(&mut self, begin: AppendBegin) {
+        let header = Header { tag: begin.tag.clone(), name: "APPEND", telling: Telling::All, uid: false };
+        let task = self.permitted(Needs::Login).and_then(|()| append::Append::new(&self.cx, begin));
+        if task.is_err() {
+            self.decoder.refuse_literal();
+        }
+        self.start(header, task.map(|task| Box::new(task) as Box<dyn Task>));
+    }
+
+    fn start(&mut self, header: Header, task: Result<Box<dyn Task>, Outcome>) {
+        match task {
+            Ok(task) => self.running = Some(Box::new(Running { header, phase: Phase::Task(task, Waits::Nothing) })),
+            Err(outcome) => {
+                // `done` takes the running command from there.
+                let ended = Box::new(mailboxes::After(None));
+                self.running = Some(Box::new(Running { header, phase: Phase::Task(ended, Waits::Nothing) }));
+                self.done(outcome);
+            }
+        }
+    }
+
+    fn permitted(&self, needs: Needs) -> Result<(), Outcome> {
+        let logged_in = self.cx.account.is_some();
+        match needs {
+            Needs::NoLogin if logged_in => Err(Outcome::bad("You are logged in already")),
+            Needs::Login | Needs::Mailbox if !logged_in => Err(Outcome::bad("You must log in first")),
+            Needs::Mailbox if self.cx.view.is_none() => Err(Outcome::bad("No mailbox is selected")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The task of a command; `Err` with its outcome when there is nothing to wait for.
+    fn task(&mut self, header: &Header, body: CommandBody) -> Result<Box<dyn Task>, Outcome> {
+        use CommandBody as C;
+        let cx = &mut self.cx;
+        Ok(match body {
+            C::Capability => return Err(capability::capability(cx)),
+            C::Noop => return Err(Outcome::ok("Nothing done")),
+            C::Logout => {
+                untagged(&mut cx.out, Kind::Bye, None, "Goodbye", cx.rev2);
+                return Err(Outcome { close: Some("logout"), ..Outcome::ok("Logged out") });
+            }
+            C::Id(_) => return Err(capability::id(cx)),
+            C::StartTls => return Err(self.start_tls()),
+            C::Authenticate { mechanism, initial } => {
+                private(cx)?;
+                Box::new(auth::authenticate(&mechanism, initial)?)
+            }
+            C::Login { user, password } => {
+                private(cx)?;
+                Box::new(auth::Login::Ready(user, password))
+            }
+            C::Enable(names) => return Err(capability::enable(cx, &names)),
+            C::Select(arguments) => Box::new(Select::new(arguments, false)?),
+            C::Examine(arguments) => Box::new(Select::new(arguments, true)?),
+            C::Create { mailbox, special_use, unknown_use } => {
+                Box::new(mailboxes::create(&mailbox, &special_use, unknown_use)?)
+            },
+            C::Delete(mailbox) => Box::new(mailboxes::delete(&mailbox)?),
+            C::Rename { from, to } => Box::new(mailboxes::rename(&from, &to)?),
+            C::Subscribe(mailbox) => Box::new(mailboxes::subscribe(&mailbox, true)?),
+            C::Unsubscribe(mailbox) => Box::new(mailboxes::subscribe(&mailbox, false)?),
+            C::List(arguments) => Box::new(list::List::new(arguments)),
+            C::Lsub { reference, pattern } => Box::new(list::List::lsub(&reference, &pattern)),
+            C::Namespace => return Err(capability::namespace(cx)),
+            C::Status { mailbox, items } => Box::new(mailboxes::StatusTask::new(&mailbox, items)?),
+            C::Idle => Box::new(Idle::new()),
+            C::Check => return Err(Outcome::ok("Nothing to do")),
+            C::Close => Box::new(Close::new(cx, true)),
+            C::Unselect => Box::new(Close::new(cx, false)),
+            C::Expunge { uids } => Box::new(Expunge::new(cx, uids)?),
+            C::Search(arguments) => Box::new(Search::new(cx, header.tag.clone(), arguments)?),
+            C::Fetch(arguments) => Box::new(Fetch::new(cx, arguments)?),
+            C::Store(arguments) => Box::new(Store::new(cx, arguments)?),
+            C::Copy { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, false)?),
+            C::Move { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, true)?),
+            _ => return Err(Outcome::bad("Command is not supported")),
+        })
+    }
+
+    fn start_tls(&mut self) -> Outcome {
+        if self.cx.tls.is_some() {
+            return Outcome::bad("TLS is in use already");
+        }
+        if !self.decoder.is_empty() {
+            // What came with STARTTLS was sent by whoever sits between: it must not be taken for what the client says inside TLS.
+            self.cx.notes.push_back(Note::ProtocolError("input after STARTTLS"));
+            return Outcome { close: Some("input after STARTTLS"), ..Outcome::bad("Nothing may follow STARTTLS") };
+        }
+        Outcome::ok("Begin TLS negotiation now")
+    }
+}
+
+/// Passwords are taken only inside TLS.
+fn private(cx: &super::context::Context) -> Result<(), Outcome> {
+    if cx.tls.is_some() {
+        Ok(())
+    } else {
+        Err(Outcome::no(Code::PrivacyRequired, "Passwords are accepted only inside TLS"))
+    }
+}

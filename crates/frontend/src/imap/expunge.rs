@@ -1,0 +1,114 @@
+//! EXPUNGE, UID EXPUNGE and CLOSE (RFC 9051, 6.4.1 and 6.4.3; RFC 4315).
+
+use whimbrel_imap::{
+    core::MessageSet,
+    encode::{self, Code},
+};
+use whimbrel_service::api::{MailboxCall, Reply};
+
+use super::{
+    context::Context,
+    task::{EndCode, Outcome, Step, Task, Wake},
+};
+
+/// EXPUNGE and UID EXPUNGE.
+pub(super) struct Expunge {
+    uids: Option<MessageSet>,
+    /// Numbers that are still to be told.
+    numbers: std::vec::IntoIter<u32>,
+}
+
+impl Expunge {
+    pub(super) fn new(cx: &Context, uids: Option<MessageSet>) -> Result<Expunge, Outcome> {
+        writable(cx)?;
+        Ok(Expunge { uids, numbers: Vec::new().into_iter() })
+    }
+}
+
+/// Refuses what would change a mailbox that was opened by EXAMINE.
+pub(super) fn writable(cx: &Context) -> Result<(), Outcome> {
+    if cx.view().read_only { Err(Outcome::no(Code::ReadOnly, "Mailbox is opened read-only")) } else { Ok(()) }
+}
+
+fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
+    let view = cx.view();
+    let up_to = view.uids.last().copied().unwrap_or(0);
+    let call = MailboxCall::Expunge { session: cx.session, name: view.name.clone(), uids, up_to };
+    Step::Call(cx.call(call))
+}
+
+impl Task for Expunge {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match wake {
+            Wake::Go if self.numbers.len() == 0 => {
+                if cx.view().uids.is_empty() {
+                    return Step::Done(Outcome::ok("Nothing to expunge"));
+                }
+                let uids = match self.uids.take() {
+                    None => None,
+                    Some(set) => {
+                        let view = cx.view();
+                        let places = view.places(&set, true).unwrap_or_default();
+                        if places.is_empty() {
+                            return Step::Done(Outcome::ok("Nothing to expunge"));
+                        }
+                        Some(places.iter().map(|place| view.uid(place)).collect())
+                    }
+                };
+                call(cx, uids)
+            }
+            Wake::Reply(Reply::Expunged { uids, .. }) => {
+                self.numbers = cx.view_mut().remove(&uids).into_iter();
+                self.tell(cx)
+            }
+            Wake::Go => self.tell(cx),
+            Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}
+
+impl Expunge {
+    fn tell(&mut self, cx: &mut Context) -> Step {
+        while let Some(number) = self.numbers.next() {
+            encode::expunge(&mut cx.out, number);
+            // The last one does not stop here: `Go` without numbers would begin anew.
+            if cx.is_full() && self.numbers.len() > 0 {
+                return Step::Again;
+            }
+        }
+        // A client that keeps a cache wants to know (RFC 7162, 3.2.7).
+        let code = if cx.condstore { EndCode::HighestModSeq } else { EndCode::None };
+        Step::Done(Outcome::ok_code(code, "Expunged"))
+    }
+}
+
+/// CLOSE: "permanently removes all messages that have the \Deleted flag set from the currently selected mailbox, and it returns to the
+/// authenticated state from the selected state. No untagged EXPUNGE responses are sent" (RFC 9051, 6.4.1). And UNSELECT, which removes
+/// nothing (RFC 3691).
+pub(super) struct Close {
+    expunge: bool,
+}
+
+impl Close {
+    pub(super) fn new(cx: &Context, expunge: bool) -> Close {
+        // "No messages are removed, and no error is given, if the mailbox is selected by an EXAMINE command".
+        Close { expunge: expunge && !cx.view().read_only && !cx.view().uids.is_empty() }
+    }
+}
+
+impl Task for Close {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match wake {
+            Wake::Go if self.expunge => call(cx, None),
+            // It stays selected, so that the client can try again.
+            Wake::Reply(reply @ Reply::Failed(_)) => Step::Done(Outcome::of_reply(reply)),
+            Wake::Go | Wake::Reply(_) if cx.view.is_some() => {
+                cx.view = None;
+                Step::Call(cx.call(MailboxCall::Unselect { session: cx.session }))
+            }
+            Wake::Reply(_) => Step::Done(Outcome::ok("Mailbox is closed")),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}

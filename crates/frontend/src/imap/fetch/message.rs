@@ -1,0 +1,152 @@
+//! The items of one message.
+
+use bytes::Bytes;
+use whimbrel_imap::{
+    command::{FetchItem, Partial, Section, SectionText as WireText},
+    core::DateTime,
+    encode::{BodyAnswer, FetchWriter},
+};
+use whimbrel_mime::{SectionText, Span, section};
+use whimbrel_service::api::{Call, Reply, Row};
+
+use super::{
+    super::{blob::Opened, context::Context, view::wire_flags},
+    body::{Body, Next},
+};
+
+/// A message that is being written.
+pub(super) struct Message {
+    /// `None` when the response is ended.
+    writer: Option<FetchWriter>,
+    row: Row,
+    /// Its flags were changed by this command.
+    changed: bool,
+    opened: Option<Opened>,
+    /// The next item.
+    item: usize,
+    body: Option<Body>,
+}
+
+/// How far a message was written.
+pub(super) enum Written {
+    All,
+    Wants(Call),
+    /// There is no room.
+    Full,
+    /// The rest cannot be had. Some of a literal may have been sent.
+    Failed,
+}
+
+/// Whether an item is answered from the content row.
+pub(super) fn needs_content(item: &FetchItem) -> bool {
+    !matches!(
+        item,
+        FetchItem::Uid | FetchItem::Flags | FetchItem::ModSeq | FetchItem::InternalDate | FetchItem::Rfc822Size
+    )
+}
+
+impl Message {
+    pub(super) fn begin(cx: &mut Context, place: u32, row: Row, changed: bool, opened: Option<Opened>) -> Message {
+        let mut writer = FetchWriter::begin(&mut cx.out, place + 1);
+        if changed {
+            writer.flags(&mut cx.out, &wire_flags(&row.flags), false);
+            if cx.condstore {
+                writer.mod_seq(&mut cx.out, row.modseq);
+            }
+        }
+        Message { writer: Some(writer), row, changed, opened, item: 0, body: None }
+    }
+
+    /// Goes on. `reply` is the answer to what was wanted.
+    pub(super) fn write(&mut self, cx: &mut Context, items: &[FetchItem], reply: Option<Reply>) -> Written {
+        let mut bytes: Option<Bytes> = match reply {
+            None => None,
+            Some(Reply::Bytes(bytes)) => Some(bytes),
+            Some(_) => return Written::Failed,
+        };
+        loop {
+            if let Some(body) = &mut self.body {
+                let (Some(opened), Some(writer)) = (&self.opened, &mut self.writer) else { return Written::Failed };
+                match body.write(cx, writer, items.get(self.item), opened, self.row.blob, bytes.take()) {
+                    Next::Done => {
+                        self.body = None;
+                        self.item += 1;
+                    }
+                    Next::Wants(call) => return Written::Wants(call),
+                    Next::Full => return Written::Full,
+                    Next::Failed => return Written::Failed,
+                }
+            }
+            let Some(item) = items.get(self.item) else {
+                if let Some(writer) = self.writer.take() {
+                    writer.end(&mut cx.out);
+                }
+                return Written::All;
+            };
+            self.answer(cx, item);
+            if self.body.is_none() {
+                self.item += 1;
+            }
+        }
+    }
+
+    /// Answers an item, or begins to.
+    fn answer(&mut self, cx: &mut Context, item: &FetchItem) {
+        let Some(writer) = &mut self.writer else { return };
+        let (out, row) = (&mut cx.out, &self.row);
+        match (item, &self.opened) {
+            (FetchItem::Uid, _) => writer.uid(out, row.uid),
+            (FetchItem::Flags, _) if self.changed => {}
+            (FetchItem::Flags, _) => writer.flags(out, &wire_flags(&row.flags), false),
+            (FetchItem::ModSeq, _) if self.changed && cx.condstore => {}
+            (FetchItem::ModSeq, _) => writer.mod_seq(out, row.modseq),
+            (FetchItem::InternalDate, _) => {
+                writer.internal_date(out, DateTime::with_zone(row.date.seconds, row.date.zone_minutes));
+            }
+            (FetchItem::Rfc822Size, _) => writer.size(out, u64::from(row.size)),
+            (FetchItem::Envelope, Some(opened)) => writer.envelope(out, &opened.summary.message.envelope, cx.rev2),
+            (FetchItem::Body, Some(opened)) => writer.body_basic(out, &opened.summary.message.body, cx.rev2),
+            (FetchItem::BodyStructure, Some(opened)) => {
+                writer.body_structure(out, &opened.summary.message.body, cx.rev2);
+            }
+            (FetchItem::Section { section, partial, .. }, Some(opened)) => {
+                self.body = begin_section(opened, section, *partial);
+                if self.body.is_none() {
+                    writer.body(out, section, partial.map(|partial| partial.offset), BodyAnswer::Nil);
+                }
+            }
+            (FetchItem::Rfc822, Some(opened)) => self.body = begin_plain(opened, SectionText::Whole),
+            (FetchItem::Rfc822Header, Some(opened)) => self.body = begin_plain(opened, SectionText::Header),
+            (FetchItem::Rfc822Text, Some(opened)) => self.body = begin_plain(opened, SectionText::Text),
+            _ => debug_assert!(false, "an item that is not known"),
+        }
+    }
+}
+
+fn begin_plain(opened: &Opened, text: SectionText) -> Option<Body> {
+    let span = section::resolve(&opened.summary, &[], text).map_or(Span::default(), |found| found.span);
+    Some(Body::span(opened, span))
+}
+
+/// `None`: there is no such section.
+fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -> Option<Body> {
+    let (text, fields) = match &section.text {
+        None => (SectionText::Whole, None),
+        Some(WireText::Header) => (SectionText::Header, None),
+        Some(WireText::Text) => (SectionText::Text, None),
+        Some(WireText::Mime) => (SectionText::Mime, None),
+        Some(WireText::HeaderFields(fields)) => (SectionText::Header, Some(fields)),
+    };
+    let span = section::resolve(&opened.summary, &section.part, text)?.span;
+    let Some(fields) = fields else {
+        return Some(Body::span(opened, partial.map_or(span, |p| span.partial(p.offset, p.length))));
+    };
+    // The usual fields of the message are in its summary.
+    if section.part.is_empty()
+        && !fields.not
+        && let Some(answer) = opened.summary.header_fields(&fields.names)
+    {
+        return Some(Body::bytes(answer, partial));
+    }
+    Some(Body::filter(span, partial))
+}

@@ -1,0 +1,287 @@
+//! FETCH and UID FETCH (RFC 9051, 6.4.5; RFC 7162, 3.1.4).
+//!
+//! Rows come in chunks, content rows (only when an item needs them) in smaller ones, bodies piece by piece as the client takes them. So the
+//! answer to `1:* BODY[]` is made while it is read, and needs one chunk of memory.
+//!
+//! Reading order: this file (chunks of messages), [`message`] (the items of one message), [`body`] (its octets).
+
+mod body;
+mod message;
+
+use bytes::Bytes;
+use whimbrel_imap::{
+    command::{Fetch as Arguments, FetchItem},
+    encode::Code,
+};
+use whimbrel_service::api::{
+    CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
+};
+
+use self::message::{Message, Written};
+use super::{
+    blob::Opened,
+    context::Context,
+    ranges::{Cursor, Ranges},
+    sync::{self, Sync, SyncStep},
+    task::{Outcome, Step, Task, Wake},
+};
+
+/// FETCH.
+pub(super) struct Fetch {
+    uid: bool,
+    items: Vec<FetchItem>,
+    changed_since: Option<u64>,
+    /// An item needs the content row.
+    needs_content: bool,
+    /// An item sets `\Seen`, and the mailbox can be changed.
+    sets_seen: bool,
+    places: Ranges,
+    cursor: Cursor,
+    /// Places, then UIDs, of the present chunk.
+    chunk: Vec<u32>,
+    rows: Vec<FetchRow>,
+    /// The next of `rows`.
+    at: usize,
+    /// Content rows of `rows[at..]`, as far as they were asked for.
+    contents: std::vec::IntoIter<Option<Bytes>>,
+    message: Option<Box<Message>>,
+    /// Messages that were not there any more.
+    missing: bool,
+    /// Content rows that cannot be read.
+    damaged: bool,
+    state: State,
+}
+
+/// A message to be answered.
+struct FetchRow {
+    place: u32,
+    row: Row,
+    /// This command has changed its flags: they are told.
+    changed: bool,
+}
+
+enum State {
+    Chunk,
+    Rows,
+    Seen,
+    Contents,
+    Messages,
+    Sync(Sync),
+}
+
+impl Fetch {
+    pub(super) fn new(cx: &mut Context, arguments: Arguments) -> Result<Fetch, Outcome> {
+        if arguments.vanished {
+            return Err(Outcome::bad("QRESYNC is not supported"));
+        }
+        let places = cx.view().places(&arguments.set, arguments.uid).map_err(|_| Outcome::bad("No such message"))?;
+        if arguments.changed_since.is_some() || arguments.items.contains(&FetchItem::ModSeq) {
+            cx.enable_condstore();
+        }
+        Ok(Fetch {
+            uid: arguments.uid,
+            needs_content: arguments.items.iter().any(message::needs_content),
+            sets_seen: !cx.view().read_only && arguments.items.iter().any(FetchItem::sets_seen),
+            items: arguments.items,
+            changed_since: arguments.changed_since,
+            places,
+            cursor: Cursor::default(),
+            chunk: Vec::new(),
+            rows: Vec::new(),
+            at: 0,
+            contents: Vec::new().into_iter(),
+            message: None,
+            missing: false,
+            damaged: false,
+            state: State::Chunk,
+        })
+    }
+
+    /// Asks for the next rows.
+    fn next_chunk(&mut self, cx: &mut Context) -> Step {
+        // Each chunk whose messages become seen is a write, and they should not be seen long before they are sent.
+        let most = if self.sets_seen { CONTENTS_PER_CALL_MAX } else { ROWS_PER_CALL_MAX };
+        self.cursor.fill(&self.places, most, &mut self.chunk);
+        if self.chunk.is_empty() {
+            return Step::Done(self.outcome());
+        }
+        let view = cx.view();
+        let uids = self.chunk.iter().map(|&place| view.uid(place)).collect();
+        self.state = State::Rows;
+        Step::Call(cx.call(MailboxCall::Rows { name: view.name.clone(), uids }))
+    }
+
+    fn outcome(&self) -> Outcome {
+        if self.damaged {
+            Outcome::no(Code::Corruption, "Some of the messages cannot be read")
+        } else if self.missing && !self.uid {
+            Outcome::no(Code::ExpungeIssued, "Some of the messages have been expunged")
+        } else {
+            Outcome::ok("That is all")
+        }
+    }
+
+    fn take_rows(&mut self, cx: &mut Context, rows: Vec<Row>) -> Step {
+        self.missing |= rows.len() < self.chunk.len();
+        let keywords_max = cx.limits.keywords_max;
+        let wants_flags = self.sets_seen || self.items.contains(&FetchItem::Flags);
+        if wants_flags && cx.view_mut().learn_keywords(&rows, keywords_max) {
+            sync::write_flags(cx);
+        }
+        let view = cx.view();
+        let mut places = self.chunk.iter().copied();
+        self.rows.clear();
+        self.at = 0;
+        for row in rows {
+            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else { return Step::Done(Outcome::bug()) };
+            if self.changed_since.is_none_or(|since| row.modseq > since) {
+                self.rows.push(FetchRow { place, row, changed: false });
+            }
+        }
+        self.state = State::Messages;
+        let unseen = |row: &&FetchRow| !row.row.flags.contains(&Flag::Seen);
+        let uids: Vec<u32> = if self.sets_seen {
+            self.rows.iter().filter(unseen).map(|row| row.row.uid).collect()
+        } else {
+            Vec::new()
+        };
+        if uids.is_empty() {
+            return self.go_on(cx);
+        }
+        self.state = State::Seen;
+        let call = MailboxCall::Store {
+            session: cx.session,
+            name: view.name.clone(),
+            uids,
+            change: FlagChange::Add,
+            flags: Flags::from_iter([Flag::Seen]),
+            unchanged_since: None,
+        };
+        Step::Call(cx.call(call))
+    }
+
+    /// `\Seen` was set; a failure of that is no reason to withhold the message.
+    fn take_seen(&mut self, cx: &mut Context, reply: Reply) -> Step {
+        if let Reply::Stored { rows, .. } = reply {
+            cx.view_mut().told.extend(rows.iter().map(|row| (row.uid, row.modseq)));
+            let mut stored = rows.into_iter().peekable();
+            for fetched in &mut self.rows {
+                while stored.peek().is_some_and(|row| row.uid < fetched.row.uid) {
+                    stored.next();
+                }
+                if let Some(row) = stored.next_if(|row| row.uid == fetched.row.uid) {
+                    *fetched = FetchRow { place: fetched.place, row, changed: true };
+                }
+            }
+        }
+        self.state = State::Messages;
+        self.go_on(cx)
+    }
+
+    fn ask_contents(&mut self, cx: &Context) -> Step {
+        let end = self.rows.len().min(self.at + CONTENTS_PER_CALL_MAX);
+        let origins = self.rows[self.at..end].iter().map(|row| row.row.origin).collect();
+        let Some(account) = cx.account else { return Step::Done(Outcome::bug()) };
+        self.state = State::Contents;
+        Step::Call(Call::Contents { account, origins })
+    }
+
+    /// Writes messages until something is wanted.
+    fn go_on(&mut self, cx: &mut Context) -> Step {
+        loop {
+            if let Some(message) = &mut self.message {
+                match message.write(cx, &self.items, None) {
+                    Written::All => self.message = None,
+                    Written::Wants(call) => return Step::Call(call),
+                    Written::Full => return Step::Again,
+                    Written::Failed => return Step::Abort("a body could not be read"),
+                }
+            }
+            if cx.is_full() {
+                return Step::Again;
+            }
+            let Some(row) = self.rows.get(self.at) else { return self.end_chunk(cx) };
+            let opened = if self.needs_content {
+                match self.contents.next() {
+                    None => return self.ask_contents(cx),
+                    // It was expunged after its row was read.
+                    Some(None) => {
+                        self.missing = true;
+                        self.at += 1;
+                        continue;
+                    }
+                    Some(Some(bytes)) => match Opened::new(&bytes) {
+                        Some(opened) => Some(opened),
+                        None => {
+                            self.damaged = true;
+                            self.at += 1;
+                            continue;
+                        }
+                    },
+                }
+            } else {
+                None
+            };
+            self.message = Some(Box::new(Message::begin(cx, row.place, row.row.clone(), row.changed, opened)));
+            self.at += 1;
+        }
+    }
+
+    fn end_chunk(&mut self, cx: &mut Context) -> Step {
+        // What was told of own changes is forgotten as soon as it has come back, so that it does not grow.
+        if cx.view().told.len() >= ROWS_PER_CALL_MAX && !self.cursor.is_done(&self.places) {
+            self.state = State::Sync(Sync::new(false, self.uid));
+            return Step::Again;
+        }
+        self.state = State::Chunk;
+        self.next_chunk(cx)
+    }
+
+    fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
+        let State::Sync(sync) = &mut self.state else { return Step::Done(Outcome::bug()) };
+        match sync.step(cx, reply) {
+            SyncStep::Call(call) => Step::Call(call),
+            SyncStep::Again => Step::Again,
+            SyncStep::Done => {
+                self.state = State::Chunk;
+                Step::Again
+            }
+            SyncStep::Gone => {
+                cx.view_mut().dirty = true;
+                Step::Done(self.outcome())
+            }
+        }
+    }
+}
+
+impl Task for Fetch {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match (&self.state, wake) {
+            (State::Chunk, Wake::Go) => self.next_chunk(cx),
+            (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
+            (State::Rows | State::Contents, Wake::Reply(reply @ Reply::Failed(_))) => Step::Done(Outcome::of_reply(reply)),
+            (State::Seen, Wake::Reply(reply)) => self.take_seen(cx, reply),
+            (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
+                self.contents = contents.into_iter();
+                self.state = State::Messages;
+                self.go_on(cx)
+            }
+            (State::Messages, Wake::Go) => self.go_on(cx),
+            (State::Messages, Wake::Reply(reply)) => {
+                let Some(message) = &mut self.message else { return Step::Done(Outcome::bug()) };
+                match message.write(cx, &self.items, Some(reply)) {
+                    Written::All => {
+                        self.message = None;
+                        self.go_on(cx)
+                    }
+                    Written::Wants(call) => Step::Call(call),
+                    Written::Full => Step::Again,
+                    Written::Failed => Step::Abort("a body could not be read"),
+                }
+            }
+            (State::Sync(_), Wake::Go) => self.sync(cx, None),
+            (State::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What a client of IMAP may make a session hold, and for how long.
+
+/// Limits of a session. Those of the syntax are in [`whimbrel_imap::Limits`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the decoder: sizes and counts of what a client may send.
+    pub syntax: whimbrel_imap::Limits,
+    /// Of the parser of messages that are appended.
+    pub mime: whimbrel_mime::Limits,
+    /// From the connection to the login, whatever is sent meanwhile: strangers must not fill the table of connections. A person
+    /// who has to type a password does so before his client connects. RFC 9051, section 5.4, sets no least time here.
+    pub login_seconds_max: u64,
+    /// Without a byte from the client, once logged in. "The duration of that timer MUST be at least 30 minutes" (RFC 9051,
+    /// section 5.4); a minute more, as clients in IDLE come back "at least every 29 minutes" (RFC 2177) by clocks of their own.
+    pub idle_seconds_max: u64,
+    /// For the client to take one chunk of output. Who has stopped reading has gone.
+    pub stall_seconds_max: u64,
+    /// Wrong logins on one connection; then it is closed. A person mistypes twice. Who guesses must connect again, and is counted
+    /// by the directory.
+    pub login_failures_max: u32,
+    /// Commands that are no commands, one after another: what speaks another protocol is cut off.
+    pub bad_commands_max: u32,
+    /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
+    pub keywords_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            syntax: whimbrel_imap::Limits::default(),
+            mime: whimbrel_mime::Limits::default(),
+            login_seconds_max: 120,
+            idle_seconds_max: 31 * 60,
+            stall_seconds_max: 5 * 60,
+            login_failures_max: 3,
+            bad_commands_max: 20,
+            keywords_max: 1000,
+        }
+    }
+}
+
+/// Output that is gathered before it is sent: what a session makes at a time for a client that reads slowly or not at all.
+pub const OUTPUT_BYTES: usize = 64 * 1024;

@@ -1,0 +1,230 @@
+//! LIST with all its extensions, and LSUB (RFC 9051, 6.3.9; RFC 5258; RFC 5819; RFC 6154; RFC 3501, 6.3.9).
+
+use std::collections::BTreeMap;
+
+use whimbrel_imap::{
+    command::{List as Arguments, ListPattern, ListReturn, ListSelect},
+    encode::{self, ListData, ListResponse},
+};
+use whimbrel_service::api::{Mailbox, MailboxCall, MailboxName, Reply, SpecialUse};
+
+use super::{
+    context::Context,
+    mailboxes::{status_call, wire_use, write_status},
+    task::{Outcome, Step, Task, Wake},
+};
+
+/// LIST or LSUB.
+pub(super) struct List {
+    lsub: bool,
+    select: ListSelect,
+    returns: ListReturn,
+    extended: bool,
+    patterns: Vec<ListPattern>,
+    /// Only the hierarchy delimiter is asked for.
+    delimiter: bool,
+    nodes: std::collections::btree_map::IntoIter<String, Node>,
+    state: State,
+}
+
+enum State {
+    Begin,
+    Asked,
+    Tell,
+    /// The figures of this mailbox are asked for.
+    Status(MailboxName),
+}
+
+/// A name: a mailbox, a subscription, or what stands above one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    exists: bool,
+    subscribed: bool,
+    special_use: Option<SpecialUse>,
+    /// Whether names below it exist, are subscribed, have a special use, have both.
+    below: Below,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Below {
+    exists: bool,
+    subscribed: bool,
+    special_use: bool,
+    both: bool,
+}
+
+/// All names with those above them. Costs the depth of the names, which is limited (`NAME_DEPTH_MAX`).
+fn nodes(mailboxes: Vec<Mailbox>) -> BTreeMap<String, Node> {
+    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+    for mailbox in mailboxes {
+        let name = mailbox.name.as_str();
+        for (at, _) in name.match_indices(MailboxName::SEPARATOR) {
+            let below = match nodes.get_mut(&name[..at]) {
+                Some(node) => &mut node.below,
+                None => &mut nodes.entry(name[..at].to_owned()).or_default().below,
+            };
+            let special = mailbox.special_use.is_some();
+            below.exists |= mailbox.exists;
+            below.subscribed |= mailbox.subscribed;
+            below.special_use |= special;
+            below.both |= special && mailbox.subscribed;
+        }
+        let node = nodes.entry(name.to_owned()).or_default();
+        node.exists = mailbox.exists;
+        node.subscribed = mailbox.subscribed;
+        node.special_use = mailbox.special_use;
+    }
+    nodes
+}
+
+/// What is told of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Line {
+    /// CHILDINFO ("SUBSCRIBED").
+    child_info: bool,
+}
+
+impl List {
+    pub(super) fn new(arguments: Arguments) -> List {
+        let delimiter = !arguments.extended && arguments.patterns.iter().all(ListPattern::is_empty);
+        List {
+            lsub: false,
+            select: arguments.select,
+            returns: arguments.returns,
+            extended: arguments.extended,
+            patterns: arguments.patterns.iter().map(|pattern| pattern.under(&arguments.reference)).collect(),
+            delimiter,
+            nodes: BTreeMap::new().into_iter(),
+            state: State::Begin,
+        }
+    }
+
+    pub(super) fn lsub(reference: &str, pattern: &ListPattern) -> List {
+        List {
+            lsub: true,
+            select: ListSelect { subscribed: true, ..ListSelect::default() },
+            returns: ListReturn::default(),
+            extended: false,
+            patterns: vec![pattern.under(reference)],
+            delimiter: false,
+            nodes: BTreeMap::new().into_iter(),
+            state: State::Begin,
+        }
+    }
+
+    /// Whether and how a name whose pattern matches is told. `level`: it matches a pattern that ends in `%`.
+    fn line(&self, node: &Node, level: bool) -> Option<Line> {
+        let (by_subscription, by_use) = (self.select.subscribed, self.select.special_use);
+        if !by_subscription && !by_use {
+            // "If the "%" wildcard is the last character of a mailbox name argument, matching levels of hierarchy are also returned"
+            // (RFC 9051, 6.3.9).
+            return (node.exists || (level && node.below.exists)).then(Line::default);
+        }
+        let meets = (!by_subscription || node.subscribed) && (!by_use || node.special_use.is_some());
+        let below = match (by_subscription, by_use) {
+            (true, true) => node.below.both,
+            (true, false) => node.below.subscribed,
+            _ => node.below.special_use,
+        };
+        let child = below && self.select.recursive_match;
+        // RFC 3501, 6.3.9: LSUB with `%` tells a name above a subscribed one.
+        let level = self.lsub && level && below;
+        (meets || child || level).then_some(Line { child_info: child && by_subscription })
+    }
+
+    /// Goes on telling.
+    fn tell(&mut self, cx: &mut Context) -> Step {
+        let matchers: Vec<_> = self.patterns.iter().map(|p| (p.matcher(MailboxName::SEPARATOR), p.as_str().ends_with('%'))).collect();
+        while let Some((name, node)) = self.nodes.next() {
+            let mut matched = false;
+            let mut level = false;
+            for (matcher, ends_in_level) in &matchers {
+                if (!matched || (*ends_in_level && !level)) && matcher.matches(&name) {
+                    matched = true;
+                    level |= ends_in_level;
+                }
+            }
+            let Some(line) = matched.then(|| self.line(&node, level)).flatten() else { continue };
+            self.write(cx, &name, &node, line);
+            if !self.returns.status.is_empty()
+                && node.exists
+                && let Ok(name) = MailboxName::new(&name)
+            {
+                let call = status_call(cx, &name);
+                self.state = State::Status(name);
+                return Step::Call(call);
+            }
+            if cx.is_full() {
+                return Step::Again;
+            }
+        }
+        Step::Done(Outcome::ok("That is all"))
+    }
+
+    fn write(&self, cx: &mut Context, name: &str, node: &Node, line: Line) {
+        let special_use: Vec<_> = node.special_use.iter().map(|&special| wire_use(special)).collect();
+        let data = if self.lsub {
+            ListData { no_select: !node.subscribed, ..ListData::default() }
+        } else {
+            ListData {
+                // Clients that do not know of \NonExistent must not try to select it.
+                no_select: !node.exists && !self.extended,
+                non_existent: !node.exists,
+                has_children: Some(node.below.exists),
+                subscribed: self.returns.subscribed && node.subscribed,
+                special_use: &special_use,
+                ..ListData::default()
+            }
+        };
+        let response = ListResponse {
+            name,
+            delimiter: Some(MailboxName::SEPARATOR),
+            data,
+            child_info_subscribed: line.child_info,
+            old_name: None,
+        };
+        if self.lsub {
+            encode::lsub(&mut cx.out, &response, cx.rev2);
+        } else {
+            encode::list(&mut cx.out, &response, cx.rev2);
+        }
+    }
+}
+
+impl Task for List {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match (&self.state, wake) {
+            (State::Begin, Wake::Go) if self.delimiter => {
+                let response = ListResponse {
+                    name: "",
+                    delimiter: Some(MailboxName::SEPARATOR),
+                    data: ListData { no_select: true, ..ListData::default() },
+                    child_info_subscribed: false,
+                    old_name: None,
+                };
+                encode::list(&mut cx.out, &response, cx.rev2);
+                Step::Done(Outcome::ok("That is all"))
+            }
+            (State::Begin, Wake::Go) => {
+                self.state = State::Asked;
+                Step::Call(cx.call(MailboxCall::List))
+            }
+            (State::Asked, Wake::Reply(Reply::Mailboxes(mailboxes))) => {
+                self.nodes = nodes(mailboxes).into_iter();
+                self.state = State::Tell;
+                self.tell(cx)
+            }
+            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (State::Tell, Wake::Go) => self.tell(cx),
+            (State::Status(name), Wake::Reply(reply)) => {
+                // One that cannot be told is left out (RFC 5819, 2).
+                if let Reply::Status(status) = reply {
+                    write_status(cx, name, &self.returns.status, &status);
+                }
+                self.state = State::Tell;
+                if cx.is_full() { Step::Again } else { self.tell(cx) }
+            }
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE and STATUS (RFC 9051, 6.3.4 to 6.3.8 and 6.3.11; RFC 6154; RFC 8438).
+
+use whimbrel_imap::{
+    command::{SpecialUse as WireUse, StatusItem},
+    core::MailboxName as WireName,
+    encode::{self, Code, StatusValues},
+};
+use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply, SpecialUse, Status};
+
+use super::{
+    context::{self, Context},
+    task::{Outcome, Step, Task, Wake},
+};
+
+/// A command that is one call and has no data to tell.
+pub(super) struct Simple {
+    call: Option<MailboxCall>,
+    done: &'static str,
+    /// The selected mailbox may be gone by it.
+    leaves: bool,
+}
+
+impl Simple {
+    fn new(call: MailboxCall, done: &'static str) -> Simple {
+        Simple { call: Some(call), done, leaves: false }
+    }
+}
+
+impl Task for Simple {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match wake {
+            Wake::Go => match self.call.take() {
+                Some(call) => Step::Call(cx.call(call)),
+                None => Step::Done(Outcome::bug()),
+            },
+            Wake::Reply(Reply::Done) => {
+                if self.leaves
+                    && let Some(view) = &mut cx.view
+                {
+                    view.left = true;
+                }
+                Step::Done(Outcome::ok(self.done))
+            }
+            Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}
+
+/// "If the mailbox name is suffixed with the server's hierarchy separator character, this is a declaration that the client intends to
+/// create mailbox names under this name in the hierarchy" (RFC 9051, 6.3.4); here every mailbox can have them.
+pub(super) fn create(mailbox: &WireName, uses: &[WireUse], unknown_use: bool) -> Result<Simple, Outcome> {
+    let text = mailbox.as_str();
+    let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
+    let name = MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let special_use = match uses {
+        _ if unknown_use => return Err(Outcome::no(Code::UseAttr, "No such special use")),
+        [] => None,
+        [one] => Some(service_use(*one)),
+        _ => return Err(Outcome::no(Code::UseAttr, "A mailbox has one special use at most")),
+    };
+    Ok(Simple::new(MailboxCall::Create { name, special_use }, "Created"))
+}
+
+/// DELETE. Of the selected mailbox, too: the session then goes back to the authenticated state.
+pub(super) fn delete(mailbox: &WireName) -> Result<Simple, Outcome> {
+    let name = context::existing_name(mailbox)?;
+    Ok(Simple { leaves: true, ..Simple::new(MailboxCall::Delete { name }, "Deleted") })
+}
+
+/// RENAME.
+pub(super) fn rename(from: &WireName, to: &WireName) -> Result<Simple, Outcome> {
+    let text = to.as_str();
+    let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
+    let to = MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let from = context::existing_name(from)?;
+    Ok(Simple { leaves: true, ..Simple::new(MailboxCall::Rename { from, to }, "Renamed") })
+}
+
+/// SUBSCRIBE and UNSUBSCRIBE.
+pub(super) fn subscribe(mailbox: &WireName, subscribed: bool) -> Result<Simple, Outcome> {
+    let name = context::name(mailbox)?;
+    let done = if subscribed { "Subscribed" } else { "Unsubscribed" };
+    Ok(Simple::new(MailboxCall::Subscribe { name, subscribed }, done))
+}
+
+/// Waits for the answer to a call that does not matter, then ends.
+pub(super) struct After(pub(super) Option<Outcome>);
+
+impl Task for After {
+    fn step(&mut self, _cx: &mut Context, _wake: Wake<'_>) -> Step {
+        Step::Done(self.0.take().unwrap_or_else(Outcome::bug))
+    }
+}
+
+/// STATUS.
+pub(super) struct StatusTask {
+    name: MailboxName,
+    items: Vec<StatusItem>,
+}
+
+impl StatusTask {
+    pub(super) fn new(mailbox: &WireName, items: Vec<StatusItem>) -> Result<StatusTask, Outcome> {
+        Ok(StatusTask { name: context::existing_name(mailbox)?, items })
+    }
+}
+
+impl Task for StatusTask {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match wake {
+            Wake::Go => Step::Call(status_call(cx, &self.name)),
+            Wake::Reply(Reply::Status(status)) => {
+                write_status(cx, &self.name, &self.items, &status);
+                Step::Done(Outcome::ok("That is all"))
+            }
+            Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}
+
+/// Asks for the figures of a mailbox.
+pub(super) fn status_call(cx: &Context, name: &MailboxName) -> Call {
+    cx.call(MailboxCall::Status { name: name.clone() })
+}
+
+/// `* STATUS`. HIGHESTMODSEQ is a CONDSTORE enabling item (RFC 7162, 3.1).
+pub(super) fn write_status(cx: &mut Context, name: &MailboxName, items: &[StatusItem], status: &Status) {
+    if items.contains(&StatusItem::HighestModSeq) {
+        cx.enable_condstore();
+    }
+    let values = StatusValues {
+        messages: u64::from(status.messages),
+        recent: 0,
+        uid_next: status.uid_next,
+        uid_validity: status.uid_validity,
+        unseen: u64::from(status.unseen),
+        deleted: u64::from(status.deleted),
+        size: status.size,
+        highest_mod_seq: status.highest_modseq,
+    };
+    encode::status_data(&mut cx.out, name.as_str(), items, &values, cx.rev2);
+}
+
+fn service_use(special: WireUse) -> SpecialUse {
+    match special {
+        WireUse::All => SpecialUse::All,
+        WireUse::Archive => SpecialUse::Archive,
+        WireUse::Drafts => SpecialUse::Drafts,
+        WireUse::Flagged => SpecialUse::Flagged,
+        WireUse::Important => SpecialUse::Important,
+        WireUse::Junk => SpecialUse::Junk,
+        WireUse::Sent => SpecialUse::Sent,
+        WireUse::Trash => SpecialUse::Trash,
+    }
+}
+
+/// The attribute of LIST.
+pub(super) fn wire_use(special: SpecialUse) -> WireUse {
+    match special {
+        SpecialUse::All => WireUse::All,
+        SpecialUse::Archive => WireUse::Archive,
+        SpecialUse::Drafts => WireUse::Drafts,
+        SpecialUse::Flagged => WireUse::Flagged,
+        SpecialUse::Important => WireUse::Important,
+        SpecialUse::Junk => WireUse::Junk,
+        SpecialUse::Sent => WireUse::Sent,
+        SpecialUse::Trash => WireUse::Trash,
+    }
+}

@@ -1,0 +1,585 @@
+//! The IMAP4rev2 and IMAP4rev1 server session of one connection (RFC 9051, RFC 3501).
+//!
+//! Bytes become commands in [`whimbrel_imap::Decoder`]; a command becomes a [`task::Task`], which asks the service and writes its answer
+//! into [`context::Context::out`]; when it is done, changes of the selected mailbox are told ([`sync`]) and the tagged line is written
+//! ([`finish`]). Commands are carried out one after another in the order received; while one runs, no input is read.
+//!
+//! Invariants:
+//! - What a session holds is one UID a message of the selected mailbox, and one chunk of what it is answering. Output is made only as
+//!   the client takes it, [`limits::OUTPUT_BYTES`] at a time, however much was asked for.
+//! - An idle session holds no buffer.
+//! - Sequence numbers change only where EXPUNGE and EXISTS are written, and never during a command that was given by them.
+//! - Nothing that was sent in the clear is acted upon after STARTTLS, and no password is taken in the clear.
+//!
+//! Reading order: this file, [`task`], [`context`], [`dispatch`], [`view`], [`sync`], then one file a group of commands.
+
+mod append;
+mod auth;
+mod blob;
+mod capability;
+mod context;
+mod copy;
+mod dispatch;
+mod expunge;
+mod fetch;
+mod finish;
+mod idle;
+pub mod limits;
+mod list;
+mod mailboxes;
+mod ranges;
+mod search;
+mod select;
+mod store;
+mod sync;
+mod task;
+mod view;
+
+use std::sync::Arc;
+
+use whimbrel_imap::{
+    Decoder, Event as Decoded,
+    encode::{self, Kind},
+};
+use whimbrel_service::{
+    api::{Call, Event, Reply},
+    machine::Now,
+};
+
+pub use limits::Limits;
+
+use self::{
+    context::Context,
+    finish::Finish,
+    sync::{Sync, SyncStep},
+    task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
+};
+use crate::session::{Action, Note, Peer, Session, Tls};
+
+/// The machine of one IMAP connection.
+pub struct ImapSession {
+    decoder: Decoder,
+    cx: Context,
+    stage: Stage,
+    running: Option<Box<Running>>,
+    /// A call to be given out when earlier output has gone.
+    next_call: Option<Call>,
+    /// A call is under way.
+    calling: bool,
+    /// The decoder has nothing more: input is wanted.
+    drained: bool,
+    /// Tagged answers wait in the output: they go out before a call is waited for.
+    answered: bool,
+    /// Output was given out and not yet asked for more: since when, by the monotonic clock.
+    sending: bool,
+    eof: bool,
+    shutdown: bool,
+    bad_commands: u32,
+    began: u64,
+    /// When the client last sent or took something.
+    active: u64,
+}
+
+/// Where the connection is.
+enum Stage {
+    Greeting,
+    Open,
+    /// The answer to STARTTLS goes out, then the handshake begins.
+    StartTls,
+    Handshake,
+    /// Undo what was begun, then close.
+    Abandon(Option<Call>),
+    /// The last words go out.
+    Closing(&'static str),
+    Closed,
+}
+
+/// A command that is being carried out.
+struct Running {
+    header: Header,
+    phase: Phase,
+}
+
+enum Phase {
+    Task(Box<dyn Task>, Waits),
+    Sync(Sync, Outcome),
+    Finish(Finish),
+}
+
+/// What a task waits for.
+enum Waits {
+    Nothing,
+    Reply,
+    Input(Expect),
+}
+
+impl ImapSession {
+    /// A session for a connection that was just made.
+    pub fn new(peer: Peer, limits: Arc<Limits>, now: Now) -> ImapSession {
+        ImapSession {
+            decoder: Decoder::new(limits.syntax.clone()),
+            cx: Context {
+                limits,
+                session: peer.session,
+                address: peer.address,
+                tls: peer.tls,
+                now,
+                account: None,
+                login_failures: 0,
+                rev2: false,
+                condstore: false,
+                view: None,
+                out: Vec::new(),
+                notes: std::collections::VecDeque::new(),
+            },
+            stage: Stage::Greeting,
+            running: None,
+            next_call: None,
+            calling: false,
+            drained: false,
+            answered: false,
+            sending: false,
+            eof: false,
+            shutdown: false,
+            bad_commands: 0,
+            began: now.mono_micros,
+            active: now.mono_micros,
+        }
+    }
+
+    /// Bytes of memory that depend on what the client did: for tests and metrics.
+    pub fn buffered_bytes(&self) -> usize {
+        self.decoder.buffered_bytes() + self.cx.out.capacity()
+    }
+
+    fn send(&mut self) -> Option<Action> {
+        self.sending = true;
+        self.answered = false;
+        Some(Action::Send(std::mem::take(&mut self.cx.out)))
+    }
+
+    /// Last words.
+    fn bye(&mut self, text: &str, reason: &'static str) {
+        encode::untagged(&mut self.cx.out, Kind::Bye, None, text, self.cx.rev2);
+        self.close(reason);
+    }
+
+    fn close(&mut self, reason: &'static str) {
+        self.stage = Stage::Closing(reason);
+    }
+
+    /// Gives up without last words, because nobody listens or the client waits in the middle of an answer.
+    fn abandon(&mut self, reason: &'static str) {
+        let undo = self.running.take().and_then(|mut running| match &mut running.phase {
+            Phase::Task(task, _) => task.abandon(),
+            _ => None,
+        });
+        self.cx.out = Vec::new();
+        self.next_call = None;
+        self.cx.notes.push_back(Note::Closed(reason));
+        self.stage = Stage::Abandon(undo);
+    }
+
+    /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
+    fn advance(&mut self) -> bool {
+        match &self.running {
+            None if self.shutdown => {
+                self.bye("Server is shutting down", "shutdown");
+                true
+            }
+            None => self.read(),
+            Some(running) => match &running.phase {
+                Phase::Task(_, Waits::Nothing) => {
+                    self.step(Wake::Go);
+                    true
+                }
+                Phase::Task(_, Waits::Reply) => false,
+                Phase::Task(_, Waits::Input(_)) if self.shutdown => {
+                    self.bye("Server is shutting down", "shutdown");
+                    true
+                }
+                Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
+                    if self.cx.view.as_ref().is_some_and(|view| view.dirty) => {
+                    self.step(Wake::Changed);
+                    true
+                }
+                Phase::Task(_, Waits::Input(_)) => self.read(),
+                Phase::Sync(..) if self.calling => false,
+                Phase::Sync(..) => {
+                    self.sync(None);
+                    true
+                }
+                Phase::Finish(_) => {
+                    self.finish();
+                    true
+                }
+            },
+        }
+    }
+
+    /// Takes the next event of the decoder; says whether there was one.
+    fn read(&mut self) -> bool {
+        let Some(event) = self.decoder.next() else {
+            self.drained = true;
+            if self.eof {
+                self.abandon("client closed the connection");
+                return true;
+            }
+            return false;
+        };
+        if let Decoded::AppendChunk(bytes) = event {
+            // The only event that borrows from the decoder.
+            if let Some(running) = &mut self.running
+                && let Phase::Task(task, waits) = &mut running.phase
+            {
+                *waits = Waits::Nothing;
+                let step = task.step(&mut self.cx, Wake::Chunk(bytes));
+                self.stepped(step);
+            }
+            return true;
+        }
+        let wake = match event {
+            Decoded::Command(command) => {
+                self.bad_commands = 0;
+                self.begin(command);
+                return true;
+            }
+            Decoded::AppendBegin(append) => {
+                self.begin_append(append);
+                return true;
+            }
+            Decoded::Continue { .. } => {
+                encode::continuation(&mut self.cx.out, "OK");
+                return true;
+            }
+            Decoded::Fatal { text } => {
+                self.cx.notes.push_back(Note::ProtocolError(text));
+                let undo = self.take_undo();
+                self.bye(text, "protocol error");
+                self.next_call = undo;
+                return true;
+            }
+            Decoded::Bad { tag, text } => {
+                self.cx.notes.push_back(Note::ProtocolError(text));
+                if self.running.is_none() {
+                    self.bad_line(tag, text);
+                    return true;
+                }
+                Wake::Broken(text)
+            }
+            Decoded::AppendEnd => Wake::AppendEnd,
+            Decoded::Sasl(reply) => Wake::Sasl(reply),
+            Decoded::Done => Wake::Done,
+            Decoded::AppendChunk(_) => return true,
+        };
+        self.step(wake);
+        true
+    }
+
+    fn take_undo(&mut self) -> Option<Call> {
+        self.running.take().and_then(|mut running| match &mut running.phase {
+            Phase::Task(task, _) => task.abandon(),
+            _ => None,
+        })
+    }
+
+    fn bad_line(&mut self, tag: Option<whimbrel_imap::core::Tag>, text: &'static str) {
+        match tag {
+            Some(tag) => encode::tagged(&mut self.cx.out, &tag, Kind::Bad, None, text, self.cx.rev2),
+            None => encode::untagged(&mut self.cx.out, Kind::Bad, None, text, self.cx.rev2),
+        }
+        self.answered = true;
+        self.bad_commands += 1;
+        if self.bad_commands >= self.cx.limits.bad_commands_max {
+            self.bye("Too many lines that are no commands", "too many bad commands");
+        }
+    }
+
+    /// Lets the running task go on.
+    fn step(&mut self, wake: Wake<'_>) {
+        let Some(running) = &mut self.running else { return };
+        let Phase::Task(task, waits) = &mut running.phase else { return };
+        *waits = Waits::Nothing;
+        let step = task.step(&mut self.cx, wake);
+        self.stepped(step);
+    }
+
+    fn stepped(&mut self, step: Step) {
+        let Some(running) = &mut self.running else { return };
+        let Phase::Task(_, waits) = &mut running.phase else { return };
+        match step {
+            Step::Again => *waits = Waits::Nothing,
+            Step::Call(call) => {
+                *waits = Waits::Reply;
+                self.next_call = Some(call);
+            }
+            Step::Input(expect) => {
+                *waits = Waits::Input(expect);
+                match expect {
+                    Expect::Sasl => self.decoder.expect_sasl(),
+                    Expect::Done => self.decoder.expect_done(),
+                    Expect::Literal => self.decoder.accept_literal(),
+                    Expect::MoreLiteral | Expect::StillDone => {}
+                }
+            }
+            Step::Done(outcome) => self.done(outcome),
+            Step::Refuse(outcome) => {
+                self.decoder.refuse_literal();
+                self.done(outcome);
+            }
+            Step::Abort(reason) => self.abandon(reason),
+        }
+    }
+
+    /// The task is done: what has changed is told, then the tagged line.
+    fn done(&mut self, outcome: Outcome) {
+        let Some(running) = &mut self.running else { return };
+        let telling = running.header.telling;
+        let tell = match (&self.cx.view, telling) {
+            (None, _) | (_, Telling::Nothing) => false,
+            (Some(_), Telling::Ask) => true,
+            // What this session did itself is told in any case, so that `as_of` moves on.
+            (Some(view), _) => view.dirty || !view.told.is_empty() || view.left,
+        };
+        running.phase = if tell {
+            let uid = running.header.uid;
+            Phase::Sync(Sync::new(telling != Telling::Flags, uid), outcome)
+        } else {
+            Phase::Finish(Finish::new(outcome))
+        };
+    }
+
+    fn sync(&mut self, reply: Option<Reply>) {
+        let Some(running) = &mut self.running else { return };
+        let Phase::Sync(sync, outcome) = &mut running.phase else { return };
+        match sync.step(&mut self.cx, reply) {
+            SyncStep::Again => {}
+            SyncStep::Call(call) => {
+                self.next_call = Some(call);
+            }
+            SyncStep::Done => {
+                let outcome = std::mem::replace(outcome, Outcome::ok(""));
+                running.phase = Phase::Finish(Finish::new(outcome));
+            }
+            SyncStep::Gone => {
+                let outcome = std::mem::replace(outcome, Outcome::ok(""));
+                self.gone(outcome);
+            }
+        }
+    }
+
+    /// The selected mailbox is gone. To who deleted it that is no news; all others are disconnected (RFC 2180, 3.3), as there is no
+    /// state of the protocol for them.
+    fn gone(&mut self, outcome: Outcome) {
+        let left = self.cx.view.take().is_some_and(|view| view.left);
+        if !left {
+            self.running = None;
+            self.bye("The selected mailbox was deleted or renamed", "mailbox gone");
+            return;
+        }
+        self.cx.ok(Some(encode::Code::Closed), "The selected mailbox is gone");
+        let unselect = whimbrel_service::api::MailboxCall::Unselect { session: self.cx.session };
+        let call = self.cx.call(unselect);
+        if let Some(running) = &mut self.running {
+            running.phase = Phase::Task(Box::new(mailboxes::After(Some(outcome))), Waits::Reply);
+            self.next_call = Some(call);
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let Phase::Finish(finish) = &mut running.phase else { return };
+        if !finish.write(&mut self.cx, &running.header.tag) {
+            return;
+        }
+        self.answered = true;
+        self.cx.notes.push_back(Note::Command(running.header.name));
+        let close = finish.close();
+        let starts_tls = running.header.name == "STARTTLS" && finish.is_ok();
+        self.running = None;
+        // What ENABLE, a login or a logout means for the syntax.
+        self.decoder.set_utf8(self.cx.rev2);
+        self.decoder.set_authenticated(self.cx.account.is_some());
+        if let Some(reason) = close {
+            if reason == "logout" {
+                self.close(reason);
+            } else {
+                self.bye("Closing the connection", reason);
+            }
+        } else if starts_tls {
+            self.stage = Stage::StartTls;
+        }
+    }
+
+    fn give_call(&mut self) -> Option<Action> {
+        // Answers to earlier commands do not wait for this one's.
+        if self.answered && !self.cx.out.is_empty() {
+            return self.send();
+        }
+        let call = self.next_call.take()?;
+        self.calling = true;
+        Some(Action::Call(call))
+    }
+}
+
+impl Session for ImapSession {
+    fn on_bytes(&mut self, now: Now, bytes: &[u8]) {
+        self.active = now.mono_micros;
+        // Bytes that race the handshake are in the clear: they are not looked at, and the connection ends.
+        match self.stage {
+            Stage::StartTls | Stage::Handshake => self.abandon("bytes in the clear after STARTTLS"),
+            Stage::Greeting | Stage::Open => {
+                self.drained = false;
+                self.decoder.push(bytes);
+            }
+            Stage::Abandon(_) | Stage::Closing(_) | Stage::Closed => {}
+        }
+    }
+
+    fn on_eof(&mut self, _now: Now) {
+        self.eof = true;
+        if matches!(self.stage, Stage::StartTls | Stage::Handshake) {
+            self.abandon("client closed the connection");
+        }
+    }
+
+    fn on_reply(&mut self, now: Now, reply: Reply) {
+        self.cx.now = now;
+        self.calling = false;
+        if !matches!(self.stage, Stage::Open) {
+            return;
+        }
+        match self.running.as_ref().map(|running| &running.phase) {
+            Some(Phase::Task(..)) => self.step(Wake::Reply(reply)),
+            Some(Phase::Sync(..)) => self.sync(Some(reply)),
+            _ => {}
+        }
+    }
+
+    fn on_event(&mut self, _now: Now, event: Event) {
+        match event {
+            Event::Changed => {
+                if let Some(view) = &mut self.cx.view {
+                    view.dirty = true;
+                }
+            }
+            Event::Shutdown => self.shutdown = true,
+        }
+    }
+
+    fn on_tls(&mut self, now: Now, tls: Tls) {
+        self.active = now.mono_micros;
+        if matches!(self.stage, Stage::Handshake) {
+            // RFC 9051, 6.2.1: what was learnt in the clear is forgotten, and nothing of it is left in a buffer.
+            self.decoder = Decoder::new(self.cx.limits.syntax.clone());
+            self.drained = false;
+            self.cx.tls = Some(tls);
+            self.stage = Stage::Open;
+        }
+    }
+
+    fn on_time(&mut self, now: Now) {
+        self.cx.now = now;
+        if self.deadline().is_none_or(|deadline| now.mono_micros < deadline) {
+            return;
+        }
+        if self.sending || matches!(self.stage, Stage::StartTls | Stage::Handshake | Stage::Closing(_)) {
+            self.abandon("client does not take its output");
+        } else if self.cx.account.is_none() {
+            self.running = None;
+            self.bye("You did not log in in time", "login timeout");
+        } else {
+            let undo = self.take_undo();
+            self.bye("You were idle for too long", "idle timeout");
+            self.next_call = undo;
+        }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let limits = &self.cx.limits;
+        let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
+        let login = || self.began.saturating_add(limits.login_seconds_max * 1_000_000);
+        match self.stage {
+            Stage::Abandon(_) | Stage::Closed => None,
+            Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
+            Stage::StartTls | Stage::Handshake => Some(login()),
+            Stage::Greeting | Stage::Open if self.sending => {
+                let stall = idle(limits.stall_seconds_max);
+                Some(if self.cx.account.is_none() { stall.min(login()) } else { stall })
+            }
+            // The service answers in its own time.
+            Stage::Greeting | Stage::Open if self.calling || self.next_call.is_some() => None,
+            Stage::Greeting | Stage::Open if self.cx.account.is_none() => Some(login()),
+            Stage::Greeting | Stage::Open => Some(idle(limits.idle_seconds_max)),
+        }
+    }
+
+    fn wants_input(&self) -> bool {
+        let waits = match self.running.as_ref().map(|running| &running.phase) {
+            None => true,
+            Some(Phase::Task(_, Waits::Input(_))) => true,
+            Some(_) => false,
+        };
+        matches!(self.stage, Stage::Open) && waits && self.drained && !self.eof
+    }
+
+    fn poll(&mut self, now: Now) -> Option<Action> {
+        self.cx.now = now;
+        if std::mem::take(&mut self.sending) {
+            self.active = now.mono_micros;
+        }
+        loop {
+            if let Some(note) = self.cx.notes.pop_front() {
+                return Some(Action::Note(note));
+            }
+            if self.cx.is_full() {
+                return self.send();
+            }
+            match &mut self.stage {
+                Stage::Greeting => {
+                    let capabilities = capability::list(&self.cx);
+                    encode::greeting(&mut self.cx.out, &capabilities, "Whimbrel is ready");
+                    self.stage = Stage::Open;
+                }
+                Stage::Open => {
+                    if self.next_call.is_some() {
+                        return self.give_call();
+                    }
+                    if self.calling {
+                        return None;
+                    }
+                    if !self.advance() && self.next_call.is_none() {
+                        return if self.cx.out.is_empty() { None } else { self.send() };
+                    }
+                }
+                Stage::StartTls => {
+                    if !self.cx.out.is_empty() {
+                        return self.send();
+                    }
+                    self.stage = Stage::Handshake;
+                    return Some(Action::StartTls);
+                }
+                Stage::Handshake | Stage::Closed => return None,
+                Stage::Abandon(undo) => {
+                    if self.calling {
+                        return None;
+                    }
+                    if let Some(call) = undo.take() {
+                        self.calling = true;
+                        return Some(Action::Call(call));
+                    }
+                    self.stage = Stage::Closed;
+                    return Some(Action::Close);
+                }
+                Stage::Closing(reason) => {
+                    let reason = *reason;
+                    if !self.cx.out.is_empty() {
+                        return self.send();
+                    }
+                    self.cx.notes.push_back(Note::Closed(reason));
+                    self.stage = Stage::Abandon(self.next_call.take());
+                }
+            }
+        }
+    }
+}

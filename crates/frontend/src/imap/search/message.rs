@@ -1,0 +1,167 @@
+//! Tries a program on what has to be read of one message: its header, then its body, then all of its text, each only as far as needed.
+
+use bytes::Bytes;
+use whimbrel_mime::{
+    Span,
+    search::{FieldSearcher, Scope, TextSearcher},
+};
+use whimbrel_service::api::{BlobName, Call, Row};
+
+use super::{
+    super::blob::{Opened, Reader},
+    program::{Facts, Program},
+};
+
+/// A message whose result is not yet known.
+pub(super) struct Message {
+    place: u32,
+    row: Row,
+    opened: Opened,
+    fields: Vec<Option<bool>>,
+    bodies: Vec<Option<bool>>,
+    texts: Vec<Option<bool>>,
+    stage: Stage,
+}
+
+enum Stage {
+    Begin,
+    Header(FieldSearcher, Reader),
+    Body(TextSearcher, Option<Reader>),
+    Text(TextSearcher, Option<Reader>),
+}
+
+/// How a message's search goes on.
+pub(super) enum Next {
+    Result(bool),
+    Wants(Call),
+    Failed,
+}
+
+impl Message {
+    pub(super) fn new(program: &Program, place: u32, row: Row, opened: Opened) -> Message {
+        let fields = program.fields_known(&opened);
+        Message { place, row, opened, fields, bodies: Vec::new(), texts: Vec::new(), stage: Stage::Begin }
+    }
+
+    fn result(&self, program: &Program) -> Option<bool> {
+        program.holds(&Facts {
+            place: self.place,
+            row: Some(&self.row),
+            opened: Some(&self.opened),
+            fields: &self.fields,
+            bodies: &self.bodies,
+            texts: &self.texts,
+        })
+    }
+
+    /// Goes on. `bytes` is what was wanted.
+    pub(super) fn go_on(&mut self, program: &Program, mut bytes: Option<Bytes>) -> Next {
+        let blob = self.row.blob;
+        if bytes.is_none()
+            && let Some(result) = self.result(program)
+        {
+            return Next::Result(result);
+        }
+        loop {
+            match &mut self.stage {
+                Stage::Begin if self.fields.contains(&None) => {
+                    let span = Span { start: 0, len: self.opened.summary.header_len() };
+                    let reader = Reader::new(&self.opened.summary, span);
+                    self.stage = Stage::Header(FieldSearcher::new(&program.fields), reader);
+                }
+                Stage::Begin => self.begin_body(program),
+                Stage::Header(searcher, reader) => {
+                    match pull(reader, &self.opened, blob, bytes.take()) {
+                        Pulled::Piece(piece) => {
+                            searcher.push(&piece);
+                            continue;
+                        }
+                        Pulled::Wants(call) => return Next::Wants(call),
+                        Pulled::Failed => return Next::Failed,
+                        Pulled::End => {}
+                    }
+                    let Stage::Header(searcher, _) = std::mem::replace(&mut self.stage, Stage::Begin) else { continue };
+                    self.fields = searcher.finish().into_iter().map(Some).collect();
+                    if let Some(result) = self.result(program) {
+                        return Next::Result(result);
+                    }
+                    self.begin_body(program);
+                }
+                Stage::Body(searcher, reader) | Stage::Text(searcher, reader) => {
+                    let opened = &self.opened;
+                    let Some(range) = reader else {
+                        if let Some(span) = searcher.next_range() {
+                            *reader = Some(Reader::new(&opened.summary, span));
+                            continue;
+                        }
+                        self.end_stage(program);
+                        return match self.result(program) {
+                            Some(result) => Next::Result(result),
+                            // All has been read; a key that is unknown still is one that no message has.
+                            None if matches!(self.stage, Stage::Begin) => Next::Failed,
+                            None => continue,
+                        };
+                    };
+                    match pull(range, opened, blob, bytes.take()) {
+                        Pulled::Piece(piece) => {
+                            let before = searcher.matched().iter().filter(|&&found| found).count();
+                            searcher.push(&piece);
+                            let matched = searcher.matched();
+                            if matched.iter().filter(|&&found| found).count() > before {
+                                let found = matched.iter().map(|&found| found.then_some(true)).collect();
+                                if matches!(self.stage, Stage::Body(..)) {
+                                    self.bodies = found;
+                                } else {
+                                    self.texts = found;
+                                }
+                                if let Some(result) = self.result(program) {
+                                    return Next::Result(result);
+                                }
+                            }
+                        }
+                        Pulled::Wants(call) => return Next::Wants(call),
+                        Pulled::Failed => return Next::Failed,
+                        Pulled::End => *reader = None,
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_body(&mut self, program: &Program) {
+        let searcher = TextSearcher::new(&self.opened.summary, Scope::Body, &program.bodies);
+        self.stage = Stage::Body(searcher, None);
+    }
+
+    /// The end of a searcher's text: what it has not found is not there.
+    fn end_stage(&mut self, program: &Program) {
+        match std::mem::replace(&mut self.stage, Stage::Begin) {
+            Stage::Body(searcher, _) => {
+                self.bodies = searcher.matched().iter().copied().map(Some).collect();
+                let searcher = TextSearcher::new(&self.opened.summary, Scope::Text, &program.texts);
+                self.stage = Stage::Text(searcher, None);
+            }
+            Stage::Text(searcher, _) => self.texts = searcher.matched().iter().copied().map(Some).collect(),
+            Stage::Begin | Stage::Header(..) => {}
+        }
+    }
+}
+
+enum Pulled {
+    Piece(Bytes),
+    Wants(Call),
+    End,
+    Failed,
+}
+
+/// The next bytes of a range: those that were wanted, those of the prefix, or a read of the blob.
+fn pull(reader: &mut Reader, opened: &Opened, blob: BlobName, bytes: Option<Bytes>) -> Pulled {
+    match bytes {
+        Some(bytes) if reader.took(&bytes).is_err() => Pulled::Failed,
+        Some(bytes) => Pulled::Piece(bytes),
+        None => match reader.prefix(&opened.prefix) {
+            Some(piece) => Pulled::Piece(piece),
+            None => reader.call(blob).map_or(Pulled::End, Pulled::Wants),
+        },
+    }
+}

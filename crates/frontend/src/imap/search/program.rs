@@ -1,0 +1,255 @@
+//! The search program: the keys of a command, ready to be tried on many messages.
+//!
+//! A key is known at some stage: from the place of the message, from its row, from its summary, from its header or from its text. Trying the
+//! program with what is known so far gives yes, no, or not yet; only then more is fetched. So what is cheap is tried first, in whatever
+//! order the client wrote it.
+
+use whimbrel_imap::{
+    command::SearchKey,
+    core::{Date as WireDate, DateTime},
+    encode::Code,
+};
+use whimbrel_mime::{
+    charset::{Charset, CharsetDecoder},
+    search::Needle,
+};
+use whimbrel_service::api::{Flag, Keyword, Row};
+
+use super::super::{blob::Opened, ranges::Ranges, task::Outcome, view::View};
+
+/// A program.
+pub(super) struct Program {
+    root: Node,
+    /// HEADER and its kin: field name and text.
+    pub(super) fields: Vec<(String, Needle)>,
+    /// BODY.
+    pub(super) bodies: Vec<Needle>,
+    /// TEXT.
+    pub(super) texts: Vec<Needle>,
+    /// A MODSEQ key was used.
+    pub(super) modseq: bool,
+}
+
+enum Node {
+    Known(bool),
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Not(Box<Node>),
+    Places(Ranges),
+    Flag(Flag),
+    Keyword(Keyword),
+    Larger(u64),
+    Smaller(u64),
+    Received(Compare, WireDate),
+    ModSeq(u64),
+    Sent(Compare, WireDate),
+    Field(usize),
+    Body(usize),
+    Text(usize),
+}
+
+#[derive(Clone, Copy)]
+enum Compare {
+    Before,
+    On,
+    Since,
+}
+
+impl Compare {
+    fn holds<T: Ord>(self, found: &T, wanted: &T) -> bool {
+        match self {
+            Compare::Before => found < wanted,
+            Compare::On => found == wanted,
+            Compare::Since => found >= wanted,
+        }
+    }
+}
+
+/// What is known of a message.
+#[derive(Default)]
+pub(super) struct Facts<'a> {
+    pub(super) place: u32,
+    pub(super) row: Option<&'a Row>,
+    pub(super) opened: Option<&'a Opened>,
+    /// Of each field key; empty as long as nothing is known of any.
+    pub(super) fields: &'a [Option<bool>],
+    pub(super) bodies: &'a [Option<bool>],
+    pub(super) texts: &'a [Option<bool>],
+}
+
+/// Charsets that the answer BADCHARSET names: all others of the WHATWG standard are known, too.
+const CHARSETS: &[&str] = &["UTF-8", "US-ASCII"];
+
+impl Program {
+    pub(super) fn new(view: &View, key: SearchKey, charset: Option<&str>) -> Result<Program, Outcome> {
+        let charset = match charset {
+            None | Some("UTF-8") => None,
+            Some(label) => match Charset::by_label(label.as_bytes()) {
+                Charset::Mixed if !matches!(label, "US-ASCII" | "ASCII") => return Err(bad_charset()),
+                charset => Some(charset),
+            },
+        };
+        let mut program =
+            Program { root: Node::Known(true), fields: Vec::new(), bodies: Vec::new(), texts: Vec::new(), modseq: false };
+        program.root = program.node(view, key, charset)?;
+        Ok(program)
+    }
+
+    /// The places outside of which no message matches.
+    pub(super) fn bounds(&self, count: u32) -> Ranges {
+        let all = Ranges::one(0, count);
+        match &self.root {
+            Node::Places(places) => places.and(&all),
+            Node::And(nodes) => nodes.iter().fold(all, |bounds, node| match node {
+                Node::Places(places) => bounds.and(places),
+                _ => bounds,
+            }),
+            _ => all,
+        }
+    }
+
+    /// Yes, no, or not yet known.
+    pub(super) fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
+        self.root.holds(facts)
+    }
+
+    /// What the summary tells of the field keys.
+    pub(super) fn fields_known(&self, opened: &Opened) -> Vec<Option<bool>> {
+        let fields = &opened.summary.fields;
+        self.fields
+            .iter()
+            .map(|(name, needle)| {
+                let name = name.as_bytes();
+                let found = fields.named(name).any(|field| needle.in_header(field.value()));
+                (found || fields.is_complete(name)).then_some(found)
+            })
+            .collect()
+    }
+
+    fn node(&mut self, view: &View, key: SearchKey, charset: Option<Charset>) -> Result<Node, Outcome> {
+        use SearchKey as K;
+        let not = |node| Node::Not(Box::new(node));
+        Ok(match key {
+            K::And(keys) => Node::And(self.nodes(view, keys, charset)?),
+            K::Or(keys) => Node::Or(self.nodes(view, keys, charset)?),
+            K::Not(key) => not(self.node(view, *key, charset)?),
+            K::Sequence(set) => Node::Places(view.places_clipped(&set, false)),
+            K::Uid(set) => Node::Places(view.places_clipped(&set, true)),
+            // No message is recent (RFC 9051, 2.3.2, took \Recent away).
+            K::All | K::Old => Node::Known(true),
+            K::New | K::Recent => Node::Known(false),
+            K::Answered => Node::Flag(Flag::Answered),
+            K::Deleted => Node::Flag(Flag::Deleted),
+            K::Draft => Node::Flag(Flag::Draft),
+            K::Flagged => Node::Flag(Flag::Flagged),
+            K::Seen => Node::Flag(Flag::Seen),
+            K::Unanswered => not(Node::Flag(Flag::Answered)),
+            K::Undeleted => not(Node::Flag(Flag::Deleted)),
+            K::Undraft => not(Node::Flag(Flag::Draft)),
+            K::Unflagged => not(Node::Flag(Flag::Flagged)),
+            K::Unseen => not(Node::Flag(Flag::Seen)),
+            K::Keyword(keyword) => keyword_node(keyword.as_str()),
+            K::Unkeyword(keyword) => not(keyword_node(keyword.as_str())),
+            K::Larger(size) => Node::Larger(size),
+            K::Smaller(size) => Node::Smaller(size),
+            K::Before(date) => Node::Received(Compare::Before, date),
+            K::On(date) => Node::Received(Compare::On, date),
+            K::Since(date) => Node::Received(Compare::Since, date),
+            K::SentBefore(date) => Node::Sent(Compare::Before, date),
+            K::SentOn(date) => Node::Sent(Compare::On, date),
+            K::SentSince(date) => Node::Sent(Compare::Since, date),
+            K::ModSeq(modseq) => {
+                self.modseq = true;
+                Node::ModSeq(modseq)
+            }
+            K::Bcc(text) => self.field("bcc", &text, charset)?,
+            K::Cc(text) => self.field("cc", &text, charset)?,
+            K::From(text) => self.field("from", &text, charset)?,
+            K::Subject(text) => self.field("subject", &text, charset)?,
+            K::To(text) => self.field("to", &text, charset)?,
+            K::Header(name, text) => self.field(&name, &text, charset)?,
+            K::Body(text) => {
+                self.bodies.push(needle(&text, charset)?);
+                Node::Body(self.bodies.len() - 1)
+            }
+            K::Text(text) => {
+                self.texts.push(needle(&text, charset)?);
+                Node::Text(self.texts.len() - 1)
+            }
+            _ => return Err(Outcome::bad("Search key is not supported")),
+        })
+    }
+
+    fn nodes(&mut self, view: &View, keys: Vec<SearchKey>, charset: Option<Charset>) -> Result<Vec<Node>, Outcome> {
+        keys.into_iter().map(|key| self.node(view, key, charset)).collect()
+    }
+
+    fn field(&mut self, name: &str, text: &[u8], charset: Option<Charset>) -> Result<Node, Outcome> {
+        self.fields.push((name.to_owned(), needle(text, charset)?));
+        Ok(Node::Field(self.fields.len() - 1))
+    }
+}
+
+fn keyword_node(keyword: &str) -> Node {
+    Keyword::new(keyword).map_or(Node::Known(false), Node::Keyword)
+}
+
+fn needle(text: &[u8], charset: Option<Charset>) -> Result<Needle, Outcome> {
+    let Some(charset) = charset else {
+        return std::str::from_utf8(text).map(Needle::new).map_err(|_| bad_charset());
+    };
+    let mut decoded = String::new();
+    let mut decoder = CharsetDecoder::new(charset);
+    decoder.push(text, &mut decoded);
+    decoder.finish(&mut decoded);
+    Ok(Needle::new(&decoded))
+}
+
+fn bad_charset() -> Outcome {
+    Outcome::no(Code::BadCharset(CHARSETS), "Text is in no known charset")
+}
+
+impl Node {
+    /// Recursion is as deep as the keys are nested, which the parser limits (`nesting_depth_max`).
+    fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
+        match self {
+            Node::Known(known) => Some(*known),
+            Node::And(nodes) => all(nodes.iter().map(|node| node.holds(facts))),
+            Node::Or(nodes) => all(nodes.iter().map(|node| node.holds(facts).map(|holds| !holds))).map(|none| !none),
+            Node::Not(node) => node.holds(facts).map(|holds| !holds),
+            Node::Places(places) => Some(places.contains(facts.place)),
+            Node::Flag(flag) => facts.row.map(|row| row.flags.contains(flag)),
+            Node::Keyword(keyword) => facts.row.map(|row| row.flags.keywords().binary_search(keyword).is_ok()),
+            Node::Larger(size) => facts.row.map(|row| u64::from(row.size) > *size),
+            Node::Smaller(size) => facts.row.map(|row| u64::from(row.size) < *size),
+            // "disregarding time and timezone" (RFC 9051, 6.4.4).
+            Node::Received(compare, date) => facts.row.map(|row| {
+                let received = DateTime::with_zone(row.date.seconds, row.date.zone_minutes).local_date();
+                compare.holds(&received, date)
+            }),
+            Node::ModSeq(modseq) => facts.row.map(|row| row.modseq >= *modseq),
+            Node::Sent(compare, date) => facts.opened.map(|opened| {
+                let field = opened.summary.message.envelope.date.as_deref();
+                let sent = field.and_then(whimbrel_mime::date::parse);
+                let sent = sent.and_then(|sent| WireDate::new(sent.year, sent.month, sent.day));
+                sent.is_some_and(|sent| compare.holds(&sent, date))
+            }),
+            Node::Field(n) => facts.fields.get(*n).copied().flatten(),
+            Node::Body(n) => facts.bodies.get(*n).copied().flatten(),
+            Node::Text(n) => facts.texts.get(*n).copied().flatten(),
+        }
+    }
+}
+
+/// No as soon as one says no; yes when all say yes.
+fn all(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut known = Some(true);
+    for answer in answers {
+        match answer {
+            Some(false) => return Some(false),
+            Some(true) => {}
+            None => known = None,
+        }
+    }
+    known
+}

@@ -1,0 +1,123 @@
+//! SELECT and EXAMINE (RFC 9051, 6.3.2 and 6.3.3; RFC 3501; RFC 7162, 3.1.8).
+
+use whimbrel_imap::{
+    command::Select as Arguments,
+    encode::{self, Code, ListData, ListResponse},
+};
+use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
+
+use super::{
+    context::{self, Context},
+    sync,
+    task::{EndCode, Outcome, Step, Task, Wake},
+    view::View,
+};
+
+/// SELECT or EXAMINE.
+pub(super) struct Select {
+    arguments: Arguments,
+    read_only: bool,
+    state: State,
+}
+
+enum State {
+    Begin,
+    /// A mailbox that was selected is given up, because the new one cannot be had: then this is the answer.
+    Leave(Option<Outcome>),
+    Asked(MailboxName, bool),
+}
+
+impl Select {
+    pub(super) fn new(arguments: Arguments, read_only: bool) -> Result<Select, Outcome> {
+        if arguments.qresync.is_some() {
+            return Err(Outcome::bad("QRESYNC is not supported"));
+        }
+        Ok(Select { arguments, read_only, state: State::Begin })
+    }
+
+    fn begin(&mut self, cx: &mut Context) -> Step {
+        // "The SELECT command automatically deselects any currently selected mailbox before attempting the new selection.
+        // Consequently, if a mailbox is selected and a SELECT command that fails is attempted, no mailbox is selected."
+        let was_selected = cx.view.take().is_some();
+        if was_selected {
+            cx.ok(Some(Code::Closed), "The mailbox that was selected is closed");
+        }
+        if self.arguments.condstore {
+            cx.enable_condstore();
+        }
+        match context::existing_name(&self.arguments.mailbox) {
+            Ok(name) => {
+                self.state = State::Asked(name.clone(), was_selected);
+                let call = MailboxCall::Select { session: cx.session, name, read_only: self.read_only };
+                Step::Call(cx.call(call))
+            }
+            Err(outcome) => self.fail(cx, was_selected, outcome),
+        }
+    }
+
+    fn fail(&mut self, cx: &Context, was_selected: bool, outcome: Outcome) -> Step {
+        if !was_selected {
+            return Step::Done(outcome);
+        }
+        self.state = State::Leave(Some(outcome));
+        Step::Call(unselect(cx))
+    }
+}
+
+fn unselect(cx: &Context) -> Call {
+    cx.call(MailboxCall::Unselect { session: cx.session })
+}
+
+impl Task for Select {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        match (&mut self.state, wake) {
+            (State::Begin, Wake::Go) => self.begin(cx),
+            (State::Leave(outcome), Wake::Reply(_)) => Step::Done(outcome.take().unwrap_or_else(Outcome::bug)),
+            (State::Asked(name, _), Wake::Reply(Reply::Selected(selected))) => {
+                let first_unseen = selected.first_unseen;
+                let name = name.clone();
+                let view = View::new(name.clone(), self.read_only, selected, cx.limits.keywords_max);
+                cx.view = Some(Box::new(view));
+                tell(cx, &name, first_unseen);
+                let (code, text) =
+                    if self.read_only { (Code::ReadOnly, "Examined") } else { (Code::ReadWrite, "Selected") };
+                Step::Done(Outcome::ok_code(EndCode::Plain(code), text))
+            }
+            (State::Asked(_, was_selected), Wake::Reply(reply)) => {
+                let was_selected = *was_selected;
+                self.fail(cx, was_selected, Outcome::of_reply(reply))
+            }
+            _ => Step::Done(Outcome::bug()),
+        }
+    }
+}
+
+/// The untagged answers.
+fn tell(cx: &mut Context, name: &MailboxName, first_unseen: Option<u32>) {
+    let view = cx.view();
+    let (count, uid_validity, uid_next) = (view.count(), view.uid_validity, view.uid_next);
+    let highest = view.highest_modseq;
+    sync::write_flags(cx);
+    encode::exists(&mut cx.out, count);
+    if !cx.rev2 {
+        // IMAP4rev1 requires RECENT; no message is: \Recent is never set here.
+        encode::recent(&mut cx.out, 0);
+        if let Some(place) = first_unseen {
+            cx.ok(Some(Code::Unseen(place + 1)), "First unseen message");
+        }
+    }
+    cx.ok(Some(Code::UidValidity(uid_validity)), "UIDs are valid");
+    cx.ok(Some(Code::UidNext(uid_next)), "Next UID");
+    cx.ok(Some(Code::HighestModSeq(highest)), "Highest modification sequence");
+    if cx.rev2 {
+        // "The server MUST return a LIST response with the mailbox name" (RFC 9051, 6.3.2).
+        let response = ListResponse {
+            name: name.as_str(),
+            delimiter: Some(MailboxName::SEPARATOR),
+            data: ListData::default(),
+            child_info_subscribed: false,
+            old_name: None,
+        };
+        encode::list(&mut cx.out, &response, true);
+    }
+}

@@ -1,0 +1,191 @@
+//! A command that is being carried out, as a state machine.
+
+use std::borrow::Cow;
+
+use whimbrel_imap::{
+    SaslReply,
+    core::Tag,
+    encode::{Code, Kind},
+};
+use whimbrel_service::api::{Call, Failure, Reply};
+
+use super::context::Context;
+
+/// Why a task goes on.
+pub(super) enum Wake<'a> {
+    /// It begins, or the client has taken its output.
+    Go,
+    /// Its call was answered.
+    Reply(Reply),
+    /// Part of the message of APPEND.
+    Chunk(&'a [u8]),
+    /// All of it.
+    AppendEnd,
+    /// A line of AUTHENTICATE.
+    Sasl(SaslReply),
+    /// DONE of IDLE.
+    Done,
+    /// The selected mailbox has changed; only told to a task that waits for the client.
+    Changed,
+    /// The client sent something else than what was waited for.
+    Broken(&'static str),
+}
+
+/// What a task wants next.
+pub(super) enum Step {
+    /// An answer.
+    Call(Call),
+    /// To go on when there is room for output.
+    Again,
+    /// Something of the client.
+    Input(Expect),
+    /// Nothing more.
+    Done(Outcome),
+    /// Nothing more, and the literal that was announced is not wanted.
+    Refuse(Outcome),
+    /// To break off in the middle of an answer: the reason for the log.
+    Abort(&'static str),
+}
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// A line of AUTHENTICATE.
+    Sasl,
+    /// The literal of APPEND, which is accepted now.
+    Literal,
+    /// More of it.
+    MoreLiteral,
+    /// DONE of IDLE, or a change of the mailbox.
+    Done,
+    /// The same, once more.
+    StillDone,
+}
+
+/// A running command.
+pub(super) trait Task: Send {
+    /// Goes on until something is wanted. It stops with [`Step::Again`] when `cx` has gathered enough output.
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step;
+
+    /// The connection is gone: what must be undone.
+    fn abandon(&mut self) -> Option<Call> {
+        None
+    }
+}
+
+/// How a command ends.
+pub(super) struct Outcome {
+    pub(super) kind: Kind,
+    pub(super) code: EndCode,
+    pub(super) text: Cow<'static, str>,
+    /// Then close, for this reason.
+    pub(super) close: Option<&'static str>,
+}
+
+/// A response code that outlives its making.
+pub(super) enum EndCode {
+    None,
+    Plain(Code<'static>),
+    /// The capabilities as they are now.
+    Capability,
+    AppendUid { uid_validity: u32, uid: u32 },
+    /// Old and new UIDs: may be long, and is written piece by piece.
+    CopyUid { uid_validity: u32, uids: Vec<(u32, u32)> },
+    /// Numbers: may be long, too.
+    Modified(Vec<u32>),
+    /// HIGHESTMODSEQ as it is after the changes were told.
+    HighestModSeq,
+}
+
+impl Outcome {
+    fn new(kind: Kind, code: EndCode, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome { kind, code, text: text.into(), close: None }
+    }
+
+    pub(super) fn ok(text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::new(Kind::Ok, EndCode::None, text)
+    }
+
+    pub(super) fn ok_code(code: EndCode, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::new(Kind::Ok, code, text)
+    }
+
+    pub(super) fn no(code: Code<'static>, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::new(Kind::No, EndCode::Plain(code), text)
+    }
+
+    pub(super) fn bad(text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::new(Kind::Bad, EndCode::None, text)
+    }
+
+    /// The service answered something that does not belong to the call.
+    pub(super) fn bug() -> Outcome {
+        debug_assert!(false, "a reply that does not answer the call");
+        Outcome::no(Code::ServerBug, "Internal error")
+    }
+
+    /// What a client is told of a failure (RFC 5530).
+    pub(super) fn failed(failure: Failure) -> Outcome {
+        let (code, text) = match failure {
+            Failure::Credentials => (Code::AuthenticationFailed, "Authentication failed"),
+            Failure::Throttled => (Code::Unavailable, "Too many attempts, try again later"),
+            Failure::NoSuchMailbox => (Code::NonExistent, "No such mailbox"),
+            Failure::Exists => (Code::AlreadyExists, "Mailbox exists already"),
+            Failure::BadName => (Code::Cannot, "Mailbox name is not allowed"),
+            Failure::Inbox => (Code::Cannot, "INBOX cannot be deleted"),
+            Failure::HasChildren => (Code::HasChildren, "Mailbox has inferior names"),
+            Failure::Limit(what) => (Code::Limit, what),
+            Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
+            Failure::Temporary => (Code::Unavailable, "Temporary failure, try again later"),
+            Failure::NoSuchAccount => (Code::ContactAdmin, "Account is unavailable"),
+            Failure::Gone => (Code::NonExistent, "The selected mailbox is gone"),
+        };
+        Outcome::no(code, text)
+    }
+
+    /// The outcome of a reply that should have been another.
+    pub(super) fn of_reply(reply: Reply) -> Outcome {
+        match reply {
+            Reply::Failed(failure) => Outcome::failed(failure),
+            _ => Outcome::bug(),
+        }
+    }
+
+    /// As [`Outcome::failed`], for a target that the client might create: "[TRYCREATE]" (RFC 9051, 6.3.12, 6.4.7).
+    pub(super) fn failed_target(reply: Reply) -> Outcome {
+        match reply {
+            Reply::Failed(Failure::NoSuchMailbox) => Outcome::no(Code::TryCreate, "No such mailbox"),
+            reply => Outcome::of_reply(reply),
+        }
+    }
+
+    /// Whether this is OK.
+    pub(super) fn is_ok(&self) -> bool {
+        self.kind == Kind::Ok
+    }
+}
+
+/// What may be told when a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Nothing: the command leaves the selected mailbox, or has just entered it.
+    Nothing,
+    /// All but EXPUNGE: it "MUST NOT be sent when no command is in progress, nor while responding to a FETCH, STORE, or SEARCH
+    /// command", while "UID FETCH, UID STORE, and UID SEARCH are different commands" (RFC 9051, 7.5.1).
+    Flags,
+    /// All, if there may be something.
+    All,
+    /// All, and ask in any case: the client wants to know.
+    Ask,
+}
+
+/// Which command is being carried out.
+pub(super) struct Header {
+    pub(super) tag: Tag,
+    /// For the metrics.
+    pub(super) name: &'static str,
+    pub(super) telling: Telling,
+    /// It was given with UID: servers "MUST implicitly include the UID message data item as part of any FETCH response caused by a UID
+    /// command" (RFC 9051, 6.4.9).
+    pub(super) uid: bool,
+}

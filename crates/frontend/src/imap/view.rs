@@ -1,0 +1,333 @@
+//! What a session knows of the selected mailbox: one UID a message, and what the client was told.
+//!
+//! A message's sequence number is its place in [`View::uids`] plus one. The vector changes only where EXPUNGE and EXISTS are
+//! written (see [`super::sync`]), so a place found at the begin of a command holds to its end.
+
+use whimbrel_imap::core::{Flag as WireFlag, Keyword as WireKeyword, MessageSet, SequenceSet};
+use whimbrel_service::api::{Flag, Flags, Keyword, MailboxName, Row, Selected};
+
+use super::ranges::Ranges;
+
+/// The selected mailbox as the client sees it.
+pub(super) struct View {
+    pub(super) name: MailboxName,
+    /// Selected by EXAMINE.
+    pub(super) read_only: bool,
+    /// UIDs, ascending.
+    pub(super) uids: Vec<u32>,
+    pub(super) uid_validity: u32,
+    pub(super) uid_next: u32,
+    pub(super) highest_modseq: u64,
+    /// Up to where changes were told.
+    pub(super) as_of: u64,
+    /// Keywords that FLAGS has told, sorted.
+    pub(super) keywords: Vec<Keyword>,
+    /// `$` (RFC 5182) as inclusive ranges of UIDs. What comes later has a greater UID than all of them, and what goes leaves them, so
+    /// that they need no care.
+    pub(super) saved: Vec<(u32, u32)>,
+    /// Something has changed that the client was perhaps not told.
+    pub(super) dirty: bool,
+    /// Own flag changes that were told (or must not be) with the MODSEQ they got: UID and MODSEQ, ascending by UID.
+    pub(super) told: Vec<(u32, u64)>,
+    /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
+    pub(super) left: bool,
+}
+
+/// A sequence number beyond the number of messages.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoSuchNumber;
+
+impl View {
+    pub(super) fn new(name: MailboxName, read_only: bool, selected: Selected, keywords_max: usize) -> View {
+        let mut keywords = selected.keywords;
+        keywords.sort();
+        keywords.dedup();
+        keywords.truncate(keywords_max);
+        View {
+            name,
+            read_only,
+            uids: selected.uids,
+            uid_validity: selected.status.uid_validity,
+            uid_next: selected.status.uid_next,
+            highest_modseq: selected.status.highest_modseq,
+            as_of: selected.as_of,
+            keywords,
+            saved: Vec::new(),
+            dirty: false,
+            told: Vec::new(),
+            left: false,
+        }
+    }
+
+    /// How many messages.
+    pub(super) fn count(&self) -> u32 {
+        self.uids.len() as u32
+    }
+
+    /// The UID at a place.
+    pub(super) fn uid(&self, place: u32) -> u32 {
+        self.uids[place as usize]
+    }
+
+    /// The place of a UID.
+    pub(super) fn place(&self, uid: u32) -> Option<u32> {
+        self.uids.binary_search(&uid).ok().map(|place| place as u32)
+    }
+
+    /// The places that a set names. A UID that does not exist "is ignored without any error message" (RFC 9051, 6.4.9); for a
+    /// sequence number "greater than the number of messages" the answer is BAD (RFC 9051, 9, seq-number).
+    pub(super) fn places(&self, set: &MessageSet, uid: bool) -> Result<Ranges, NoSuchNumber> {
+        match set {
+            MessageSet::Saved => Ok(self.places_of_uids(self.saved.iter().copied())),
+            MessageSet::Numbers(set) if uid => Ok(self.places_of_set(set)),
+            MessageSet::Numbers(set) => {
+                let count = self.count();
+                let beyond = set.greatest_named().is_some_and(|n| n > count) || (set.star().is_some() && count == 0);
+                if beyond { Err(NoSuchNumber) } else { Ok(self.clipped(set)) }
+            }
+        }
+    }
+
+    /// As [`View::places`], for SEARCH: numbers beyond the last message match nothing.
+    pub(super) fn places_clipped(&self, set: &MessageSet, uid: bool) -> Ranges {
+        match set {
+            MessageSet::Numbers(set) if !uid => self.clipped(set),
+            _ => self.places(set, true).unwrap_or_default(),
+        }
+    }
+
+    fn clipped(&self, set: &SequenceSet) -> Ranges {
+        let count = self.count();
+        let mut places = Ranges::default();
+        if count > 0 {
+            for (first, last) in set.resolve(count) {
+                places.push(first - 1, last.min(count));
+            }
+        }
+        places
+    }
+
+    fn places_of_set(&self, set: &SequenceSet) -> Ranges {
+        // "or, if the mailbox is empty, the mailbox's current UIDNEXT value" (RFC 9051, 9): names no message either way.
+        let largest = self.uids.last().copied().unwrap_or(self.uid_next.max(1));
+        self.places_of_uids(set.resolve(largest))
+    }
+
+    /// `ranges` ascend. Each search begins where the last one ended and doubles its step, so that a million single UIDs cost a walk.
+    fn places_of_uids(&self, ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
+        let mut places = Ranges::default();
+        let mut from = 0;
+        for (first, last) in ranges {
+            from = self.gallop(from, |uid| uid < first);
+            let end = self.gallop(from, |uid| uid <= last);
+            places.push(from as u32, end as u32);
+            from = end;
+        }
+        places
+    }
+
+    /// The first place at or after `from` whose UID is not `below`.
+    fn gallop(&self, from: usize, below: impl Fn(u32) -> bool) -> usize {
+        let rest = &self.uids[from..];
+        let mut step = 1;
+        while step < rest.len() && below(rest[step]) {
+            step *= 2;
+        }
+        let end = rest.len().min(step + 1);
+        from + step / 2 + rest[step / 2..end].partition_point(|&uid| below(uid))
+    }
+
+    /// Removes these UIDs (ascending; unknown ones do not matter) and gives the sequence numbers to be told, the last message first, so
+    /// that no number depends on one told before.
+    pub(super) fn remove(&mut self, uids: &[u32]) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        let mut gone = uids.iter().copied().peekable();
+        let mut place = 0;
+        self.uids.retain(|&uid| {
+            place += 1;
+            while gone.peek().is_some_and(|&g| g < uid) {
+                gone.next();
+            }
+            let goes = gone.peek() == Some(&uid);
+            if goes {
+                numbers.push(place);
+            }
+            !goes
+        });
+        numbers.reverse();
+        numbers
+    }
+
+    /// The UIDs known here that are not among `present` (ascending).
+    pub(super) fn missing_from(&self, present: &[u32]) -> Vec<u32> {
+        let mut present = present.iter().copied().peekable();
+        let mut missing = Vec::new();
+        for &uid in &self.uids {
+            while present.peek().is_some_and(|&p| p < uid) {
+                present.next();
+            }
+            if present.peek() != Some(&uid) {
+                missing.push(uid);
+            }
+        }
+        missing
+    }
+
+    /// Adds new UIDs (ascending); says whether there were any.
+    pub(super) fn arrive(&mut self, uids: &[u32]) -> bool {
+        let last = self.uids.last().copied().unwrap_or(0);
+        let new = &uids[uids.partition_point(|&uid| uid <= last)..];
+        self.uids.extend_from_slice(new);
+        !new.is_empty()
+    }
+
+    /// Remembers keywords of messages; says whether one is new, so that FLAGS is due.
+    pub(super) fn learn_keywords(&mut self, rows: &[Row], keywords_max: usize) -> bool {
+        let mut new = false;
+        for keyword in rows.iter().flat_map(|row| row.flags.keywords()) {
+            if let Err(at) = self.keywords.binary_search(keyword)
+                && self.keywords.len() < keywords_max
+            {
+                self.keywords.insert(at, keyword.clone());
+                new = true;
+            }
+        }
+        new
+    }
+
+    /// The flags of the FLAGS response.
+    pub(super) fn flags(&self) -> Vec<WireFlag> {
+        let mut flags = vec![WireFlag::Answered, WireFlag::Flagged, WireFlag::Deleted, WireFlag::Seen, WireFlag::Draft];
+        flags.extend(self.keywords.iter().filter_map(wire_keyword));
+        flags
+    }
+}
+
+fn wire_keyword(keyword: &Keyword) -> Option<WireFlag> {
+    WireKeyword::new(keyword.as_str().as_bytes()).map(WireFlag::Keyword)
+}
+
+/// Flags as the encoder wants them.
+pub(super) fn wire_flags(flags: &Flags) -> Vec<WireFlag> {
+    let mut out = Vec::new();
+    for (flag, wire) in [
+        (Flag::Answered, WireFlag::Answered),
+        (Flag::Flagged, WireFlag::Flagged),
+        (Flag::Deleted, WireFlag::Deleted),
+        (Flag::Seen, WireFlag::Seen),
+        (Flag::Draft, WireFlag::Draft),
+    ] {
+        if flags.contains(&flag) {
+            out.push(wire);
+        }
+    }
+    out.extend(flags.keywords().iter().filter_map(wire_keyword));
+    out
+}
+
+/// Flags as the service wants them.
+pub(super) fn service_flags(flags: &[WireFlag]) -> Flags {
+    flags
+        .iter()
+        .filter_map(|flag| match flag {
+            WireFlag::Answered => Some(Flag::Answered),
+            WireFlag::Flagged => Some(Flag::Flagged),
+            WireFlag::Deleted => Some(Flag::Deleted),
+            WireFlag::Seen => Some(Flag::Seen),
+            WireFlag::Draft => Some(Flag::Draft),
+            WireFlag::Keyword(keyword) => Keyword::new(keyword.as_str()).map(Flag::Keyword),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use whimbrel_service::api::{MailboxId, Status};
+
+    fn view(uids: Vec<u32>) -> View {
+        let status = Status {
+            id: MailboxId::inbox(),
+            uid_validity: 1,
+            uid_next: uids.last().map_or(1, |uid| uid + 1),
+            messages: uids.len() as u32,
+            unseen: 0,
+            deleted: 0,
+            size: 0,
+            highest_modseq: 1,
+        };
+        let selected = Selected { status, uids, first_unseen: None, keywords: Vec::new(), as_of: 0 };
+        View::new(MailboxName::inbox(), false, selected, 10)
+    }
+
+    fn set(text: &str) -> MessageSet {
+        MessageSet::Numbers(SequenceSet::parse(text.as_bytes(), 100).unwrap())
+    }
+
+    #[track_caller]
+    fn check(uids: &[u32], text: &str, uid: bool, expected: Option<&[u32]>) {
+        let places = view(uids.to_vec()).places(&set(text), uid);
+        assert_eq!(places.ok().map(|places| places.iter().collect::<Vec<_>>()).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn sets_name_places() {
+        check(&[64, 128, 192], "1:2", false, Some(&[0, 1]));
+        check(&[64, 128, 192], "*", false, Some(&[2]));
+        check(&[64, 128, 192], "3:*", false, Some(&[2]));
+        check(&[64, 128, 192], "4", false, None);
+        check(&[64, 128, 192], "2:4", false, None);
+        check(&[], "1", false, None);
+        check(&[], "*", false, None);
+        check(&[], "*", true, Some(&[]));
+        check(&[], "1:*", true, Some(&[]));
+        check(&[64, 128, 192], "64,192", true, Some(&[0, 2]));
+        check(&[64, 128, 192], "*", true, Some(&[2]));
+        // RFC 9051, 9: "a UID sequence range of 3291:* includes the UID of the last message in the mailbox, even if that value is
+        // less than 3291".
+        check(&[64, 128, 192], "3291:*", true, Some(&[2]));
+        check(&[64, 128, 192], "65:127", true, Some(&[]));
+        check(&[64, 128, 192], "1:4000000000", true, Some(&[0, 1, 2]));
+        assert_eq!(view(vec![64]).places_clipped(&set("1:9"), false), Ranges::one(0, 1));
+        assert_eq!(view(vec![]).places_clipped(&set("1:*"), false), Ranges::default());
+    }
+
+    proptest! {
+        #[test]
+        fn uid_sets_like_a_filter(
+            uids in proptest::collection::btree_set(1u32..300, 0..60),
+            ranges in proptest::collection::vec((1u32..310, 1u32..40), 1..12),
+        ) {
+            let uids: Vec<u32> = uids.into_iter().collect();
+            let set = SequenceSet::from_ranges(ranges.iter().map(|&(first, len)| (first, first + len - 1)));
+            let places = view(uids.clone()).places(&MessageSet::Numbers(set.clone()), true).unwrap();
+            let expected: Vec<u32> = (0..uids.len() as u32).filter(|&p| set.contains(uids[p as usize], 0)).collect();
+            prop_assert_eq!(places.iter().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn removed_messages_are_told_by_numbers_that_hold(
+            uids in proptest::collection::btree_set(1u32..100, 0..40),
+            gone in proptest::collection::btree_set(1u32..100, 0..40),
+        ) {
+            let mut view = view(uids.iter().copied().collect());
+            let mut client: Vec<u32> = uids.iter().copied().collect();
+            let numbers = view.remove(&gone.iter().copied().collect::<Vec<_>>());
+            for number in numbers {
+                let uid = client.remove(number as usize - 1);
+                prop_assert!(gone.contains(&uid));
+            }
+            prop_assert_eq!(&client, &view.uids);
+            prop_assert!(client.iter().all(|uid| !gone.contains(uid)));
+        }
+    }
+
+    #[test]
+    fn what_is_known_does_not_arrive_again() {
+        let mut view = view(vec![64, 128]);
+        assert!(!view.arrive(&[64, 128]));
+        assert!(view.arrive(&[128, 192]));
+        assert_eq!(view.uids, [64, 128, 192]);
+    }
+}
