@@ -49,12 +49,12 @@ impl Domain {
         if domain.len() > DOMAIN_BYTES_MAX {
             return Err(AddressError::TooLong);
         }
-        check(domain)?;
-        // Lower case can be longer than what it was made of.
+        // Checked in lower case, which can be longer than what it was made of.
         let lower = domain.to_lowercase();
         if lower.len() > DOMAIN_BYTES_MAX {
             return Err(AddressError::TooLong);
         }
+        check(&lower)?;
         Ok((Domain(lower), rest))
     }
 }

@@ -186,6 +186,7 @@ mod tests {
                 Err(TooLong),
             ),
             (&format!("a@{}", "a".repeat(64)), Err(TooLong)),
+            (&format!("a@{}", "İ".repeat(31)), Err(TooLong)),
             (
                 &format!("a@{}", vec!["abcdefg"; 33].join(".")),
                 Err(TooLong),

@@ -6,6 +6,7 @@
 //!   only from there.
 //! - The octets of a BDAT are always read as octets, also when it is refused (RFC 3030 4.2: "the receiver-SMTP MUST accept and
 //!   discard the associated message data"); its declared size allocates nothing.
+//! - BDAT carries text as DATA does: BINARYMIME is not offered, and a bare CR or LF or a NUL is refused in both.
 
 use std::sync::Arc;
 

@@ -9,6 +9,41 @@
 //! - The replies sent and the questions asked do not depend on how the input was split.
 //! - Nothing that came in clear text is read after STARTTLS.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use whimbrel_smtp::session::{Accepted, Config, DataAnswer, Output, Peer, Role, Session};
+//! use whimbrel_smtp::{Domain, Time};
+//!
+//! let config = Arc::new(Config::new(Domain::new("mx.example.org").unwrap()));
+//! let peer = Peer { ip: "192.0.2.7".parse().unwrap(), tls: None };
+//! let now = Time::ZERO; // a real driver reads a clock before each call
+//! let mut session = Session::new(Role::Smtp, config, peer, now);
+//! let (mut sent, mut message) = (Vec::new(), Vec::new());
+//! let client = b"EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nHello\r\n.\r\nQUIT\r\n";
+//! let mut unread = &client[..];
+//! loop {
+//!     match session.poll() {
+//!         Some(Output::Send(bytes)) => sent.extend(bytes),
+//!         Some(Output::Mail(_)) => session.answer_mail(now, Ok(())),
+//!         Some(Output::Rcpt(_)) => session.answer_rcpt(now, Ok(())),
+//!         Some(Output::DataBegin(_)) => session.answer_data_begin(now, Ok(())),
+//!         Some(Output::DataChunk(bytes)) => {
+//!             session.acknowledge(now, bytes.len());
+//!             message.extend(bytes);
+//!         }
+//!         Some(Output::DataEnd(_)) => session.answer_data_end(now, DataAnswer::Whole(Ok(Accepted::default()))),
+//!         Some(Output::Close(_)) => break,
+//!         Some(other) => unreachable!("{other:?} was not provoked"),
+//!         None => {
+//!             let taken = session.input(now, unread);
+//!             unread = &unread[taken..];
+//!         }
+//!     }
+//! }
+//! assert_eq!(message, b"Hello\r\n");
+//! assert!(sent.ends_with(b"221 2.0.0 Bye\r\n"));
+//! ```
+//!
 //! Reading order: `types`, this file, `commands`, `message` (DATA and BDAT), `auth`, `clock`, `buffer`.
 
 mod auth;

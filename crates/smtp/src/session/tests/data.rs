@@ -1,7 +1,7 @@
 //! DATA and BDAT: what is given to the owner, refusals, limits of size and of lines.
 
-use super::script::{check_with, config};
-use crate::session::{Config, Role};
+use super::script::{Owner, check_with, config};
+use crate::session::{Config, DataSummary, Role};
 
 /// A script after the greeting, HELO, MAIL and one RCPT.
 fn check(script: &str) {
@@ -328,4 +328,33 @@ fn pipelined_behind_a_refusal() {
             chunk.repeat(4)
         ),
     );
+}
+
+/// What a loop is known by, in DATA and in BDAT, with dots and chunk ends in between.
+#[test]
+fn summaries() {
+    let text = "Received: a\r\n..x: y\r\nDelivered-To: bob@x\r\n\r\nReceived: b\r\n";
+    let data = format!("DATA\r\n{text}.\r\n");
+    let bdat = format!(
+        "BDAT 30\r\n{}BDAT {} LAST\r\n{}",
+        &text[..30],
+        text.len() - 30,
+        &text[30..]
+    );
+    for (message, bytes) in [(data, text.len() - 1), (bdat, text.len())] {
+        for size in [1, usize::MAX] {
+            let mut owner = Owner::new(Role::Smtp, config(), false);
+            owner.run();
+            owner.feed(
+                format!("EHLO a\r\nMAIL FROM:<>\r\nRCPT TO:<bob@x>\r\n{message}").as_bytes(),
+                size,
+            );
+            let expected = DataSummary {
+                bytes: bytes as u64,
+                received: 1,
+                delivered_to: vec!["bob@x".into()],
+            };
+            assert_eq!(owner.summary, expected);
+        }
+    }
 }

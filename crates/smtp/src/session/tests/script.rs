@@ -30,6 +30,7 @@ pub(crate) struct Owner {
     /// The bytes of the message being received, and those of the last complete one.
     body: Vec<u8>,
     pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) summary: DataSummary,
     recipients: Vec<ForwardPath>,
     /// The handshake waits for `* tls`.
     pub(crate) manual_tls: bool,
@@ -49,6 +50,7 @@ impl Owner {
             closed: None,
             body: Vec::new(),
             messages: Vec::new(),
+            summary: DataSummary::default(),
             recipients: Vec::new(),
             manual_tls: false,
         }
@@ -144,6 +146,7 @@ impl Owner {
             }
             Output::DataEnd(summary) => {
                 assert_eq!(summary.bytes, self.body.len() as u64);
+                self.summary = summary;
                 self.event(format!("end {:?}", String::from_utf8_lossy(&self.body)));
                 self.messages.push(core::mem::take(&mut self.body));
                 let each = self.recipients.iter().map(|to| {

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::script::{Owner, config};
 use crate::fuzz;
+use crate::session::Role;
 
 /// Pieces that get a session into all of its states, and some that do not belong there.
 fn token() -> impl Strategy<Value = Vec<u8>> {
@@ -59,5 +61,20 @@ proptest! {
         data.extend(b"STARTTLS\r\n");
         data.extend(after.concat());
         fuzz::session(&data);
+    }
+
+    /// There is no state without a deadline: a client that falls silent is sent away, and a message it had begun is aborted.
+    #[test]
+    fn silence_ends_any_session(tokens in proptest::collection::vec(token(), 0..12), role in 0usize..3) {
+        let mut config = config();
+        config.auth_without_tls = true;
+        let mut owner = Owner::new([Role::Smtp, Role::Lmtp, Role::Submission][role], config, false);
+        owner.run();
+        owner.feed(&tokens.concat(), usize::MAX);
+        owner.wait(15 * 60);
+        prop_assert!(owner.closed.is_some(), "{:?}", owner.session);
+        prop_assert_eq!(owner.session.deadline(), None);
+        let count = |what: &str| owner.events.iter().filter(|event| event.starts_with(what)).count();
+        prop_assert!(count("begin") >= count("end") + count("abort"));
     }
 }
