@@ -11,6 +11,7 @@
 //! Reading order: [`core`], [`command`] (one file a command, type and parser together), [`decode`], [`encode`], [`client`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod client;
 pub mod command;
 pub mod core;
 pub mod decode;

@@ -184,6 +184,9 @@ fn rest(out: &mut Vec<u8>, kind: Kind, code: Option<Code<'_>>, text: &str, utf8:
         out.push(b'[');
         code.encode(out);
         out.extend_from_slice(b"] ");
+    } else if text.starts_with('[') {
+        // It would be read as a code.
+        out.extend_from_slice(b"- ");
     }
     strings::text(out, text, utf8);
     out.extend_from_slice(b"\r\n");
@@ -363,6 +366,14 @@ mod tests {
         );
         check(Code::UidNext(4392), "UIDNEXT 4392");
         check(Code::ReadWrite, "READ-WRITE");
+    }
+
+    #[test]
+    fn text_is_no_code() {
+        let mut out = Vec::new();
+        untagged(&mut out, Kind::No, None, "[ALERT] x", false);
+        untagged(&mut out, Kind::No, Some(Code::Limit), "[ALERT] x", false);
+        assert_eq!(out, b"* NO - [ALERT] x\r\n* NO [LIMIT] [ALERT] x\r\n");
     }
 
     #[test]

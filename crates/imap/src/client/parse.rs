@@ -1,0 +1,753 @@
+//! The strict parser of responses: one whole response, literals in place, into its type.
+
+use super::response::{FetchData, ListItem, ReplyCode, Response};
+use super::structure;
+use crate::command::{HeaderFields, Section, SectionText, StatusItem};
+use crate::core::{
+    DateTime, MailboxName, SequenceSet, Tag, is_astring_char, is_atom_char, mailbox,
+};
+use crate::encode::Kind;
+
+type Result<T> = std::result::Result<T, &'static str>;
+
+/// Ranges in a set from a server: as many as it has messages.
+const RANGES_MAX: usize = 1 << 26;
+
+/// What is wrong, and where.
+type Fault = (&'static str, usize);
+
+/// Size of the literal that follows the line at the end of `input`, if one does. Lines of free text have none.
+pub(super) fn literal_at_end(input: &[u8]) -> Option<usize> {
+    let line = input.strip_suffix(b"\r\n")?.strip_suffix(b"}")?;
+    let start = memchr::memrchr(b'{', &line[line.len().saturating_sub(21)..])?
+        + line.len().saturating_sub(21);
+    let digits = std::str::from_utf8(&line[start + 1..]).ok()?;
+    let free_text = !input.starts_with(b"* ")
+        || [&b"OK "[..], b"NO ", b"BAD ", b"BYE ", b"PREAUTH "]
+            .iter()
+            .any(|kind| {
+                input[2..]
+                    .get(..kind.len())
+                    .is_some_and(|word| word.eq_ignore_ascii_case(kind))
+            });
+    if free_text || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// Parses one whole response, CRLF included.
+pub(super) fn response(
+    input: &[u8],
+    utf8: bool,
+    greeted: bool,
+) -> std::result::Result<Response, Fault> {
+    let mut p = Parser { input, at: 0, utf8 };
+    let response = p.response(greeted).map_err(|what| (what, p.at))?;
+    p.exact(b"\r\n")
+        .map_err(|_| ("expected the end of the response", p.at))?;
+    if p.at == input.len() {
+        Ok(response)
+    } else {
+        Err(("text after the response", p.at))
+    }
+}
+
+pub(super) struct Parser<'a> {
+    input: &'a [u8],
+    at: usize,
+    utf8: bool,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.input.get(self.at).copied()
+    }
+
+    pub(super) fn skip(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub(super) fn exact(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.input[self.at..].starts_with(bytes) {
+            return Err("expected other bytes");
+        }
+        self.at += bytes.len();
+        Ok(())
+    }
+
+    pub(super) fn space(&mut self) -> Result<()> {
+        self.exact(b" ").map_err(|_| "expected a space")
+    }
+
+    pub(super) fn open(&mut self) -> Result<()> {
+        self.exact(b"(").map_err(|_| "expected (")
+    }
+
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.exact(b")").map_err(|_| "expected )")
+    }
+
+    fn run(&mut self, good: impl Fn(u8) -> bool) -> &'a [u8] {
+        let rest = &self.input[self.at..];
+        let run = &rest[..rest.iter().position(|&b| !good(b)).unwrap_or(rest.len())];
+        self.at += run.len();
+        run
+    }
+
+    fn atom(&mut self) -> Result<String> {
+        let atom = self.run(is_atom_char);
+        if atom.is_empty() {
+            Err("expected an atom")
+        } else {
+            Ok(String::from_utf8_lossy(atom).into_owned())
+        }
+    }
+
+    fn skip_word(&mut self, word: &str) -> bool {
+        let before = self.at;
+        let found = self.run(is_atom_char).eq_ignore_ascii_case(word.as_bytes());
+        if !found {
+            self.at = before;
+        }
+        found
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64> {
+        let digits = self.run(|b| b.is_ascii_digit());
+        std::str::from_utf8(digits)
+            .ok()
+            .and_then(|d| d.parse().ok())
+            .ok_or("expected a number")
+    }
+
+    fn number32(&mut self) -> Result<u32> {
+        u32::try_from(self.number()?).map_err(|_| "number is too large")
+    }
+
+    fn nz_number(&mut self) -> Result<u32> {
+        match self.number32()? {
+            0 => Err("number must not be zero"),
+            n => Ok(n),
+        }
+    }
+
+    fn mod_seq(&mut self) -> Result<u64> {
+        match self.number()? {
+            n if n > i64::MAX as u64 => Err("modification sequence has more than 63 bits"),
+            n => Ok(n),
+        }
+    }
+
+    pub(super) fn string(&mut self) -> Result<Vec<u8>> {
+        if self.skip(b'{') {
+            let size = usize::try_from(self.number()?).map_err(|_| "literal is too large")?;
+            self.exact(b"}\r\n").map_err(|_| "malformed literal")?;
+            let end = self.at.checked_add(size).ok_or("literal is too large")?;
+            let bytes = self.input.get(self.at..end).ok_or("literal is not whole")?;
+            if memchr::memchr(0, bytes).is_some() {
+                return Err("NUL in literal");
+            }
+            self.at = end;
+            return Ok(bytes.to_vec());
+        }
+        self.exact(b"\"").map_err(|_| "expected a string")?;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.extend_from_slice(self.run(|b| !matches!(b, b'"' | b'\\' | 0 | b'\r' | b'\n')));
+            if self.skip(b'"') {
+                break;
+            }
+            self.exact(b"\\")
+                .map_err(|_| "quoted string is not closed")?;
+            match self.peek() {
+                Some(b @ (b'"' | b'\\')) => bytes.push(b),
+                _ => return Err("bad escape in quoted string"),
+            }
+            self.at += 1;
+        }
+        let good = bytes.is_ascii() || (self.utf8 && std::str::from_utf8(&bytes).is_ok());
+        if good {
+            Ok(bytes)
+        } else {
+            Err("8-bit text in a quoted string")
+        }
+    }
+
+    pub(super) fn nstring(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.skip_word("NIL") {
+            Ok(None)
+        } else {
+            self.string().map(Some)
+        }
+    }
+
+    fn astring(&mut self) -> Result<Vec<u8>> {
+        if matches!(self.peek(), Some(b'"' | b'{')) {
+            return self.string();
+        }
+        let word = self.run(is_astring_char);
+        if word.is_empty() {
+            Err("expected a word or a string")
+        } else {
+            Ok(word.to_vec())
+        }
+    }
+
+    fn text_string(&mut self) -> Result<String> {
+        String::from_utf8(self.string()?).map_err(|_| "string is not UTF-8")
+    }
+
+    fn mailbox(&mut self) -> Result<String> {
+        let bytes = self.astring()?;
+        MailboxName::from_wire(&bytes, self.utf8)
+            .map(MailboxName::into_string)
+            .or_else(|e| {
+                if e == crate::core::InvalidName::Empty {
+                    Ok(String::new())
+                } else {
+                    Err(e.text())
+                }
+            })
+    }
+
+    fn set(&mut self) -> Result<SequenceSet> {
+        let set = SequenceSet::parse(self.run(crate::core::SetBuilder::is_set_byte), RANGES_MAX)
+            .map_err(|e| e.text())?;
+        if set.star().is_some() {
+            Err("* in a set from a server")
+        } else {
+            Ok(set)
+        }
+    }
+
+    /// Numbers of a set in the order in which they are written.
+    fn uid_list(&mut self) -> Result<Vec<u32>> {
+        let mut uids = Vec::new();
+        loop {
+            let first = self.nz_number()?;
+            let last = if self.skip(b':') {
+                self.nz_number()?
+            } else {
+                first
+            };
+            // "2:4 and 4:2 are equivalent" (RFC 9051, `uid-range`).
+            let (first, last) = (first.min(last), first.max(last));
+            if uids.len() + (last - first) as usize >= RANGES_MAX {
+                return Err("too many UIDs");
+            }
+            uids.extend(first..=last);
+            if !self.skip(b',') {
+                return Ok(uids);
+            }
+        }
+    }
+
+    fn words(&mut self) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        while self.skip(b' ') {
+            words.push(self.atom()?);
+        }
+        Ok(words)
+    }
+
+    /// `(item item)`, maybe empty.
+    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.open()?;
+        let mut items = Vec::new();
+        if self.skip(b')') {
+            return Ok(items);
+        }
+        loop {
+            items.push(item(self)?);
+            if !self.skip(b' ') {
+                self.close()?;
+                return Ok(items);
+            }
+        }
+    }
+
+    fn flag(&mut self) -> Result<String> {
+        if self.skip(b'\\') {
+            let name = if self.skip(b'*') {
+                "*".to_owned()
+            } else {
+                self.atom()?
+            };
+            return Ok(format!("\\{name}"));
+        }
+        self.atom()
+    }
+
+    fn response(&mut self, greeted: bool) -> Result<Response> {
+        if self.skip(b'+') {
+            self.space()?;
+            return Ok(Response::Continuation {
+                text: self.run(|b| b != b'\r' && b != b'\n').to_vec(),
+            });
+        }
+        if self.skip(b'*') {
+            self.space()?;
+            return self.untagged(greeted);
+        }
+        let tag = Tag::new(self.run(|b| b != b' ' && b != b'\r')).ok_or("expected a tag")?;
+        self.space()?;
+        let word = self.atom()?;
+        let kind = kind(&word)
+            .filter(|k| matches!(k, Kind::Ok | Kind::No | Kind::Bad))
+            .ok_or("expected OK, NO or BAD")?;
+        let (code, text) = self.code_and_text()?;
+        Ok(Response::Tagged {
+            tag,
+            kind,
+            code,
+            text,
+        })
+    }
+
+    fn untagged(&mut self, greeted: bool) -> Result<Response> {
+        if matches!(self.peek(), Some(b'0'..=b'9')) {
+            let number = self.number32()?;
+            self.space()?;
+            return self.numbered(number);
+        }
+        let word = self.atom()?.to_ascii_uppercase();
+        if let Some(kind) = kind(&word) {
+            let in_place = if greeted {
+                kind != Kind::Preauth
+            } else {
+                !matches!(kind, Kind::No | Kind::Bad)
+            };
+            if !in_place {
+                return Err("status that has no place here");
+            }
+            let (code, text) = self.code_and_text()?;
+            return Ok(Response::Status { kind, code, text });
+        }
+        Ok(match &*word {
+            "CAPABILITY" => Response::Capability(capabilities(self.words()?)?),
+            "ENABLED" => Response::Enabled(self.words()?),
+            "SEARCH" => self.search()?,
+            "ESEARCH" => self.esearch()?,
+            word => {
+                self.space()?;
+                match word {
+                    "FLAGS" => Response::Flags(self.list(Self::flag)?),
+                    "ID" => Response::Id(self.id()?),
+                    "LIST" => Response::List(self.list_item(true)?),
+                    "LSUB" => Response::Lsub(self.list_item(false)?),
+                    "NAMESPACE" => {
+                        let personal = self.namespace()?;
+                        self.space()?;
+                        let others = self.namespace()?;
+                        self.space()?;
+                        Response::Namespace([personal, others, self.namespace()?])
+                    }
+                    "STATUS" => {
+                        let mailbox = self.mailbox()?;
+                        self.space()?;
+                        Response::MailboxStatus {
+                            mailbox,
+                            items: self.list(Self::status_item)?,
+                        }
+                    }
+                    "VANISHED" => {
+                        let earlier = self.skip(b'(');
+                        if earlier {
+                            self.exact(b"EARLIER) ").map_err(|_| "expected (EARLIER)")?;
+                        }
+                        Response::Vanished {
+                            earlier,
+                            uids: self.set()?,
+                        }
+                    }
+                    _ => return Err("unknown response"),
+                }
+            }
+        })
+    }
+
+    fn numbered(&mut self, number: u32) -> Result<Response> {
+        let word = self.atom()?.to_ascii_uppercase();
+        if number == 0 && !matches!(&*word, "EXISTS" | "RECENT") {
+            return Err("number must not be zero");
+        }
+        Ok(match &*word {
+            "EXISTS" => Response::Exists(number),
+            "RECENT" => Response::Recent(number),
+            "EXPUNGE" => Response::Expunge(number),
+            "FETCH" => {
+                self.space()?;
+                let items = self.list(Self::fetch_item)?;
+                if items.is_empty() {
+                    return Err("FETCH of nothing");
+                }
+                Response::Fetch {
+                    sequence: number,
+                    items,
+                }
+            }
+            _ => return Err("unknown response"),
+        })
+    }
+
+    fn code_and_text(&mut self) -> Result<(Option<ReplyCode>, String)> {
+        self.space()?;
+        let code = if self.skip(b'[') {
+            let code = self.code()?;
+            self.exact(b"] ").map_err(|_| "expected ] and a space")?;
+            Some(code)
+        } else {
+            None
+        };
+        let text = self.run(|b| !matches!(b, b'\r' | b'\n' | 0));
+        if text.is_empty() || !(self.utf8 || text.is_ascii()) {
+            return Err("bad text for humans");
+        }
+        Ok((
+            code,
+            String::from_utf8(text.to_vec()).map_err(|_| "bad text for humans")?,
+        ))
+    }
+
+    fn code(&mut self) -> Result<ReplyCode> {
+        let name = self.atom()?.to_ascii_uppercase();
+        if PLAIN_CODES.contains(&&*name) {
+            return Ok(ReplyCode::Plain(name));
+        }
+        if name == "CAPABILITY" {
+            return Ok(ReplyCode::Capability(capabilities(self.words()?)?));
+        }
+        if name == "BADCHARSET" && self.peek() == Some(b']') {
+            return Ok(ReplyCode::BadCharset(Vec::new()));
+        }
+        self.space()?;
+        Ok(match &*name {
+            "APPENDUID" => {
+                let validity = self.nz_number()?;
+                self.space()?;
+                ReplyCode::AppendUid(validity, self.set()?)
+            }
+            "BADCHARSET" => ReplyCode::BadCharset(self.list(|p| {
+                let name = p.astring()?;
+                String::from_utf8(name).map_err(|_| "charset is not text")
+            })?),
+            "COPYUID" => {
+                let validity = self.nz_number()?;
+                self.space()?;
+                let from = self.uid_list()?;
+                self.space()?;
+                let to = self.uid_list()?;
+                if from.len() != to.len() {
+                    return Err("COPYUID of different lengths");
+                }
+                ReplyCode::CopyUid(validity, from.into_iter().zip(to).collect())
+            }
+            "HIGHESTMODSEQ" => ReplyCode::HighestModSeq(self.mod_seq()?),
+            "MODIFIED" => ReplyCode::Modified(self.set()?),
+            "PERMANENTFLAGS" => ReplyCode::PermanentFlags(self.list(Self::flag)?),
+            "UIDNEXT" => ReplyCode::UidNext(self.nz_number()?),
+            "UIDVALIDITY" => ReplyCode::UidValidity(self.nz_number()?),
+            "UNSEEN" => ReplyCode::Unseen(self.nz_number()?),
+            _ => return Err("unknown response code"),
+        })
+    }
+
+    fn id(&mut self) -> Result<Vec<(String, Option<String>)>> {
+        if self.skip_word("NIL") {
+            return Ok(Vec::new());
+        }
+        self.list(|p| {
+            let name = p.text_string()?;
+            p.space()?;
+            let value = p
+                .nstring()?
+                .map(String::from_utf8)
+                .transpose()
+                .map_err(|_| "string is not UTF-8")?;
+            Ok((name, value))
+        })
+    }
+
+    fn namespace(&mut self) -> Result<Vec<(String, Option<char>)>> {
+        if self.skip_word("NIL") {
+            return Ok(Vec::new());
+        }
+        self.open()?;
+        let mut entries = Vec::new();
+        while self.skip(b'(') {
+            let prefix = self.string()?;
+            let prefix = mailbox::decode_text(&prefix, self.utf8).map_err(|e| e.text())?;
+            self.space()?;
+            entries.push((prefix, self.delimiter()?));
+            self.close()?;
+        }
+        self.close()?;
+        if entries.is_empty() {
+            Err("empty namespace")
+        } else {
+            Ok(entries)
+        }
+    }
+
+    fn delimiter(&mut self) -> Result<Option<char>> {
+        if self.skip_word("NIL") {
+            return Ok(None);
+        }
+        let text = self.text_string()?;
+        let mut chars = text.chars();
+        match (chars.next(), chars.next()) {
+            (Some(c), None) => Ok(Some(c)),
+            _ => Err("delimiter is one character"),
+        }
+    }
+
+    fn list_item(&mut self, extended: bool) -> Result<ListItem> {
+        let attributes = self.list(|p| match p.peek() {
+            Some(b'\\') => p.flag(),
+            _ => Err("expected a mailbox attribute"),
+        })?;
+        self.space()?;
+        let delimiter = self.delimiter()?;
+        self.space()?;
+        let name = self.mailbox()?;
+        let mut item = ListItem {
+            attributes,
+            delimiter,
+            name,
+            child_info: Vec::new(),
+            old_name: None,
+        };
+        if extended && self.skip(b' ') {
+            self.open()?;
+            loop {
+                let tag = self.astring()?.to_ascii_uppercase();
+                self.space()?;
+                match &*tag {
+                    b"CHILDINFO" => item.child_info = self.list(Self::text_string)?,
+                    b"OLDNAME" => {
+                        self.open()?;
+                        item.old_name = Some(self.mailbox()?);
+                        self.close()?;
+                    }
+                    _ => return Err("unknown extended data of LIST"),
+                }
+                if !self.skip(b' ') {
+                    break;
+                }
+            }
+            self.close()?;
+        }
+        Ok(item)
+    }
+
+    fn status_item(&mut self) -> Result<(StatusItem, u64)> {
+        let item = StatusItem::ALL
+            .into_iter()
+            .find(|item| self.skip_word(item.as_str()))
+            .ok_or("unknown STATUS item")?;
+        self.space()?;
+        let value = match item {
+            StatusItem::UidNext | StatusItem::UidValidity => u64::from(self.nz_number()?),
+            StatusItem::Size | StatusItem::HighestModSeq => self.mod_seq()?,
+            _ => u64::from(self.number32()?),
+        };
+        Ok((item, value))
+    }
+
+    fn search(&mut self) -> Result<Response> {
+        let mut numbers = Vec::new();
+        let mut mod_seq = None;
+        while mod_seq.is_none() && self.skip(b' ') {
+            if self.skip(b'(') {
+                self.exact(b"MODSEQ ").map_err(|_| "expected MODSEQ")?;
+                mod_seq = Some(self.mod_seq()?);
+                self.close()?;
+            } else {
+                numbers.push(self.nz_number()?);
+            }
+        }
+        Ok(Response::Search { numbers, mod_seq })
+    }
+
+    fn esearch(&mut self) -> Result<Response> {
+        let (mut tag, mut uid) = (None, false);
+        let (mut min, mut max, mut count, mut all, mut found) = (None, None, None, None, None);
+        let mut first = true;
+        while self.skip(b' ') {
+            if std::mem::replace(&mut first, false) && self.skip(b'(') {
+                self.exact(b"TAG ").map_err(|_| "expected TAG")?;
+                tag = Some(String::from_utf8(self.astring()?).map_err(|_| "tag is not text")?);
+                self.close()?;
+                continue;
+            }
+            let name = self.atom()?.to_ascii_uppercase();
+            if name == "UID"
+                && !uid
+                && min.or(max).or(count).is_none()
+                && all.is_none()
+                && found.is_none()
+            {
+                uid = true;
+                continue;
+            }
+            self.space()?;
+            let once = match &*name {
+                "MIN" => min.replace(self.nz_number()?).is_none(),
+                "MAX" => max.replace(self.nz_number()?).is_none(),
+                "COUNT" => count.replace(self.number32()?).is_none(),
+                "ALL" => all.replace(self.set()?).is_none(),
+                "MODSEQ" => found.replace(self.mod_seq()?).is_none(),
+                _ => return Err("unknown data of ESEARCH"),
+            };
+            if !once {
+                return Err("data of ESEARCH twice");
+            }
+        }
+        Ok(Response::ESearch {
+            tag,
+            uid,
+            min,
+            max,
+            count,
+            all,
+            mod_seq: found,
+        })
+    }
+
+    fn fetch_item(&mut self) -> Result<FetchData> {
+        let name = self
+            .run(|b| b.is_ascii_alphanumeric() || b == b'.')
+            .to_ascii_uppercase();
+        if name == b"BODY" && self.skip(b'[') {
+            let section = self.section()?;
+            let origin = if self.skip(b'<') {
+                let origin = self.number()?;
+                self.exact(b">").map_err(|_| "expected >")?;
+                Some(origin)
+            } else {
+                None
+            };
+            self.space()?;
+            return Ok(FetchData::Section {
+                section,
+                origin,
+                data: self.nstring()?,
+            });
+        }
+        self.space()?;
+        Ok(match &*name {
+            b"BODY" => FetchData::Body(structure::body(self, false)?),
+            b"BODYSTRUCTURE" => FetchData::BodyStructure(structure::body(self, true)?),
+            b"ENVELOPE" => FetchData::Envelope(structure::envelope(self)?),
+            b"FLAGS" => FetchData::Flags(self.list(Self::flag)?),
+            b"INTERNALDATE" => {
+                let text = self.string()?;
+                FetchData::InternalDate(DateTime::parse(&text).ok_or("invalid date-time")?)
+            }
+            b"MODSEQ" => {
+                self.open()?;
+                let mod_seq = self.mod_seq()?;
+                self.close()?;
+                FetchData::ModSeq(mod_seq)
+            }
+            b"RFC822" | b"RFC822.HEADER" | b"RFC822.TEXT" => {
+                FetchData::Rfc822(String::from_utf8_lossy(&name).into_owned(), self.nstring()?)
+            }
+            b"RFC822.SIZE" => FetchData::Size(self.number()?),
+            b"UID" => FetchData::Uid(self.nz_number()?),
+            _ => return Err("unknown FETCH data"),
+        })
+    }
+
+    fn section(&mut self) -> Result<Section> {
+        let mut section = Section::default();
+        let mut word_follows = true;
+        while word_follows && matches!(self.peek(), Some(b'1'..=b'9')) {
+            section.part.push(self.nz_number()?);
+            word_follows = self.skip(b'.');
+        }
+        if word_follows && (self.peek() != Some(b']') || !section.part.is_empty()) {
+            let word = self
+                .run(|b| b.is_ascii_alphabetic() || b == b'.')
+                .to_ascii_uppercase();
+            section.text = Some(match &*word {
+                b"HEADER" => SectionText::Header,
+                b"TEXT" => SectionText::Text,
+                b"MIME" if !section.part.is_empty() => SectionText::Mime,
+                b"HEADER.FIELDS" | b"HEADER.FIELDS.NOT" => {
+                    self.space()?;
+                    let names = self
+                        .list(|p| String::from_utf8(p.astring()?).map_err(|_| "bad field name"))?;
+                    if names.is_empty() {
+                        return Err("no field names");
+                    }
+                    SectionText::HeaderFields(HeaderFields {
+                        not: word.ends_with(b"NOT"),
+                        names,
+                    })
+                }
+                _ => return Err("invalid section"),
+            });
+        }
+        self.exact(b"]").map_err(|_| "expected ]")?;
+        Ok(section)
+    }
+}
+
+fn kind(word: &str) -> Option<Kind> {
+    [Kind::Ok, Kind::No, Kind::Bad, Kind::Preauth, Kind::Bye]
+        .into_iter()
+        .find(|k| k.as_str().eq_ignore_ascii_case(word))
+}
+
+/// "capability-data = "CAPABILITY" *(SP capability) SP "IMAP4rev2" *(SP capability)"; rev1 servers have IMAP4rev1 there.
+fn capabilities(names: Vec<String>) -> Result<Vec<String>> {
+    let good = names
+        .iter()
+        .any(|n| n.eq_ignore_ascii_case("IMAP4rev2") || n.eq_ignore_ascii_case("IMAP4rev1"));
+    if good {
+        Ok(names)
+    } else {
+        Err("capabilities without IMAP4rev1 or IMAP4rev2")
+    }
+}
+
+/// Codes without arguments.
+const PLAIN_CODES: [&str; 33] = [
+    "ALERT",
+    "ALREADYEXISTS",
+    "AUTHENTICATIONFAILED",
+    "AUTHORIZATIONFAILED",
+    "CANNOT",
+    "CLIENTBUG",
+    "CLOSED",
+    "CONTACTADMIN",
+    "CORRUPTION",
+    "EXPIRED",
+    "EXPUNGEISSUED",
+    "HASCHILDREN",
+    "INUSE",
+    "LIMIT",
+    "NOMODSEQ",
+    "NONEXISTENT",
+    "NOPERM",
+    "NOTSAVED",
+    "OVERQUOTA",
+    "PARSE",
+    "PRIVACYREQUIRED",
+    "READ-ONLY",
+    "READ-WRITE",
+    "SERVERBUG",
+    "TOOBIG",
+    "TRYCREATE",
+    "UIDNOTSTICKY",
+    "UNAVAILABLE",
+    "UNKNOWN-CTE",
+    "USEATTR",
+    "COMPRESSIONACTIVE",
+    "NOUPDATE",
+    "TOOMANY",
+];

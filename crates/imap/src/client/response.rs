@@ -1,0 +1,193 @@
+//! What a server says, as types.
+
+use crate::command::{Section, SpecialUse, StatusItem};
+use crate::core::{DateTime, ModSeq, SequenceSet, Tag};
+use crate::encode::Kind;
+use whimbrel_mime::{Envelope, Part};
+
+/// One response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)]
+pub enum Response {
+    /// `+ text`
+    Continuation {
+        /// After the space.
+        text: Vec<u8>,
+    },
+    /// The end of a command.
+    Tagged {
+        /// Of the command.
+        tag: Tag,
+        /// OK, NO or BAD.
+        kind: Kind,
+        /// In brackets.
+        code: Option<ReplyCode>,
+        /// For humans.
+        text: String,
+    },
+    /// Untagged OK, NO, BAD, PREAUTH, BYE; the greeting is the first of these.
+    Status {
+        /// Which.
+        kind: Kind,
+        /// In brackets.
+        code: Option<ReplyCode>,
+        /// For humans.
+        text: String,
+    },
+    /// `CAPABILITY`
+    Capability(Vec<String>),
+    /// `ENABLED`
+    Enabled(Vec<String>),
+    /// `ID`; empty for NIL.
+    Id(Vec<(String, Option<String>)>),
+    /// `NAMESPACE`: personal, others', shared, each prefix and delimiter.
+    Namespace([Vec<(String, Option<char>)>; 3]),
+    /// `FLAGS`
+    Flags(Vec<String>),
+    /// `LIST`
+    List(ListItem),
+    /// `LSUB`
+    Lsub(ListItem),
+    /// `STATUS`
+    MailboxStatus {
+        /// Decoded.
+        mailbox: String,
+        /// In order.
+        items: Vec<(StatusItem, u64)>,
+    },
+    /// `SEARCH`
+    Search {
+        /// In order.
+        numbers: Vec<u32>,
+        /// `(MODSEQ n)`
+        mod_seq: Option<ModSeq>,
+    },
+    /// `ESEARCH`
+    ESearch {
+        /// `(TAG ...)`
+        tag: Option<String>,
+        /// Numbers are UIDs.
+        uid: bool,
+        /// `MIN`
+        min: Option<u32>,
+        /// `MAX`
+        max: Option<u32>,
+        /// `COUNT`
+        count: Option<u32>,
+        /// `ALL`
+        all: Option<SequenceSet>,
+        /// `MODSEQ`
+        mod_seq: Option<ModSeq>,
+    },
+    /// `n EXISTS`
+    Exists(u32),
+    /// `n RECENT`
+    Recent(u32),
+    /// `n EXPUNGE`
+    Expunge(u32),
+    /// `VANISHED`
+    Vanished {
+        /// `(EARLIER)`
+        earlier: bool,
+        /// Which.
+        uids: SequenceSet,
+    },
+    /// `n FETCH (...)`
+    Fetch {
+        /// Sequence number.
+        sequence: u32,
+        /// In order.
+        items: Vec<FetchData>,
+    },
+}
+
+/// A response code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyCode {
+    /// UIDVALIDITY and UIDs.
+    AppendUid(u32, SequenceSet),
+    /// Charsets.
+    BadCharset(Vec<String>),
+    /// Capabilities.
+    Capability(Vec<String>),
+    /// UIDVALIDITY and pairs of old and new UIDs.
+    CopyUid(u32, Vec<(u32, u32)>),
+    /// Greatest modification sequence.
+    HighestModSeq(ModSeq),
+    /// Messages not changed by a conditional STORE.
+    Modified(SequenceSet),
+    /// Flags, `\*` as it is.
+    PermanentFlags(Vec<String>),
+    /// Next UID.
+    UidNext(u32),
+    /// UIDVALIDITY.
+    UidValidity(u32),
+    /// First unseen message.
+    Unseen(u32),
+    /// One of those without arguments, in upper case.
+    Plain(String),
+}
+
+/// LIST and LSUB data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListItem {
+    /// As sent, special uses included.
+    pub attributes: Vec<String>,
+    /// Hierarchy delimiter.
+    pub delimiter: Option<char>,
+    /// Decoded.
+    pub name: String,
+    /// `CHILDINFO`
+    pub child_info: Vec<String>,
+    /// `OLDNAME`, decoded.
+    pub old_name: Option<String>,
+}
+
+impl ListItem {
+    /// Whether it has `attribute`, in any case.
+    pub fn has(&self, attribute: &str) -> bool {
+        self.attributes
+            .iter()
+            .any(|a| a.eq_ignore_ascii_case(attribute))
+    }
+
+    /// Its special uses.
+    pub fn special_uses(&self) -> impl Iterator<Item = SpecialUse> + '_ {
+        self.attributes
+            .iter()
+            .filter_map(|a| SpecialUse::new(a.as_bytes()))
+    }
+}
+
+/// One FETCH item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)]
+pub enum FetchData {
+    /// `BODY (...)`. Of the part are given what the response gives; spans start at 0.
+    Body(Part),
+    /// `BODYSTRUCTURE (...)`
+    BodyStructure(Part),
+    /// `ENVELOPE (...)`, sender and reply-to as they came.
+    Envelope(Envelope),
+    /// `FLAGS (...)`
+    Flags(Vec<String>),
+    /// `INTERNALDATE "..."`
+    InternalDate(DateTime),
+    /// `MODSEQ (n)`
+    ModSeq(ModSeq),
+    /// `RFC822`, `RFC822.HEADER`, `RFC822.TEXT`
+    Rfc822(String, Option<Vec<u8>>),
+    /// `RFC822.SIZE n`
+    Size(u64),
+    /// `BODY[...]`
+    Section {
+        /// Which.
+        section: Section,
+        /// `<n>`
+        origin: Option<u64>,
+        /// `None` for NIL.
+        data: Option<Vec<u8>>,
+    },
+    /// `UID n`
+    Uid(u32),
+}
