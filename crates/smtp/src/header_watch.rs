@@ -112,11 +112,16 @@ impl HeaderWatch {
             }
             // An empty line; text is known to have no bare CR.
             b'\r' | b'\n' => self.finish(),
-            _ => {
+            // Only names that may be one of the two are read: most lines cost one look.
+            b'r' | b'R' | b'd' | b'D' => {
                 self.end_value();
                 self.name_bytes = 0;
                 self.state = State::Name;
                 self.name_byte(byte);
+            }
+            _ => {
+                self.end_value();
+                self.state = State::Skip;
             }
         }
     }
