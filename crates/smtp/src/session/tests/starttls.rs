@@ -39,6 +39,33 @@ fn starts_afresh() {
     );
 }
 
+/// A message begun in the clear does not go on under TLS.
+#[test]
+fn within_bdat() {
+    check(
+        Role::Smtp,
+        &format!(
+            "{HELLO}
+         C: MAIL FROM:<a@b>
+         C: RCPT TO:<bob@x>
+         C: BDAT 1
+         C: xSTARTTLS
+         = mail <a@b>
+         = rcpt <bob@x>
+         = begin <a@b> -> <bob@x>
+         = abort Reset
+         = starttls
+         S: 250 2.1.0 Sender OK
+         S: 250 2.1.5 Recipient OK
+         S: 250 2.0.0 1 octets received
+         S: 220 2.0.0 Ready to start TLS
+         * tls
+         C: BDAT 0 LAST
+         S: 503 5.5.1 MAIL first"
+        ),
+    );
+}
+
 #[test]
 fn handshake_fails() {
     check(
