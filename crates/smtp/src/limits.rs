@@ -32,8 +32,8 @@ pub struct Limits {
     pub bdat_chunk_bytes_max: u64,
     /// Chunk bytes given to the owner and not yet acknowledged: beyond, the machine gives no more and reads no more.
     pub data_unacknowledged_bytes_max: usize,
-    /// Received fields in a message: more is a mail loop (RFC 5321 6.3 wants at least 100 in a relay that counts only; this
-    /// is a final destination). Reply 554 5.4.6.
+    /// Received fields in a message: more is a mail loop. Deviation: RFC 5321 6.3 has "normally at least 100"; no sound path has 50,
+    /// and a loop costs its whole length. Reply 554 5.4.6.
     pub received_hops_max: usize,
     /// Bytes at the head of a message that are searched for Received and Delivered-To fields.
     pub header_watch_bytes_max: usize,

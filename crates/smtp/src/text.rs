@@ -1,6 +1,6 @@
 //! The text of messages in a stream: line ends, dots, line lengths.
 //!
-//! Only `<CRLF>` ends a line and only `<CRLF>.<CRLF>` ends DATA; RFC 5321 2.3.8: "conforming implementations MUST NOT recognize or
+//! Only `<CRLF>` ends a line and only `<CRLF>.<CRLF>` ends DATA; RFC 5321 2.3.8: "Conforming implementations MUST NOT recognize or
 //! generate any other character or character sequence as a line terminator", and 4.1.1.4 says the same of the end of data. Other servers took `<LF>.<LF>` or
 //! `<CR>.<CR>` for it, which let a sender smuggle a second message past the one that had checked the first (CVE-2023-51764 and others).
 //! Here a bare CR or LF is a fault of the whole message: it is neither passed through nor converted, and the true end is still awaited.

@@ -289,7 +289,7 @@ impl Client {
         self.config.pipelining && self.offers.pipelining
     }
 
-    /// Chunks are not waited for one by one, which RFC 3030 4.2 allows only with PIPELINING.
+    /// Chunks are not waited for one by one, which RFC 3030 2 allows only with PIPELINING.
     fn bdat(&self) -> bool {
         self.config.chunking && self.offers.chunking && self.pipelining()
     }
@@ -464,7 +464,7 @@ impl Client {
     }
 
     /// The reply to DATA, the last of the envelope. RFC 2920 3.1: a client that gets 354 though all recipients were refused
-    /// "SHOULD send a single dot".
+    /// "should send a single dot".
     fn after_data(&mut self, accepted: bool) {
         if accepted && self.any_accepted() {
             self.want_body();

@@ -34,7 +34,7 @@ pub(super) fn parse_mail(arguments: &str) -> Result<MailFrom, CommandError> {
                 core::mem::replace(&mut body_given, true)
             }
             ("SMTPUTF8", None) => core::mem::replace(&mut mail.utf8, true),
-            // RFC 4954 5: a server that does not trust the client "MUST behave as if the AUTH=<> parameter was supplied".
+            // RFC 4954 5: a server that does not trust the client treats any value as `<>`: it is checked and dropped.
             ("AUTH", Some(value)) if is_auth_value(value) => {
                 core::mem::replace(&mut auth_given, true)
             }

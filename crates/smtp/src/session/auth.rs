@@ -78,7 +78,7 @@ impl Session {
         self.count_command();
         let line = Zeroizing::new(self.buffer.unread()[..length].to_vec());
         self.buffer.wipe(length + 2);
-        // RFC 4954 4: "If the client wishes to cancel the authentication exchange, it issues a line with a single "*"."
+        // RFC 4954 4: a line with nothing but an asterisk cancels the exchange, and is answered by 501.
         if line.as_slice() == b"*" {
             self.fail(&Refusal::new(
                 501,

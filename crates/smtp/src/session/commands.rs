@@ -7,7 +7,7 @@ use crate::address::{ForwardPath, HostName};
 use crate::command::{Command, CommandError};
 use crate::reply::{Enhanced, Reply};
 
-/// `X.5.1`: "not recognized, out of sequence or unsupported" (RFC 3463 3.6).
+/// `X.5.1`: a command that is unknown, not supported or out of sequence (RFC 3463 3.6).
 const SEQUENCE: Enhanced = Enhanced(5, 1);
 
 fn out_of_sequence(text: &str) -> Refusal {
@@ -65,7 +65,7 @@ impl Session {
                 self.hello = Some((name, true));
             }
             Command::Ehlo(name) if self.role != Role::Lmtp => self.extended_hello(name),
-            // RFC 2033 4.1: "The HELO and EHLO commands of ESMTP are replaced by the LHLO command."
+            // RFC 2033 4.1: LHLO takes the place of HELO and EHLO, which LMTP does not have.
             Command::Lhlo(name) if self.role == Role::Lmtp => self.extended_hello(name),
             Command::Helo(_) | Command::Ehlo(_) | Command::Lhlo(_) => {
                 self.fail(&CommandError::Unknown.refusal())
@@ -277,7 +277,7 @@ impl Session {
             Some(transaction) if transaction.failed => {
                 Err(out_of_sequence("The message has failed; RSET"))
             }
-            // RFC 2033 4.2: "the server MUST issue [...] 503"; RFC 5321 3.3: "503 or 'no valid recipients' (554)".
+            // RFC 2033 4.2 asks for 503; RFC 5321 3.3: '"command out of sequence" (503) or "no valid recipients" (554)'.
             Some(transaction) if transaction.recipients.is_empty() && self.role == Role::Lmtp => {
                 Err(out_of_sequence("No valid recipients"))
             }

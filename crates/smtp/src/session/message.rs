@@ -4,7 +4,7 @@
 //! - A message that has begun (`DataBegin` accepted) ends in exactly one `DataEnd` or `DataAbort`.
 //! - A fault is told to the owner at once and to the client after the true end of the data, so that what follows is read as commands
 //!   only from there.
-//! - The octets of a BDAT are always read as octets, also when it is refused (RFC 3030 4.2: "the receiver-SMTP MUST accept and
+//! - The octets of a BDAT are always read as octets, also when it is refused (RFC 3030 2: "the receiver-SMTP MUST accept and
 //!   discard the associated message data"); its declared size allocates nothing.
 //! - BDAT carries text as DATA does: BINARYMIME is not offered, and a bare CR or LF or a NUL is refused in both.
 
@@ -99,7 +99,7 @@ fn refusal(reason: AbortReason) -> Refusal {
 impl Session {
     pub(super) fn data(&mut self) {
         let may = match self.message {
-            // RFC 3030 4.2: "A DATA command after a BDAT command [...] 503"
+            // RFC 3030 2: "DATA and BDAT commands cannot be used in the same transaction."
             Some(_) => Err(Refusal::new(503, Enhanced(5, 1), "DATA after BDAT")),
             None => self.may_begin_message(),
         };
@@ -440,8 +440,7 @@ impl Session {
             self.counters.messages += 1;
         }
         if self.role == Role::Lmtp {
-            // RFC 2033 4.2: "the server returns one reply for each previously successful RCPT command in the mail transaction, in the order that the
-            // RCPT commands were issued."
+            // RFC 2033 4.2: a reply for each accepted RCPT, in the order of the RCPTs.
             for verdict in verdicts.iter().cycle().take(recipients) {
                 self.verdict(verdict);
             }

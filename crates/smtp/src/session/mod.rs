@@ -99,7 +99,7 @@ struct Transaction {
     mail: MailFrom,
     recipients: Vec<ForwardPath>,
     refused: usize,
-    /// A BDAT was refused: the rest of the message is, too (RFC 3030 4.2).
+    /// A BDAT was refused: the rest of the message is, too (RFC 3030 2).
     failed: bool,
 }
 
