@@ -162,9 +162,7 @@ impl Parser {
             }
             Place::Body | Place::DelimiterRest { .. } => {}
         }
-        if let Place::DelimiterRest { next: true } = self.place {
-            self.open_part();
-        }
+        // A delimiter that the message ends in begins no part, as in Dovecot; one with a line end does.
         if let Place::Header(_) = self.place {
             self.end_header(false, true);
         }
@@ -348,7 +346,12 @@ impl Parser {
     fn at_delimiter(&mut self, delimiter: Delimiter) {
         let mut end = self.line.start - u64::from(self.line.end_before);
         let mut lines = self.line.lines_before.saturating_sub(1);
-        if let Place::Header(_) = self.place {
+        if let Place::Header(block) = &self.place {
+            if block.is_of_message() {
+                // A message is lines: what is cut off behind a header field is a whole message (Dovecot agrees).
+                end = self.line.start;
+                lines = self.line.lines_before;
+            }
             self.end_header_at(end, lines, &[], true);
         }
         while self.frames.len() > delimiter.frame + 1 {

@@ -460,6 +460,11 @@ mod tests {
         check("[x] c@d", "[x]|~|c|d");
         check("a@b; c@d", "~|~|a|b / ~|~|c|d");
         check("<@r:", "~|@r|MISSING_MAILBOX|MISSING_DOMAIN");
+        let far = format!("<@{}:u@h>", "r".repeat(ROUTE_BYTES_MAX));
+        check(
+            &far,
+            &format!("~|~|MISSING_MAILBOX|{}", "r".repeat(ROUTE_BYTES_MAX)),
+        );
     }
 
     #[test]

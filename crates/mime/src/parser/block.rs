@@ -97,6 +97,11 @@ impl Block {
         }
     }
 
+    /// Whether this is the header of a message, not of a part.
+    pub(super) fn is_of_message(&self) -> bool {
+        self.head.envelope.is_some()
+    }
+
     /// The first byte of a line: unless it is white space, the field before is at its end.
     pub(super) fn line_starts(&mut self, first: u8, limits: &Limits, texts: &mut Texts) {
         if !is_wsp(first) {

@@ -100,6 +100,7 @@ mod tests {
         check("--a", &["a", "a"], Some((1, false)));
         check("--a--", &["a", "a--"], Some((1, false)));
         check("--a----", &["a", "a--"], Some((1, true)));
+        check("--a--", &["a-", "a"], Some((1, true)));
     }
 
     #[test]

@@ -110,6 +110,8 @@ fn empty_parts() {
     check_mixed("--B\r\n--B\r\n--B--", "text/plain 0:0, text/plain 0:0");
     check_mixed("--B", "text/plain 0:0");
     check_mixed("--B\r\nX", "text/plain 0:0");
+    check_mixed("--B\r\n\r\nx\r\n--B", "text/plain 1:0");
+    check_mixed("--B\r\n\r\nx\r\n--B\r\n", "text/plain 1:0, text/plain 0:0");
     check_mixed("nothing", "text/plain 0:0");
     check_mixed("--B--\r\n", "text/plain 0:0");
     check(
@@ -160,7 +162,7 @@ fn nested_boundaries() {
     // A delimiter ends a header.
     check_mixed(
         "--B\r\nContent-Type: message/rfc822\r\n\r\nSubject: cut\r\n--B\r\n\r\nnext\r\n--B--",
-        "message/rfc822 12:0 <cut| text/plain 0:0>, text/plain 4:0",
+        "message/rfc822 14:1 <cut| text/plain 0:0>, text/plain 4:0",
     );
 }
 

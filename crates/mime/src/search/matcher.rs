@@ -124,6 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn matches_at_every_place_of_a_window() {
+        for before in WINDOW_BYTES - 12..WINDOW_BYTES + 2 {
+            let mut matcher = Matcher::new(&[Needle::new("needle")]);
+            matcher.push(&"x".repeat(before));
+            "needle".chars().for_each(|c| matcher.push(&c.to_string()));
+            matcher.push(&"x".repeat(2 * WINDOW_BYTES));
+            matcher.end_unit();
+            assert!(matcher.is_done(), "{before}");
+        }
+    }
+
+    #[test]
     fn matches_across_windows_and_not_across_units() {
         let long = Needle::new(&"ab".repeat(WINDOW_BYTES));
         let short = Needle::new("xY");

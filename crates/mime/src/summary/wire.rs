@@ -424,3 +424,65 @@ impl Part {
             }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Parser;
+
+    fn nested(levels: usize) -> Summary {
+        let mut parser = Parser::new(&Limits::default());
+        parser.push(b"\n");
+        let mut summary = parser.finish();
+        summary.message.body.header.len = 0;
+        summary.message.body.body = Span { start: 0, len: 1 };
+        for _ in 1..levels {
+            let mut outer = summary.message.body.clone();
+            outer.content = Content::Multipart(vec![summary.message.body]);
+            summary.message.body = outer;
+        }
+        summary
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deepest = nested(DEPTH_MAX);
+        assert_eq!(decode(&encode(&deepest)).unwrap(), deepest);
+        let error = decode(&encode(&nested(DEPTH_MAX + 1))).unwrap_err();
+        assert_eq!(error.to_string(), "summary is damaged: nested too deep");
+    }
+
+    #[test]
+    fn later_fields_are_skipped_and_later_versions_refused() {
+        let summary = nested(2);
+        let mut bytes = encode(&summary);
+        assert_eq!(bytes[0], 0x87, "an array of 7");
+        bytes[0] = 0x88;
+        bytes.extend_from_slice(&[0x82, 1, 0x41, b'x']);
+        assert_eq!(decode(&bytes).unwrap(), summary);
+        bytes[1] = 2;
+        assert!(matches!(decode(&bytes), Err(DecodeError::Version(2))));
+    }
+
+    #[test]
+    fn another_rule_of_usual_fields_completes_no_answer() {
+        let mut bytes = encode(&nested(1));
+        assert!(decode(&bytes).unwrap().fields.complete);
+        assert_eq!(u32::from(bytes[2]), RULE);
+        bytes[2] += 1;
+        assert!(!decode(&bytes).unwrap().fields.complete);
+    }
+
+    /// Bytes that were once written must be read for ever: this is version 1.
+    #[test]
+    fn the_format_is_kept() {
+        let mut parser = Parser::new(&Limits::default());
+        parser
+            .push(b"From: A <a@b>\nContent-Type: multipart/mixed; boundary=B\n\n--B\n\nx\n--B--\n");
+        let hex: String = encode(&parser.finish())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(hex, include_str!("version1.hex").trim_end());
+    }
+}

@@ -87,7 +87,7 @@ pub(crate) fn parse(message: &[u8], nesting_max: usize) -> RefPart {
         lines,
         nesting_max,
     };
-    reference.part(0, &mut Vec::new(), "text").0
+    reference.part(0, &mut Vec::new(), "text", true).0
 }
 
 impl Reference<'_> {
@@ -132,6 +132,7 @@ impl Reference<'_> {
         first: usize,
         stack: &mut Vec<Option<&'static str>>,
         default: &'static str,
+        message: bool,
     ) -> (RefPart, Option<Stop>) {
         let start = self.start_of(first);
         let mut kind = None;
@@ -148,7 +149,11 @@ impl Reference<'_> {
             }
             stop = self.delimiter(line, stack);
             if stop.is_some() {
-                break self.end_before(line).max(start);
+                break if message {
+                    self.start_of(line)
+                } else {
+                    self.end_before(line).max(start)
+                };
             }
             kind = kind.or(
                 match String::from_utf8_lossy(content).trim_end_matches('\r') {
@@ -182,7 +187,7 @@ impl Reference<'_> {
                     match self.delimiter(line, stack) {
                         None => line += 1,
                         Some(found) if found.level < level => stop = Some(found),
-                        Some(found) if found.closing => {
+                        Some(found) if found.closing || !self.lines[line].ended => {
                             stack[level] = None;
                             line += 1;
                         }
@@ -191,12 +196,14 @@ impl Reference<'_> {
                             let default = if kind == "digest" { "message" } else { "text" };
                             line += 1;
                             loop {
-                                let (child, ended) = self.part(line, stack, default);
+                                let (child, ended) = self.part(line, stack, default, false);
                                 children.push(child);
                                 match ended {
                                     None => line = self.lines.len(),
                                     Some(ended) if ended.level < level => stop = Some(ended),
-                                    Some(ended) if ended.closing => {
+                                    Some(ended)
+                                        if ended.closing || !self.lines[ended.line].ended =>
+                                    {
                                         stack[level] = None;
                                         line = ended.line + 1;
                                     }
@@ -214,7 +221,7 @@ impl Reference<'_> {
             }
             "message" if !deep && !over => {
                 stack.push(None);
-                let (child, ended) = self.part(line, stack, "text");
+                let (child, ended) = self.part(line, stack, "text", true);
                 stack.pop();
                 children.push(child);
                 stop = ended;
