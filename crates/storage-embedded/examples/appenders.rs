@@ -128,19 +128,77 @@ async fn run(directory: &Path, what: &str, appenders: u64, body: Option<Bytes>) 
     std::fs::remove_dir_all(path).expect("removes");
 }
 
+/// Half text, half an attachment in base64, as letters are.
+fn letter(bytes: usize) -> Bytes {
+    let mut letter = Vec::with_capacity(bytes);
+    let mut random = 1u64;
+    let mut next = || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize
+    };
+    let words = [
+        "curlew", "of", "the", "ocean", "and", "wind", "regards", "tomorrow", "in", "letter",
+        "storm", "a", "shore",
+    ];
+    while letter.len() < bytes / 2 {
+        letter.extend(words[next() % words.len()].bytes());
+        letter.extend(if next() % 11 == 0 { "\r\n" } else { " " }.bytes());
+    }
+    while letter.len() < bytes {
+        letter
+            .push(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[next() % 64]);
+    }
+    letter.truncate(bytes);
+    letter.into()
+}
+
+fn disk_bytes(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path)
+        .expect("lists")
+        .map(|entry| entry.expect("lists"));
+    entries
+        .map(|entry| {
+            let metadata = entry.metadata().expect("looks");
+            if metadata.is_dir() {
+                disk_bytes(&entry.path())
+            } else {
+                metadata.len()
+            }
+        })
+        .sum()
+}
+
+/// CPU time of this process, all threads.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    // User and system time in ticks of 10 ms, the 14th and 15th field.
+    fields
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
+}
+
 /// One large blob in and out, by size of chunks.
-async fn stream(directory: &Path, chunk_bytes: usize) {
+async fn stream(directory: &Path, chunk_bytes: usize, blobs_compressed: bool) {
     let path = directory.join("stream");
     let engine = Embedded::open(Config {
         chunk_bytes,
+        blobs_compressed,
         ..Config::new(&path)
     })
     .expect("opens");
-    let piece: Bytes = (0..1u32 << 18)
-        .flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes())
-        .collect::<Vec<_>>()
-        .into();
+    let piece = letter(1 << 20);
     let pieces = 256;
+    let cpu = cpu_seconds();
     let start = Instant::now();
     let mut writer = engine.create(UploadId([9; 16])).await.expect("begins");
     for _ in 0..pieces {
@@ -173,15 +231,18 @@ async fn stream(directory: &Path, chunk_bytes: usize) {
     }
     let read = start.elapsed().as_secs_f64();
     let mib = (read_bytes >> 20) as f64;
-    println!(
-        "stream chunks of {:>4} KiB: in {:>5.0} MiB/s, out {:>5.0} MiB/s; peak memory {} MiB",
-        chunk_bytes >> 10,
-        mib / write,
-        mib / read,
-        peak_memory_mib()
-    );
     drop(reader);
     engine.close().await;
+    println!(
+        "stream chunks of {:>4} KiB{}: in {:>5.0} MiB/s, out {:>5.0} MiB/s, CPU {:.2} s, {} MiB on disk without journals; peak memory {} MiB",
+        chunk_bytes >> 10,
+        if blobs_compressed { " LZ4" } else { "" },
+        mib / write,
+        mib / read,
+        cpu_seconds() - cpu,
+        disk_bytes(&path.join("lsm/keyspaces")) >> 20,
+        peak_memory_mib()
+    );
     std::fs::remove_dir_all(path).expect("removes");
 }
 
@@ -213,7 +274,8 @@ fn main() {
             }
         }
         for chunk_kib in [32, 64, 128, 256] {
-            stream(&directory, chunk_kib << 10).await;
+            stream(&directory, chunk_kib << 10, false).await;
+            stream(&directory, chunk_kib << 10, true).await;
         }
     });
     std::fs::remove_dir_all(directory).expect("removes the directory");

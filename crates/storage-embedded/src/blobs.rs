@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use fjall::Readable;
 use whimbrel_storage::blob::CHUNK_BYTES_MAX;
 use whimbrel_storage::{
@@ -46,7 +46,7 @@ pub struct EmbeddedWriter {
     hasher: blake3::Hasher,
     size: u64,
     /// Less than a chunk, not yet written.
-    pending: BytesMut,
+    pending: Vec<u8>,
     chunk_bytes: usize,
     /// Chunks written.
     chunks: u32,
@@ -146,15 +146,21 @@ impl BlobWriter for EmbeddedWriter {
         self.hasher.update(&bytes);
         self.size += bytes.len() as u64;
         while self.pending.len() + bytes.len() >= self.chunk_bytes {
+            // Copied, each into an allocation of its own: the tree holds it for long, and must not hold a larger buffer of
+            // the caller's with it.
+            let missing = self.chunk_bytes - self.pending.len();
             let chunk = if self.pending.is_empty() {
-                bytes.split_to(self.chunk_bytes)
+                Bytes::copy_from_slice(&bytes[..missing])
             } else {
-                let missing = self.chunk_bytes - self.pending.len();
                 self.pending.extend_from_slice(&bytes[..missing]);
-                bytes.advance(missing);
-                self.pending.split().freeze()
+                Bytes::from(std::mem::take(&mut self.pending))
             };
+            bytes.advance(missing);
             self.put(chunk, None).await?;
+        }
+        if self.pending.is_empty() && !bytes.is_empty() && self.chunks > 0 {
+            // A large blob: what follows will fill a chunk as well.
+            self.pending.reserve_exact(self.chunk_bytes);
         }
         self.pending.extend_from_slice(&bytes);
         Ok(())
@@ -169,7 +175,7 @@ impl BlobWriter for EmbeddedWriter {
             },
             size: self.size,
         };
-        let last = self.pending.split().freeze();
+        let last = Bytes::copy_from_slice(&self.pending);
         self.put(last, Some(info)).await?;
         self.ended = true;
         Ok(info)
@@ -283,7 +289,7 @@ impl BlobStore for Embedded {
             upload,
             hasher: blake3::Hasher::new(),
             size: 0,
-            pending: BytesMut::new(),
+            pending: Vec::new(),
             chunk_bytes,
             chunks: 0,
             ended: false,

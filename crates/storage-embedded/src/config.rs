@@ -12,8 +12,9 @@ pub struct Config {
     pub path: PathBuf,
     /// Cache of blocks read from disk, for all of the store. Config key `storage.cache_bytes`.
     pub cache_bytes: u64,
-    /// Size at which what was last written is moved from memory into files: of records and logs; of blobs twice as much. Up
-    /// to five such buffers may exist of each while the disk is behind, then writers wait.
+    /// Size at which what was last written moves from memory into files: of blobs; of records and logs half as much each, of
+    /// the rest a quarter. While the disk is behind, up to five such buffers may exist of each, then writers wait. Fixed when
+    /// the store is made.
     pub write_buffer_bytes: u64,
     /// Size of all journals together above which the oldest is made superfluous. Bounds disk space and the time of a start.
     pub journal_bytes_max: u64,
@@ -21,6 +22,9 @@ pub struct Config {
     pub group_bytes_max: usize,
     /// Blobs are cut into chunks of so many bytes. Kept with each blob, so it may change.
     pub chunk_bytes: usize,
+    /// Whether blobs are compressed (LZ4) in the store's files; the journal never is. On letters half text, half base64 it
+    /// saved 30 % of the disk at no more CPU time, since less is written. Fixed when the store is made.
+    pub blobs_compressed: bool,
     /// When the file system has less room than this, whatever adds something is refused as temporarily full. The tree itself
     /// needs room to work: it must never meet the end of the disk.
     pub free_bytes_min: u64,
@@ -43,6 +47,7 @@ impl Config {
             journal_bytes_max: 128 << 20,
             group_bytes_max: whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT,
             chunk_bytes: 64 << 10,
+            blobs_compressed: true,
             free_bytes_min: 512 << 20,
             readers_max: 8,
             background_threads: 2,

@@ -158,9 +158,14 @@ impl<'a> Group<'a> {
     fn mutate(&mut self, partition: PartitionId, mutation: Mutation) {
         let trees = &self.sealer.trees;
         match mutation {
+            // Copied: the tree holds it for long, and must not hold a larger buffer of the caller's with it.
             Mutation::Put { key, value } => {
-                self.write
-                    .put(trees, Tree::Records, keys::record(partition, &key), value)
+                self.write.put(
+                    trees,
+                    Tree::Records,
+                    keys::record(partition, &key),
+                    &value[..],
+                );
             }
             Mutation::Delete { key } => {
                 self.write

@@ -119,7 +119,7 @@ fn sync_directory(path: &Path) -> Result<(), OpenError> {
 fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
     let small = || {
         KeyspaceCreateOptions::default()
-            .max_memtable_size(config.write_buffer_bytes)
+            .max_memtable_size(config.write_buffer_bytes / 2)
             .data_block_size_policy(BlockSizePolicy::all(8 << 10))
             .data_block_compression_policy(CompressionPolicy::new([
                 CompressionType::None,
@@ -133,21 +133,22 @@ fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
             .separation_threshold(1 << 10)
             .file_target_size(64 << 20)
             .staleness_threshold(0.33)
-            .compression(BLOB_COMPRESSION)
+            .compression(if config.blobs_compressed {
+                CompressionType::Lz4
+            } else {
+                CompressionType::None
+            })
     };
     Ok(Trees {
         log: db.keyspace("log", small)?,
         records: db.keyspace("records", small)?,
         blobs: db.keyspace("blobs", || {
             KeyspaceCreateOptions::default()
-                .max_memtable_size(config.write_buffer_bytes * 2)
+                .max_memtable_size(config.write_buffer_bytes)
                 .with_kv_separation(Some(separated()))
         })?,
         meta: db.keyspace("meta", || {
-            small().max_memtable_size(config.write_buffer_bytes / 2)
+            small().max_memtable_size(config.write_buffer_bytes / 4)
         })?,
     })
 }
-
-/// Compression of blobs in the tree's files.
-const BLOB_COMPRESSION: CompressionType = CompressionType::None;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use whimbrel_storage::conformance::{self, Factory};
 use whimbrel_storage::{Commit, LogStore, PartitionId, StoreError};
 
-use super::{TestDisk, config, runtime};
+use super::{TestDisk, config, runtime, tempdir};
 use crate::directory::{Directory, SyncedFile};
 use crate::{Embedded, journal};
 
@@ -89,7 +89,7 @@ fn tear(path: &std::path::Path, seed: u64) {
 #[test]
 fn conforms_with_torn_journals() {
     runtime().block_on(conformance::run(|| Files {
-        directory: tempfile::tempdir().unwrap(),
+        directory: tempdir(),
         disk: Arc::default(),
         write_buffer_bytes: 8 << 20,
         tears: true,
@@ -100,7 +100,7 @@ fn conforms_with_torn_journals() {
 #[test]
 fn conforms_with_tiny_buffers() {
     runtime().block_on(conformance::run(|| Files {
-        directory: tempfile::tempdir().unwrap(),
+        directory: tempdir(),
         disk: Arc::default(),
         write_buffer_bytes: 128 << 10,
         tears: false,

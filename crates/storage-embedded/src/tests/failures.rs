@@ -10,7 +10,7 @@ use whimbrel_storage::{
     UploadId,
 };
 
-use super::{Log, config, runtime};
+use super::{Log, config, runtime, tempdir};
 use crate::{Config, Embedded, OpenError};
 
 const P: PartitionId = PartitionId(3);
@@ -21,7 +21,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_failed_sync_stops_the_store_for_everyone() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     let (config, disk) = config(directory.path());
     block_on(async {
         let engine = Embedded::open(config.clone()).unwrap();
@@ -74,7 +74,7 @@ fn a_failed_sync_stops_the_store_for_everyone() {
 
 #[test]
 fn a_full_disk_refuses_to_add_until_there_is_room() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     let (config, disk) = config(directory.path());
     block_on(async {
         let engine = Embedded::open(config).unwrap();
@@ -111,7 +111,7 @@ fn a_full_disk_refuses_to_add_until_there_is_room() {
 
 #[test]
 fn one_process_at_a_time() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     block_on(async {
         let engine = Embedded::open(config(directory.path()).0).unwrap();
         assert!(matches!(
@@ -128,7 +128,7 @@ fn one_process_at_a_time() {
 
 #[test]
 fn another_version_or_something_else_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     block_on(async {
         Embedded::open(config(directory.path()).0)
             .unwrap()
@@ -177,7 +177,7 @@ fn another_version_or_something_else_is_refused() {
 
 #[test]
 fn nobody_else_may_read_it() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = tempdir();
     let path = parent.path().join("data");
     block_on(async { Embedded::open(config(&path).0).unwrap().close().await });
     let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
@@ -192,7 +192,7 @@ fn nobody_else_may_read_it() {
 /// The rows below a cut go little by little; a stop in between leaves rows that the next start takes up.
 #[test]
 fn a_large_cut_is_carried_out_later() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     let rows = |engine: &Embedded| {
         let core = engine.core();
         let range = crate::keys::prefix_range(crate::keys::ALL_ENTRIES);
@@ -255,7 +255,7 @@ fn clients_share_syncs() {
             Ok(u64::MAX)
         }
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir();
     block_on(async {
         let config = Config {
             disk: std::sync::Arc::new(Slow),

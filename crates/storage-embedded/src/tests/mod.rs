@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tempfile::TempDir;
 use whimbrel_storage::{Commit, Hash, LogEntry, Mutation, Origin, PartitionId};
 
 use crate::config::{Config, Disk, RealDisk};
@@ -41,6 +42,17 @@ impl Disk for TestDisk {
             RealDisk.free_bytes(path).map(|_| u64::MAX)
         }
     }
+}
+
+/// In memory where the system has such a place: the tree syncs often, and what a disk keeps is not the subject here.
+pub(crate) fn tempdir() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        TempDir::new_in(memory)
+    } else {
+        TempDir::new()
+    }
+    .unwrap()
 }
 
 pub(crate) fn config(path: &Path) -> (Config, Arc<TestDisk>) {
