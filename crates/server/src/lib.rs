@@ -1,14 +1,17 @@
 //! The binary `whimbrel`: config, sockets, TLS, clocks and threads around the machines of `service` and `frontend`.
 //!
 //! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
-//! server is put together), [`actor`] (a machine of the service on tokio), [`listen`] and [`driver`] (a connection's life),
-//! [`admin`], then the rest.
+//! server is put together), [`service`] and [`actor`] (machines on tokio), [`switchboard`] (how they are reached), [`listen`],
+//! [`driver`] and [`transport`] (a connection's life), [`admin`], then the rest.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod actor;
+pub mod admin;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod driver;
 pub mod listen;
 pub mod log;
@@ -16,6 +19,9 @@ pub mod metrics;
 pub mod node;
 pub mod password;
 pub mod registry;
+pub mod serve;
+pub mod service;
+pub mod sessions;
 pub mod store_calls;
 pub mod switchboard;
 pub mod tls;

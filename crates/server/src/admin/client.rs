@@ -1,0 +1,108 @@
+//! The command's end: the socket of a running server, or the store itself when none runs.
+
+use std::{io, path::Path, time::Duration};
+
+use tokio::{net::UnixStream, time::timeout};
+
+use super::{
+    protocol::{self, ANSWER_BYTES_MAX, Answer, Question},
+    short_path,
+};
+use crate::{
+    actor::Fatal,
+    config::Config,
+    node::{DataDir, NodeError},
+    serve::{self, StartError},
+    service::Service,
+};
+
+/// For a running server to answer; a removal of a large account is only begun in this time.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(60);
+/// For what a removal without a server sets off.
+const SETTLE_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// A server runs, but its socket does not work.
+    #[error("the server's admin socket: {0}")]
+    Socket(io::Error),
+    /// No server answers, and the data directory is not free.
+    #[error("{0}, but no server answers on its admin socket; try again in a moment")]
+    Busy(NodeError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The store failed meanwhile.
+    #[error("the store stopped")]
+    Stopped,
+}
+
+/// Asks a running server, or else the store.
+pub async fn ask(config: &Config, question: Question, fatal: Fatal) -> Result<Answer, AdminError> {
+    let directory = &config.server.data_dir;
+    match connect(directory).await {
+        Ok(stream) => {
+            let answer = timeout(ANSWER_WAIT_MAX, ask_server(stream, &question)).await;
+            answer
+                .map_err(|late| AdminError::Socket(late.into()))?
+                .map_err(AdminError::Socket)
+        }
+        Err(error) if is_nobody(&error) => ask_store(config, question, fatal).await,
+        Err(error) => Err(AdminError::Socket(error)),
+    }
+}
+
+async fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let (path, _open) = short_path(directory)?;
+    UnixStream::connect(path).await
+}
+
+/// No socket, or one that a dead server left.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Asks over a connection.
+pub async fn ask_server(mut stream: UnixStream, question: &Question) -> io::Result<Answer> {
+    protocol::write(&mut stream, question).await?;
+    let mut answer: Answer = protocol::read(&mut stream, ANSWER_BYTES_MAX).await?;
+    while answer.more() {
+        answer.join(protocol::read(&mut stream, ANSWER_BYTES_MAX).await?)?;
+    }
+    Ok(answer)
+}
+
+async fn ask_store(
+    config: &Config,
+    question: Question,
+    fatal: Fatal,
+) -> Result<Answer, AdminError> {
+    let data = DataDir::open(&config.server.data_dir).map_err(|error| match error {
+        NodeError::Locked { .. } => AdminError::Busy(error),
+        other => StartError::from(other).into(),
+    })?;
+    let call = match question.into_call() {
+        Ok(call) => call,
+        Err(reason) => return Ok(Answer::Refused { reason }),
+    };
+    let store = serve::open_store(config, &data).await?;
+    let service =
+        Service::start(config, data.identity(), store, fatal).map_err(StartError::from)?;
+    let reply = service
+        .board
+        .admin(call)
+        .await
+        .map_err(|_| AdminError::Stopped)?;
+    service.settle(SETTLE_WAIT_MAX).await;
+    service.stop().await.close().await;
+    let mut frames = protocol::frames(reply).into_iter();
+    let mut answer = frames.next().ok_or(AdminError::Stopped)?;
+    for next in frames {
+        answer.join(next).map_err(AdminError::Socket)?;
+    }
+    Ok(answer)
+}

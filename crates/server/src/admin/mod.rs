@@ -1,0 +1,32 @@
+//! The administrator's commands: asked through `DATA/admin.sock` while a server runs, else of the store itself.
+//!
+//! Invariants: only the user who runs the server (and root) is listened to; a password never crosses the socket, only its verifier.
+//!
+//! Reading order: [`protocol`] (what is said), [`server`], [`client`].
+
+pub mod client;
+pub mod protocol;
+pub mod server;
+
+use std::path::{Path, PathBuf};
+
+/// The socket's name in the data directory.
+pub const SOCKET: &str = "admin.sock";
+
+/// Longest path of a socket, without its final zero (`sun_path` of Linux).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A path that reaches the socket although its directory's own path is too long, and what must be kept open for that.
+fn short_path(directory: &Path) -> std::io::Result<(PathBuf, Option<std::fs::File>)> {
+    use std::os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _};
+    let path = directory.join(SOCKET);
+    if path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
+        return Ok((path, None));
+    }
+    let open = std::fs::File::open(directory)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd()));
+    Ok((path, Some(open)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! What is said on the admin socket: one question and its answer, each as frames of JSON.
+//!
+//! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame; an answer is one frame or, for
+//! lists, several, of which all but the last say `"more":true`.
+
+use std::io;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::admin::{AccountLine, AdminCall, AdminReply};
+
+use crate::{node::random, password::is_verifier};
+
+/// A question: two addresses and a verifier at most.
+pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
+/// A part of an answer.
+pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Lines of a list in one frame: with the longest addresses they stay below the limit of a frame.
+pub const LINES_PER_FRAME_MAX: usize = 500;
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Question {
+    /// Adds an account.
+    AccountAdd {
+        /// Its address.
+        address: String,
+        /// argon2id, as a PHC string.
+        verifier: String,
+    },
+    /// Sets a new password.
+    AccountPasswd {
+        /// Whose.
+        address: String,
+        /// argon2id, as a PHC string.
+        verifier: String,
+    },
+    /// Removes an account and its mail.
+    AccountRemove {
+        /// Which.
+        address: String,
+    },
+    /// All accounts.
+    AccountList {},
+    /// Lets mail for one address go to another, too.
+    AliasAdd {
+        /// An address, or `@domain`.
+        from: String,
+        /// A local address.
+        to: String,
+    },
+    /// Takes that back.
+    AliasRemove {
+        /// As added.
+        from: String,
+        /// As added; `None`: all.
+        to: Option<String>,
+    },
+    /// All aliases.
+    AliasList {},
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done, and on disk.
+    Done {},
+    /// It is not.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Accounts.
+    Accounts {
+        /// Some of them.
+        accounts: Vec<Account>,
+        /// Whether more frames follow.
+        more: bool,
+    },
+    /// Aliases.
+    Aliases {
+        /// Some of them: from, to.
+        aliases: Vec<(String, String)>,
+        /// Whether more frames follow.
+        more: bool,
+    },
+}
+
+/// One account of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its address.
+    pub address: String,
+    /// Its id, hexadecimal.
+    pub id: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// Whether another account holds the address.
+    pub set_aside: bool,
+}
+
+impl From<AccountLine> for Account {
+    fn from(line: AccountLine) -> Self {
+        Account {
+            address: line.address,
+            id: line.account.to_string(),
+            created: line.created,
+            set_aside: line.set_aside,
+        }
+    }
+}
+
+impl Question {
+    /// As the directory is asked. A verifier that nobody could ever match is refused here.
+    pub fn into_call(self) -> Result<AdminCall, String> {
+        let checked = |verifier: String| {
+            if is_verifier(&verifier) {
+                Ok(verifier)
+            } else {
+                Err("this is no argon2id verifier".to_owned())
+            }
+        };
+        Ok(match self {
+            Question::AccountAdd { address, verifier } => AdminCall::AddAccount {
+                address,
+                verifier: checked(verifier)?,
+                account: AccountId(random()),
+            },
+            Question::AccountPasswd { address, verifier } => AdminCall::SetVerifier {
+                address,
+                verifier: checked(verifier)?,
+            },
+            Question::AccountRemove { address } => AdminCall::RemoveAccount { address },
+            Question::AccountList {} => AdminCall::ListAccounts,
+            Question::AliasAdd { from, to } => AdminCall::AddAlias { from, to },
+            Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
+            Question::AliasList {} => AdminCall::ListAliases,
+        })
+    }
+}
+
+/// An answer in frames.
+pub fn frames(reply: AdminReply) -> Vec<Answer> {
+    fn parts<T>(mut lines: Vec<T>, answer: impl Fn(Vec<T>, bool) -> Answer) -> Vec<Answer> {
+        let mut frames = Vec::new();
+        loop {
+            let rest = lines.split_off(lines.len().min(LINES_PER_FRAME_MAX));
+            frames.push(answer(lines, !rest.is_empty()));
+            if rest.is_empty() {
+                return frames;
+            }
+            lines = rest;
+        }
+    }
+    match reply {
+        AdminReply::Done => vec![Answer::Done {}],
+        AdminReply::Refused(reason) => vec![Answer::Refused { reason }],
+        AdminReply::Accounts(lines) => {
+            let accounts = lines.into_iter().map(Account::from).collect();
+            parts(accounts, |accounts, more| Answer::Accounts {
+                accounts,
+                more,
+            })
+        }
+        AdminReply::Aliases(aliases) => {
+            parts(aliases, |aliases, more| Answer::Aliases { aliases, more })
+        }
+    }
+}
+
+impl Answer {
+    /// Takes the next frame of the same list; whether that was the last.
+    pub fn join(&mut self, next: Answer) -> io::Result<bool> {
+        match (self, next) {
+            (
+                Answer::Accounts { accounts, more },
+                Answer::Accounts {
+                    accounts: further,
+                    more: still,
+                },
+            ) => {
+                accounts.extend(further);
+                *more = still;
+                Ok(!still)
+            }
+            (
+                Answer::Aliases { aliases, more },
+                Answer::Aliases {
+                    aliases: further,
+                    more: still,
+                },
+            ) => {
+                aliases.extend(further);
+                *more = still;
+                Ok(!still)
+            }
+            _ => Err(invalid("the parts of the answer do not fit together")),
+        }
+    }
+
+    /// Whether more frames follow.
+    pub fn more(&self) -> bool {
+        matches!(
+            self,
+            Answer::Accounts { more: true, .. } | Answer::Aliases { more: true, .. }
+        )
+    }
+}
+
+fn invalid(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Reads a frame of at most `bytes_max`: what is declared is checked before anything is allocated.
+pub async fn read<T: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes_max: usize,
+) -> io::Result<T> {
+    let length = usize::try_from(stream.read_u32().await?).unwrap_or(usize::MAX);
+    if length > bytes_max {
+        return Err(invalid(format!(
+            "a frame of {length} bytes (at most {bytes_max})"
+        )));
+    }
+    let mut frame = vec![0; length];
+    stream.read_exact(&mut frame).await?;
+    serde_json::from_slice(&frame).map_err(invalid)
+}
+
+/// Writes a frame.
+pub async fn write<T: Serialize>(
+    stream: &mut (impl AsyncWrite + Unpin),
+    value: &T,
+) -> io::Result<()> {
+    let frame = serde_json::to_vec(value).map_err(invalid)?;
+    let length = u32::try_from(frame.len()).map_err(invalid)?;
+    stream.write_u32(length).await?;
+    stream.write_all(&frame).await?;
+    stream.flush().await
+}

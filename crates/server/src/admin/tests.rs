@@ -1,0 +1,186 @@
+//! The protocol on a real socket, with the directory's part played by the test.
+
+use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
+
+use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::UnixStream};
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::admin::{AccountLine, AdminCall, AdminReply};
+
+use super::{
+    client::ask_server,
+    protocol::{Answer, LINES_PER_FRAME_MAX, QUESTION_BYTES_MAX, Question},
+    server::{bind, may_administer, serve},
+    *,
+};
+use crate::{
+    config::Config,
+    password::make_verifier,
+    switchboard::{Inboxes, Question as Asked, Switchboard},
+};
+
+struct World {
+    directory: tempfile::TempDir,
+    inboxes: Inboxes,
+}
+
+fn world() -> World {
+    let directory = tempfile::tempdir().unwrap();
+    let (board, inboxes) = Switchboard::new(1);
+    let listener = bind(directory.path()).unwrap();
+    tokio::spawn(serve(listener, Arc::clone(&board)));
+    World { directory, inboxes }
+}
+
+impl World {
+    async fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.directory.path().join(SOCKET))
+            .await
+            .unwrap()
+    }
+
+    /// Asks, and answers as the directory would.
+    async fn exchange(&mut self, question: Question, reply: AdminReply) -> (AdminCall, Answer) {
+        let stream = self.connect().await;
+        let answering = async {
+            let Some(Asked::Admin(call, answer, _)) = self.inboxes.directory.questions.recv().await
+            else {
+                panic!("not asked")
+            };
+            answer.send(reply).unwrap();
+            call
+        };
+        let (call, answer) = tokio::join!(answering, ask_server(stream, &question));
+        (call, answer.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn questions_reach_the_directory() {
+    let mut world = world();
+    let config = Config::parse("[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1").unwrap();
+    let verifier = make_verifier(&config.auth, b"secret").unwrap();
+    let address = "anne@example.org".to_owned();
+    let question = Question::AccountAdd {
+        address: address.clone(),
+        verifier: verifier.clone(),
+    };
+    let (call, answer) = world.exchange(question, AdminReply::Done).await;
+    assert_eq!(answer, Answer::Done {});
+    let AdminCall::AddAccount {
+        address: asked,
+        verifier: given,
+        ..
+    } = call
+    else {
+        panic!("{call:?}")
+    };
+    assert_eq!((asked, given), (address.clone(), verifier));
+
+    let refusal = AdminReply::Refused("no such account".to_owned());
+    let (call, answer) = world
+        .exchange(Question::AccountRemove { address }, refusal)
+        .await;
+    assert!(matches!(call, AdminCall::RemoveAccount { .. }));
+    assert_eq!(
+        answer,
+        Answer::Refused {
+            reason: "no such account".to_owned()
+        }
+    );
+}
+
+#[tokio::test]
+async fn long_lists_come_whole() {
+    let mut world = world();
+    for lines in [0, 1, LINES_PER_FRAME_MAX, 2 * LINES_PER_FRAME_MAX + 1] {
+        let accounts = (0..lines)
+            .map(|n| AccountLine {
+                address: format!("{n}@{}.example.org", "x".repeat(200)),
+                account: AccountId([n as u8; 16]),
+                created: n as u64,
+                set_aside: n == 3,
+            })
+            .collect();
+        let (_, answer) = world
+            .exchange(Question::AccountList {}, AdminReply::Accounts(accounts))
+            .await;
+        let Answer::Accounts {
+            accounts,
+            more: false,
+        } = answer
+        else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(accounts.len(), lines);
+        assert!(
+            accounts
+                .iter()
+                .enumerate()
+                .all(|(n, line)| line.created == n as u64)
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_question_is_not_asked() {
+    let mut world = world();
+    // A password instead of a verifier.
+    let stream = world.connect().await;
+    let question = Question::AccountPasswd {
+        address: "a@b".to_owned(),
+        verifier: "secret".to_owned(),
+    };
+    let answer = ask_server(stream, &question).await.unwrap();
+    assert_eq!(
+        answer,
+        Answer::Refused {
+            reason: "this is no argon2id verifier".to_owned()
+        }
+    );
+    let frame = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+    for bytes in [
+        frame("{\"ask\":\"reboot\"}"),
+        frame("{\"ask\":\"alias-list\",\"x\":1}"),
+        frame("[[[["),
+        // Declared, never sent: nothing is allocated for it.
+        ((QUESTION_BYTES_MAX + 1) as u32).to_be_bytes().to_vec(),
+        u32::MAX.to_be_bytes().to_vec(),
+    ] {
+        let mut stream = world.connect().await;
+        stream.write_all(&bytes).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+    assert!(world.inboxes.directory.questions.try_recv().is_err());
+}
+
+#[test]
+fn only_the_owner_and_root_may_ask() {
+    let check = |peer, own, expected| assert_eq!(may_administer(peer, own), expected);
+    check(1000, 1000, true);
+    check(0, 1000, true);
+    check(1001, 1000, false);
+    check(1000, 0, false);
+}
+
+#[tokio::test]
+async fn the_socket_is_private_and_replaces_a_dead_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = bind(directory.path()).unwrap();
+    let mode = std::fs::metadata(directory.path().join(SOCKET))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(first);
+    let _second = bind(directory.path()).unwrap();
+
+    // A path that sun_path cannot hold.
+    let deep = directory.path().join("d".repeat(120));
+    std::fs::create_dir(&deep).unwrap();
+    let _listener = bind(&deep).unwrap();
+    let (path, _open) = short_path(&deep).unwrap();
+    UnixStream::connect(path).await.unwrap();
+    assert!(deep.join(SOCKET).exists());
+}

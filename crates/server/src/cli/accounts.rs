@@ -1,0 +1,175 @@
+//! `whimbrel account` and `whimbrel alias`.
+
+use std::io::{self, IsTerminal as _};
+
+use zeroize::Zeroizing;
+
+use super::{
+    Account, Alias, ConfigFile, Password, prompt,
+    run::{fatal, load, print, runtime},
+};
+use crate::{
+    admin::{
+        client::ask,
+        protocol::{Answer, Question},
+    },
+    config::{Config, LogFormat, LogLevel, LogSection},
+    log, password,
+};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) fn account(command: Account) -> Result<(), Failure> {
+    match command {
+        Account::Add {
+            address,
+            password,
+            config,
+        } => {
+            let config = open(&config)?;
+            let (verifier, made) = new_password(&config, &password, &address)?;
+            tell(&config, Question::AccountAdd { address, verifier })?;
+            show(made)
+        }
+        Account::Passwd {
+            address,
+            password,
+            config,
+        } => {
+            let config = open(&config)?;
+            let (verifier, made) = new_password(&config, &password, &address)?;
+            tell(&config, Question::AccountPasswd { address, verifier })?;
+            show(made)
+        }
+        Account::Remove {
+            address,
+            yes,
+            config,
+        } => {
+            let config = open(&config)?;
+            if !yes && !prompt::confirm(&format!("Remove {address} and all of its mail?"))? {
+                return Err("nothing was removed".into());
+            }
+            tell(&config, Question::AccountRemove { address })
+        }
+        Account::List { config } => tell(&open(&config)?, Question::AccountList {}),
+    }
+}
+
+pub(super) fn alias(command: Alias) -> Result<(), Failure> {
+    match command {
+        Alias::Add { from, to, config } => tell(&open(&config)?, Question::AliasAdd { from, to }),
+        Alias::Remove { from, to, config } => {
+            tell(&open(&config)?, Question::AliasRemove { from, to })
+        }
+        Alias::List { config } => tell(&open(&config)?, Question::AliasList {}),
+    }
+}
+
+fn open(file: &ConfigFile) -> Result<Config, Failure> {
+    let config = load(file)?;
+    // The command's own output is what matters; of the store's log only what is wrong.
+    log::start(&LogSection {
+        level: LogLevel::Warn,
+        format: LogFormat::Text,
+    });
+    Ok(config)
+}
+
+/// A verifier, and the password if it was made here.
+fn new_password(
+    config: &Config,
+    how: &Password,
+    address: &str,
+) -> Result<(String, Option<Zeroizing<String>>), Failure> {
+    let given = if how.password_stdin {
+        Some(prompt::password_from(&mut io::stdin().lock())?)
+    } else if io::stdin().is_terminal() {
+        prompt::new_password(address)?
+    } else {
+        None
+    };
+    let (password, made) = match given {
+        Some(password) => (password, None),
+        None => {
+            let made = password::generate();
+            (Zeroizing::new(made.as_bytes().to_vec()), Some(made))
+        }
+    };
+    Ok((password::make_verifier(&config.auth, &password)?, made))
+}
+
+fn show(made: Option<Zeroizing<String>>) -> Result<(), Failure> {
+    made.map_or(Ok(()), |password| {
+        print(&Zeroizing::new(format!("password: {}\n", *password)))
+    })
+}
+
+fn tell(config: &Config, question: Question) -> Result<(), Failure> {
+    match runtime()?.block_on(ask(config, question, fatal()))? {
+        Answer::Done {} => Ok(()),
+        Answer::Refused { reason } => Err(reason.into()),
+        Answer::Accounts { accounts, .. } => {
+            let mut out = String::new();
+            for account in accounts {
+                let aside = if account.set_aside {
+                    "  set aside: another account holds the address"
+                } else {
+                    ""
+                };
+                out.push_str(&format!(
+                    "{}  {}  {}{aside}\n",
+                    account.address,
+                    account.id,
+                    date(account.created)
+                ));
+            }
+            print(&out)
+        }
+        Answer::Aliases { aliases, .. } => print(
+            &aliases
+                .iter()
+                .map(|(from, to)| format!("{from}  {to}\n"))
+                .collect::<String>(),
+        ),
+    }
+}
+
+/// `2026-11-20`, in UTC. Days since 1970 become a date of the Gregorian calendar by counting from 1 March of the year 0, so that the leap
+/// day is the last of its year.
+fn date(seconds: u64) -> String {
+    /// From 0000-03-01 to 1970-01-01.
+    const DAYS_BEFORE_1970: u64 = 719_468;
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    let days = seconds / 86_400 + DAYS_BEFORE_1970;
+    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    // Months from March have 153 days in five.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let check = |seconds: u64, expected: &str| assert_eq!(date(seconds), expected);
+        check(0, "1970-01-01");
+        check(951_782_399, "2000-02-28");
+        check(951_782_400, "2000-02-29");
+        check(951_868_800, "2000-03-01");
+        check(1_767_225_599, "2025-12-31");
+        check(1_767_225_600, "2026-01-01");
+        check(4_107_542_400, "2100-03-01");
+    }
+}

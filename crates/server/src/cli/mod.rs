@@ -1,0 +1,241 @@
+//! The command line.
+//!
+//! Exit codes: 0 it is done; 1 it is refused or failed; 2 the command line is wrong; 3 the node had to stop itself.
+//!
+//! Reading order: this file (what there is), [`run`] (what it does), [`prompt`] (how passwords come in).
+
+mod accounts;
+mod prompt;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use run::run;
+
+/// Exit code of a node that stopped itself because going on could have lost mail.
+pub const EXIT_FATAL: i32 = 3;
+
+const EXAMPLES: &str = "\
+Examples:
+  whimbrel demo                                     a server to play with, in a temporary directory
+  whimbrel config > whimbrel.toml                   every key with its default
+  whimbrel account add anne@example.org             asks for a password, or makes one
+  whimbrel serve --config whimbrel.toml             serves until SIGTERM or Ctrl-C
+
+Without --config everything is kept in ./whimbrel-data and served on 127.0.0.1:
+IMAPS 10993, IMAP 10143, SMTP 10025, LMTP 10024, metrics 10900.";
+
+/// Whimbrel, a mail server with no primary.
+#[derive(Debug, Parser)]
+#[command(name = "whimbrel", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the configuration is.
+#[derive(Args, Debug)]
+pub struct ConfigFile {
+    /// The configuration (TOML); without it, the defaults
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve mail until SIGTERM or Ctrl-C; SIGHUP reads the certificates again
+    #[command(
+        after_help = "Examples:\n  whimbrel serve\n  whimbrel serve --config /etc/whimbrel/whimbrel.toml"
+    )]
+    Serve {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Add, list and remove accounts, and set passwords
+    #[command(
+        after_help = "These work while a server runs (through DATA/admin.sock) and while none does.\n\nExamples:\n  \
+                      whimbrel account add anne@example.org\n  \
+                      echo 'correct horse' | whimbrel account add bob@example.org --password-stdin\n  \
+                      whimbrel account list --config whimbrel.toml\n  \
+                      whimbrel account remove bob@example.org --yes"
+    )]
+    Account {
+        /// What to do.
+        #[command(subcommand)]
+        command: Account,
+    },
+    /// Add, list and remove aliases
+    #[command(
+        after_help = "Examples:\n  whimbrel alias add info@example.org anne@example.org\n  \
+                      whimbrel alias add @example.org anne@example.org     whatever has no other receiver\n  \
+                      whimbrel alias remove info@example.org               all of its targets"
+    )]
+    Alias {
+        /// What to do.
+        #[command(subcommand)]
+        command: Alias,
+    },
+    /// Print a configuration with every key at its default
+    #[command(after_help = "Example:\n  whimbrel config > whimbrel.toml")]
+    Config {
+        /// The reference for readers (docs/config.md) instead
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Show a server with accounts and mail in a temporary directory
+    #[command(
+        after_help = "Examples:\n  whimbrel demo            until Ctrl-C\n  whimbrel demo --exit     ends when all is shown"
+    )]
+    Demo {
+        /// End when everything has been shown
+        #[arg(long)]
+        exit: bool,
+    },
+}
+
+/// `whimbrel account`.
+#[derive(Debug, Subcommand)]
+pub enum Account {
+    /// Add an account; its domain becomes one of ours
+    #[command(
+        after_help = "On a terminal the password is asked for; an empty one, or no terminal, makes one, which is printed."
+    )]
+    Add {
+        /// Such as anne@example.org
+        address: String,
+        /// How the password comes.
+        #[command(flatten)]
+        password: Password,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// List all accounts: address, id, when it was made
+    List {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Set a new password; sessions that are logged in stay
+    Passwd {
+        /// Such as anne@example.org
+        address: String,
+        /// How the password comes.
+        #[command(flatten)]
+        password: Password,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Remove an account and all of its mail
+    Remove {
+        /// Such as anne@example.org
+        address: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+/// How a password comes.
+#[derive(Args, Debug)]
+pub struct Password {
+    /// Read the password from standard input, up to the first line end
+    #[arg(long)]
+    pub password_stdin: bool,
+}
+
+/// `whimbrel alias`.
+#[derive(Debug, Subcommand)]
+pub enum Alias {
+    /// Let mail for one address go to another, too
+    Add {
+        /// An address, or @domain for whatever has no other receiver
+        from: String,
+        /// An account or an alias here
+        to: String,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// List all aliases
+    List {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Remove an alias
+    Remove {
+        /// As it was added
+        from: String,
+        /// As it was added; without it, all targets
+        to: Option<String>,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_helpful() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        fn check(command: &clap::Command) {
+            assert!(
+                command.get_about().is_some(),
+                "{} says nothing",
+                command.get_name()
+            );
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&command);
+    }
+
+    #[test]
+    fn command_lines() {
+        let check = |line: &str, ok: bool| {
+            let parsed = Cli::try_parse_from(line.split(' '));
+            assert_eq!(parsed.is_ok(), ok, "{line}: {parsed:?}");
+        };
+        check("whimbrel serve", true);
+        check("whimbrel serve --config a.toml", true);
+        check(
+            "whimbrel account add anne@example.org --password-stdin --config a.toml",
+            true,
+        );
+        check("whimbrel account remove anne@example.org --yes", true);
+        check("whimbrel alias remove info@example.org", true);
+        check(
+            "whimbrel alias remove info@example.org anne@example.org",
+            true,
+        );
+        check("whimbrel demo --exit", true);
+        check("whimbrel config --markdown", true);
+        check("whimbrel", false);
+        check("whimbrel account add", false);
+        check("whimbrel alias add info@example.org", false);
+        check("whimbrel serve --confg a.toml", false);
+    }
+}

@@ -1,0 +1,123 @@
+//! What each command does.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts};
+use crate::{
+    actor::Fatal,
+    config::{self, Config},
+    demo, log,
+    node::DataDir,
+    serve::{Server, Sockets},
+};
+
+/// What is said when a command fails: one line for people.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Does what the command line says.
+pub fn run(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Serve { config } => serve(&config),
+        Command::Account { command } => accounts::account(command),
+        Command::Alias { command } => accounts::alias(command),
+        Command::Config { markdown } => print(&if markdown {
+            config::documentation()
+        } else {
+            config::example()
+        }),
+        Command::Demo { exit } => runtime()
+            .map_err(Failure::from)
+            .and_then(|runtime| runtime.block_on(demo::run(exit, fatal()))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "whimbrel: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends the process at once: whatever ran on could acknowledge what is lost.
+pub(super) fn fatal() -> Fatal {
+    Arc::new(|reason| {
+        tracing::error!(reason, "the node stops itself");
+        let _ = writeln!(io::stderr(), "whimbrel: stopped: {reason}");
+        std::process::exit(EXIT_FATAL);
+    })
+}
+
+pub(super) fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .thread_name("whimbrel")
+        .enable_all()
+        .build()
+}
+
+pub(super) fn load(file: &ConfigFile) -> Result<Config, Failure> {
+    Ok(Config::load(file.config.as_deref())?)
+}
+
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // `whimbrel config | head` is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn serve(file: &ConfigFile) -> Result<(), Failure> {
+    let config = load(file)?;
+    log::start(&config.log);
+    runtime()?.block_on(async {
+        // Before anything else, so that a signal during the start is not lost.
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut signals = Stop::new()?;
+        let data = DataDir::open(&config.server.data_dir)?;
+        let sockets = Sockets::open(&config, false)?;
+        let server = Server::start(&config, data, sockets, fatal()).await?;
+        loop {
+            tokio::select! {
+                () = signals.asked() => break,
+                _ = hangup.recv() => server.reload(),
+            }
+        }
+        // Asked again: at once.
+        tokio::select! {
+            _ = server.stop() => {}
+            () = signals.asked() => tracing::warn!("stopping at once"),
+        }
+        Ok(())
+    })
+}
+
+/// SIGTERM and SIGINT.
+pub(crate) struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Stop {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    pub(crate) async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

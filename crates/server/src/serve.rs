@@ -1,0 +1,341 @@
+//! A whole server: store, machines, sockets; started, and stopped in good order.
+//!
+//! Order of a start: data directory (lock), configuration of TLS, sockets, store, machines; clients are let in last. Order of a stop: no
+//! more clients; sessions are told; when they have gone or their time is over, what they started reaches the disk; the store is
+//! closed.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
+use whimbrel_storage_embedded::Embedded;
+
+use crate::{
+    actor::Fatal,
+    admin,
+    config::Config,
+    driver::Context,
+    listen::{self, Listener, Places, Protocol},
+    metrics,
+    node::{DataDir, NodeError},
+    password::PasswordError,
+    service::Service,
+    sessions,
+    tls::{Certificates, Reload, TlsError},
+};
+
+/// How often it is looked whether the sessions have gone.
+const STOP_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The store.
+    #[error("the store cannot be opened: {0}")]
+    Store(String),
+    /// A socket.
+    #[error("cannot listen on {address} ({what}): {cause}")]
+    Listen {
+        /// For what.
+        what: &'static str,
+        /// Where.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Parameters of argon2.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A mail protocol; TLS from the first byte?
+    Mail(Protocol, bool),
+    /// Prometheus.
+    Metrics,
+}
+
+impl Kind {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mail(Protocol::Imap, true) => "IMAPS",
+            Kind::Mail(Protocol::Imap, false) => "IMAP",
+            Kind::Mail(Protocol::Smtp, _) => "SMTP",
+            Kind::Mail(Protocol::Lmtp, _) => "LMTP",
+            Kind::Metrics => "metrics",
+        }
+    }
+}
+
+/// Sockets that are open but not yet served.
+pub struct Sockets(Vec<(Kind, TcpListener, SocketAddr)>);
+
+impl Sockets {
+    /// Opens what the configuration names. `or_free`: a port that is taken is replaced by one that is not.
+    ///
+    /// # Errors
+    /// With the address that cannot be had.
+    pub fn open(config: &Config, or_free: bool) -> Result<Self, StartError> {
+        let wanted = [
+            (Kind::Mail(Protocol::Imap, true), &config.imap.listen_tls),
+            (Kind::Mail(Protocol::Imap, false), &config.imap.listen),
+            (Kind::Mail(Protocol::Smtp, false), &config.smtp.listen),
+            (Kind::Mail(Protocol::Lmtp, false), &config.lmtp.listen),
+            (Kind::Metrics, &config.metrics.listen),
+        ];
+        let mut sockets = Vec::new();
+        for (kind, addresses) in wanted {
+            for address in addresses {
+                let failed = |cause| StartError::Listen {
+                    what: kind.name(),
+                    address: address.to_string(),
+                    cause,
+                };
+                let socket = match listen::bind(*address) {
+                    Err(error) if or_free && error.kind() == io::ErrorKind::AddrInUse => {
+                        listen::bind(SocketAddr::new(address.ip(), 0))
+                    }
+                    other => other,
+                };
+                let socket = socket.map_err(failed)?;
+                let bound = socket.local_addr().map_err(failed)?;
+                sockets.push((kind, socket, bound));
+            }
+        }
+        Ok(Sockets(sockets))
+    }
+
+    /// What is open where.
+    pub fn addresses(&self) -> Vec<(Kind, SocketAddr)> {
+        self.0
+            .iter()
+            .map(|(kind, _, address)| (*kind, *address))
+            .collect()
+    }
+}
+
+/// Opens the store of a data directory, on a thread of its own: it reads the journals first.
+///
+/// # Errors
+/// When it is damaged, or of another version.
+pub async fn open_store(config: &Config, data: &DataDir) -> Result<Embedded, StartError> {
+    let of = &config.storage;
+    let mut store = whimbrel_storage_embedded::Config::new(data.path().join("store"));
+    store.cache_bytes = of.cache_bytes.0;
+    store.write_buffer_bytes = of.write_buffer_bytes.0;
+    store.journal_bytes_max = of.journal_bytes_max.0;
+    store.free_bytes_min = of.free_bytes_min.0;
+    store.readers_max = of.readers_max;
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
+    opened
+        .map_err(|panic| StartError::Store(panic.to_string()))?
+        .map_err(|error| StartError::Store(error.to_string()))
+}
+
+/// A server that serves.
+pub struct Server {
+    addresses: Vec<(Kind, SocketAddr)>,
+    certificates: Arc<Certificates>,
+    reload: Arc<Notify>,
+    service: Service<Embedded>,
+    shutdown_wait: Duration,
+    /// Loops that accept or watch; dropped first.
+    loops: JoinSet<()>,
+    /// Last: the lock is let go of when all else is closed.
+    data: DataDir,
+}
+
+impl Server {
+    /// Starts; when it returns, clients are served.
+    ///
+    /// # Errors
+    /// When something it needs cannot be had; then nothing runs.
+    pub async fn start(
+        config: &Config,
+        data: DataDir,
+        sockets: Sockets,
+        fatal: Fatal,
+    ) -> Result<Self, StartError> {
+        let figures = metrics::start();
+        let certificates = Arc::new(Certificates::open(config)?);
+        let tls = certificates.server_config()?;
+        let admin_socket = admin_socket(&data)?;
+        let store = open_store(config, &data).await?;
+        let service = Service::start(config, data.identity(), store.clone(), Arc::clone(&fatal))?;
+        let mut server = Server {
+            addresses: sockets.addresses(),
+            certificates,
+            reload: Arc::default(),
+            service,
+            shutdown_wait: config.server.shutdown_wait,
+            loops: JoinSet::new(),
+            data,
+        };
+        server.loops.spawn({
+            let (failed, fatal) = (store.failed(), Arc::clone(&fatal));
+            async move { fatal(&format!("the store failed: {}", failed.await)) }
+        });
+        server.loops.spawn(watch_certificates(
+            Arc::clone(&server.certificates),
+            Arc::clone(&server.reload),
+            config.tls.reload_interval,
+        ));
+        server.loops.spawn(admin::server::serve(
+            admin_socket,
+            Arc::clone(&server.service.board),
+        ));
+        let context = Arc::new(Context {
+            clock: server.service.clock,
+            board: Arc::clone(&server.service.board),
+            store: store.clone(),
+            fatal,
+            tls,
+            handshakes: Arc::new(Semaphore::new(config.tls.handshakes_max)),
+            handshake_timeout: config.tls.handshake_timeout,
+            write_timeout: config.limits.write_timeout,
+            uploads_max: config.limits.uploads_max,
+        });
+        let places = Places::new(&config.limits);
+        for (kind, socket, address) in sockets.0 {
+            tracing::info!(protocol = kind.name(), %address, "listening");
+            match kind {
+                Kind::Metrics => {
+                    let store = store.clone();
+                    let refresh: metrics::Refresh = Arc::new(move || {
+                        let totals = store.totals();
+                        metrics::store(totals.groups, totals.commits);
+                    });
+                    server
+                        .loops
+                        .spawn(metrics::serve(socket, figures.clone(), refresh));
+                }
+                Kind::Mail(protocol, tls) => {
+                    let listener = Listener {
+                        protocol,
+                        tls,
+                        socket,
+                        make: sessions::factory(config, server.service.clock, protocol),
+                        places: Arc::clone(&places),
+                        registry: Arc::clone(&server.service.registry),
+                        context: Arc::clone(&context),
+                    };
+                    server.loops.spawn(listener.run());
+                }
+            }
+        }
+        tracing::info!(
+            data = %server.data.path().display(),
+            incarnation = format!("{:016x}", server.data.identity().incarnation),
+            fingerprint = server.certificates.fingerprint(),
+            "serving"
+        );
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[(Kind, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Its certificate.
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// The machines, for commands within the process.
+    pub fn service(&self) -> &Service<Embedded> {
+        &self.service
+    }
+
+    /// Looks at the certificate's files now (SIGHUP).
+    pub fn reload(&self) {
+        self.reload.notify_one();
+    }
+
+    /// Stops in good order; whether everything came to its end in time.
+    pub async fn stop(mut self) -> bool {
+        tracing::info!(sessions = self.service.registry.len(), "stopping");
+        self.loops.shutdown().await;
+        // The loop's own figures remain: nobody asks for them any more.
+        let until = Instant::now() + self.shutdown_wait;
+        self.service.registry.shutdown();
+        while !self.service.registry.is_empty() && Instant::now() < until {
+            tokio::time::sleep(STOP_PAUSE).await;
+        }
+        let left = self.service.registry.len();
+        // What sessions started is finished even if they took all the time themselves.
+        let settled = self
+            .service
+            .settle(self.shutdown_wait.max(Duration::from_secs(1)))
+            .await;
+        if left > 0 || !settled {
+            tracing::warn!(
+                sessions = left,
+                settled,
+                "stopping before everything came to its end"
+            );
+        }
+        self.service.stop().await.close().await;
+        let socket = self.data.path().join(admin::SOCKET);
+        // A socket that stays is replaced at the next start.
+        let _ = std::fs::remove_file(socket);
+        tracing::info!("stopped");
+        left == 0 && settled
+    }
+}
+
+fn admin_socket(data: &DataDir) -> Result<UnixListener, StartError> {
+    admin::server::bind(data.path()).map_err(|cause| StartError::Listen {
+        what: "admin",
+        address: data.path().join(admin::SOCKET).display().to_string(),
+        cause,
+    })
+}
+
+async fn watch_certificates(
+    certificates: Arc<Certificates>,
+    asked: Arc<Notify>,
+    interval: Duration,
+) {
+    loop {
+        let forced = tokio::select! {
+            () = tokio::time::sleep(interval) => false,
+            () = asked.notified() => true,
+        };
+        let looked = {
+            let certificates = Arc::clone(&certificates);
+            tokio::task::spawn_blocking(move || certificates.reload(forced)).await
+        };
+        match looked {
+            Ok(Ok(Reload::Replaced(fingerprint))) => {
+                tracing::info!(fingerprint, "a new certificate is in use")
+            }
+            Ok(Ok(Reload::Unchanged)) if forced => {
+                tracing::info!("the certificate has not changed")
+            }
+            Ok(Ok(Reload::Unchanged)) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the new certificate cannot be used, the old one stays")
+            }
+            Err(panic) => tracing::error!(%panic, "looking at the certificate failed"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The machines of the service over a store, without sockets: what a server serves and what an offline command uses.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Semaphore, task::JoinSet};
+use whimbrel_crdt::Incarnation;
+use whimbrel_service::{
+    auth::{self, Authenticator},
+    directory::DirectoryOwner,
+    owner::{self, PartitionOwner},
+    queue::{self, QueueOwner},
+};
+
+use crate::{
+    actor::{Actor, Fatal, Shared},
+    clock::Clock,
+    config::Config,
+    node::{Identity, random},
+    password::{self, PasswordError, Verifier},
+    registry::Registry,
+    store_calls::Store,
+    switchboard::{Inboxes, Switchboard},
+};
+
+/// How often a stopping service is looked at.
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
+
+/// The running machines.
+pub struct Service<S> {
+    /// The clocks of all of them.
+    pub clock: Clock,
+    /// Where they are reached.
+    pub board: Arc<Switchboard>,
+    /// Sessions that they may tell something.
+    pub registry: Arc<Registry>,
+    /// Where they keep things.
+    pub store: S,
+    actors: JoinSet<()>,
+}
+
+impl<S: Store> Service<S> {
+    /// Starts the machines on tokio. They begin by reading what is stored; questions wait for that.
+    ///
+    /// # Errors
+    /// When the parameters of argon2 are not possible.
+    pub fn start(
+        config: &Config,
+        identity: &Identity,
+        store: S,
+        fatal: Fatal,
+    ) -> Result<Self, PasswordError> {
+        let origin = Incarnation::from_hash(identity.incarnation);
+        let owners = config.owners();
+        let (
+            board,
+            Inboxes {
+                directory,
+                queue,
+                owners: owner_inboxes,
+            },
+        ) = Switchboard::new(owners);
+        let registry = Registry::new(config.limits.connections_per_account_max);
+        let clock = Clock::start();
+        let shared = Arc::new(Shared {
+            clock,
+            store: store.clone(),
+            board: Arc::clone(&board),
+            registry: Arc::clone(&registry),
+            verifier: Verifier::new(config.auth.verifications_max),
+            loads: Arc::new(Semaphore::new(config.storage.loads_max)),
+            fatal,
+        });
+        let mut actors = JoinSet::new();
+        // Nobody knows this password: logins under names that do not exist are compared with it, at the usual cost.
+        let decoy = password::make_verifier(&config.auth, &random::<32>())?;
+        let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
+        let machine = DirectoryOwner::new(origin, authenticator);
+        actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
+        let machine = QueueOwner::new(queue_limits(config));
+        actors.spawn(Actor::new("queue", machine, queue, Arc::clone(&shared)).run());
+        let owner_config = owner::Config {
+            origin,
+            slot: identity.slot,
+            accounts_bytes_max: config.storage.accounts_bytes_max.bytes() / owners,
+            waiting_calls_max: config.limits.waiting_calls_max,
+            collect_after_seconds: config.storage.collect_after.as_secs(),
+        };
+        for inbox in owner_inboxes {
+            let machine = PartitionOwner::new(owner_config.clone());
+            actors.spawn(Actor::new("owner", machine, inbox, Arc::clone(&shared)).run());
+        }
+        Ok(Service {
+            clock,
+            board,
+            registry,
+            store,
+            actors,
+        })
+    }
+
+    /// Ends the machines, wherever they are: what they had not made durable they have not acknowledged.
+    pub async fn stop(mut self) -> S {
+        self.actors.shutdown().await;
+        self.store
+    }
+
+    /// Waits until nothing is under way, at most `patience`; whether it came to that. What is then still in the queue is on disk, and
+    /// delivered after the next start.
+    pub async fn settle(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            // The switchboard itself keeps one.
+            if self.board.work().is_idle(1) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+    }
+}
+
+fn auth_limits(config: &Config) -> auth::Limits {
+    let auth = &config.auth;
+    auth::Limits {
+        verifications_max: auth.verifications_max,
+        waiting_max: auth.waiting_max,
+        failures_max: auth.failures_max,
+        failure_window_seconds: auth.failure_window.as_secs(),
+        peers_max: auth.peers_max,
+        cache_entries_max: auth.cache_entries_max,
+        cache_seconds: auth.cache_time.as_secs(),
+    }
+}
+
+fn queue_limits(config: &Config) -> queue::Limits {
+    queue::Limits {
+        entries_max: config.queue.entries_max,
+        bytes_max: config.queue.bytes_max.bytes(),
+        retry_after_seconds: config.queue.retry_after.as_secs(),
+    }
+}

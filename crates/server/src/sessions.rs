@@ -1,0 +1,126 @@
+//! From the configuration to the sessions of each protocol.
+
+use std::sync::Arc;
+
+use whimbrel_frontend::{
+    imap::{self, ImapSession},
+    smtp::{self, SmtpSession},
+};
+use whimbrel_smtp::{Domain, Role};
+
+use crate::{
+    clock::Clock,
+    config::Config,
+    listen::{MakeSession, Protocol},
+};
+
+/// Makes sessions of `protocol`.
+#[must_use]
+pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession {
+    match protocol {
+        Protocol::Imap => {
+            let limits = Arc::new(imap_limits(config));
+            Arc::new(move |peer| Box::new(ImapSession::new(peer, Arc::clone(&limits), clock.now())))
+        }
+        Protocol::Smtp | Protocol::Lmtp => {
+            let role = if protocol == Protocol::Smtp {
+                Role::Smtp
+            } else {
+                Role::Lmtp
+            };
+            let limits = Arc::new(smtp::Limits {
+                targets_max: config.smtp.targets_max,
+                mime: mime_limits(config),
+                ..smtp::Limits::default()
+            });
+            let smtp = Arc::new(smtp_config(config));
+            Arc::new(move |peer| {
+                Box::new(SmtpSession::new(
+                    role,
+                    Arc::clone(&smtp),
+                    Arc::clone(&limits),
+                    &peer,
+                    clock.now(),
+                ))
+            })
+        }
+    }
+}
+
+fn imap_limits(config: &Config) -> imap::Limits {
+    let of = &config.imap;
+    imap::Limits {
+        syntax: whimbrel_imap::Limits {
+            command_bytes_max_before_login: of.command_bytes_max_before_login.bytes(),
+            command_bytes_max: of.command_bytes_max.bytes(),
+            sequence_set_bytes_max: of.sequence_set_bytes_max.bytes(),
+            sequence_set_ranges_max: of.sequence_set_ranges_max,
+            literal_bytes_max_before_login: of.literal_bytes_max_before_login.bytes(),
+            literal_bytes_max: of.literal_bytes_max.bytes(),
+            literal_count_max: of.literal_count_max,
+            append_bytes_max: of.append_bytes_max.0,
+            skip_bytes_max: of.skip_bytes_max.0,
+            nesting_depth_max: of.nesting_depth_max,
+            search_keys_max: of.search_keys_max,
+            fetch_items_max: of.fetch_items_max,
+            header_fields_max: of.header_fields_max,
+            section_depth_max: of.section_depth_max,
+            flags_max: of.flags_max,
+            list_patterns_max: of.list_patterns_max,
+        },
+        mime: mime_limits(config),
+        login_seconds_max: of.login_timeout.as_secs(),
+        idle_seconds_max: of.idle_timeout.as_secs(),
+        stall_seconds_max: config.limits.write_timeout.as_secs(),
+        login_failures_max: of.login_failures_max,
+        bad_commands_max: of.bad_commands_max,
+        keywords_max: of.keywords_max,
+    }
+}
+
+fn mime_limits(config: &Config) -> whimbrel_mime::Limits {
+    let of = &config.mime;
+    whimbrel_mime::Limits {
+        nesting_max: of.nesting_max,
+        parts_max: of.parts_max,
+        header_bytes_max: of.header_bytes_max.bytes(),
+        header_fields_max: of.header_fields_max,
+        addresses_max: of.addresses_max,
+        params_max: of.params_max,
+        summary_bytes_max: of.summary_bytes_max.bytes(),
+    }
+}
+
+fn smtp_config(config: &Config) -> whimbrel_smtp::Config {
+    let of = &config.smtp;
+    let mut smtp = whimbrel_smtp::Config::new(domain(&config.hostname()));
+    smtp.starttls = true;
+    smtp.limits = whimbrel_smtp::Limits {
+        command_line_bytes_max: of.command_line_bytes_max.bytes(),
+        auth_line_bytes_max: of.auth_line_bytes_max.bytes(),
+        input_buffer_bytes_max: of.input_buffer_bytes_max.bytes(),
+        recipients_max: of.recipients_max,
+        recipients_refused_max: of.recipients_refused_max,
+        message_bytes_max: of.message_bytes_max.0,
+        discard_bytes_max: of.discard_bytes_max.0,
+        text_line_bytes_max: of.text_line_bytes_max.bytes(),
+        bdat_chunk_bytes_max: of.bdat_chunk_bytes_max.0,
+        received_hops_max: of.received_hops_max,
+        commands_max: of.commands_max,
+        errors_max: of.errors_max,
+        transactions_max: of.transactions_max,
+        unknown_recipients_max: of.unknown_recipients_max,
+        command_wait_max: of.command_wait_max,
+        command_line_wait_max: of.command_line_wait_max,
+        data_block_wait_max: of.data_block_wait_max,
+        data_wait_max: of.data_wait_max,
+        data_rate_bytes_per_second_min: of.data_rate_bytes_per_second_min,
+        ..whimbrel_smtp::Limits::default()
+    };
+    smtp
+}
+
+/// The server's name as SMTP knows names. One that it does not (too long a label in the machine's own name) becomes `localhost`.
+fn domain(hostname: &str) -> Domain {
+    Domain::new(hostname).unwrap_or_else(|_| Domain::new("localhost").expect("it is a domain"))
+}
