@@ -22,7 +22,7 @@ pub fn bytes(name: &str, size: usize) -> Vec<u8> {
             text.push(b'.');
         }
         for _ in 0..random.below(12) {
-            text.extend(format!("{:x} ", random.next() >> random.below(50)).bytes());
+            text.extend(format!("{:x} ", random.bits() >> random.below(50)).bytes());
         }
         text.extend(b"\r\n");
     }

@@ -30,7 +30,7 @@ impl Random {
     }
 
     /// 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,7 +40,7 @@ impl Random {
 
     /// Below the bound, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap_or(1)).unwrap_or(0)
+        usize::try_from(self.bits() % u64::try_from(bound.max(1)).unwrap_or(1)).unwrap_or(0)
     }
 
     /// True once in `n` times.

@@ -89,7 +89,10 @@ impl Witness {
 mod tests {
     use super::*;
 
-    fn check(looks: &[(u32, u32, &[(u32, &str)])], expected: Result<(), &str>) {
+    /// UIDVALIDITY, UIDNEXT, messages.
+    type Look<'a> = (u32, u32, &'a [(u32, &'a str)]);
+
+    fn check(looks: &[Look<'_>], expected: Result<(), &str>) {
         let mut witness = Witness::default();
         let outcome = looks.iter().try_for_each(|(validity, next, messages)| {
             let messages: Vec<(u32, String)> = messages

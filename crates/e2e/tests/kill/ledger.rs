@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_e2e::{message, server::Message, uids::Witness};
 
 /// Where a message is, and with which flags; `None`: nowhere.
-pub(crate) type State = Option<(String, BTreeSet<String>)>;
+pub(crate) type State = Option<Place>;
+
+/// Mailbox and flags.
+pub(crate) type Place = (String, BTreeSet<String>);
 
 /// One message.
 #[derive(Clone, Debug)]
@@ -23,13 +26,16 @@ pub(crate) struct Fate {
     pub(crate) uid: Option<u32>,
 }
 
+/// UIDVALIDITY, UIDNEXT, UIDs and names of messages.
+pub(crate) type Cached = (u32, u32, Vec<(u32, String)>);
+
 /// What a look at an account found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Name of a message: where it is.
     pub(crate) messages: BTreeMap<String, Vec<(String, Message)>>,
-    /// Name of a mailbox: UIDVALIDITY, UIDNEXT, UIDs and names of messages.
-    pub(crate) mailboxes: BTreeMap<String, (u32, u32, Vec<(u32, String)>)>,
+    /// Name of a mailbox: what a client caches of it.
+    pub(crate) mailboxes: BTreeMap<String, Cached>,
 }
 
 /// All of one client.
@@ -264,8 +270,13 @@ mod tests {
     #[test]
     fn looks_are_judged() {
         let (gone, here, flagged) = (None, place("INBOX", &[]), place("INBOX", &["x"]));
-        check(&[here.clone()], false, &[("a", "INBOX", 1, &[])], Ok(()));
-        check(&[here.clone()], false, &[], Err("a is None"));
+        check(
+            std::slice::from_ref(&here),
+            false,
+            &[("a", "INBOX", 1, &[])],
+            Ok(()),
+        );
+        check(std::slice::from_ref(&here), false, &[], Err("a is None"));
         check(
             &[here.clone(), flagged.clone()],
             false,
@@ -292,7 +303,7 @@ mod tests {
             Err("a is there 2 times"),
         );
         check(
-            &[here.clone()],
+            std::slice::from_ref(&here),
             false,
             &[("a", "INBOX", 100, &[])],
             Err("INBOX"),

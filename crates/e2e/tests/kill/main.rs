@@ -45,7 +45,7 @@ fn acknowledged_writes_survive() {
             let workers: Vec<_> = ledgers
                 .drain(..)
                 .map(|ledger| {
-                    let random = Random::new(random.next());
+                    let random = Random::new(random.bits());
                     let (acks, ports, tls) = (&acks, server.ports, server.tls.clone());
                     scope.spawn(move || worker::work(ledger, random, ports, &tls, acks))
                 })
@@ -66,7 +66,7 @@ fn acknowledged_writes_survive() {
         while random.one_in(4) {
             server.launch(&[]);
             // Somewhere in its recovery; where, the clock chooses.
-            thread::sleep(Duration::from_millis(random.next() % 300));
+            thread::sleep(Duration::from_millis(random.bits() % 300));
             server.kill();
         }
         server.start(&[]);

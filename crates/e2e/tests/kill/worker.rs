@@ -18,7 +18,7 @@ use whimbrel_e2e::{
     wire::{Result, Trouble},
 };
 
-use crate::ledger::{Ledger, State};
+use crate::ledger::{Ledger, Place, State};
 
 /// Above this many messages a worker removes more than it adds, so that a long run does not become a slow one.
 const MESSAGES_MAX: usize = 100;
@@ -30,6 +30,9 @@ const FLAGS: &[&str] = &[
     "keyword-a",
     "keyword-b",
 ];
+
+/// Name, UID and place of a message of ours.
+type Known = (String, u32, Place);
 
 struct Worker<'a> {
     ledger: Ledger,
@@ -176,12 +179,12 @@ impl Worker<'_> {
     }
 
     /// Selects the mailbox of some messages whose place is known; gives them with their UIDs and states.
-    fn some(&mut self, count: usize) -> Result<Vec<(String, u32, (String, BTreeSet<String>))>> {
+    fn some(&mut self, count: usize) -> Result<Vec<Known>> {
         let certain = |fate: &crate::ledger::Fate| match (fate.uid, fate.possible.as_slice()) {
             (Some(uid), [Some(state)]) => Some((uid, state.clone())),
             _ => None,
         };
-        let known: Vec<(String, u32, (String, BTreeSet<String>))> = self
+        let known: Vec<Known> = self
             .ledger
             .fates
             .iter()

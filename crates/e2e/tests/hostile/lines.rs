@@ -1,0 +1,199 @@
+//! Rows 5, 6 and 8: lines without end in every state of the parser, parentheses that are never closed, NUL.
+
+use whimbrel_e2e::{
+    imap::{Imap, Status},
+    mail::Mail,
+    server::{ACCOUNTS, Server},
+};
+
+use crate::{Watch, lean, pump, unless_closed};
+
+/// Beginnings after which a line never ends, and what it goes on with.
+const BEFORE_LOGIN: &[(&str, &str)] = &[
+    ("", "A"),
+    ("", "\0"),
+    ("z ", "A"),
+    ("z LOGIN \"", "a"),
+    ("z LOGIN \"", "\\\""),
+    ("z LOGIN ", "("),
+    ("z LOGIN {3+}\r\nabc \"", "a"),
+    ("z LOGIN {3+}\r\nabc", "a"),
+    ("z AUTHENTICATE PLAIN ", "QUFB"),
+    ("z AUTHENTICATE PLAIN\r\n", "QUFB"),
+    ("z ID (", "\"a\" \"b\" "),
+    ("z NOOP {", "1"),
+    ("z ENABLE", " X"),
+];
+
+/// The same after login, with INBOX selected.
+const AFTER_LOGIN: &[(&str, &str)] = &[
+    ("z IDLE\r\n", "A"),
+    ("z UID FETCH ", "1,"),
+    ("z UID FETCH ", "1"),
+    ("z FETCH 1 (", "FLAGS "),
+    ("z FETCH 1 BODY[HEADER.FIELDS (", "A "),
+    ("z FETCH 1 BODY[", "1."),
+    ("z SEARCH ", "NOT "),
+    ("z SEARCH ", "("),
+    ("z SEARCH OR ", "OR "),
+    ("z SEARCH SUBJECT \"", "a"),
+    ("z STORE 1 FLAGS (", "\\Seen "),
+    ("z APPEND INBOX (", "\\Seen "),
+    ("z APPEND INBOX {3+}\r\nabc", "A"),
+    ("z LIST (", "SUBSCRIBED "),
+    ("z LIST \"\" (", "a* "),
+    ("z STATUS INBOX (", "MESSAGES "),
+    ("z CREATE \"", "a/"),
+    ("z SELECT INBOX (", "CONDSTORE "),
+];
+
+#[test]
+fn row_5_lines_without_end() {
+    let server = lean().start();
+    let watch = Watch::start(&server);
+    for (start, more) in BEFORE_LOGIN {
+        let imap = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+        endless(imap, start, more, 24 << 20);
+    }
+    for (start, more) in AFTER_LOGIN {
+        let mut imap = server.anne();
+        let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+        endless(imap, start, more, 24 << 20);
+    }
+    for start in [
+        "",
+        "EHLO ",
+        "MAIL FROM:<",
+        "MAIL FROM:<a@example.net> ",
+        "VRFY ",
+    ] {
+        let mut mail = Mail::smtp(server.ports.smtp).unwrap();
+        let _ = unless_closed(mail.wire.send(start.as_bytes()));
+        let _ = unless_closed(pump(&mut mail.wire, &vec![b'a'; 1 << 20], 24 << 20));
+        answers_or_closes(|| unless_closed(mail.command("\r\nNOOP")).is_some());
+    }
+    // A line of a message without end, and a header field without end.
+    for start in ["Subject: ", "\r\n"] {
+        let mut mail = Mail::lmtp(server.ports.lmtp).unwrap();
+        let _ = mail.command("MAIL FROM:<carl@example.net>").unwrap();
+        let _ = mail
+            .command(&format!("RCPT TO:<{}>", ACCOUNTS[0].0))
+            .unwrap();
+        let _ = mail.command("DATA").unwrap();
+        let _ = unless_closed(mail.wire.send(start.as_bytes()));
+        let _ = unless_closed(pump(&mut mail.wire, &vec![b'a'; 1 << 20], 24 << 20));
+        if let Some(reply) = unless_closed(mail.command("\r\n.")) {
+            assert!(reply.is(5), "{reply:?}");
+        }
+    }
+    watch.end();
+}
+
+fn endless(mut imap: Imap, start: &str, more: &str, total: usize) {
+    let _ = unless_closed(imap.wire.send(start.as_bytes()));
+    let chunk = more.repeat((1 << 18) / more.len());
+    let _ = unless_closed(pump(&mut imap.wire, chunk.as_bytes(), total));
+    let _ = unless_closed(imap.wire.send(b"\r\n"));
+    // Closed, or an answer to what was sent; then the connection is in step again.
+    answers_or_closes(|| unless_closed(imap.wire.line()).is_some());
+}
+
+/// Both are right; being silent is not, and panics within.
+fn answers_or_closes(ask: impl FnOnce() -> bool) {
+    let _ = ask();
+}
+
+/// Nesting of that depth: whether it was carried out.
+fn nested(server: &Server, depth: usize) -> bool {
+    let mut imap = server.anne();
+    let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    let command = format!("SEARCH {}ALL{}", "(".repeat(depth), ")".repeat(depth));
+    let accepted = imap.command(&command).unwrap().status == Status::Ok;
+    let command = format!("SEARCH {}ALL", "NOT ".repeat(depth));
+    assert_eq!(
+        imap.command(&command).unwrap().status == Status::Ok,
+        accepted,
+        "NOT counts like a parenthesis"
+    );
+    let _ = imap.command("NOOP").unwrap().ok("NOOP");
+    accepted
+}
+
+#[test]
+fn row_6_parentheses() {
+    let server = lean().start();
+    let watch = Watch::start(&server);
+    assert!(nested(&server, 20));
+    assert!(!nested(&server, 100));
+    assert!(!nested(&server, 10_000));
+    // 4,000 of them held about 1 MB a connection elsewhere; never closed, on many connections.
+    let mut held = Vec::new();
+    for n in 0..200 {
+        let mut imap = if n % 4 == 0 {
+            server.anne()
+        } else {
+            Imap::connect(server.ports.imaps, &server.tls).unwrap()
+        };
+        let _ = unless_closed(
+            imap.wire
+                .send(format!("z NOOP {}", "(".repeat(12_000)).as_bytes()),
+        );
+        held.push(imap);
+    }
+    watch.end();
+    drop(held);
+
+    let raised = lean().set("imap", "nesting_depth_max = 200").start();
+    assert!(
+        nested(&raised, 100),
+        "with the limit raised this test would object"
+    );
+}
+
+#[test]
+fn row_8_nul() {
+    let server = lean().start();
+    let watch = Watch::start(&server);
+    let user = ACCOUNTS[0].0;
+    for command in [
+        format!("LOGIN \"{user}\0\" \"x\""),
+        "LOGIN \"\0\" \"\0\"".to_owned(),
+        "LOGIN \"a\\\0\" \"b\"".to_owned(),
+        "LOGIN {3+}\r\na\0b {3+}\r\na\0b".to_owned(),
+        "NO\0OP".to_owned(),
+        "\0".to_owned(),
+        "ID (\"a\" \"\0\")".to_owned(),
+    ] {
+        let mut imap = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+        let tag = imap.send(command.as_bytes()).unwrap();
+        if let Some(reply) = unless_closed(imap.reply(&tag)) {
+            assert_ne!(reply.status, Status::Ok, "{command:?}");
+            let _ = imap.command("NOOP").unwrap().ok("NOOP");
+        }
+    }
+    let mut imap = server.anne();
+    for command in [
+        "CREATE \"a\0b\"",
+        "SELECT \"IN\0BOX\"",
+        "LIST \"\" \"a\0*\"",
+        "STATUS \"\0\" (MESSAGES)",
+        "CREATE {3+}\r\na\0b",
+    ] {
+        if unless_closed(imap.command(command)).is_none_or(|reply| reply.status != Status::Ok) {
+            continue;
+        }
+        panic!("{command:?} was carried out");
+    }
+    // NUL in a message: APPEND refuses what is no literal8 (RFC 9051, 4.3); SMTP refuses it or keeps it whole.
+    let mut imap = server.anne();
+    let reply = imap
+        .append("INBOX", &[], b"Subject: a\0b\r\n\r\nc\0d\r\n")
+        .unwrap();
+    if reply.status == Status::Ok {
+        assert_eq!(
+            server.contents(&mut imap, "INBOX").unwrap().messages[0].bytes,
+            b"Subject: a\0b\r\n\r\nc\0d\r\n"
+        );
+    }
+    watch.end();
+}
