@@ -7,7 +7,8 @@ pub struct Limits {
     /// bound; honest mail stays below ten). At most [`Limits::NESTING_MAX`], because trees are walked by recursion.
     pub nesting_max: usize,
     /// Parts of a message, at all depths together. When they are used up, further delimiter lines are content of the part
-    /// they stand in. Digests of some hundred messages are real.
+    /// they stand in. Digests of some hundred messages are real, and each message of one is two parts. Three eighths of
+    /// `summary_bytes_max`, at 224 bytes a part, bound this, too.
     pub parts_max: usize,
     /// Bytes of one header block in which fields are looked at; the end of the block is found in any case. Real headers
     /// reach some ten KiB, with many recipients some hundred.
@@ -34,7 +35,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             nesting_max: 50,
-            parts_max: 1000,
+            parts_max: 400,
             header_bytes_max: 256 * 1024,
             header_fields_max: 2000,
             addresses_max: 2000,
