@@ -754,8 +754,8 @@ impl Replica {
 
     /// What must be done before a client that may come from another node is answered (rule 6).
     ///
-    /// In this order: [`Self::release`] without peers, [`Self::plan_late`], this, and [`Self::raise_marks`] with the same
-    /// argument before anything is told.
+    /// In this order, all without peers, for a takeover waits for nobody: [`Self::release`], [`Self::plan_late`], this, and
+    /// [`Self::raise_marks`] with the same argument before anything is told.
     pub fn plan_takeover(&self, at: &At, takeover: &Takeover) -> Plan<()> {
         let counter = self
             .plausible(at, takeover)

@@ -199,6 +199,7 @@ impl Record {
     pub(crate) fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
         self.exist.join(mine, &other.exist, theirs);
         self.join_flags(mine, &other.flags, theirs);
+        self.bits.flags_changed |= self.deleted_ever != other.deleted_ever;
         self.deleted_ever |= other.deleted_ever;
         self.killed |= other.killed && !broken("join-forgets-killed");
         self.entry = self.entry.or(other.entry);

@@ -36,6 +36,7 @@ fn random_histories() {
                 total.messages += stats.messages;
                 total.claims_again += stats.claims_again;
                 total.overlooked += stats.overlooked;
+                total.wander_new += stats.wander_new;
                 total.collected += stats.collected;
                 total.oracle_checks += stats.oracle_checks;
                 total.pending += stats.pending;

@@ -1,6 +1,6 @@
 //! What a client remembers, and what it may take for granted (U1, U2). Shares no code with the crates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -13,8 +13,10 @@ pub struct Known {
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     pub names: BTreeMap<String, Known>,
+    /// Messages ever seen, under whatever UID.
+    pub seen: BTreeSet<[u8; 16]>,
     /// New mail below a UIDNEXT that was told before: never seen by a client that asks from there.
-    pub overlooked: u64,
+    pub overlooked: BTreeSet<[u8; 16]>,
 }
 
 /// What a node shows of one name.
@@ -35,9 +37,10 @@ impl Client {
     pub fn look(&mut self, name: &str, shown: Shown, wanders: bool) -> Result<(), String> {
         let known = self.names.entry(name.to_string()).or_default();
         if known.uidvalidity != shown.uidvalidity {
-            if shown.uidvalidity < known.uidvalidity {
+            if shown.uidvalidity < known.uidvalidity && !wanders {
                 return Err(format!("UIDVALIDITY of {name} decreases"));
             }
+            self.seen.extend(shown.messages.values().map(|(message, _)| *message));
             let uidvalidity = shown.uidvalidity;
             *known = Known {
                 uidvalidity,
@@ -52,7 +55,11 @@ impl Client {
                 Some((before, _)) if before != message => {
                     return Err(format!("U1: {name} {uid} is another message"));
                 }
-                None if *uid < known.uidnext && wanders => self.overlooked += 1,
+                None if *uid < known.uidnext && wanders => {
+                    if !self.seen.contains(message) {
+                        self.overlooked.insert(*message);
+                    }
+                }
                 None if *uid < known.uidnext => {
                     return Err(format!(
                         "U2: {name} shows new UID {uid} below the announced {}",
@@ -99,6 +106,8 @@ impl Client {
                 }
             }
         }
+        let new = shown.messages.iter().filter(|(uid, _)| **uid >= known.uidnext);
+        self.seen.extend(new.map(|(_, (message, _))| *message));
         known.uidnext = known.uidnext.max(shown.uidnext);
         known.modseq = shown.modseq;
         known.messages = shown.messages;

@@ -1,0 +1,739 @@
+//! Each row of the conflict table, and each rule of the UIDs, as a short history of two nodes.
+
+use super::*;
+
+pub type Scenario = (&'static str, fn() -> Outcome);
+
+pub const SCENARIOS: &[Scenario] = &[
+    ("append_and_delete", append_and_delete),
+    ("copy_and_delete", copy_and_delete),
+    ("move_and_delete", move_and_delete),
+    ("delivery_and_delete", delivery_and_delete),
+    ("rename_and_delete", rename_and_delete),
+    ("rename_and_create", rename_and_create),
+    ("create_and_delete", create_and_delete),
+    ("default_folder_and_delete", default_folder_and_delete),
+    ("flag_set_and_unset", flag_set_and_unset),
+    ("deleted_set_and_unset", deleted_set_and_unset),
+    ("rescue_and_expunge", rescue_and_expunge),
+    ("move_and_expunge", move_and_expunge),
+    ("store_and_expunge", store_and_expunge),
+    ("move_and_move", move_and_move),
+    ("copy_and_expunge", copy_and_expunge),
+    ("rename_and_rename", rename_and_rename),
+    ("subscribe_and_unsubscribe", subscribe_and_unsubscribe),
+    ("delivered_by_two_nodes", delivered_by_two_nodes),
+    ("delivery_after_expunge", delivery_after_expunge),
+    ("delivered_into_two_mailboxes", delivered_into_two_mailboxes),
+    ("rename_inbox", rename_inbox),
+    ("rename_carries_children", rename_carries_children),
+    ("late_is_claimed_again", late_is_claimed_again),
+    ("superseded_uid_is_resolved", superseded_uid_is_resolved),
+    ("shown_when_peers_are_heard", shown_when_peers_are_heard),
+    ("rename_onto_announced_name", rename_onto_announced_name),
+    ("mark_outlives_its_name", mark_outlives_its_name),
+    ("takeover_claims_what_was_unknown", takeover_claims_what_was_unknown),
+    ("implausible_uid_is_not_believed", implausible_uid_is_not_believed),
+    ("epoch_voids_claims", epoch_voids_claims),
+    ("replacing_store_spares_what_was_not_shown", replacing_store_spares_what_was_not_shown),
+    ("missing_record_is_named", missing_record_is_named),
+    ("content_goes_with_the_last_copy", content_goes_with_the_last_copy),
+    ("blocks_by_rank_do_not_interleave", blocks_by_rank_do_not_interleave),
+    ("vanished_history_is_bounded", vanished_history_is_bounded),
+    ("parents_are_created", parents_are_created),
+    ("refusals", refusals),
+];
+
+macro_rules! ensure {
+    ($condition:expr) => {
+        if !$condition {
+            return Err(format!("{} does not hold", stringify!($condition)));
+        }
+    };
+}
+
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr) => {
+        let (left, right) = (&$left, &$right);
+        if left != right {
+            return Err(format!("{} is {left:?}, not {right:?}", stringify!($left)));
+        }
+    };
+}
+
+fn n(text: &str) -> MailboxName {
+    MailboxName::new(text).expect("valid")
+}
+
+fn pair() -> World {
+    World::new(Setting {
+        nodes: 2,
+        readers: 3,
+        skew: vec![0, 0],
+        step_micros: 1_000,
+        waiting: false,
+        serial: false,
+        epochs: false,
+    })
+}
+
+impl World {
+    fn plan(&mut self, i: usize, plan: impl FnOnce(&Replica, &At) -> Result<Vec<Op>, PlanError>) -> Outcome {
+        self.now += self.setting.step_micros;
+        let at = self.at(i);
+        let ops = plan(&self.nodes[i].replica, &at).map_err(|e| e.to_string())?;
+        self.local(i, ops).map(|_| ())
+    }
+
+    fn append(&mut self, i: usize, name: &str) -> Result<u32, String> {
+        let mut uid = 0;
+        self.plan(i, |r, at| {
+            let plan = r.plan_append(at, &n(name), vec![new_message(at.now_micros, Flags::none())])?;
+            uid = plan.outcome[0];
+            Ok(plan.ops)
+        })?;
+        Ok(uid)
+    }
+
+    fn copy(&mut self, i: usize, from: &str, uid: u32, to: &str) -> Outcome {
+        self.plan(i, |r, at| Ok(r.plan_copy(at, &n(from), &[uid], &n(to))?.ops))
+    }
+
+    fn move_to(&mut self, i: usize, from: &str, uid: u32, to: &str) -> Outcome {
+        self.plan(i, |r, at| Ok(r.plan_move(at, &n(from), &[uid], &n(to))?.ops))
+    }
+
+    fn store(&mut self, i: usize, name: &str, uid: u32, mode: StoreMode, bits: u16) -> Outcome {
+        self.plan(i, |r, _| Ok(r.plan_store(&n(name), &[uid], mode, &flags(bits), &|_| None)?.ops))
+    }
+
+    fn expunge(&mut self, i: usize, name: &str, uid: u32) -> Outcome {
+        self.plan(i, |r, _| Ok(r.plan_expunge(&n(name), &[uid])?.ops))
+    }
+
+    fn create(&mut self, i: usize, name: &str) -> Outcome {
+        self.plan(i, |r, at| Ok(r.plan_create(at, &n(name), None)?.ops))
+    }
+
+    fn delete(&mut self, i: usize, name: &str) -> Outcome {
+        self.plan(i, |r, _| Ok(r.plan_delete(&n(name))?.ops))
+    }
+
+    fn rename(&mut self, i: usize, from: &str, to: &str) -> Outcome {
+        self.plan(i, |r, at| Ok(r.plan_rename(at, &n(from), &n(to))?.ops))
+    }
+
+    fn deliver(&mut self, i: usize, entry: u8, to: &str) -> Result<Option<u32>, String> {
+        let mut uid = None;
+        self.plan(i, |r, at| {
+            let message = new_message(5, Flags::none());
+            let plan = r.plan_deliver(at, EntryId([entry; 16]), &n("INBOX"), &n(to), message)?;
+            uid = plan.outcome.uid;
+            Ok(plan.ops)
+        })?;
+        Ok(uid)
+    }
+
+    /// Both get all, with no claims made again; both must then show the same, and what the history says.
+    fn meet(&mut self) -> Outcome {
+        for _ in 0..2 {
+            self.pull(0, 1, usize::MAX)?;
+            self.pull(1, 0, usize::MAX)?;
+        }
+        self.check_oracle(0)?;
+        self.check_oracle(1)?;
+        ensure_eq!(self.nodes[0].replica.replicated_rows(true), self.nodes[1].replica.replicated_rows(true));
+        Ok(())
+    }
+
+    fn count(&self, i: usize, name: &str) -> Option<u32> {
+        self.nodes[i].replica.status(&n(name)).map(|status| status.messages)
+    }
+
+    fn only(&self, i: usize, name: &str) -> Result<Row, String> {
+        let rows = self.nodes[i].replica.rows(&n(name), 1..=u32::MAX);
+        if rows.len() == 1 { Ok(rows[0].clone()) } else { Err(format!("{} messages in {name}", rows.len())) }
+    }
+}
+
+fn append_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.append(1, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), Some(1));
+    Ok(())
+}
+
+fn copy_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    let uid = w.append(0, "INBOX")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.copy(1, "INBOX", uid, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(1, "a"), Some(1));
+    ensure_eq!(w.count(0, "INBOX"), Some(1));
+    Ok(())
+}
+
+fn move_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    let uid = w.append(0, "INBOX")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.move_to(1, "INBOX", uid, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), Some(1));
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    Ok(())
+}
+
+fn delivery_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.deliver(1, 1, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), Some(1));
+    Ok(())
+}
+
+fn rename_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.append(1, "a")?;
+    w.rename(1, "a", "e")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), None);
+    // The deleter saw the first message, not the second.
+    ensure_eq!(w.count(0, "e"), Some(1));
+    Ok(())
+}
+
+fn rename_and_create() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.rename(0, "a", "e")?;
+    w.create(1, "e")?;
+    w.append(1, "e")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "e"), Some(2));
+    ensure_eq!(w.nodes[0].replica.names().iter().filter(|info| info.name == n("e")).count(), 1);
+    // A member that is deleted with the union is gone with it.
+    w.delete(0, "e")?;
+    w.meet()?;
+    ensure_eq!(w.count(1, "e"), None);
+    Ok(())
+}
+
+fn create_and_delete() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.delete(0, "a")?;
+    w.delete(1, "a")?;
+    w.create(1, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), Some(0));
+    Ok(())
+}
+
+/// Two nodes make one default folder; a DELETE that saw only one of the creations leaves it.
+fn default_folder_and_delete() -> Outcome {
+    let mut w = pair();
+    let create = || {
+        let id = NewId::Derived(MailboxId::default_folder("Sent"));
+        vec![Op::CreateMailbox(CreateMailbox { id, name: n("e"), special_use: Some(SpecialUse::Sent) })]
+    };
+    w.local(0, create())?;
+    w.delete(0, "e")?;
+    w.local(1, create())?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "e"), Some(0));
+    ensure_eq!(w.nodes[0].replica.names().len(), 3);
+    Ok(())
+}
+
+fn flag_set_and_unset() -> Outcome {
+    for bits in [1, 8] {
+        let mut w = pair();
+        let uid = w.append(0, "INBOX")?;
+        w.store(0, "INBOX", uid, StoreMode::Add, bits)?;
+        w.meet()?;
+        w.store(0, "INBOX", uid, StoreMode::Remove, bits)?;
+        w.store(1, "INBOX", uid, StoreMode::Add, bits)?;
+        w.meet()?;
+        ensure_eq!(super::bits(&w.only(0, "INBOX")?.flags), bits as u8);
+        w.store(0, "INBOX", uid, StoreMode::Remove, bits)?;
+        w.meet()?;
+        ensure!(w.only(1, "INBOX")?.flags.is_empty());
+    }
+    Ok(())
+}
+
+fn deleted_set_and_unset() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.store(0, "INBOX", uid, StoreMode::Add, 4)?;
+    w.meet()?;
+    w.store(0, "INBOX", uid, StoreMode::Remove, 4)?;
+    w.store(1, "INBOX", uid, StoreMode::Add, 4)?;
+    w.meet()?;
+    ensure!(w.only(0, "INBOX")?.flags.is_empty());
+    w.store(0, "INBOX", uid, StoreMode::Add, 4)?;
+    w.meet()?;
+    ensure!(w.only(1, "INBOX")?.flags.contains(&Flag::Deleted));
+    Ok(())
+}
+
+fn rescue_and_expunge() -> Outcome {
+    for delivered in [false, true] {
+        let mut w = pair();
+        let uid =
+            if delivered { w.deliver(0, 1, "INBOX")?.unwrap_or(0) } else { w.append(0, "INBOX")? };
+        w.store(0, "INBOX", uid, StoreMode::Add, 4)?;
+        w.meet()?;
+        w.expunge(0, "INBOX", uid)?;
+        w.store(1, "INBOX", uid, StoreMode::Remove, 4)?;
+        w.meet()?;
+        ensure!(w.only(0, "INBOX")?.flags.is_empty());
+    }
+    Ok(())
+}
+
+fn move_and_expunge() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.meet()?;
+    w.store(0, "INBOX", uid, StoreMode::Add, 4)?;
+    w.expunge(0, "INBOX", uid)?;
+    w.move_to(1, "INBOX", uid, "a")?;
+    w.meet()?;
+    ensure!(w.only(0, "a")?.flags.is_empty());
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    Ok(())
+}
+
+fn store_and_expunge() -> Outcome {
+    for bits in [1, 4, 8] {
+        let mut w = pair();
+        let uid = w.append(0, "INBOX")?;
+        w.meet()?;
+        w.expunge(0, "INBOX", uid)?;
+        w.store(1, "INBOX", uid, StoreMode::Add, bits)?;
+        w.meet()?;
+        ensure_eq!(w.count(1, "INBOX"), Some(0));
+    }
+    Ok(())
+}
+
+fn move_and_move() -> Outcome {
+    let mut w = pair();
+    w.create(0, "e")?;
+    let uid = w.append(0, "INBOX")?;
+    w.meet()?;
+    w.move_to(0, "INBOX", uid, "a")?;
+    w.move_to(1, "INBOX", uid, "e")?;
+    w.meet()?;
+    let counts = ["INBOX", "a", "e"].map(|name| w.count(0, name));
+    ensure_eq!(counts, [Some(0), Some(0), Some(1)]);
+    Ok(())
+}
+
+fn copy_and_expunge() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.meet()?;
+    w.expunge(0, "INBOX", uid)?;
+    w.copy(1, "INBOX", uid, "a")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a"), Some(1));
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    Ok(())
+}
+
+fn rename_and_rename() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.meet()?;
+    w.rename(1, "a", "b")?;
+    w.rename(0, "a", "e")?;
+    w.meet()?;
+    ensure_eq!((w.count(0, "a"), w.count(0, "b"), w.count(0, "e")), (None, None, Some(1)));
+    Ok(())
+}
+
+fn subscribe_and_unsubscribe() -> Outcome {
+    let mut w = pair();
+    w.plan(0, |r, _| Ok(r.plan_subscribe(&n("x"))?.ops))?;
+    w.meet()?;
+    w.plan(0, |r, _| Ok(r.plan_unsubscribe(&n("x")).ops))?;
+    w.local(1, vec![Op::Subscribe { name: n("x") }])?;
+    w.meet()?;
+    let info = w.nodes[0].replica.names().into_iter().find(|info| info.name == n("x"));
+    ensure!(info.is_some_and(|info| info.subscribed && info.id.is_none()));
+    w.plan(1, |r, _| Ok(r.plan_unsubscribe(&n("x")).ops))?;
+    w.meet()?;
+    ensure!(!w.nodes[0].replica.names().iter().any(|info| info.name == n("x")));
+    Ok(())
+}
+
+fn delivered_by_two_nodes() -> Outcome {
+    let mut w = pair();
+    w.deliver(0, 1, "INBOX")?;
+    w.deliver(1, 1, "INBOX")?;
+    w.meet()?;
+    let row = w.only(0, "INBOX")?;
+    // A MOVE by one who saw one delivery is not undone by the other.
+    w.deliver(0, 2, "INBOX")?;
+    let uid = w.nodes[0].replica.uids(&n("INBOX")).into_iter().find(|uid| *uid != row.uid);
+    w.move_to(0, "INBOX", uid.unwrap_or(0), "a")?;
+    w.deliver(1, 2, "INBOX")?;
+    w.meet()?;
+    ensure_eq!((w.count(0, "INBOX"), w.count(0, "a")), (Some(1), Some(1)));
+    Ok(())
+}
+
+fn delivery_after_expunge() -> Outcome {
+    let mut w = pair();
+    let uid = w.deliver(0, 1, "INBOX")?.ok_or("delivered")?;
+    w.expunge(0, "INBOX", uid)?;
+    w.deliver(1, 1, "INBOX")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    ensure_eq!(w.deliver(0, 1, "INBOX")?, None);
+    // Stable, but not finished: remembered.
+    let stable = w.nodes[0].applied.clone();
+    ensure_eq!(w.nodes[0].replica.collect(&stable, &|_| false).messages, 0);
+    ensure_eq!(w.nodes[0].replica.collect(&stable, &|_| true).messages, 1);
+    Ok(())
+}
+
+fn delivered_into_two_mailboxes() -> Outcome {
+    let mut w = pair();
+    w.append(0, "a")?;
+    w.deliver(0, 1, "a")?;
+    w.deliver(1, 1, "INBOX")?;
+    w.meet()?;
+    ensure_eq!(w.count(0, "a").unwrap_or(0) + w.count(0, "INBOX").unwrap_or(0), 2);
+    Ok(())
+}
+
+fn rename_inbox() -> Outcome {
+    let mut w = pair();
+    w.append(0, "INBOX")?;
+    w.append(0, "INBOX")?;
+    w.rename(0, "INBOX", "old/mail")?;
+    w.meet()?;
+    ensure_eq!((w.count(1, "INBOX"), w.count(1, "old/mail"), w.count(1, "old")), (Some(0), Some(2), Some(0)));
+    Ok(())
+}
+
+fn rename_carries_children() -> Outcome {
+    let mut w = pair();
+    w.create(0, "a/c/d")?;
+    w.create(0, "a-b")?;
+    w.append(0, "a/c/d")?;
+    w.rename(0, "a", "e/f")?;
+    w.meet()?;
+    let names: Vec<String> = w.nodes[1].replica.names().iter().map(|info| info.name.to_string()).collect();
+    ensure_eq!(names, ["INBOX", "a-b", "e", "e/f", "e/f/c", "e/f/c/d"]);
+    ensure_eq!(w.count(1, "e/f/c/d"), Some(1));
+    Ok(())
+}
+
+fn late_is_claimed_again() -> Outcome {
+    let mut w = pair();
+    w.setting.skew = vec![0, 1_000_000_000];
+    let low = w.append(0, "INBOX")?;
+    let high = w.append(1, "INBOX")?;
+    ensure!(low < high);
+    w.look(1, false)?;
+    w.meet()?;
+    w.look(1, false)?;
+    let uids = w.nodes[1].replica.uids(&n("INBOX"));
+    ensure!(uids.len() == 2 && uids[0] == high && uids[1] > high);
+    ensure_eq!(w.nodes[0].replica.resolve(&n("INBOX"), low), Some(uids[1]));
+    Ok(())
+}
+
+fn superseded_uid_is_resolved() -> Outcome {
+    let mut w = pair();
+    w.setting.skew = vec![0, 1_000_000_000];
+    let low = w.append(0, "INBOX")?;
+    w.look(0, false)?;
+    w.append(1, "INBOX")?;
+    w.look(1, false)?;
+    w.meet()?;
+    // A client that still knows the old UID acts on the message and is told the present one.
+    let plan = w.nodes[0].replica.plan_store(&n("INBOX"), &[low], StoreMode::Add, &flags(1), &|_| None);
+    let stored = plan.map_err(|e| e.to_string())?.outcome;
+    ensure_eq!((stored.missing.len(), stored.uids.len()), (0, 1));
+    ensure!(stored.uids[0] > low);
+    // The old one has vanished when the new one came.
+    let changes = w.nodes[0].replica.changes(&n("INBOX"), w.nodes[0].client.names["INBOX"].modseq);
+    ensure!(changes.complete);
+    ensure_eq!(changes.vanished, vec![low]);
+    Ok(())
+}
+
+fn shown_when_peers_are_heard() -> Outcome {
+    let mut w = pair();
+    w.setting.waiting = true;
+    let uid = w.append(0, "INBOX")?;
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    ensure!(!w.nodes[0].replica.is_clean());
+    // What the peer says of itself has reached the counter: nothing lower can come.
+    let peers = |heard| Peers(vec![Peer { slot: 4, heard, patience_micros: 1_000_000 }]);
+    let now = w.now;
+    w.nodes[0].replica.release(now, &peers(uid / 64 - 1));
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    w.nodes[0].replica.release(now, &peers(uid / 64));
+    ensure_eq!(w.count(0, "INBOX"), Some(1));
+    w.append(0, "INBOX")?;
+    // Or the time is over.
+    w.nodes[0].replica.release(now + 4_000_000, &peers(0));
+    ensure_eq!(w.count(0, "INBOX"), Some(2));
+    Ok(())
+}
+
+fn rename_onto_announced_name() -> Outcome {
+    let mut w = pair();
+    w.create(0, "b")?;
+    let low = w.append(0, "b")?;
+    let high = w.append(0, "a")?;
+    w.look(0, false)?;
+    w.delete(0, "a")?;
+    w.rename(0, "b", "a")?;
+    let uids = w.nodes[0].replica.uids(&n("a"));
+    // The client that knew `a` was told a UIDNEXT above the old UID.
+    ensure!(uids.len() == 1 && uids[0] > high && low < high);
+    w.look(0, false)?;
+    // Onto a name that was never told nothing changes.
+    w.rename(0, "a", "e")?;
+    ensure_eq!(w.nodes[0].replica.uids(&n("e")), uids);
+    w.look(0, false)?;
+    w.meet()
+}
+
+fn mark_outlives_its_name() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "a")?;
+    w.look(0, false)?;
+    w.delete(0, "a")?;
+    w.create(0, "a")?;
+    let status = w.nodes[0].replica.status(&n("a")).ok_or("gone")?;
+    ensure_eq!((status.uidnext, status.messages), (uid + 1, 0));
+    w.look(0, false)?;
+    w.crash(0, 0)?;
+    ensure_eq!(w.nodes[0].replica.status(&n("a")).map(|s| s.uidnext), Some(uid + 1));
+    Ok(())
+}
+
+fn takeover_claims_what_was_unknown() -> Outcome {
+    let mut w = pair();
+    w.setting.skew = vec![0, 1_000_000_000];
+    w.append(1, "INBOX")?;
+    w.home = 1;
+    w.look_wandering()?;
+    let next = w.wanderer.names["INBOX"].uidnext;
+    let low = w.append(0, "INBOX")?;
+    ensure!(low < next);
+    w.takeover(0)?;
+    w.home = 0;
+    ensure!(w.nodes[0].replica.uids(&n("INBOX"))[0] >= next);
+    ensure!(w.nodes[0].replica.status(&n("INBOX")).is_some_and(|s| s.uidnext > next));
+    w.look_wandering()?;
+    ensure_eq!(w.wanderer.overlooked.len(), 0);
+    // What comes later lies above what the client named, too.
+    ensure!(w.append(0, "INBOX")? > next);
+    w.meet()
+}
+
+fn implausible_uid_is_not_believed() -> Outcome {
+    let mut w = pair();
+    w.append(0, "INBOX")?;
+    let before = w.nodes[0].replica.counter();
+    let takeover = Takeover { named: vec![(n("INBOX"), u32::MAX)], announced: vec![] };
+    let at = w.at(0);
+    ensure!(w.nodes[0].replica.plan_takeover(&at, &takeover).ops.is_empty());
+    w.nodes[0].replica.raise_marks(&at, &takeover);
+    ensure_eq!(w.nodes[0].replica.counter(), before);
+    ensure!(w.nodes[0].replica.status(&n("INBOX")).is_some_and(|s| s.uidnext < 1 << 31));
+    Ok(())
+}
+
+fn epoch_voids_claims() -> Outcome {
+    let mut w = pair();
+    w.append(0, "INBOX")?;
+    w.append(0, "INBOX")?;
+    w.look(0, false)?;
+    w.meet()?;
+    let before = w.nodes[0].replica.uidvalidity();
+    // Meanwhile elsewhere, under the old one.
+    w.append(1, "INBOX")?;
+    w.plan(0, |r, at| Ok(r.plan_epoch(at).ops))?;
+    w.epochs = true;
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    w.claim_late(0)?;
+    ensure_eq!(w.count(0, "INBOX"), Some(2));
+    w.look(0, false)?;
+    w.heal()?;
+    for i in 0..2 {
+        ensure_eq!(w.count(i, "INBOX"), Some(3));
+        ensure!(w.nodes[i].replica.uidvalidity() > before);
+    }
+    Ok(())
+}
+
+fn replacing_store_spares_what_was_not_shown() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.store(0, "INBOX", uid, StoreMode::Add, 2)?;
+    // The session was shown no flags: it sets \Seen, and does not unset what it has not seen.
+    w.plan(0, |r, _| {
+        let shown = |_| Some(Flags::none());
+        Ok(r.plan_store(&n("INBOX"), &[uid], StoreMode::Replace, &flags(1), &shown)?.ops)
+    })?;
+    ensure_eq!(bits(&w.only(0, "INBOX")?.flags), 3);
+    w.store(0, "INBOX", uid, StoreMode::Replace, 1)?;
+    ensure_eq!(bits(&w.only(0, "INBOX")?.flags), 1);
+    Ok(())
+}
+
+fn missing_record_is_named() -> Outcome {
+    let mut w = pair();
+    let message = MessageId([3; 16]);
+    let error = w.local(0, vec![Op::Expunge { messages: vec![Removal { message, dots: vec![] }] }]).err();
+    ensure!(error.is_some_and(|e| e.contains(&message.to_string())));
+    let mut w = pair();
+    let mailbox = MailboxId([4; 16]);
+    let ops = vec![Op::RenameMailbox { mailboxes: vec![mailbox], to: n("x") }];
+    ensure!(w.local(0, ops).err().is_some_and(|e| e.contains(&mailbox.to_string())));
+    Ok(())
+}
+
+fn content_goes_with_the_last_copy() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.copy(0, "INBOX", uid, "a")?;
+    let origin = w.only(0, "a")?.origin;
+    ensure_eq!(origin, w.only(0, "INBOX")?.message);
+    w.expunge(0, "INBOX", uid)?;
+    let stable = w.nodes[0].applied.clone();
+    let first = w.nodes[0].replica.collect(&stable, &|_| true);
+    ensure_eq!((first.messages, first.released.len()), (1, 0));
+    w.write(0);
+    ensure!(w.nodes[0].rows.contains_key(&RowKey::Content(origin)));
+    let copy = w.only(0, "a")?.uid;
+    w.expunge(0, "a", copy)?;
+    let stable = w.nodes[0].applied.clone();
+    let second = w.nodes[0].replica.collect(&stable, &|_| true);
+    ensure_eq!((second.messages, second.released.len()), (1, 1));
+    w.write(0);
+    ensure!(!w.nodes[0].rows.contains_key(&RowKey::Content(origin)));
+    Ok(())
+}
+
+/// Two replicas that claim the same late messages again: all UIDs of one lie above all of the other.
+fn blocks_by_rank_do_not_interleave() -> Outcome {
+    let mut w = pair();
+    w.setting.skew = vec![0, 0];
+    for _ in 0..5 {
+        w.append(0, "INBOX")?;
+    }
+    w.fsync(0);
+    let at = w.at(0);
+    let takeover = Takeover { named: vec![(n("INBOX"), 64 * 20_000)], announced: vec![] };
+    // Both have told clients more than they have.
+    let mut blocks = Vec::new();
+    for slot in [3u8, 4] {
+        let mut replica = Replica::new(AccountId([9; 16]), slot);
+        replica.raise_marks(&at, &takeover);
+        let mut vector = VersionVector::new();
+        for bytes in w.logs.values().flatten() {
+            let batch = Batch::decode(bytes).map_err(|e| e.to_string())?;
+            vector.advance(batch.origin, batch.last());
+            let ops = Op::decode_all(&batch.sections[0].ops).map_err(|e| e.to_string())?;
+            replica.apply(&Step::of(&batch, 0, &vector, 1, &NOBODY), ops).map_err(|e| e.to_string())?;
+        }
+        let peers = Peers(vec![Peer { slot: 7 - slot, heard: 0, patience_micros: 0 }]);
+        let mut uids = Vec::new();
+        for op in replica.plan_late(&at, &peers).ops {
+            if let Op::Claim { claims, .. } = op {
+                uids.extend(claims.iter().map(|claim| claim.uid));
+            }
+        }
+        ensure_eq!(uids.len(), 5);
+        ensure!(uids.is_sorted());
+        blocks.push(uids);
+    }
+    ensure!(blocks[0][4] < blocks[1][0]);
+    Ok(())
+}
+
+fn vanished_history_is_bounded() -> Outcome {
+    let mut w = pair();
+    let name = n("INBOX");
+    let mut before = 0;
+    for round in 0..6 {
+        let messages = (0..4_000).map(|k| new_message(k, Flags::none())).collect();
+        w.plan(0, |r, at| Ok(r.plan_append(at, &name, messages)?.ops))?;
+        before = w.nodes[0].replica.status(&name).map_or(0, |s| s.highestmodseq);
+        let uids = w.nodes[0].replica.uids(&name);
+        ensure_eq!(uids.len(), 4_000);
+        w.plan(0, |r, _| Ok(r.plan_expunge(&name, &uids)?.ops))?;
+        let changes = w.nodes[0].replica.changes(&name, before);
+        ensure_eq!((changes.complete, changes.vanished.len()), (true, 4_000));
+        let all = w.nodes[0].replica.changes(&name, 1);
+        ensure!(round < 4 || !all.complete);
+        ensure!(all.vanished.len() <= 16_384);
+    }
+    w.crash(0, 0)?;
+    let changes = w.nodes[0].replica.changes(&name, before);
+    ensure_eq!((changes.complete, changes.vanished.len()), (true, 4_000));
+    Ok(())
+}
+
+fn parents_are_created() -> Outcome {
+    let mut w = pair();
+    let mut id = None;
+    w.plan(0, |r, at| {
+        let plan = r.plan_create(at, &n("x/y/z"), Some(SpecialUse::Junk))?;
+        id = Some(plan.outcome.id);
+        Ok(plan.ops)
+    })?;
+    let names = w.nodes[0].replica.names();
+    let info = names.iter().find(|info| info.name == n("x/y/z")).ok_or("not created")?;
+    ensure_eq!((info.id, info.special_use), (id, Some(SpecialUse::Junk)));
+    ensure!(w.count(0, "x") == Some(0) && w.count(0, "x/y") == Some(0));
+    w.meet()
+}
+
+fn refusals() -> Outcome {
+    let w = pair();
+    let r = &w.nodes[0].replica;
+    let at = At { now_micros: w.now, next: Dot::new(w.nodes[0].origin, 99) };
+    ensure_eq!(r.plan_delete(&n("inbox")).err(), Some(PlanError::Inbox));
+    ensure_eq!(r.plan_delete(&n("nope")).err(), Some(PlanError::NoMailbox));
+    ensure_eq!(r.plan_create(&at, &n("a"), None).err(), Some(PlanError::Exists));
+    ensure_eq!(r.plan_rename(&at, &n("a"), &n("a/b")).err(), Some(PlanError::IntoItself));
+    ensure_eq!(r.plan_rename(&at, &n("a"), &n("InBox")).err(), Some(PlanError::Exists));
+    ensure_eq!(r.plan_append(&at, &n("nope"), vec![]).err(), Some(PlanError::NoMailbox));
+    ensure_eq!(r.plan_copy(&at, &n("INBOX"), &[], &n("nope")).err(), Some(PlanError::NoMailbox));
+    let many = (0..=KEYWORDS_MAX).filter_map(|k| Some(Flag::Keyword(Keyword::new(&format!("k{k}"))?))).collect();
+    let refused = r.plan_append(&at, &n("a"), vec![new_message(1, many)]).err();
+    ensure_eq!(refused, Some(PlanError::TooManyKeywords));
+    let closed = Replica::new(AccountId([1; 16]), 0);
+    ensure_eq!(closed.plan_append(&at, &n("INBOX"), vec![]).err(), Some(PlanError::NotOpen));
+    Ok(())
+}
