@@ -441,10 +441,10 @@ fn journals_are_judged_together() {
             "{what}, power lost {power_lost}: {result:?}"
         );
     };
-    assert_eq!(
-        runtime.block_on(read_all(config(base.path()).0, &kept)),
-        Ok((kept.commits, kept.commits + 2))
-    );
+    // Only copies are opened: opening moves what the older one holds into tables, and then it may go.
+    let good = copy(base.path());
+    let there = runtime.block_on(read_all(config(good.path()).0, &kept));
+    assert_eq!(there, Ok((kept.commits, kept.commits + 2)));
     for power_lost in [false, true] {
         check("a byte changed in the older one", power_lost, &|path| {
             flip(&path.join(older), 5_000, 1)
