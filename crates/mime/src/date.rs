@@ -18,7 +18,7 @@ pub struct Date {
 /// Bytes of a field that are looked at: a date with all comments that honest mail has fits.
 const DATE_BYTES_MAX: usize = 512;
 
-/// Reads the raw value of a Date field. SENTSINCE and its kin go by "the [RFC-5322] Date: header (disregarding time and
+/// Reads the raw value of a Date field. SENTSINCE and its kin go by the "Date: header field (disregarding time and
 /// timezone)" (RFC 9051 6.4.4), so they want `year`, `month`, `day`.
 ///
 /// Also read, because mail has them: dates joined by hyphens, the order of C's `ctime`, times without seconds. A day that

@@ -2,13 +2,15 @@
 //!
 //! How strings are compared: both sides are folded by Unicode simple case folding, character by character; nothing else is
 //! made equal (no composition or decomposition, no accents dropped, no white space joined). This is i;unicode-casemap
-//! (RFC 5051) without its decomposition: one-character case mappings only. RFC 9051 6.4.4 asks that "a message matches the
-//! key if the string is a substring of the associated text".
+//! (RFC 5051) without its decomposition: one-character case mappings only. RFC 9051 6.4.4: "a message matches the key if the
+//! string is a substring of the associated text. The matching SHOULD be case insensitive for characters within the ASCII
+//! range."
 //!
 //! What is searched: under TEXT the header of the message; under both the MIME headers of parts, headers of embedded
 //! messages, and the bodies of text parts and of message parts that are not looked into (delivery reports and the like). A
 //! match lies within one header field (name, colon and decoded value) or within one body. Bodies are decoded from their
-//! transfer encoding and charset; HTML is searched as it is written. Preambles, epilogues, delimiter lines and other parts
+//! transfer encoding and charset ("Server implementations MAY exclude [MIME-IMB] body parts with terminal content media types
+//! other than TEXT and MESSAGE from consideration in SEARCH matching"); HTML is searched as it is written. Preambles, epilogues, delimiter lines and other parts
 //! are not searched; images and their kin are not even read.
 
 mod fields;

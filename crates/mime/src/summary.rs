@@ -180,7 +180,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// "If the Sender or Reply-To header fields are absent in the header, or are present but empty, the server sets the
+    /// "If the Sender or Reply-To header fields are absent in the [RFC5322] header, or are present but empty, the server sets the
     /// corresponding member of the envelope to be the same value as the from member" (RFC 9051 7.5.2).
     pub fn sender(&self) -> &[Address] {
         if self.given_sender.is_empty() {

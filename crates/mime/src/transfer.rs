@@ -233,7 +233,8 @@ impl QuotedPrintable {
         }
     }
 
-    /// "the 'suspect' data ... might reasonably be passed through" (6.7, on broken data): it is left as it is.
+    /// "A reasonable approach by a robust implementation might be to include the "=" character and the following character in
+    /// the decoded data without any transformation" (6.7).
     fn broken(&mut self, seen: &[u8], byte: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(seen);
         self.place = Quoted::Text;

@@ -6,7 +6,7 @@ use crate::parser::block::{NAME_BYTES_MAX, split};
 use crate::parser::text::is_wsp;
 
 /// Passes the fields of a header block that are (or are not) of given names, and the empty line that ends it: "the
-/// delimiting blank line ... is always included" (RFC 9051 6.4.5).
+/// blank line is included in all header fetches" (RFC 9051 6.4.5).
 ///
 /// A line without a colon is a field without a name: HEADER.FIELDS never has it, HEADER.FIELDS.NOT always.
 pub struct HeaderFilter {
