@@ -51,13 +51,17 @@ pub struct EmbeddedWriter {
     /// Chunks written.
     chunks: u32,
     ended: bool,
+    /// Whether a chunk is being written on a blocking thread.
+    writing: bool,
 }
 
 impl Drop for EmbeddedWriter {
     fn drop(&mut self) {
-        // What was written stays until the next start; if nothing was, nothing is left and the id is free.
-        if self.ended || self.chunks == 0 {
-            self.core.uploads.remove(self.upload);
+        self.core.uploads.remove(self.upload);
+        // A client that went away in the middle leaves nothing for long. If a chunk is just being written it might come behind
+        // its own removal: then the mark stays, and the next start removes it all.
+        if !self.ended && !self.writing && self.chunks > 0 {
+            drop(self.core.submit(Work::Abandon(self.upload)));
         }
     }
 }
@@ -71,8 +75,10 @@ impl EmbeddedWriter {
             bytes: usize::MAX,
             bytes_max: usize::MAX,
         })?;
+        self.writing = true;
         let permits = &self.core.uploaders;
-        self.core
+        let written = self
+            .core
             .blocking(permits, move |core| {
                 if let Some(full) = writer::full(&core.config) {
                     return Err(full);
@@ -95,7 +101,9 @@ impl EmbeddedWriter {
                 }
                 core.write(write)
             })
-            .await?;
+            .await;
+        self.writing = false;
+        written?;
         self.chunks = next;
         Ok(())
     }
@@ -293,6 +301,7 @@ impl BlobStore for Embedded {
             chunk_bytes,
             chunks: 0,
             ended: false,
+            writing: false,
         })
     }
 

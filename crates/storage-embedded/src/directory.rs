@@ -36,7 +36,7 @@ impl Directory {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         make_private_dir(path)?;
         let lock_path = path.join("LOCK");
-        let lock = private(&lock_path)
+        let lock = private()
             .open(&lock_path)
             .map_err(OpenError::io(&lock_path, "cannot be opened"))?;
         match lock.try_lock() {
@@ -93,7 +93,7 @@ impl SyncedFile {
     /// Opens or makes it. The number is `None` if there is none to be trusted: then less can be checked.
     pub(crate) fn open(directory: &Directory) -> Result<(Self, Option<u64>), OpenError> {
         let path = directory.path.join("SYNCED");
-        let mut file = private(&path)
+        let mut file = private()
             .open(&path)
             .map_err(OpenError::io(&path, "cannot be opened"))?;
         let mut bytes = Vec::new();
@@ -134,8 +134,7 @@ fn parse_synced(id: &StoreId, bytes: &[u8]) -> Option<u64> {
     (checksum == &expected.as_bytes()[..SYNCED_BYTES - 8]).then(|| u64::from_be_bytes(*number))
 }
 
-fn private(path: &Path) -> OpenOptions {
-    debug_assert!(path.is_absolute() || path.is_relative());
+fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -168,7 +167,7 @@ fn make_format(path: &Path, format: &Path) -> Result<StoreId, OpenError> {
     // Under another name first, so that it is never there in part.
     let fresh = path.join("FORMAT.new");
     let write = || {
-        let mut file = private(&fresh).open(&fresh)?;
+        let mut file = private().open(&fresh)?;
         file.set_len(0)?;
         writeln!(file, "{FORMAT_LINE} {FORMAT_VERSION} {hex}")?;
         file.sync_all()?;

@@ -159,7 +159,7 @@ impl Core {
         let (done, result) = oneshot::channel();
         let bytes = match &work {
             Work::Commit(commit, _) => commit.bytes(),
-            Work::Delete(_) => BlobName::BYTES,
+            Work::Delete(_) | Work::Abandon(_) => BlobName::BYTES,
         };
         self.queue.submit(Job { work, done }, bytes);
         // The writer tells everyone; one that is gone without a word has panicked, and nobody knows what it had written.

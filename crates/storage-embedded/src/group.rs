@@ -32,6 +32,7 @@ pub(crate) struct Group<'a> {
     cut: BTreeSet<Log>,
     references: BTreeMap<UploadId, BTreeMap<(PartitionId, Bytes), bool>>,
     let_go: BTreeSet<UploadId>,
+    abandoned: BTreeSet<UploadId>,
     /// Commits and deletions taken.
     pub(crate) taken: usize,
 }
@@ -62,6 +63,7 @@ impl<'a> Group<'a> {
             cut: BTreeSet::new(),
             references: BTreeMap::new(),
             let_go: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             taken: 0,
         }
     }
@@ -142,6 +144,13 @@ impl<'a> Group<'a> {
         if info.is_some_and(|(info, _)| info.name == name) {
             self.let_go.insert(name.upload);
         }
+        Ok(())
+    }
+
+    /// Stages the removal of what was written of an upload that nobody can go on with.
+    pub(crate) fn abandon(&mut self, upload: UploadId) -> Result<(), StoreError> {
+        self.taken += 1;
+        self.abandoned.insert(upload);
         Ok(())
     }
 
@@ -283,6 +292,11 @@ impl<'a> Group<'a> {
                 {
                     unnamed.push(upload);
                 }
+            }
+        }
+        for upload in std::mem::take(&mut self.abandoned) {
+            if !self.is_named(upload)? {
+                unnamed.push(upload);
             }
         }
         let number = self.sealer.write(self.write, true)?;

@@ -7,14 +7,14 @@
 //! Invariants:
 //!
 //! - a commit is told `Ok` only after an `fdatasync` that began after its bytes were written;
-//! - every atomic write carries a [seal](seal): a number without gaps, and how far the journal was known to be synced. Before
-//!   the tree is opened, [`journal`] reads the journals themselves: what was acknowledged and is not there is an error that
+//! - every atomic write carries a seal: a number without gaps, and how far the journal was known to be synced. Before
+//!   the tree is opened, `journal` reads the journals themselves: what was acknowledged and is not there is an error that
 //!   names the file, and only what was never acknowledged is cut off as a torn end;
 //! - after the first failed write or sync nothing is accepted ([`Embedded::failed`] tells the server to stop);
-//! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start ([`verify`]).
+//! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
-//! Reading order: [`config`], [`keys`] (what lies where), [`seal`], [`journal`], [`manifest`], [`open`], [`verify`], [`writer`],
-//! [`group`] (one atomic write made of many commits), [`blobs`], [`reads`].
+//! Reading order: `config`, `keys` (what lies where), `seal`, `journal`, `manifest`, `open`, `verify`, `writer`,
+//! `group` (one atomic write made of many commits), `blobs`, `reads`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{oneshot, watch};
-use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError};
+use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId};
 
 use crate::config::Config;
 use crate::directory::SyncedFile;
@@ -27,6 +27,8 @@ const YIELDS_MAX: usize = 16;
 pub(crate) enum Work {
     Commit(Commit, Hash),
     Delete(BlobName),
+    /// An upload whose writer was dropped.
+    Abandon(UploadId),
 }
 
 /// Work and who waits for it.
@@ -195,6 +197,7 @@ impl Writer {
             let (result, waiting) = match work {
                 Work::Commit(commit, hash) => (group.add(commit, hash), &mut commits),
                 Work::Delete(name) => (group.delete(name), &mut deletions),
+                Work::Abandon(upload) => (group.abandon(upload), &mut deletions),
             };
             match result {
                 Ok(()) => waiting.push(done),

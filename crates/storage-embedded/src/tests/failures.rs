@@ -242,6 +242,32 @@ fn a_large_cut_is_carried_out_later() {
     });
 }
 
+#[test]
+fn an_upload_that_is_dropped_leaves_nothing() {
+    let directory = tempdir();
+    block_on(async {
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
+        upload.write(vec![0; 300_000].into()).await.unwrap();
+        let rows = || {
+            let trees = &engine.core().sealer.trees;
+            let doubtful = trees
+                .meta
+                .contains_key(crate::keys::doubtful(UploadId([1; 16])))
+                .unwrap();
+            (trees.blobs.iter().count(), doubtful)
+        };
+        assert_eq!(rows(), (4, true));
+        drop(upload);
+        // The removal was queued before this commit, and follows its group; the second commit is behind it.
+        for _ in 0..2 {
+            engine.commit(Commit::new(P)).await.unwrap();
+        }
+        assert_eq!(rows(), (0, false));
+        engine.close().await;
+    });
+}
+
 /// Twenty clients that each wait for their commit share syncs, on a disk that takes its time.
 #[test]
 fn clients_share_syncs() {
