@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use run::Stop;
 pub use run::run;
 
 /// Exit code of a node that stopped itself because going on could have lost mail.

@@ -1,0 +1,179 @@
+//! `whimbrel demo`: a server in a temporary directory, used by the project's own clients over real sockets.
+//!
+//! Reading order: this file (what happens), [`mail`] (what there is to read), [`show`] (how it looks).
+
+mod mail;
+mod show;
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::time::timeout;
+use whimbrel_imap::client::Response;
+use whimbrel_smtp::{
+    Domain, ForwardPath, HostName, Mailbox, ReversePath,
+    client::{ClientConfig as SmtpConfig, Outgoing, StartTls},
+    session::Body,
+};
+
+use crate::{
+    actor::Fatal,
+    admin::protocol::{Answer, Question, frames},
+    cli::Stop,
+    client::{self, Imap, Mail},
+    config::{Config, LogFormat, LogLevel, LogSection},
+    listen::Protocol,
+    log,
+    node::DataDir,
+    password::{generate, make_verifier},
+    serve::{Kind, Server, Sockets},
+};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+pub(crate) const ANNE: &str = "anne@example.org";
+pub(crate) const BOB: &str = "bob@example.org";
+
+/// For mail to arrive: it takes milliseconds.
+const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Runs until Ctrl-C, or until all is shown.
+///
+/// # Errors
+/// When anything that should work does not.
+pub async fn run(exit: bool, fatal: Fatal) -> Result<(), Failure> {
+    log::start(&LogSection {
+        level: LogLevel::Warn,
+        format: LogFormat::Text,
+    });
+    let mut stop = Stop::new()?;
+    let directory = tempfile::Builder::new()
+        .prefix("whimbrel-demo-")
+        .tempdir()?;
+    let mut config = Config::default();
+    config.server.data_dir = directory.path().to_owned();
+    config.server.hostname = "localhost".to_owned();
+    // A disk with little room is no reason not to look at a demo.
+    config.storage.free_bytes_min = crate::config::Size(1 << 20);
+    let data = DataDir::open(directory.path())?;
+    let server = Server::start(&config, data, Sockets::open(&config, true)?, fatal).await?;
+
+    let shown = tokio::select! {
+        shown = present(&config, &server) => shown.map(|()| true),
+        () = stop.asked() => Ok(false),
+    };
+    if matches!(shown, Ok(true)) && !exit {
+        stop.asked().await;
+        show::ending();
+    }
+    server.stop().await;
+    directory.close()?;
+    shown.map(drop)
+}
+
+fn address(server: &Server, wanted: Kind) -> Result<SocketAddr, Failure> {
+    let found = server.addresses().iter().find(|(kind, _)| *kind == wanted);
+    found
+        .map(|(_, address)| *address)
+        .ok_or_else(|| format!("no {}", wanted.name()).into())
+}
+
+async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
+    let imaps = address(server, Kind::Mail(Protocol::Imap, true))?;
+    let smtp = address(server, Kind::Mail(Protocol::Smtp, false))?;
+    let lmtp = address(server, Kind::Mail(Protocol::Lmtp, false))?;
+    show::server(&config.server.data_dir, server.addresses());
+
+    let passwords = [generate(), generate()];
+    for (name, password) in [ANNE, BOB].into_iter().zip(&passwords) {
+        let verifier = make_verifier(&config.auth, password.as_bytes())?;
+        let question = Question::AccountAdd {
+            address: name.to_owned(),
+            verifier,
+        };
+        let reply = server.service().board.admin(question.into_call()?).await?;
+        if let Some(Answer::Refused { reason }) = frames(reply).pop() {
+            return Err(reason.into());
+        }
+    }
+    show::accounts(&[(ANNE, &passwords[0]), (BOB, &passwords[1])]);
+
+    let tls = client::trusting(server.certificates().path())?;
+    let prepared = mail::prepared();
+    let for_anne = prepared.iter().filter(|letter| letter.to == ANNE).count();
+    let count = prepared.len();
+    let mut plain = SmtpConfig::new(HostName::new("demo.example.org")?);
+    plain.lmtp = true;
+    plain.starttls = StartTls::Never;
+    let mails = prepared
+        .into_iter()
+        .map(envelope)
+        .collect::<Result<Vec<_>, Failure>>()?;
+    client::send(lmtp, plain, &tls, mails).await?;
+    show::step(&format!("LMTP  {count} messages delivered"));
+
+    // Anne waits for mail, as clients do.
+    let mut anne = Imap::connect(imaps, &tls).await?;
+    anne.command(&format!("LOGIN {ANNE} {}", passwords[0].as_str()))
+        .await?;
+    wait_for(&mut anne, for_anne).await?;
+    let mut secure = SmtpConfig::new(HostName::new("demo.example.org")?);
+    secure.starttls = StartTls::Require;
+    let replies = client::send(smtp, secure, &tls, vec![envelope(mail::live())?]).await?;
+    show::step(&format!(
+        "SMTP  bob writes to anne over TLS: {}",
+        replies.join(", ")
+    ));
+
+    wait_for(&mut anne, for_anne + 1).await?;
+    show::step(&format!("IMAP  anne reads over {}:", anne.tls_version()));
+    show::messages(
+        &anne
+            .command("FETCH 1:* (FLAGS ENVELOPE RFC822.SIZE)")
+            .await?,
+    );
+    show::body(&anne.command("FETCH * (BODY.PEEK[TEXT])").await?);
+    anne.command("LOGOUT").await?;
+
+    show::connect(imaps, &passwords[0], &server.certificates().fingerprint());
+    show::ready();
+    Ok(())
+}
+
+fn envelope(letter: mail::Letter) -> Result<Mail, Failure> {
+    let mailbox = |text: &str| -> Result<Mailbox, Failure> {
+        let (local, domain) = text.split_once('@').ok_or("no address")?;
+        Ok(Mailbox::new(
+            whimbrel_smtp::LocalPart::new(local)?,
+            Domain::new(domain)?,
+        )?)
+    };
+    Ok(Mail {
+        envelope: Outgoing {
+            from: ReversePath::Mailbox(mailbox(letter.from)?),
+            recipients: vec![ForwardPath::Mailbox(mailbox(letter.to)?)],
+            size: Some(letter.text.len() as u64),
+            utf8: false,
+            body: Body::EightBitMime,
+        },
+        text: letter.text,
+    })
+}
+
+/// Selects INBOX and waits in IDLE until it has so many messages.
+async fn wait_for(imap: &mut Imap, messages: usize) -> Result<(), Failure> {
+    let wanted =
+        |response: &Response| matches!(response, Response::Exists(n) if *n as usize >= messages);
+    let waiting = async {
+        if imap.command("SELECT INBOX").await?.iter().any(wanted) {
+            return Ok(());
+        }
+        imap.begin("IDLE").await?;
+        while !wanted(&imap.next().await?) {}
+        imap.line("DONE").await?;
+        imap.end().await.map(drop)
+    };
+    match timeout(ARRIVAL_WAIT_MAX, waiting).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err("the mail does not arrive".into()),
+    }
+}

@@ -1,0 +1,226 @@
+//! The real server in this process, over real sockets: LMTP and SMTP in, IMAP out; stopped and started again.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use whimbrel_imap::client::{FetchData, Response};
+use whimbrel_server::{
+    actor::Fatal,
+    admin::{
+        client::ask,
+        protocol::{Answer, Question},
+    },
+    client::{self, Imap, Mail, send},
+    config::{Config, Size},
+    listen::Protocol,
+    node::DataDir,
+    password::make_verifier,
+    serve::{Kind, Server, Sockets},
+};
+use whimbrel_smtp::{
+    Domain, ForwardPath, HostName, LocalPart, Mailbox, ReversePath,
+    client::{ClientConfig, Outgoing, StartTls},
+    session::Body,
+};
+
+const ANNE: &str = "anne@example.org";
+const PASSWORD: &str = "correct-horse-battery";
+
+fn config(directory: &Path) -> Config {
+    let mut config = Config::parse(
+        "[imap]\nlisten = ['127.0.0.1:0']\nlisten_tls = ['127.0.0.1:0']\n[smtp]\nlisten = ['127.0.0.1:0']\n[lmtp]\n\
+         listen = ['127.0.0.1:0']\n[metrics]\nlisten = ['127.0.0.1:0']\n[server]\nhostname = 'localhost'\n\
+         [auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n",
+    )
+    .unwrap();
+    config.server.data_dir = directory.to_owned();
+    config.storage.free_bytes_min = Size(1 << 20);
+    config
+}
+
+fn fatal() -> Fatal {
+    Arc::new(|reason| panic!("{reason}"))
+}
+
+async fn start(config: &Config) -> Server {
+    let data = DataDir::open(&config.server.data_dir).unwrap();
+    let sockets = Sockets::open(config, false).unwrap();
+    Server::start(config, data, sockets, fatal()).await.unwrap()
+}
+
+fn address(server: &Server, kind: Kind) -> SocketAddr {
+    server
+        .addresses()
+        .iter()
+        .find(|(known, _)| *known == kind)
+        .unwrap()
+        .1
+}
+
+fn mail(to: &str, text: &str) -> Mail {
+    let (local, domain) = to.split_once('@').unwrap();
+    let to = Mailbox::new(LocalPart::new(local).unwrap(), Domain::new(domain).unwrap()).unwrap();
+    Mail {
+        envelope: Outgoing {
+            from: ReversePath::Null,
+            recipients: vec![ForwardPath::Mailbox(to)],
+            size: None,
+            utf8: false,
+            body: Body::SevenBit,
+        },
+        text: text.as_bytes().to_vec(),
+    }
+}
+
+fn smtp(lmtp: bool, starttls: StartTls) -> ClientConfig {
+    let mut config = ClientConfig::new(HostName::new("client.example.net").unwrap());
+    config.lmtp = lmtp;
+    config.starttls = starttls;
+    config
+}
+
+/// Logs in and waits until INBOX has so many messages.
+async fn inbox(server: &Server, messages: u32) -> Imap {
+    let tls = client::trusting(server.certificates().path()).unwrap();
+    let mut imap = Imap::connect(address(server, Kind::Mail(Protocol::Imap, true)), &tls)
+        .await
+        .unwrap();
+    imap.command(&format!("LOGIN {ANNE} {PASSWORD}"))
+        .await
+        .unwrap();
+    let there = |response: &Response| matches!(response, Response::Exists(n) if *n >= messages);
+    while !imap
+        .command("SELECT INBOX")
+        .await
+        .unwrap()
+        .iter()
+        .any(there)
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    imap
+}
+
+async fn bodies(imap: &mut Imap) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    for response in imap.command("FETCH 1:* (UID BODY.PEEK[])").await.unwrap() {
+        let Response::Fetch { items, .. } = response else {
+            continue;
+        };
+        let (mut uid, mut text) = (0, String::new());
+        for item in items {
+            match item {
+                FetchData::Uid(n) => uid = n,
+                FetchData::Section {
+                    data: Some(data), ..
+                } => text = String::from_utf8(data).unwrap(),
+                _ => {}
+            }
+        }
+        found.push((uid, text));
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(&directory.path().join("data"));
+
+    // The first account without a server: the store itself is asked.
+    let verifier = make_verifier(&config.auth, PASSWORD.as_bytes()).unwrap();
+    let question = Question::AccountAdd {
+        address: ANNE.to_owned(),
+        verifier,
+    };
+    assert_eq!(
+        ask(&config, question, fatal()).await.unwrap(),
+        Answer::Done {}
+    );
+
+    let server = start(&config).await;
+    // The alias through the socket of the running one.
+    let alias = Question::AliasAdd {
+        from: "info@example.org".to_owned(),
+        to: ANNE.to_owned(),
+    };
+    assert_eq!(ask(&config, alias, fatal()).await.unwrap(), Answer::Done {});
+    let listed = ask(&config, Question::AccountList {}, fatal())
+        .await
+        .unwrap();
+    assert!(
+        matches!(&listed, Answer::Accounts { accounts, .. } if accounts.len() == 1 && accounts[0].address == ANNE)
+    );
+
+    let tls = client::trusting(server.certificates().path()).unwrap();
+    let lmtp = address(&server, Kind::Mail(Protocol::Lmtp, false));
+    let text = "Subject: one\r\n\r\nby LMTP\r\n";
+    send(
+        lmtp,
+        smtp(true, StartTls::Never),
+        &tls,
+        vec![mail(ANNE, text)],
+    )
+    .await
+    .unwrap();
+    let incoming = address(&server, Kind::Mail(Protocol::Smtp, false));
+    let text = "Subject: two\r\n\r\nby SMTP in TLS\r\n..dots\r\n";
+    send(
+        incoming,
+        smtp(false, StartTls::Require),
+        &tls,
+        vec![mail("info@example.org", text)],
+    )
+    .await
+    .unwrap();
+    let refused = send(
+        incoming,
+        smtp(false, StartTls::Never),
+        &tls,
+        vec![mail("nobody@example.org", text)],
+    )
+    .await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("550")));
+
+    let mut imap = inbox(&server, 2).await;
+    let before = bodies(&mut imap).await;
+    let ends: Vec<bool> = ["by LMTP\r\n", "\r\n..dots\r\n"]
+        .iter()
+        .map(|end| before.iter().any(|(_, text)| text.ends_with(end)))
+        .collect();
+    assert_eq!(ends, [true, true], "{before:?}");
+
+    // A stopping server says goodbye to who is connected.
+    imap.begin("IDLE").await.unwrap();
+    let stopping = tokio::spawn(server.stop());
+    loop {
+        match imap.next().await {
+            Ok(Response::Status { kind, .. }) if kind == whimbrel_imap::encode::Kind::Bye => break,
+            Ok(_) => {}
+            Err(error) => panic!("no goodbye: {error}"),
+        }
+    }
+    drop(imap);
+    assert!(stopping.await.unwrap(), "everything came to its end");
+
+    let server = start(&config).await;
+    let mut imap = inbox(&server, 2).await;
+    assert_eq!(
+        bodies(&mut imap).await,
+        before,
+        "the same messages under the same UIDs"
+    );
+    imap.command("LOGOUT").await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_is_kept_out_of_the_data_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let server = start(&config).await;
+    assert!(DataDir::open(directory.path()).is_err());
+    server.stop().await;
+    start(&config).await.stop().await;
+}
