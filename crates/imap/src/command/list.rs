@@ -2,6 +2,7 @@
 
 use super::{CommandBody, StatusItem, status};
 use crate::decode::cursor::{Cursor, Refusal};
+use std::collections::BTreeMap;
 
 /// LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,99 +78,116 @@ impl ListPattern {
 
 /// Matches names against one pattern: `*` stands for any text, `%` for any text without the delimiter.
 ///
-/// It follows all readings of the pattern at once, one bit each, so that a name costs (bytes of the name) times (bytes of the
-/// pattern / 64), whatever the pattern is; nothing is tried again.
+/// It follows all readings of the pattern at once, one bit each, so that a character of a name costs (characters of the
+/// pattern / 64) operations, whatever the pattern is; nothing is tried again.
 #[derive(Clone, Debug)]
 pub struct Matcher {
-    steps: Vec<Step>,
-    /// Bit n: the reading has come to `steps[n]`, or to the end when n is the length.
-    words: usize,
+    /// Characters and wildcards; a reading that has come to this step is at the end.
+    steps: usize,
+    /// The steps that are `*`, one bit each.
+    stars: Vec<u64>,
+    /// The steps that are `%`.
+    percents: Vec<u64>,
+    /// The steps that are this character.
+    characters: BTreeMap<char, Vec<u64>>,
     delimiter: char,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Char(char),
-    Star,
-    Percent,
 }
 
 impl Matcher {
     fn new(pattern: &str, delimiter: char) -> Self {
-        let mut steps = Vec::new();
+        // Runs of wildcards are one, so that wildcards are never neighbours: `*` if there is one among them, else `%`.
+        let mut steps: Vec<char> = Vec::new();
         for c in pattern.chars() {
             match (c, steps.last()) {
-                // A wildcard beside `*` adds nothing to it.
-                ('*' | '%', Some(Step::Star)) | ('%', Some(Step::Percent)) => {}
-                ('*', Some(Step::Percent)) => {
+                ('*' | '%', Some('*')) | ('%', Some('%')) => {}
+                ('*', Some('%')) => {
                     steps.pop();
-                    if steps.last() != Some(&Step::Star) {
-                        steps.push(Step::Star);
-                    }
+                    steps.push('*');
                 }
-                ('*', _) => steps.push(Step::Star),
-                ('%', _) => steps.push(Step::Percent),
-                (c, _) => steps.push(Step::Char(c)),
+                (c, _) => steps.push(c),
             }
         }
         let words = steps.len() / 64 + 1;
-        Self {
-            steps,
-            words,
+        let mut matcher = Self {
+            steps: steps.len(),
+            stars: vec![0; words],
+            percents: vec![0; words],
+            characters: BTreeMap::new(),
             delimiter,
+        };
+        for (n, c) in steps.into_iter().enumerate() {
+            let bits = match c {
+                '*' => &mut matcher.stars,
+                '%' => &mut matcher.percents,
+                c => matcher
+                    .characters
+                    .entry(c)
+                    .or_insert_with(|| vec![0; words]),
+            };
+            bits[n / 64] |= 1 << (n % 64);
         }
+        matcher
     }
 
     /// Whether the whole of `name` is matched. INBOX is matched in any case, and so is INBOX in front of a delimiter, as clients
     /// ask for `Inbox/%` (RFC 9051, section 5.1: "INBOX ... is case-insensitive").
     pub fn matches(&self, name: &str) -> bool {
-        match self.steps.as_slice() {
-            [] => return name.is_empty(),
-            [Step::Star] => return true,
-            [Step::Percent] => return !name.contains(self.delimiter),
-            _ => {}
+        if self.steps == 1 && self.stars[0] == 1 {
+            return true;
+        }
+        if self.steps == 1 && self.percents[0] == 1 {
+            return !name.contains(self.delimiter);
         }
         let inbox = name
             .get(..5)
             .is_some_and(|head| head.eq_ignore_ascii_case("INBOX"))
             && name[5..].chars().next().is_none_or(|c| c == self.delimiter);
-        let mut now = vec![0u64; self.words];
-        let mut next = vec![0u64; self.words];
-        self.enter(&mut now, 0);
+        let mut readings = vec![0u64; self.stars.len()];
+        readings[0] = 1;
+        self.pass_wildcards(&mut readings);
         for (at, c) in name.char_indices() {
             let any_case = inbox && at < 5;
-            next.fill(0);
-            for (word, bits) in now.iter().enumerate() {
-                let mut bits = *bits;
-                while bits != 0 {
-                    let step = word * 64 + bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    match self.steps.get(step) {
-                        Some(Step::Star) => self.enter(&mut next, step),
-                        Some(Step::Percent) if c != self.delimiter => self.enter(&mut next, step),
-                        Some(&Step::Char(p))
-                            if p == c || (any_case && p.eq_ignore_ascii_case(&c)) =>
-                        {
-                            self.enter(&mut next, step + 1);
-                        }
-                        _ => {}
-                    }
-                }
+            let here = self.characters.get(&c).filter(|_| !any_case);
+            let upper = self
+                .characters
+                .get(&c.to_ascii_uppercase())
+                .filter(|_| any_case);
+            let lower = self
+                .characters
+                .get(&c.to_ascii_lowercase())
+                .filter(|_| any_case);
+            let mut carry = 0;
+            let mut alive = 0;
+            for (n, reading) in readings.iter_mut().enumerate() {
+                let character = [here, upper, lower]
+                    .into_iter()
+                    .flatten()
+                    .fold(0, |all, bits| all | bits[n]);
+                let step = *reading & character;
+                let percent = if c == self.delimiter {
+                    0
+                } else {
+                    self.percents[n]
+                };
+                *reading = (*reading & (self.stars[n] | percent)) | (step << 1) | carry;
+                carry = step >> 63;
+                alive |= *reading;
             }
-            std::mem::swap(&mut now, &mut next);
-            if now.iter().all(|&bits| bits == 0) {
+            if alive == 0 {
                 return false;
             }
+            self.pass_wildcards(&mut readings);
         }
-        let end = self.steps.len();
-        now[end / 64] & (1 << (end % 64)) != 0
+        readings[self.steps / 64] & (1 << (self.steps % 64)) != 0
     }
 
-    /// Comes to a step; a wildcard may stand for nothing, so also to the one after it. Wildcards are never neighbours.
-    fn enter(&self, bits: &mut [u64], step: usize) {
-        bits[step / 64] |= 1 << (step % 64);
-        if matches!(self.steps.get(step), Some(Step::Star | Step::Percent)) {
-            bits[(step + 1) / 64] |= 1 << ((step + 1) % 64);
+    /// A wildcard may stand for nothing: who has come to it has come behind it.
+    fn pass_wildcards(&self, readings: &mut [u64]) {
+        let mut carry = 0;
+        for (n, reading) in readings.iter_mut().enumerate() {
+            let wild = *reading & (self.stars[n] | self.percents[n]);
+            *reading |= (wild << 1) | carry;
+            carry = wild >> 63;
         }
     }
 }
@@ -448,6 +466,14 @@ mod tests {
         check_match("inbox/X", "INBOX/x", false);
         check_match("inboxes", "INBOXES", false);
         check_match("ä%", "äö", true);
+        for n in 60..70 {
+            // Readings that cross the border of a word.
+            let (a, star) = ("a".repeat(n), format!("{}*b", "a".repeat(n)));
+            check_match(&a, &a, true);
+            check_match(&a, &"a".repeat(n + 1), false);
+            check_match(&star, &format!("{a}/b"), true);
+            check_match(&star, &a, false);
+        }
         assert_eq!(
             ListPattern("%".into()).under("a/"),
             ListPattern("a/%".into())

@@ -176,9 +176,15 @@ impl Collected {
         if self.discarding {
             self.push_discarded(line);
         } else {
-            for (n, &byte) in line.iter().enumerate() {
-                if let Err(refusal) = self.push_byte(byte, limits, authenticated) {
-                    return (n, Err(refusal));
+            let mut at = 0;
+            while at < line.len() {
+                let result = match self.push_set(&line[at..], limits) {
+                    Ok(0) => self.push_byte(line[at], limits, authenticated).map(|()| 1),
+                    other => other,
+                };
+                match result {
+                    Ok(taken) => at += taken,
+                    Err(refusal) => return (at, Err(refusal)),
                 }
             }
         }
@@ -205,16 +211,7 @@ impl Collected {
             0 => return Err("NUL in a line"),
             _ => {}
         }
-        if let Some(builder) = &mut self.builder {
-            if SetBuilder::is_set_byte(byte) {
-                self.set_bytes += 1;
-                if self.set_bytes > limits.sequence_set_bytes_max {
-                    return Err("sequence set is too long");
-                }
-                return builder.push(byte).map_err(SetError::text);
-            }
-            self.end_set()?;
-        }
+        self.end_set()?;
         let limit = if authenticated {
             limits.command_bytes_max
         } else {
@@ -233,6 +230,27 @@ impl Collected {
             self.begin_set(limits)?;
         }
         Ok(())
+    }
+
+    /// Takes what goes on with the long sequence set in hand: how many bytes.
+    fn push_set(&mut self, line: &[u8], limits: &Limits) -> Result<usize, Refusal> {
+        let Some(builder) = self.builder.as_mut().filter(|_| !self.after_cr) else {
+            return Ok(0);
+        };
+        let run = line
+            .iter()
+            .position(|&b| !SetBuilder::is_set_byte(b))
+            .unwrap_or(line.len());
+        let room = limits.sequence_set_bytes_max.saturating_sub(self.set_bytes);
+        for &byte in &line[..run.min(room)] {
+            builder.push(byte).map_err(SetError::text)?;
+        }
+        self.set_bytes += run;
+        if run > room {
+            Err("sequence set is too long")
+        } else {
+            Ok(run)
+        }
     }
 
     /// Moves the sequence set at the end of the text into a builder.

@@ -205,7 +205,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn quoted(&mut self) -> Result<Vec<u8>, Refusal> {
-        let mut bytes = Vec::new();
+        // At once as long as it becomes, so that a password is not left behind by a vector that grew.
+        let room = memchr::memchr(b'"', &self.text[self.at..]).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(room);
         loop {
             bytes.extend_from_slice(self.run(|b| b != b'"' && b != b'\\'));
             match self.peek() {

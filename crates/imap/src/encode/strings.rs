@@ -102,6 +102,8 @@ mod tests {
         check(b"a\"b\\c", false, b"\"a\\\"b\\\\c\"");
         check(b"a\tb", false, b"\"a\tb\"");
         check(b"a\r\nb", false, b"{4}\r\na\r\nb");
+        check(b"a\nb", true, b"{3}\r\na\nb");
+        check(b"a\rb", true, b"{3}\r\na\rb");
         check("ä".as_bytes(), false, b"{2}\r\n\xc3\xa4");
         check("ä".as_bytes(), true, b"\"\xc3\xa4\"");
         check(b"\xff", true, b"{1}\r\n\xff");
