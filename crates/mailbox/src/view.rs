@@ -311,6 +311,7 @@ impl Replica {
     /// The mark of a name outlives it.
     pub(crate) fn keep_gone_mark(&mut self, name: MailboxName, mark: u32) {
         if broken("mark-goes-with-name") {
+            self.dirty_keys.insert(RowKey::Mark(name));
             return;
         }
         let kept = self.gone_marks.entry(name.clone()).or_insert(0);

@@ -21,7 +21,10 @@ macro_rules! scenarios {
 }
 
 fn run(name: &str) {
-    let (_, scenario) = world::scenarios::SCENARIOS.iter().find(|(other, _)| *other == name).expect("listed");
+    let (_, scenario) = world::scenarios::SCENARIOS
+        .iter()
+        .find(|(other, _)| *other == name)
+        .expect("listed");
     if let Err(error) = scenario() {
         panic!("{error}");
     }
@@ -65,4 +68,5 @@ scenarios! {
     vanished_history_is_bounded
     parents_are_created
     refusals
+    join_restarts_hidden_time
 }

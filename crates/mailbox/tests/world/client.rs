@@ -40,7 +40,8 @@ impl Client {
             if shown.uidvalidity < known.uidvalidity && !wanders {
                 return Err(format!("UIDVALIDITY of {name} decreases"));
             }
-            self.seen.extend(shown.messages.values().map(|(message, _)| *message));
+            self.seen
+                .extend(shown.messages.values().map(|(message, _)| *message));
             let uidvalidity = shown.uidvalidity;
             *known = Known {
                 uidvalidity,
@@ -106,7 +107,10 @@ impl Client {
                 }
             }
         }
-        let new = shown.messages.iter().filter(|(uid, _)| **uid >= known.uidnext);
+        let new = shown
+            .messages
+            .iter()
+            .filter(|(uid, _)| **uid >= known.uidnext);
         self.seen.extend(new.map(|(_, (message, _))| *message));
         known.uidnext = known.uidnext.max(shown.uidnext);
         known.modseq = shown.modseq;

@@ -294,7 +294,12 @@ impl World {
     fn peers(&self, i: usize) -> Peers {
         let mut peers = Vec::new();
         for (j, node) in self.nodes.iter().enumerate() {
-            if j != i && !self.takes_over && self.setting.waiting && self.reads(j) && self.connected(i, j) {
+            if j != i
+                && !self.takes_over
+                && self.setting.waiting
+                && self.reads(j)
+                && self.connected(i, j)
+            {
                 let heard = self.nodes[i].heard.get(&node.origin).copied().unwrap_or(0);
                 peers.push(Peer {
                     slot: node.slot,
@@ -852,12 +857,17 @@ impl World {
                 .map(|plan| plan.ops)
                 .unwrap_or_default(),
             Kind::Rename => {
-                let Ok(plan) = replica.plan_rename(&at, &name(a), &name(b)) else { return Ok(()) };
-                let told = |(_, new): &(MailboxName, MailboxName)| self.told_names.contains(new.as_str());
+                let Ok(plan) = replica.plan_rename(&at, &name(a), &name(b)) else {
+                    return Ok(());
+                };
+                let told =
+                    |(_, new): &(MailboxName, MailboxName)| self.told_names.contains(new.as_str());
                 self.u4_excused = plan.outcome.names.iter().any(told);
                 let again = plan.ops.iter().any(|op| matches!(op, Op::Claim { .. }));
                 if again && self.setting.serial && !self.u4_excused {
-                    return Err("U4: RENAME onto a name that was never announced changes UIDs".into());
+                    return Err(
+                        "U4: RENAME onto a name that was never announced changes UIDs".into(),
+                    );
                 }
                 plan.ops
             }
@@ -995,7 +1005,8 @@ impl World {
         let last = disk.applied.get(origin);
         self.facts
             .retain(|fact| fact.origin != origin.get() || fact.number <= last);
-        self.snapshots.retain(|(_, vector)| vector.get(origin) <= last);
+        self.snapshots
+            .retain(|(_, vector)| vector.get(origin) <= last);
         // The clock goes on from the greatest stamp of the logs.
         let mut hlc = Hlc::default();
         for bytes in self.logs.values().flatten() {
@@ -1195,7 +1206,8 @@ impl World {
         self.look(home, true)?;
         // What was gone already where the client came from, it need not see.
         let known = |f: &&Fact| {
-            Incarnation::new(f.origin).is_some_and(|o| self.nodes[self.previous].applied.get(o) >= f.number)
+            Incarnation::new(f.origin)
+                .is_some_and(|o| self.nodes[self.previous].applied.get(o) >= f.number)
         };
         let facts: Vec<&Fact> = self.facts.iter().filter(known).collect();
         let there: Vec<Id> = oracle::view(&facts, MailboxId::inbox().0)
@@ -1209,13 +1221,21 @@ impl World {
                 _ => false,
             })
         };
-        let new: Vec<Id> = self.wanderer.overlooked.difference(&before).copied().collect();
+        let new: Vec<Id> = self
+            .wanderer
+            .overlooked
+            .difference(&before)
+            .copied()
+            .collect();
         for id in new {
             if made(&id) && !there.contains(&id) {
                 self.wanderer.overlooked.remove(&id);
                 self.wanderer.seen.insert(id);
-            } else if std::env::var("SHOWOVER").is_ok() {
-                return Err(format!("overlooked {id:?} from {} to {}", self.previous, self.home));
+            } else {
+                return Err(format!(
+                    "U2: a client that moved from {} to {} overlooks {id:?}",
+                    self.previous, self.home
+                ));
             }
         }
         Ok(())

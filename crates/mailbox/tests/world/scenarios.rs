@@ -32,16 +32,32 @@ pub const SCENARIOS: &[Scenario] = &[
     ("shown_when_peers_are_heard", shown_when_peers_are_heard),
     ("rename_onto_announced_name", rename_onto_announced_name),
     ("mark_outlives_its_name", mark_outlives_its_name),
-    ("takeover_claims_what_was_unknown", takeover_claims_what_was_unknown),
-    ("implausible_uid_is_not_believed", implausible_uid_is_not_believed),
+    (
+        "takeover_claims_what_was_unknown",
+        takeover_claims_what_was_unknown,
+    ),
+    (
+        "implausible_uid_is_not_believed",
+        implausible_uid_is_not_believed,
+    ),
     ("epoch_voids_claims", epoch_voids_claims),
-    ("replacing_store_spares_what_was_not_shown", replacing_store_spares_what_was_not_shown),
+    (
+        "replacing_store_spares_what_was_not_shown",
+        replacing_store_spares_what_was_not_shown,
+    ),
     ("missing_record_is_named", missing_record_is_named),
-    ("content_goes_with_the_last_copy", content_goes_with_the_last_copy),
-    ("blocks_by_rank_do_not_interleave", blocks_by_rank_do_not_interleave),
+    (
+        "content_goes_with_the_last_copy",
+        content_goes_with_the_last_copy,
+    ),
+    (
+        "blocks_by_rank_do_not_interleave",
+        blocks_by_rank_do_not_interleave,
+    ),
     ("vanished_history_is_bounded", vanished_history_is_bounded),
     ("parents_are_created", parents_are_created),
     ("refusals", refusals),
+    ("join_restarts_hidden_time", join_restarts_hidden_time),
 ];
 
 macro_rules! ensure {
@@ -78,7 +94,11 @@ fn pair() -> World {
 }
 
 impl World {
-    fn plan(&mut self, i: usize, plan: impl FnOnce(&Replica, &At) -> Result<Vec<Op>, PlanError>) -> Outcome {
+    fn plan(
+        &mut self,
+        i: usize,
+        plan: impl FnOnce(&Replica, &At) -> Result<Vec<Op>, PlanError>,
+    ) -> Outcome {
         self.now += self.setting.step_micros;
         let at = self.at(i);
         let ops = plan(&self.nodes[i].replica, &at).map_err(|e| e.to_string())?;
@@ -88,7 +108,11 @@ impl World {
     fn append(&mut self, i: usize, name: &str) -> Result<u32, String> {
         let mut uid = 0;
         self.plan(i, |r, at| {
-            let plan = r.plan_append(at, &n(name), vec![new_message(at.now_micros, Flags::none())])?;
+            let plan = r.plan_append(
+                at,
+                &n(name),
+                vec![new_message(at.now_micros, Flags::none())],
+            )?;
             uid = plan.outcome[0];
             Ok(plan.ops)
         })?;
@@ -96,15 +120,24 @@ impl World {
     }
 
     fn copy(&mut self, i: usize, from: &str, uid: u32, to: &str) -> Outcome {
-        self.plan(i, |r, at| Ok(r.plan_copy(at, &n(from), &[uid], &n(to))?.ops))
+        self.plan(i, |r, at| {
+            Ok(r.plan_copy(at, &n(from), &[uid], &n(to))?.ops)
+        })
     }
 
     fn move_to(&mut self, i: usize, from: &str, uid: u32, to: &str) -> Outcome {
-        self.plan(i, |r, at| Ok(r.plan_move(at, &n(from), &[uid], &n(to))?.ops))
+        self.plan(i, |r, at| {
+            Ok(r.plan_move(at, &n(from), &[uid], &n(to))?.ops)
+        })
     }
 
     fn store(&mut self, i: usize, name: &str, uid: u32, mode: StoreMode, bits: u16) -> Outcome {
-        self.plan(i, |r, _| Ok(r.plan_store(&n(name), &[uid], mode, &flags(bits), &|_| None)?.ops))
+        self.plan(i, |r, _| {
+            Ok(
+                r.plan_store(&n(name), &[uid], mode, &flags(bits), &|_| None)?
+                    .ops,
+            )
+        })
     }
 
     fn expunge(&mut self, i: usize, name: &str, uid: u32) -> Outcome {
@@ -142,17 +175,27 @@ impl World {
         }
         self.check_oracle(0)?;
         self.check_oracle(1)?;
-        ensure_eq!(self.nodes[0].replica.replicated_rows(true), self.nodes[1].replica.replicated_rows(true));
+        ensure_eq!(
+            self.nodes[0].replica.replicated_rows(true),
+            self.nodes[1].replica.replicated_rows(true)
+        );
         Ok(())
     }
 
     fn count(&self, i: usize, name: &str) -> Option<u32> {
-        self.nodes[i].replica.status(&n(name)).map(|status| status.messages)
+        self.nodes[i]
+            .replica
+            .status(&n(name))
+            .map(|status| status.messages)
     }
 
     fn only(&self, i: usize, name: &str) -> Result<Row, String> {
         let rows = self.nodes[i].replica.rows(&n(name), 1..=u32::MAX);
-        if rows.len() == 1 { Ok(rows[0].clone()) } else { Err(format!("{} messages in {name}", rows.len())) }
+        if rows.len() == 1 {
+            Ok(rows[0].clone())
+        } else {
+            Err(format!("{} messages in {name}", rows.len()))
+        }
     }
 }
 
@@ -227,7 +270,15 @@ fn rename_and_create() -> Outcome {
     w.append(1, "e")?;
     w.meet()?;
     ensure_eq!(w.count(0, "e"), Some(2));
-    ensure_eq!(w.nodes[0].replica.names().iter().filter(|info| info.name == n("e")).count(), 1);
+    ensure_eq!(
+        w.nodes[0]
+            .replica
+            .names()
+            .iter()
+            .filter(|info| info.name == n("e"))
+            .count(),
+        1
+    );
     // A member that is deleted with the union is gone with it.
     w.delete(0, "e")?;
     w.meet()?;
@@ -252,7 +303,11 @@ fn default_folder_and_delete() -> Outcome {
     let mut w = pair();
     let create = || {
         let id = NewId::Derived(MailboxId::default_folder("Sent"));
-        vec![Op::CreateMailbox(CreateMailbox { id, name: n("e"), special_use: Some(SpecialUse::Sent) })]
+        vec![Op::CreateMailbox(CreateMailbox {
+            id,
+            name: n("e"),
+            special_use: Some(SpecialUse::Sent),
+        })]
     };
     w.local(0, create())?;
     w.delete(0, "e")?;
@@ -298,8 +353,11 @@ fn deleted_set_and_unset() -> Outcome {
 fn rescue_and_expunge() -> Outcome {
     for delivered in [false, true] {
         let mut w = pair();
-        let uid =
-            if delivered { w.deliver(0, 1, "INBOX")?.unwrap_or(0) } else { w.append(0, "INBOX")? };
+        let uid = if delivered {
+            w.deliver(0, 1, "INBOX")?.unwrap_or(0)
+        } else {
+            w.append(0, "INBOX")?
+        };
         w.store(0, "INBOX", uid, StoreMode::Add, 4)?;
         w.meet()?;
         w.expunge(0, "INBOX", uid)?;
@@ -368,7 +426,10 @@ fn rename_and_rename() -> Outcome {
     w.rename(1, "a", "b")?;
     w.rename(0, "a", "e")?;
     w.meet()?;
-    ensure_eq!((w.count(0, "a"), w.count(0, "b"), w.count(0, "e")), (None, None, Some(1)));
+    ensure_eq!(
+        (w.count(0, "a"), w.count(0, "b"), w.count(0, "e")),
+        (None, None, Some(1))
+    );
     Ok(())
 }
 
@@ -379,11 +440,21 @@ fn subscribe_and_unsubscribe() -> Outcome {
     w.plan(0, |r, _| Ok(r.plan_unsubscribe(&n("x")).ops))?;
     w.local(1, vec![Op::Subscribe { name: n("x") }])?;
     w.meet()?;
-    let info = w.nodes[0].replica.names().into_iter().find(|info| info.name == n("x"));
+    let info = w.nodes[0]
+        .replica
+        .names()
+        .into_iter()
+        .find(|info| info.name == n("x"));
     ensure!(info.is_some_and(|info| info.subscribed && info.id.is_none()));
     w.plan(1, |r, _| Ok(r.plan_unsubscribe(&n("x")).ops))?;
     w.meet()?;
-    ensure!(!w.nodes[0].replica.names().iter().any(|info| info.name == n("x")));
+    ensure!(
+        !w.nodes[0]
+            .replica
+            .names()
+            .iter()
+            .any(|info| info.name == n("x"))
+    );
     Ok(())
 }
 
@@ -395,7 +466,11 @@ fn delivered_by_two_nodes() -> Outcome {
     let row = w.only(0, "INBOX")?;
     // A MOVE by one who saw one delivery is not undone by the other.
     w.deliver(0, 2, "INBOX")?;
-    let uid = w.nodes[0].replica.uids(&n("INBOX")).into_iter().find(|uid| *uid != row.uid);
+    let uid = w.nodes[0]
+        .replica
+        .uids(&n("INBOX"))
+        .into_iter()
+        .find(|uid| *uid != row.uid);
     w.move_to(0, "INBOX", uid.unwrap_or(0), "a")?;
     w.deliver(1, 2, "INBOX")?;
     w.meet()?;
@@ -424,7 +499,10 @@ fn delivered_into_two_mailboxes() -> Outcome {
     w.deliver(0, 1, "a")?;
     w.deliver(1, 1, "INBOX")?;
     w.meet()?;
-    ensure_eq!(w.count(0, "a").unwrap_or(0) + w.count(0, "INBOX").unwrap_or(0), 2);
+    ensure_eq!(
+        w.count(0, "a").unwrap_or(0) + w.count(0, "INBOX").unwrap_or(0),
+        2
+    );
     Ok(())
 }
 
@@ -434,7 +512,14 @@ fn rename_inbox() -> Outcome {
     w.append(0, "INBOX")?;
     w.rename(0, "INBOX", "old/mail")?;
     w.meet()?;
-    ensure_eq!((w.count(1, "INBOX"), w.count(1, "old/mail"), w.count(1, "old")), (Some(0), Some(2), Some(0)));
+    ensure_eq!(
+        (
+            w.count(1, "INBOX"),
+            w.count(1, "old/mail"),
+            w.count(1, "old")
+        ),
+        (Some(0), Some(2), Some(0))
+    );
     Ok(())
 }
 
@@ -445,7 +530,12 @@ fn rename_carries_children() -> Outcome {
     w.append(0, "a/c/d")?;
     w.rename(0, "a", "e/f")?;
     w.meet()?;
-    let names: Vec<String> = w.nodes[1].replica.names().iter().map(|info| info.name.to_string()).collect();
+    let names: Vec<String> = w.nodes[1]
+        .replica
+        .names()
+        .iter()
+        .map(|info| info.name.to_string())
+        .collect();
     ensure_eq!(names, ["INBOX", "a-b", "e", "e/f", "e/f/c", "e/f/c/d"]);
     ensure_eq!(w.count(1, "e/f/c/d"), Some(1));
     Ok(())
@@ -475,12 +565,17 @@ fn superseded_uid_is_resolved() -> Outcome {
     w.look(1, false)?;
     w.meet()?;
     // A client that still knows the old UID acts on the message and is told the present one.
-    let plan = w.nodes[0].replica.plan_store(&n("INBOX"), &[low], StoreMode::Add, &flags(1), &|_| None);
+    let plan =
+        w.nodes[0]
+            .replica
+            .plan_store(&n("INBOX"), &[low], StoreMode::Add, &flags(1), &|_| None);
     let stored = plan.map_err(|e| e.to_string())?.outcome;
     ensure_eq!((stored.missing.len(), stored.uids.len()), (0, 1));
     ensure!(stored.uids[0] > low);
     // The old one has vanished when the new one came.
-    let changes = w.nodes[0].replica.changes(&n("INBOX"), w.nodes[0].client.names["INBOX"].modseq);
+    let changes = w.nodes[0]
+        .replica
+        .changes(&n("INBOX"), w.nodes[0].client.names["INBOX"].modseq);
     ensure!(changes.complete);
     ensure_eq!(changes.vanished, vec![low]);
     Ok(())
@@ -493,7 +588,13 @@ fn shown_when_peers_are_heard() -> Outcome {
     ensure_eq!(w.count(0, "INBOX"), Some(0));
     ensure!(!w.nodes[0].replica.is_clean());
     // What the peer says of itself has reached the counter: nothing lower can come.
-    let peers = |heard| Peers(vec![Peer { slot: 4, heard, patience_micros: 1_000_000 }]);
+    let peers = |heard| {
+        Peers(vec![Peer {
+            slot: 4,
+            heard,
+            patience_micros: 1_000_000,
+        }])
+    };
     let now = w.now;
     w.nodes[0].replica.release(now, &peers(uid / 64 - 1));
     ensure_eq!(w.count(0, "INBOX"), Some(0));
@@ -535,7 +636,10 @@ fn mark_outlives_its_name() -> Outcome {
     ensure_eq!((status.uidnext, status.messages), (uid + 1, 0));
     w.look(0, false)?;
     w.crash(0, 0)?;
-    ensure_eq!(w.nodes[0].replica.status(&n("a")).map(|s| s.uidnext), Some(uid + 1));
+    ensure_eq!(
+        w.nodes[0].replica.status(&n("a")).map(|s| s.uidnext),
+        Some(uid + 1)
+    );
     Ok(())
 }
 
@@ -551,7 +655,12 @@ fn takeover_claims_what_was_unknown() -> Outcome {
     w.takeover(0)?;
     w.home = 0;
     ensure!(w.nodes[0].replica.uids(&n("INBOX"))[0] >= next);
-    ensure!(w.nodes[0].replica.status(&n("INBOX")).is_some_and(|s| s.uidnext > next));
+    ensure!(
+        w.nodes[0]
+            .replica
+            .status(&n("INBOX"))
+            .is_some_and(|s| s.uidnext > next)
+    );
     w.look_wandering()?;
     ensure_eq!(w.wanderer.overlooked.len(), 0);
     // What comes later lies above what the client named, too.
@@ -563,12 +672,26 @@ fn implausible_uid_is_not_believed() -> Outcome {
     let mut w = pair();
     w.append(0, "INBOX")?;
     let before = w.nodes[0].replica.counter();
-    let takeover = Takeover { named: vec![(n("INBOX"), u32::MAX)], announced: vec![] };
+    let takeover = Takeover {
+        named: vec![(n("INBOX"), u32::MAX)],
+        announced: vec![],
+    };
     let at = w.at(0);
-    ensure!(w.nodes[0].replica.plan_takeover(&at, &takeover).ops.is_empty());
+    ensure!(
+        w.nodes[0]
+            .replica
+            .plan_takeover(&at, &takeover)
+            .ops
+            .is_empty()
+    );
     w.nodes[0].replica.raise_marks(&at, &takeover);
     ensure_eq!(w.nodes[0].replica.counter(), before);
-    ensure!(w.nodes[0].replica.status(&n("INBOX")).is_some_and(|s| s.uidnext < 1 << 31));
+    ensure!(
+        w.nodes[0]
+            .replica
+            .status(&n("INBOX"))
+            .is_some_and(|s| s.uidnext < 1 << 31)
+    );
     Ok(())
 }
 
@@ -602,7 +725,10 @@ fn replacing_store_spares_what_was_not_shown() -> Outcome {
     // The session was shown no flags: it sets \Seen, and does not unset what it has not seen.
     w.plan(0, |r, _| {
         let shown = |_| Some(Flags::none());
-        Ok(r.plan_store(&n("INBOX"), &[uid], StoreMode::Replace, &flags(1), &shown)?.ops)
+        Ok(
+            r.plan_store(&n("INBOX"), &[uid], StoreMode::Replace, &flags(1), &shown)?
+                .ops,
+        )
     })?;
     ensure_eq!(bits(&w.only(0, "INBOX")?.flags), 3);
     w.store(0, "INBOX", uid, StoreMode::Replace, 1)?;
@@ -613,12 +739,29 @@ fn replacing_store_spares_what_was_not_shown() -> Outcome {
 fn missing_record_is_named() -> Outcome {
     let mut w = pair();
     let message = MessageId([3; 16]);
-    let error = w.local(0, vec![Op::Expunge { messages: vec![Removal { message, dots: vec![] }] }]).err();
+    let error = w
+        .local(
+            0,
+            vec![Op::Expunge {
+                messages: vec![Removal {
+                    message,
+                    dots: vec![],
+                }],
+            }],
+        )
+        .err();
     ensure!(error.is_some_and(|e| e.contains(&message.to_string())));
     let mut w = pair();
     let mailbox = MailboxId([4; 16]);
-    let ops = vec![Op::RenameMailbox { mailboxes: vec![mailbox], to: n("x") }];
-    ensure!(w.local(0, ops).err().is_some_and(|e| e.contains(&mailbox.to_string())));
+    let ops = vec![Op::RenameMailbox {
+        mailboxes: vec![mailbox],
+        to: n("x"),
+    }];
+    ensure!(
+        w.local(0, ops)
+            .err()
+            .is_some_and(|e| e.contains(&mailbox.to_string()))
+    );
     Ok(())
 }
 
@@ -653,7 +796,10 @@ fn blocks_by_rank_do_not_interleave() -> Outcome {
     }
     w.fsync(0);
     let at = w.at(0);
-    let takeover = Takeover { named: vec![(n("INBOX"), 64 * 20_000)], announced: vec![] };
+    let takeover = Takeover {
+        named: vec![(n("INBOX"), 64 * 20_000)],
+        announced: vec![],
+    };
     // Both have told clients more than they have.
     let mut blocks = Vec::new();
     for slot in [3u8, 4] {
@@ -664,9 +810,15 @@ fn blocks_by_rank_do_not_interleave() -> Outcome {
             let batch = Batch::decode(bytes).map_err(|e| e.to_string())?;
             vector.advance(batch.origin, batch.last());
             let ops = Op::decode_all(&batch.sections[0].ops).map_err(|e| e.to_string())?;
-            replica.apply(&Step::of(&batch, 0, &vector, 1, &NOBODY), ops).map_err(|e| e.to_string())?;
+            replica
+                .apply(&Step::of(&batch, 0, &vector, 1, &NOBODY), ops)
+                .map_err(|e| e.to_string())?;
         }
-        let peers = Peers(vec![Peer { slot: 7 - slot, heard: 0, patience_micros: 0 }]);
+        let peers = Peers(vec![Peer {
+            slot: 7 - slot,
+            heard: 0,
+            patience_micros: 0,
+        }]);
         let mut uids = Vec::new();
         for op in replica.plan_late(&at, &peers).ops {
             if let Op::Claim { claims, .. } = op {
@@ -688,7 +840,10 @@ fn vanished_history_is_bounded() -> Outcome {
     for round in 0..6 {
         let messages = (0..4_000).map(|k| new_message(k, Flags::none())).collect();
         w.plan(0, |r, at| Ok(r.plan_append(at, &name, messages)?.ops))?;
-        before = w.nodes[0].replica.status(&name).map_or(0, |s| s.highestmodseq);
+        before = w.nodes[0]
+            .replica
+            .status(&name)
+            .map_or(0, |s| s.highestmodseq);
         let uids = w.nodes[0].replica.uids(&name);
         ensure_eq!(uids.len(), 4_000);
         w.plan(0, |r, _| Ok(r.plan_expunge(&name, &uids)?.ops))?;
@@ -713,7 +868,10 @@ fn parents_are_created() -> Outcome {
         Ok(plan.ops)
     })?;
     let names = w.nodes[0].replica.names();
-    let info = names.iter().find(|info| info.name == n("x/y/z")).ok_or("not created")?;
+    let info = names
+        .iter()
+        .find(|info| info.name == n("x/y/z"))
+        .ok_or("not created")?;
     ensure_eq!((info.id, info.special_use), (id, Some(SpecialUse::Junk)));
     ensure!(w.count(0, "x") == Some(0) && w.count(0, "x/y") == Some(0));
     w.meet()
@@ -722,18 +880,78 @@ fn parents_are_created() -> Outcome {
 fn refusals() -> Outcome {
     let w = pair();
     let r = &w.nodes[0].replica;
-    let at = At { now_micros: w.now, next: Dot::new(w.nodes[0].origin, 99) };
+    let at = At {
+        now_micros: w.now,
+        next: Dot::new(w.nodes[0].origin, 99),
+    };
     ensure_eq!(r.plan_delete(&n("inbox")).err(), Some(PlanError::Inbox));
     ensure_eq!(r.plan_delete(&n("nope")).err(), Some(PlanError::NoMailbox));
-    ensure_eq!(r.plan_create(&at, &n("a"), None).err(), Some(PlanError::Exists));
-    ensure_eq!(r.plan_rename(&at, &n("a"), &n("a/b")).err(), Some(PlanError::IntoItself));
-    ensure_eq!(r.plan_rename(&at, &n("a"), &n("InBox")).err(), Some(PlanError::Exists));
-    ensure_eq!(r.plan_append(&at, &n("nope"), vec![]).err(), Some(PlanError::NoMailbox));
-    ensure_eq!(r.plan_copy(&at, &n("INBOX"), &[], &n("nope")).err(), Some(PlanError::NoMailbox));
-    let many = (0..=KEYWORDS_MAX).filter_map(|k| Some(Flag::Keyword(Keyword::new(&format!("k{k}"))?))).collect();
-    let refused = r.plan_append(&at, &n("a"), vec![new_message(1, many)]).err();
+    ensure_eq!(
+        r.plan_create(&at, &n("a"), None).err(),
+        Some(PlanError::Exists)
+    );
+    ensure_eq!(
+        r.plan_rename(&at, &n("a"), &n("a/b")).err(),
+        Some(PlanError::IntoItself)
+    );
+    ensure_eq!(
+        r.plan_rename(&at, &n("a"), &n("InBox")).err(),
+        Some(PlanError::Exists)
+    );
+    ensure_eq!(
+        r.plan_append(&at, &n("nope"), vec![]).err(),
+        Some(PlanError::NoMailbox)
+    );
+    ensure_eq!(
+        r.plan_copy(&at, &n("INBOX"), &[], &n("nope")).err(),
+        Some(PlanError::NoMailbox)
+    );
+    let many = (0..=KEYWORDS_MAX)
+        .filter_map(|k| Some(Flag::Keyword(Keyword::new(&format!("k{k}"))?)))
+        .collect();
+    let refused = r
+        .plan_append(&at, &n("a"), vec![new_message(1, many)])
+        .err();
     ensure_eq!(refused, Some(PlanError::TooManyKeywords));
     let closed = Replica::new(AccountId([1; 16]), 0);
-    ensure_eq!(closed.plan_append(&at, &n("INBOX"), vec![]).err(), Some(PlanError::NotOpen));
+    ensure_eq!(
+        closed.plan_append(&at, &n("INBOX"), vec![]).err(),
+        Some(PlanError::NotOpen)
+    );
     Ok(())
+}
+
+/// A message that was hidden, kept and removed again elsewhere comes hidden by a join: its time begins anew, for a third
+/// node may have seen it alive in between and move it.
+fn join_restarts_hidden_time() -> Outcome {
+    let mut w = World::new(Setting {
+        nodes: 3,
+        skew: vec![0; 3],
+        ..pair().setting
+    });
+    let uid = w.append(0, "INBOX")?;
+    w.sync(0, None)?;
+    w.expunge(0, "INBOX", uid)?;
+    w.store(1, "INBOX", uid, StoreMode::Remove, 4)?;
+    w.pull(2, 1, usize::MAX)?;
+    w.pull(2, 0, usize::MAX)?;
+    w.pull(1, 0, usize::MAX)?;
+    // The third node says that it knows of the removal; that it also knows of the rescue helps nobody here.
+    w.pull(0, 2, 0)?;
+    w.expunge(1, "INBOX", uid)?;
+    w.join(0, 1, true)?;
+    w.pull(0, 1, 0)?;
+    ensure_eq!(w.count(0, "INBOX"), Some(0));
+    w.collect(0);
+    w.move_to(2, "INBOX", uid, "a")?;
+    for _ in 0..2 {
+        for i in 0..3 {
+            w.sync(i, None)?;
+        }
+    }
+    ensure_eq!(
+        (w.count(0, "a"), w.count(1, "a"), w.count(2, "a")),
+        (Some(1), Some(1), Some(1))
+    );
+    w.heal()
 }

@@ -1,0 +1,126 @@
+//! Breaks one rule after the other on purpose and sees whether the property tests object.
+//!
+//! `cargo run -p whimbrel-mailbox --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random
+//! histories each may survive before it is tried on the named ones.
+
+#[cfg(feature = "mutants")]
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+/// Every name is that of a switch in `crdt` or `mailbox`.
+#[cfg(feature = "mutants")]
+const MUTANTS: &[&str] = &[
+    "announce-forgotten",
+    "claim-for-any-placement",
+    "claim-last-wins",
+    "collects-mailbox-of-hidden",
+    "collects-unfinished-deliveries",
+    "collects-unstable",
+    "counter-ignores-claims",
+    "delete-removes-unseen",
+    "deleted-set-wins",
+    "delivery-placed-now",
+    "delivery-revives",
+    "expunge-forgets-a-dot",
+    "expunge-removes-unseen",
+    "expunge-spares-delivery",
+    "hidden-since-not-restarted",
+    "join-brings-back",
+    "join-drops-hidden",
+    "join-forgets-killed",
+    "join-keeps-removed",
+    "late-is-shown",
+    "late-not-claimed",
+    "living-message-without-mailbox",
+    "mark-goes-with-name",
+    "move-does-not-keep",
+    "move-does-not-undelete",
+    "move-last-arrival-wins",
+    "nobody-waits",
+    "rename-shows-below-mark",
+    "rescue-does-not-keep",
+    "set-loses",
+    "store-raises-the-dead",
+    "superseded-claim-forgotten",
+    "takeover-claims-nothing",
+    "target-gets-no-dot",
+    "vanished-forgotten",
+];
+
+#[cfg(feature = "mutants")]
+fn main() -> std::process::ExitCode {
+    use whimbrel_crdt::mutants::break_rule;
+
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let seeds: u64 = std::env::var("WHIMBREL_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(400);
+    // A panic is an objection like any other.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut caught, mut survived) = (0, 0);
+    for name in MUTANTS
+        .iter()
+        .filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == *name))
+    {
+        break_rule(Some(name));
+        let objection = object(seeds);
+        break_rule(None);
+        match objection {
+            Some(by) => {
+                caught += 1;
+                println!("mutant {name}: caught {by}");
+            }
+            None => {
+                survived += 1;
+                println!("mutant {name}: SURVIVED");
+            }
+        }
+    }
+    // Unbroken, the same tests must be content.
+    if let Some(by) = object(10) {
+        println!("no rule broken: objection {by}");
+        survived += 1;
+    }
+    println!("mutants: {caught} caught, {survived} survived");
+    if survived == 0 {
+        std::process::ExitCode::SUCCESS
+    } else {
+        std::process::ExitCode::FAILURE
+    }
+}
+
+/// The first test that objects.
+#[cfg(feature = "mutants")]
+fn object(seeds: u64) -> Option<String> {
+    for seed in 1..=seeds {
+        let (setting, actions) = world::generate(seed);
+        if let Err(error) = world::try_run(&setting, &actions) {
+            return Some(format!("at seed {seed} ({})", summary(&error)));
+        }
+    }
+    for (name, scenario) in world::scenarios::SCENARIOS {
+        match std::panic::catch_unwind(scenario) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Some(format!("by {name} ({})", summary(&error))),
+            Err(_) => return Some(format!("by {name} (panic)")),
+        }
+    }
+    None
+}
+
+#[cfg(feature = "mutants")]
+fn summary(error: &str) -> String {
+    error
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(90)
+        .collect()
+}
+
+#[cfg(not(feature = "mutants"))]
+fn main() {
+    println!("build with --features mutants");
+}
