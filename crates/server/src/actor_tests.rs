@@ -267,7 +267,8 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
 /// A machine that broke its log, a store that broke, or an invariant that does not hold: nothing is said any more.
 #[tokio::test]
 async fn the_node_stops_and_nothing_is_acknowledged_after() {
-    let cases: [(fn(Input) -> Vec<Output>, &str); 3] = [
+    type Answer = fn(Input) -> Vec<Output>;
+    let cases: [(Answer, &str); 3] = [
         (
             |input| match input {
                 Input::Call(request, _) => {

@@ -4,7 +4,10 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use whimbrel_imap::client::{FetchData, Response};
+use whimbrel_imap::{
+    client::{FetchData, Response},
+    encode::Kind,
+};
 use whimbrel_server::{
     actor::Fatal,
     admin::{
@@ -16,7 +19,7 @@ use whimbrel_server::{
     listen::Protocol,
     node::DataDir,
     password::make_verifier,
-    serve::{Kind, Server, Sockets},
+    serve::{Kind as For, Server, Sockets},
 };
 use whimbrel_smtp::{
     Domain, ForwardPath, HostName, LocalPart, Mailbox, ReversePath,
@@ -49,7 +52,7 @@ async fn start(config: &Config) -> Server {
     Server::start(config, data, sockets, fatal()).await.unwrap()
 }
 
-fn address(server: &Server, kind: Kind) -> SocketAddr {
+fn address(server: &Server, kind: For) -> SocketAddr {
     server
         .addresses()
         .iter()
@@ -83,7 +86,7 @@ fn smtp(lmtp: bool, starttls: StartTls) -> ClientConfig {
 /// Logs in and waits until INBOX has so many messages.
 async fn inbox(server: &Server, messages: u32) -> Imap {
     let tls = client::trusting(server.certificates().path()).unwrap();
-    let mut imap = Imap::connect(address(server, Kind::Mail(Protocol::Imap, true)), &tls)
+    let mut imap = Imap::connect(address(server, For::Mail(Protocol::Imap, true)), &tls)
         .await
         .unwrap();
     imap.command(&format!("LOGIN {ANNE} {PASSWORD}"))
@@ -154,7 +157,7 @@ async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
     );
 
     let tls = client::trusting(server.certificates().path()).unwrap();
-    let lmtp = address(&server, Kind::Mail(Protocol::Lmtp, false));
+    let lmtp = address(&server, For::Mail(Protocol::Lmtp, false));
     let text = "Subject: one\r\n\r\nby LMTP\r\n";
     send(
         lmtp,
@@ -164,7 +167,7 @@ async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
     )
     .await
     .unwrap();
-    let incoming = address(&server, Kind::Mail(Protocol::Smtp, false));
+    let incoming = address(&server, For::Mail(Protocol::Smtp, false));
     let text = "Subject: two\r\n\r\nby SMTP in TLS\r\n..dots\r\n";
     send(
         incoming,
@@ -196,7 +199,9 @@ async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
     let stopping = tokio::spawn(server.stop());
     loop {
         match imap.next().await {
-            Ok(Response::Status { kind, .. }) if kind == whimbrel_imap::encode::Kind::Bye => break,
+            Ok(Response::Status {
+                kind: Kind::Bye, ..
+            }) => break,
             Ok(_) => {}
             Err(error) => panic!("no goodbye: {error}"),
         }

@@ -78,6 +78,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 fn serve(file: &ConfigFile) -> Result<(), Failure> {
     let config = load(file)?;
     log::start(&config.log);
+    raise_descriptor_limit();
     runtime()?.block_on(async {
         // Before anything else, so that a signal during the start is not lost.
         let mut hangup = signal(SignalKind::hangup())?;
@@ -98,6 +99,21 @@ fn serve(file: &ConfigFile) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// As many descriptors as the system lets us have: the usual soft limit of 1024 is for programs that use select(2).
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    ) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
 }
 
 /// SIGTERM and SIGINT.

@@ -1,0 +1,376 @@
+//! The binary as a process: its log, its signals, its exit codes, and what happens at the end of its file descriptors.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_whimbrel");
+/// For what takes milliseconds; only a hang takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = "\
+[server]\ndata_dir = 'data'\nhostname = 'localhost'\n[imap]\nlisten = ['127.0.0.1:0']\nlisten_tls = []\n[smtp]\nlisten = ['127.0.0.1:0']\n\
+[lmtp]\nlisten = ['127.0.0.1:0']\n[metrics]\nlisten = []\n[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n\
+[storage]\nfree_bytes_min = '1MiB'\n[log]\nlevel = 'trace'\nformat = 'json'\n";
+
+struct World {
+    directory: tempfile::TempDir,
+}
+
+struct Running {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("whimbrel.toml"), CONFIG).unwrap();
+        World { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str], stdin: &str) -> Output {
+        let mut child = Command::new(BINARY)
+            .args(arguments)
+            .arg("--config")
+            .arg(self.path("whimbrel.toml"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(stdin.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Serves; `before` is put in front of the command line, in a shell.
+    fn serve(&self, before: &str) -> Running {
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{before} exec \"$0\" serve --config \"$1\""))
+            .arg(BINARY)
+            .arg(self.path("whimbrel.toml"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let (to, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            log.lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| to.send(line))
+        });
+        let mut running = Running {
+            child,
+            lines,
+            log: Vec::new(),
+        };
+        running.wait_for("\"message\":\"serving\"");
+        running
+    }
+}
+
+impl Running {
+    /// The first line of the log, old or new, that holds `text`.
+    fn wait_for(&mut self, text: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = 0;
+        loop {
+            if let Some(line) = self.log[seen..].iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            seen = self.log.len();
+            match self
+                .lines
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => self.log.push(line),
+                Err(_) => panic!("no {text} in\n{}", self.log.join("\n")),
+            }
+        }
+    }
+
+    fn address(&mut self, protocol: &str) -> SocketAddr {
+        let line = self.wait_for(&format!("\"protocol\":\"{protocol}\",\"address\":\""));
+        line.split("\"address\":\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn stop(mut self) -> (Option<i32>, String) {
+        self.signal(Signal::TERM);
+        let code = self.child.wait().unwrap().code();
+        self.log.extend(self.lines.iter());
+        (code, self.log.join("\n"))
+    }
+}
+
+/// Sends lines and reads until `last` comes; gives what came.
+fn talk(stream: &mut TcpStream, lines: &str, last: &str) -> String {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(lines.as_bytes()).unwrap();
+    let mut heard = Vec::new();
+    let mut byte = [0; 1];
+    while !heard.ends_with(last.as_bytes()) {
+        stream.read_exact(&mut byte).unwrap_or_else(|error| {
+            panic!(
+                "{error}, before {last:?} came: {}",
+                String::from_utf8_lossy(&heard)
+            );
+        });
+        heard.push(byte[0]);
+    }
+    String::from_utf8(heard).unwrap()
+}
+
+#[test]
+fn the_log_holds_events_and_no_secrets() {
+    let world = World::new();
+    let password = "Pa55-w0rd-that-must-not-appear";
+    let added = world.run(
+        &["account", "add", "anne@example.org", "--password-stdin"],
+        password,
+    );
+    assert!(added.status.success(), "{added:?}");
+
+    let mut server = world.serve("");
+    let mut lmtp = TcpStream::connect(server.address("LMTP")).unwrap();
+    talk(
+        &mut lmtp,
+        "LHLO x.example.net\r\nMAIL FROM:<>\r\nRCPT TO:<anne@example.org>\r\nDATA\r\n",
+        "354 ",
+    );
+    let message = "Subject: subject-that-must-not-appear\r\n\r\nbody-that-must-not-appear\r\n.\r\n";
+    talk(&mut lmtp, message, "\r\n250 ");
+    server.wait_for("\"message\":\"delivered\"");
+
+    // Login over TLS, by the project's own client; once right, once wrong.
+    let address = server.address("IMAP");
+    let log_in = |word: &str| imap_login(address, &world.path("data/tls/cert.pem"), word);
+    assert!(log_in(password));
+    assert!(!log_in("wr0ng-that-must-not-appear"));
+    server.wait_for("login failed");
+
+    // What administrators do while it runs.
+    let changed = world.run(
+        &["account", "passwd", "anne@example.org", "--password-stdin"],
+        "another-that-must-not-appear",
+    );
+    assert!(changed.status.success(), "{changed:?}");
+    assert!(log_in("another-that-must-not-appear"));
+
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    for line in log.lines() {
+        assert!(
+            line.starts_with('{') && line.ends_with('}'),
+            "not JSON: {line}"
+        );
+    }
+    for event in [
+        "accepted",
+        "delivered",
+        "logged in",
+        "login failed",
+        "closed",
+        "stopping",
+        "stopped",
+    ] {
+        assert!(
+            log.contains(&format!("\"message\":\"{event}\"")),
+            "{event} is not in {log}"
+        );
+    }
+    let plain = |word: &str| {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode(format!("\0anne@example.org\0{word}"))
+    };
+    assert!(
+        !log.contains("must-not-appear") && !log.contains(&plain(password)[8..]),
+        "{log}"
+    );
+}
+
+/// LOGIN after STARTTLS, spoken by hand so that the test sees what goes in.
+fn imap_login(address: SocketAddr, certificate: &Path, password: &str) -> bool {
+    use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
+    let tls = whimbrel_server::client::trusting(certificate).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    talk(&mut stream, "a STARTTLS\r\n", "a OK");
+    talk(&mut stream, "", "\r\n");
+    let connection = ClientConnection::new(tls, ServerName::from(address.ip())).unwrap();
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    write!(
+        stream.get_mut(),
+        "b LOGIN anne@example.org {password}\r\nc LOGOUT\r\n"
+    )
+    .unwrap();
+    let mut ok = false;
+    let mut line = String::new();
+    while stream.read_line(&mut line).is_ok_and(|read| read > 0) {
+        ok |= line.starts_with("b OK");
+        line.clear();
+    }
+    ok
+}
+
+#[test]
+fn hangup_takes_a_new_certificate() {
+    let world = World::new();
+    let mut server = world.serve("");
+    server.signal(Signal::HUP);
+    server.wait_for("the certificate has not changed");
+    // Another server's certificate, put in place whole.
+    let other = World::new();
+    other.serve("").stop();
+    for name in ["key.pem", "cert.pem"] {
+        fs::copy(
+            other.path("data/tls").join(name),
+            world.path("data/tls").join(name),
+        )
+        .unwrap();
+    }
+    server.signal(Signal::HUP);
+    server.wait_for("a new certificate is in use");
+    fs::write(world.path("data/tls/cert.pem"), "garbage").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for("the new certificate cannot be used");
+    let (code, _) = server.stop();
+    assert_eq!(code, Some(0));
+}
+
+/// Clients that take all descriptors keep others out only as long as they stay.
+#[test]
+fn the_end_of_descriptors_is_survived() {
+    let world = World::new();
+    let mut server = world.serve("ulimit -n 100;");
+    let address = server.address("IMAP");
+    let held: Vec<TcpStream> = (0..200)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    server.wait_for("cannot accept");
+    drop(held);
+    // Those that the kernel held for us are accepted and found dead; then there is room.
+    let mut stream = TcpStream::connect(address).unwrap();
+    talk(&mut stream, "a NOOP\r\n", "a OK");
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+#[test]
+fn commands_answer_with_text_and_exit_codes() {
+    let world = World::new();
+    let check = |arguments: &[&str], stdin: &str, code: i32, text: &str| {
+        let done = world.run(arguments, stdin);
+        let out = format!(
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+        assert!(
+            done.status.code() == Some(code) && out.contains(text),
+            "{arguments:?}: {:?} {out}",
+            done.status
+        );
+        out
+    };
+    let both = || {
+        check(
+            &["account", "add", "anne@example.org", "--password-stdin"],
+            "secret\n",
+            1,
+            "whimbrel: ",
+        );
+        check(&["account", "list"], "", 0, "anne@example.org  ");
+        check(
+            &["alias", "add", "info@example.org", "anne@example.org"],
+            "",
+            0,
+            "",
+        );
+        check(
+            &["alias", "list"],
+            "",
+            0,
+            "info@example.org  anne@example.org",
+        );
+        check(&["alias", "remove", "info@example.org"], "", 0, "");
+        check(
+            &["account", "remove", "anne@example.org"],
+            "",
+            1,
+            "add --yes",
+        );
+    };
+    // Made passwords are printed, and nothing else is.
+    let made = check(&["account", "add", "anne@example.org"], "", 0, "password: ");
+    assert_eq!(made.lines().count(), 1, "{made}");
+    check(
+        &["account", "passwd", "bob@example.org", "--password-stdin"],
+        "x",
+        1,
+        "bob@example.org",
+    );
+    check(
+        &["account", "add", "carol@example.org", "--password-stdin"],
+        "\n",
+        1,
+        "a password has 1 to 1024 bytes",
+    );
+    both();
+    let server = world.serve("");
+    both();
+    check(
+        &["account", "remove", "anne@example.org", "--yes"],
+        "",
+        0,
+        "",
+    );
+    let second = world.run(&["serve"], "");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&second.stderr).contains("is in use by another process"),
+        "{second:?}"
+    );
+    server.stop();
+    assert_eq!(check(&["account", "list"], "", 0, ""), "");
+
+    fs::write(world.path("whimbrel.toml"), "[imap]\nlisten_tsl = []\n").unwrap();
+    check(
+        &["serve"],
+        "",
+        1,
+        "line 2: unknown key `imap.listen_tsl`, did you mean `imap.listen_tls`?",
+    );
+}
