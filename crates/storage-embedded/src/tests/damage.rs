@@ -435,10 +435,15 @@ fn journals_are_judged_together() {
             forget_synced(damaged.path());
         }
         damage(damaged.path());
+        let evidence = fs::read(damaged.path().join(older)).ok();
         let result = runtime.block_on(read_all(config(damaged.path()).0, &kept));
         assert!(
             result.is_err(),
             "{what}, power lost {power_lost}: {result:?}"
+        );
+        assert!(
+            fs::read(damaged.path().join(older)).ok() == evidence,
+            "{what}: the older journal was changed"
         );
     };
     // Only copies are opened: opening moves what the older one holds into tables, and then it may go.
