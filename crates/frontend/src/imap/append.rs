@@ -59,9 +59,13 @@ impl Append {
             return Err(Outcome::no(Code::TooBig, "Message is too big"));
         }
         if begin.size == 0 {
-            return Err(Outcome::no(Code::Cannot, "A message has one octet at least"));
+            return Err(Outcome::no(
+                Code::Cannot,
+                "A message has one octet at least",
+            ));
         }
-        let name = MailboxName::new(begin.mailbox.as_str()).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+        let name = MailboxName::new(begin.mailbox.as_str())
+            .map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
         Ok(Append {
             name,
             parser: Some(Box::new(Parser::new(&cx.limits.mime))),
@@ -81,7 +85,9 @@ impl Append {
 
     /// Gives the next chunk to the store, if there is a whole one, or if nothing more comes.
     fn pass_on(&mut self, ended: bool) -> Step {
-        let Some(upload) = self.upload else { return Step::Done(Outcome::bug()) };
+        let Some(upload) = self.upload else {
+            return Step::Done(Outcome::bug());
+        };
         let len = self.buffer.len().min(BLOB_CHUNK_BYTES_MAX);
         if len == BLOB_CHUNK_BYTES_MAX || (ended && len > 0) {
             let rest = self.buffer.split_off(len);
@@ -112,7 +118,9 @@ impl Append {
     fn dropped(&mut self) -> Step {
         match &mut self.state {
             State::Dropping(true, _) => Step::Input(Expect::MoreLiteral),
-            State::Dropping(false, outcome) => Step::Done(outcome.take().unwrap_or_else(Outcome::bug)),
+            State::Dropping(false, outcome) => {
+                Step::Done(outcome.take().unwrap_or_else(Outcome::bug))
+            }
             _ => Step::Done(Outcome::bug()),
         }
     }
@@ -121,8 +129,14 @@ impl Append {
         self.upload = None;
         self.state = State::Appending;
         let date = match self.begin.date {
-            Some(date) => Date { seconds: date.unix_seconds(), zone_minutes: date.zone_minutes() },
-            None => Date { seconds: cx.now.wall_seconds() as i64, zone_minutes: 0 },
+            Some(date) => Date {
+                seconds: date.unix_seconds(),
+                zone_minutes: date.zone_minutes(),
+            },
+            None => Date {
+                seconds: cx.now.wall_seconds() as i64,
+                zone_minutes: 0,
+            },
         };
         Step::Call(cx.call(MailboxCall::Append {
             session: cx.session,
@@ -175,7 +189,11 @@ impl Task for Append {
             (State::Receiving, Wake::AppendEnd) => {
                 if let Some(parser) = self.parser.take() {
                     let summary = parser.finish().encode();
-                    self.content = Content { prefix: Bytes::new(), summary: summary.into() }.encode();
+                    self.content = Content {
+                        prefix: Bytes::new(),
+                        summary: summary.into(),
+                    }
+                    .encode();
                 }
                 self.pass_on(true)
             }
@@ -198,7 +216,10 @@ impl Task for Append {
                 {
                     view.dirty = true;
                 }
-                Step::Done(Outcome::ok_code(EndCode::AppendUid { uid_validity, uid }, "Appended"))
+                Step::Done(Outcome::ok_code(
+                    EndCode::AppendUid { uid_validity, uid },
+                    "Appended",
+                ))
             }
             (State::Appending, Wake::Reply(reply)) => {
                 self.state = State::Ended;

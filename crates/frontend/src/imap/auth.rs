@@ -35,7 +35,12 @@ pub(super) fn authenticate(mechanism: &str, initial: Option<Secret>) -> Result<L
     let login = match mechanism {
         "PLAIN" => Login::Plain,
         "LOGIN" => Login::User,
-        _ => return Err(Outcome::no(Code::Cannot, "No such authentication mechanism")),
+        _ => {
+            return Err(Outcome::no(
+                Code::Cannot,
+                "No such authentication mechanism",
+            ));
+        }
     };
     match initial {
         None => Ok(login),
@@ -59,7 +64,11 @@ impl Login {
         match std::mem::replace(self, Login::Asked) {
             Login::Ready(login, password) => {
                 let password = Zeroizing::new(password.expose().to_vec());
-                Step::Call(Call::Authenticate(Authenticate { login, password, peer: cx.address }))
+                Step::Call(Call::Authenticate(Authenticate {
+                    login,
+                    password,
+                    peer: cx.address,
+                }))
             }
             waiting => {
                 let challenge: &[u8] = match &waiting {
@@ -79,13 +88,15 @@ impl Task for Login {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match wake {
             Wake::Go => self.next(cx),
-            Wake::Sasl(SaslReply::Data(message)) => match std::mem::replace(self, Login::Asked).take(message) {
-                Ok(login) => {
-                    *self = login;
-                    self.next(cx)
+            Wake::Sasl(SaslReply::Data(message)) => {
+                match std::mem::replace(self, Login::Asked).take(message) {
+                    Ok(login) => {
+                        *self = login;
+                        self.next(cx)
+                    }
+                    Err(outcome) => Step::Done(outcome),
                 }
-                Err(outcome) => Step::Done(outcome),
-            },
+            }
             // "If the server receives such a response, or if it receives an invalid base64 string [...], it MUST reject the AUTHENTICATE
             // command by sending a tagged BAD response" (RFC 9051, 6.2.2).
             Wake::Sasl(SaslReply::Cancel) => Step::Done(Outcome::bad("Authentication cancelled")),
@@ -120,14 +131,18 @@ fn finish(cx: &mut Context, reply: Reply) -> Outcome {
 /// `[authzid] NUL authcid NUL passwd` (RFC 4616, 2).
 fn plain(message: &Secret) -> Result<Login, Outcome> {
     let mut parts = message.expose().split(|&b| b == 0);
-    let (Some(acts_for), Some(user), Some(password), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    let (Some(acts_for), Some(user), Some(password), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err(Outcome::bad("Invalid PLAIN message"));
     };
     let user = text(user)?;
     // Nobody may act for another one.
     if !acts_for.is_empty() && !acts_for.eq_ignore_ascii_case(user.as_bytes()) {
-        return Err(Outcome::no(Code::AuthorizationFailed, "Acting for others is not possible"));
+        return Err(Outcome::no(
+            Code::AuthorizationFailed,
+            "Acting for others is not possible",
+        ));
     }
     Ok(Login::Ready(user, Secret::new(password.to_vec())))
 }

@@ -18,7 +18,10 @@ impl Opened {
     pub(super) fn new(row: &Bytes) -> Option<Opened> {
         let content = Content::decode(row).ok()?;
         let summary = Summary::decode(&content.summary).ok()?;
-        (summary.prefix_len == content.prefix.len() as u64).then_some(Opened { prefix: content.prefix, summary })
+        (summary.prefix_len == content.prefix.len() as u64).then_some(Opened {
+            prefix: content.prefix,
+            summary,
+        })
     }
 }
 
@@ -50,7 +53,11 @@ impl Reader {
     /// The next read; `None` when all is read.
     pub(super) fn call(&self, blob: BlobName) -> Option<Call> {
         let len = self.blob.len.min(BLOB_CHUNK_BYTES_MAX as u64) as u32;
-        (len > 0).then_some(Call::BlobRead { blob, offset: self.blob.start, len })
+        (len > 0).then_some(Call::BlobRead {
+            blob,
+            offset: self.blob.start,
+            len,
+        })
     }
 
     /// Its answer has come.

@@ -61,13 +61,22 @@ pub(super) fn enable(cx: &mut Context, names: &[String]) -> Outcome {
 
 /// ID. What the client says of itself is not kept: "Implementations MUST NOT make operational changes based on the data" (RFC 2971, 1).
 pub(super) fn id(cx: &mut Context) -> Outcome {
-    encode::id(&mut cx.out, &[("name", Some("Whimbrel")), ("version", Some(env!("CARGO_PKG_VERSION")))]);
+    encode::id(
+        &mut cx.out,
+        &[
+            ("name", Some("Whimbrel")),
+            ("version", Some(env!("CARGO_PKG_VERSION"))),
+        ],
+    );
     Outcome::ok("Pleased to meet you")
 }
 
 /// NAMESPACE: one personal one.
 pub(super) fn namespace(cx: &mut Context) -> Outcome {
-    let personal = [NamespaceEntry { prefix: "", delimiter: Some('/') }];
+    let personal = [NamespaceEntry {
+        prefix: "",
+        delimiter: Some('/'),
+    }];
     encode::namespace(&mut cx.out, [&personal, &[], &[]], cx.rev2);
     Outcome::ok("That is all")
 }

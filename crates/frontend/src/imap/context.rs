@@ -59,7 +59,9 @@ impl Context {
 
     /// As [`Context::view`].
     pub(super) fn view_mut(&mut self) -> &mut View {
-        self.view.as_deref_mut().expect("only in the selected state")
+        self.view
+            .as_deref_mut()
+            .expect("only in the selected state")
     }
 
     /// Writes an untagged OK.

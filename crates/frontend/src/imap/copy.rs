@@ -27,7 +27,12 @@ enum State {
     Begin,
     Asked,
     /// MOVE tells COPYUID first, "in an untagged OK before sending EXPUNGE" (RFC 6851, 4.3).
-    CopyUid { uids: Vec<(u32, u32)>, part: u8, next: usize, text: SetText },
+    CopyUid {
+        uids: Vec<(u32, u32)>,
+        part: u8,
+        next: usize,
+        text: SetText,
+    },
     Expunge(std::vec::IntoIter<u32>),
 }
 
@@ -42,9 +47,19 @@ impl Copy {
         if remove {
             expunge::writable(cx)?;
         }
-        let places = cx.view().places(set, uid).map_err(|_| Outcome::bad("No such message"))?;
-        let to = MailboxName::new(mailbox.as_str()).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
-        Ok(Copy { uid, places, to, remove, state: State::Begin })
+        let places = cx
+            .view()
+            .places(set, uid)
+            .map_err(|_| Outcome::bad("No such message"))?;
+        let to = MailboxName::new(mailbox.as_str())
+            .map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+        Ok(Copy {
+            uid,
+            places,
+            to,
+            remove,
+            state: State::Begin,
+        })
     }
 
     fn copied(&mut self, cx: &mut Context, uid_validity: u32, uids: Vec<(u32, u32)>) -> Step {
@@ -63,17 +78,31 @@ impl Copy {
             (false, true) => "Moved",
         };
         if !self.remove {
-            return Step::Done(Outcome::ok_code(EndCode::CopyUid { uid_validity, uids }, text));
+            return Step::Done(Outcome::ok_code(
+                EndCode::CopyUid { uid_validity, uids },
+                text,
+            ));
         }
-        cx.out.extend_from_slice(format!("* OK [COPYUID {uid_validity} ").as_bytes());
-        self.state = State::CopyUid { uids, part: 0, next: 0, text: SetText::default() };
+        cx.out
+            .extend_from_slice(format!("* OK [COPYUID {uid_validity} ").as_bytes());
+        self.state = State::CopyUid {
+            uids,
+            part: 0,
+            next: 0,
+            text: SetText::default(),
+        };
         self.tell(cx)
     }
 
     fn tell(&mut self, cx: &mut Context) -> Step {
         loop {
             match &mut self.state {
-                State::CopyUid { uids, part, next, text } => {
+                State::CopyUid {
+                    uids,
+                    part,
+                    next,
+                    text,
+                } => {
                     while let Some(pair) = uids.get(*next) {
                         text.add(&mut cx.out, if *part == 0 { pair.0 } else { pair.1 });
                         *next += 1;
@@ -98,7 +127,11 @@ impl Copy {
                             return Step::Again;
                         }
                     }
-                    let code = if cx.condstore { EndCode::HighestModSeq } else { EndCode::None };
+                    let code = if cx.condstore {
+                        EndCode::HighestModSeq
+                    } else {
+                        EndCode::None
+                    };
                     return Step::Done(Outcome::ok_code(code, "Moved"));
                 }
                 State::Begin | State::Asked => return Step::Done(Outcome::bug()),
@@ -125,7 +158,9 @@ impl Task for Copy {
                 };
                 Step::Call(cx.call(call))
             }
-            (State::Asked, Wake::Reply(Reply::Copied { uid_validity, uids })) => self.copied(cx, uid_validity, uids),
+            (State::Asked, Wake::Reply(Reply::Copied { uid_validity, uids })) => {
+                self.copied(cx, uid_validity, uids)
+            }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
             (_, Wake::Go) => self.tell(cx),
             _ => Step::Done(Outcome::bug()),

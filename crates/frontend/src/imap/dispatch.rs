@@ -83,15 +83,29 @@ impl ImapSession {
     /// Begins a command.
     pub(super) fn begin(&mut self, command: Command) {
         let (name, needs, telling) = traits(&command.body);
-        let header = Header { tag: command.tag, name, telling, uid: is_uid(&command.body) };
-        let task = self.permitted(needs).and_then(|()| self.task(&header, command.body));
+        let header = Header {
+            tag: command.tag,
+            name,
+            telling,
+            uid: is_uid(&command.body),
+        };
+        let task = self
+            .permitted(needs)
+            .and_then(|()| self.task(&header, command.body));
         self.start(header, task);
     }
 
     /// Begins APPEND, whose message has not yet come.
     pub(super) fn begin_append(&mut self, begin: AppendBegin) {
-        let header = Header { tag: begin.tag.clone(), name: "APPEND", telling: Telling::All, uid: false };
-        let task = self.permitted(Needs::Login).and_then(|()| append::Append::new(&self.cx, begin));
+        let header = Header {
+            tag: begin.tag.clone(),
+            name: "APPEND",
+            telling: Telling::All,
+            uid: false,
+        };
+        let task = self
+            .permitted(Needs::Login)
+            .and_then(|()| append::Append::new(&self.cx, begin));
         if task.is_err() {
             self.decoder.refuse_literal();
         }
@@ -100,11 +114,19 @@ impl ImapSession {
 
     fn start(&mut self, header: Header, task: Result<Box<dyn Task>, Outcome>) {
         match task {
-            Ok(task) => self.running = Some(Box::new(Running { header, phase: Phase::Task(task, Waits::Nothing) })),
+            Ok(task) => {
+                self.running = Some(Box::new(Running {
+                    header,
+                    phase: Phase::Task(task, Waits::Nothing),
+                }))
+            }
             Err(outcome) => {
                 // `done` takes the running command from there.
                 let ended = Box::new(mailboxes::After(None));
-                self.running = Some(Box::new(Running { header, phase: Phase::Task(ended, Waits::Nothing) }));
+                self.running = Some(Box::new(Running {
+                    header,
+                    phase: Phase::Task(ended, Waits::Nothing),
+                }));
                 self.done(outcome);
             }
         }
@@ -114,7 +136,9 @@ impl ImapSession {
         let logged_in = self.cx.account.is_some();
         match needs {
             Needs::NoLogin if logged_in => Err(Outcome::bad("You are logged in already")),
-            Needs::Login | Needs::Mailbox if !logged_in => Err(Outcome::bad("You must log in first")),
+            Needs::Login | Needs::Mailbox if !logged_in => {
+                Err(Outcome::bad("You must log in first"))
+            }
             Needs::Mailbox if self.cx.view.is_none() => Err(Outcome::bad("No mailbox is selected")),
             _ => Ok(()),
         }
@@ -129,7 +153,10 @@ impl ImapSession {
             C::Noop => return Err(Outcome::ok("Nothing done")),
             C::Logout => {
                 untagged(&mut cx.out, Kind::Bye, None, "Goodbye", cx.rev2);
-                return Err(Outcome { close: Some("logout"), ..Outcome::ok("Logged out") });
+                return Err(Outcome {
+                    close: Some("logout"),
+                    ..Outcome::ok("Logged out")
+                });
             }
             C::Id(_) => return Err(capability::id(cx)),
             C::StartTls => return Err(self.start_tls()),
@@ -144,9 +171,11 @@ impl ImapSession {
             C::Enable(names) => return Err(capability::enable(cx, &names)),
             C::Select(arguments) => Box::new(Select::new(arguments, false)?),
             C::Examine(arguments) => Box::new(Select::new(arguments, true)?),
-            C::Create { mailbox, special_use, unknown_use } => {
-                Box::new(mailboxes::create(&mailbox, &special_use, unknown_use)?)
-            },
+            C::Create {
+                mailbox,
+                special_use,
+                unknown_use,
+            } => Box::new(mailboxes::create(&mailbox, &special_use, unknown_use)?),
             C::Delete(mailbox) => Box::new(mailboxes::delete(&mailbox)?),
             C::Rename { from, to } => Box::new(mailboxes::rename(&from, &to)?),
             C::Subscribe(mailbox) => Box::new(mailboxes::subscribe(&mailbox, true)?),
@@ -175,8 +204,13 @@ impl ImapSession {
         }
         if !self.decoder.is_empty() {
             // What came with STARTTLS was sent by whoever sits between: it must not be taken for what the client says inside TLS.
-            self.cx.notes.push_back(Note::ProtocolError("input after STARTTLS"));
-            return Outcome { close: Some("input after STARTTLS"), ..Outcome::bad("Nothing may follow STARTTLS") };
+            self.cx
+                .notes
+                .push_back(Note::ProtocolError("input after STARTTLS"));
+            return Outcome {
+                close: Some("input after STARTTLS"),
+                ..Outcome::bad("Nothing may follow STARTTLS")
+            };
         }
         Outcome::ok("Begin TLS negotiation now")
     }
@@ -187,6 +221,9 @@ fn private(cx: &super::context::Context) -> Result<(), Outcome> {
     if cx.tls.is_some() {
         Ok(())
     } else {
-        Err(Outcome::no(Code::PrivacyRequired, "Passwords are accepted only inside TLS"))
+        Err(Outcome::no(
+            Code::PrivacyRequired,
+            "Passwords are accepted only inside TLS",
+        ))
     }
 }

@@ -21,19 +21,31 @@ pub(super) struct Expunge {
 impl Expunge {
     pub(super) fn new(cx: &Context, uids: Option<MessageSet>) -> Result<Expunge, Outcome> {
         writable(cx)?;
-        Ok(Expunge { uids, numbers: Vec::new().into_iter() })
+        Ok(Expunge {
+            uids,
+            numbers: Vec::new().into_iter(),
+        })
     }
 }
 
 /// Refuses what would change a mailbox that was opened by EXAMINE.
 pub(super) fn writable(cx: &Context) -> Result<(), Outcome> {
-    if cx.view().read_only { Err(Outcome::no(Code::ReadOnly, "Mailbox is opened read-only")) } else { Ok(()) }
+    if cx.view().read_only {
+        Err(Outcome::no(Code::ReadOnly, "Mailbox is opened read-only"))
+    } else {
+        Ok(())
+    }
 }
 
 fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
     let view = cx.view();
     let up_to = view.uids.last().copied().unwrap_or(0);
-    let call = MailboxCall::Expunge { session: cx.session, name: view.name.clone(), uids, up_to };
+    let call = MailboxCall::Expunge {
+        session: cx.session,
+        name: view.name.clone(),
+        uids,
+        up_to,
+    };
     Step::Call(cx.call(call))
 }
 
@@ -78,7 +90,11 @@ impl Expunge {
             }
         }
         // A client that keeps a cache wants to know (RFC 7162, 3.2.7).
-        let code = if cx.condstore { EndCode::HighestModSeq } else { EndCode::None };
+        let code = if cx.condstore {
+            EndCode::HighestModSeq
+        } else {
+            EndCode::None
+        };
         Step::Done(Outcome::ok_code(code, "Expunged"))
     }
 }
@@ -93,7 +109,9 @@ pub(super) struct Close {
 impl Close {
     pub(super) fn new(cx: &Context, expunge: bool) -> Close {
         // "No messages are removed, and no error is given, if the mailbox is selected by an EXAMINE command".
-        Close { expunge: expunge && !cx.view().read_only && !cx.view().uids.is_empty() }
+        Close {
+            expunge: expunge && !cx.view().read_only && !cx.view().uids.is_empty(),
+        }
     }
 }
 
@@ -105,7 +123,9 @@ impl Task for Close {
             Wake::Reply(reply @ Reply::Failed(_)) => Step::Done(Outcome::of_reply(reply)),
             Wake::Go | Wake::Reply(_) if cx.view.is_some() => {
                 cx.view = None;
-                Step::Call(cx.call(MailboxCall::Unselect { session: cx.session }))
+                Step::Call(cx.call(MailboxCall::Unselect {
+                    session: cx.session,
+                }))
             }
             Wake::Reply(_) => Step::Done(Outcome::ok("Mailbox is closed")),
             _ => Step::Done(Outcome::bug()),

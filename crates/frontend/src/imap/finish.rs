@@ -22,7 +22,12 @@ pub(super) struct Finish {
 
 impl Finish {
     pub(super) fn new(outcome: Outcome) -> Finish {
-        Finish { outcome, part: 0, next: 0, text: SetText::default() }
+        Finish {
+            outcome,
+            part: 0,
+            next: 0,
+            text: SetText::default(),
+        }
     }
 
     /// Why the connection ends with it.
@@ -53,13 +58,19 @@ impl Finish {
                 short(cx, Some(Code::AppendUid(*uid_validity, &uids)))
             }
             EndCode::HighestModSeq => {
-                let code = cx.view.as_ref().map(|view| Code::HighestModSeq(view.highest_modseq));
+                let code = cx
+                    .view
+                    .as_ref()
+                    .map(|view| Code::HighestModSeq(view.highest_modseq));
                 short(cx, code)
             }
             EndCode::Modified(numbers) => {
-                let Some(()) = self.text.all(cx, &mut self.next, numbers.iter().copied(), |cx| {
-                    begin(cx, tag, kind, "MODIFIED ");
-                }) else {
+                let Some(()) = self
+                    .text
+                    .all(cx, &mut self.next, numbers.iter().copied(), |cx| {
+                        begin(cx, tag, kind, "MODIFIED ");
+                    })
+                else {
                     return false;
                 };
                 end(cx, text);
@@ -67,14 +78,21 @@ impl Finish {
             }
             EndCode::CopyUid { uid_validity, uids } => {
                 if self.part == 0 {
-                    let Some(()) = self.text.all(cx, &mut self.next, uids.iter().map(|pair| pair.0), |cx| {
-                        begin(cx, tag, kind, &format!("COPYUID {uid_validity} "));
-                    }) else {
+                    let Some(()) =
+                        self.text
+                            .all(cx, &mut self.next, uids.iter().map(|pair| pair.0), |cx| {
+                                begin(cx, tag, kind, &format!("COPYUID {uid_validity} "));
+                            })
+                    else {
                         return false;
                     };
                     (self.part, self.next) = (1, 0);
                 }
-                let second = self.text.all(cx, &mut self.next, uids.iter().map(|pair| pair.1), |cx| cx.out.push(b' '));
+                let second =
+                    self.text
+                        .all(cx, &mut self.next, uids.iter().map(|pair| pair.1), |cx| {
+                            cx.out.push(b' ')
+                        });
                 if second.is_none() {
                     return false;
                 }
@@ -122,7 +140,9 @@ impl SetText {
     }
 
     fn flush(&mut self, out: &mut Vec<u8>) {
-        let Some((first, last)) = self.run.take() else { return };
+        let Some((first, last)) = self.run.take() else {
+            return;
+        };
         if std::mem::replace(&mut self.any, true) {
             out.push(b',');
         }

@@ -23,11 +23,15 @@ enum State {
 
 impl Idle {
     pub(super) fn new() -> Idle {
-        Idle { state: State::Begin }
+        Idle {
+            state: State::Begin,
+        }
     }
 
     fn tell(&mut self, cx: &mut Context, reply: Option<whimbrel_service::api::Reply>) -> Step {
-        let State::Telling(sync) = &mut self.state else { return Step::Done(Outcome::bug()) };
+        let State::Telling(sync) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
         match sync.step(cx, reply) {
             SyncStep::Call(call) => Step::Call(call),
             SyncStep::Again => Step::Again,

@@ -92,7 +92,11 @@ impl List {
             select: arguments.select,
             returns: arguments.returns,
             extended: arguments.extended,
-            patterns: arguments.patterns.iter().map(|pattern| pattern.under(&arguments.reference)).collect(),
+            patterns: arguments
+                .patterns
+                .iter()
+                .map(|pattern| pattern.under(&arguments.reference))
+                .collect(),
             delimiter,
             nodes: BTreeMap::new().into_iter(),
             state: State::Begin,
@@ -102,7 +106,10 @@ impl List {
     pub(super) fn lsub(reference: &str, pattern: &ListPattern) -> List {
         List {
             lsub: true,
-            select: ListSelect { subscribed: true, ..ListSelect::default() },
+            select: ListSelect {
+                subscribed: true,
+                ..ListSelect::default()
+            },
             returns: ListReturn::default(),
             extended: false,
             patterns: vec![pattern.under(reference)],
@@ -120,7 +127,8 @@ impl List {
             // (RFC 9051, 6.3.9).
             return (node.exists || (level && node.below.exists)).then(Line::default);
         }
-        let meets = (!by_subscription || node.subscribed) && (!by_use || node.special_use.is_some());
+        let meets =
+            (!by_subscription || node.subscribed) && (!by_use || node.special_use.is_some());
         let below = match (by_subscription, by_use) {
             (true, true) => node.below.both,
             (true, false) => node.below.subscribed,
@@ -129,12 +137,18 @@ impl List {
         let child = below && self.select.recursive_match;
         // RFC 3501, 6.3.9: LSUB with `%` tells a name above a subscribed one.
         let level = self.lsub && level && below;
-        (meets || child || level).then_some(Line { child_info: child && by_subscription })
+        (meets || child || level).then_some(Line {
+            child_info: child && by_subscription,
+        })
     }
 
     /// Goes on telling.
     fn tell(&mut self, cx: &mut Context) -> Step {
-        let matchers: Vec<_> = self.patterns.iter().map(|p| (p.matcher(MailboxName::SEPARATOR), p.as_str().ends_with('%'))).collect();
+        let matchers: Vec<_> = self
+            .patterns
+            .iter()
+            .map(|p| (p.matcher(MailboxName::SEPARATOR), p.as_str().ends_with('%')))
+            .collect();
         while let Some((name, node)) = self.nodes.next() {
             let mut matched = false;
             let mut level = false;
@@ -144,7 +158,9 @@ impl List {
                     level |= ends_in_level;
                 }
             }
-            let Some(line) = matched.then(|| self.line(&node, level)).flatten() else { continue };
+            let Some(line) = matched.then(|| self.line(&node, level)).flatten() else {
+                continue;
+            };
             self.write(cx, &name, &node, line);
             if !self.returns.status.is_empty()
                 && node.exists
@@ -162,9 +178,16 @@ impl List {
     }
 
     fn write(&self, cx: &mut Context, name: &str, node: &Node, line: Line) {
-        let special_use: Vec<_> = node.special_use.iter().map(|&special| wire_use(special)).collect();
+        let special_use: Vec<_> = node
+            .special_use
+            .iter()
+            .map(|&special| wire_use(special))
+            .collect();
         let data = if self.lsub {
-            ListData { no_select: !node.subscribed, ..ListData::default() }
+            ListData {
+                no_select: !node.subscribed,
+                ..ListData::default()
+            }
         } else {
             ListData {
                 // Clients that do not know of \NonExistent must not try to select it.
@@ -198,7 +221,10 @@ impl Task for List {
                 let response = ListResponse {
                     name: "",
                     delimiter: Some(MailboxName::SEPARATOR),
-                    data: ListData { no_select: true, ..ListData::default() },
+                    data: ListData {
+                        no_select: true,
+                        ..ListData::default()
+                    },
                     child_info_subscribed: false,
                     old_name: None,
                 };
@@ -222,7 +248,11 @@ impl Task for List {
                     write_status(cx, name, &self.returns.status, &status);
                 }
                 self.state = State::Tell;
-                if cx.is_full() { Step::Again } else { self.tell(cx) }
+                if cx.is_full() {
+                    Step::Again
+                } else {
+                    self.tell(cx)
+                }
             }
             _ => Step::Done(Outcome::bug()),
         }

@@ -22,7 +22,11 @@ pub(super) struct Simple {
 
 impl Simple {
     fn new(call: MailboxCall, done: &'static str) -> Simple {
-        Simple { call: Some(call), done, leaves: false }
+        Simple {
+            call: Some(call),
+            done,
+            leaves: false,
+        }
     }
 }
 
@@ -49,39 +53,66 @@ impl Task for Simple {
 
 /// "If the mailbox name is suffixed with the server's hierarchy separator character, this is a declaration that the client intends to
 /// create mailbox names under this name in the hierarchy" (RFC 9051, 6.3.4); here every mailbox can have them.
-pub(super) fn create(mailbox: &WireName, uses: &[WireUse], unknown_use: bool) -> Result<Simple, Outcome> {
+pub(super) fn create(
+    mailbox: &WireName,
+    uses: &[WireUse],
+    unknown_use: bool,
+) -> Result<Simple, Outcome> {
     let text = mailbox.as_str();
     let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
-    let name = MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let name =
+        MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
     let special_use = match uses {
         _ if unknown_use => return Err(Outcome::no(Code::UseAttr, "No such special use")),
         [] => None,
         [one] => Some(service_use(*one)),
-        _ => return Err(Outcome::no(Code::UseAttr, "A mailbox has one special use at most")),
+        _ => {
+            return Err(Outcome::no(
+                Code::UseAttr,
+                "A mailbox has one special use at most",
+            ));
+        }
     };
-    Ok(Simple::new(MailboxCall::Create { name, special_use }, "Created"))
+    Ok(Simple::new(
+        MailboxCall::Create { name, special_use },
+        "Created",
+    ))
 }
 
 /// DELETE. Of the selected mailbox, too: the session then goes back to the authenticated state.
 pub(super) fn delete(mailbox: &WireName) -> Result<Simple, Outcome> {
     let name = context::existing_name(mailbox)?;
-    Ok(Simple { leaves: true, ..Simple::new(MailboxCall::Delete { name }, "Deleted") })
+    Ok(Simple {
+        leaves: true,
+        ..Simple::new(MailboxCall::Delete { name }, "Deleted")
+    })
 }
 
 /// RENAME.
 pub(super) fn rename(from: &WireName, to: &WireName) -> Result<Simple, Outcome> {
     let text = to.as_str();
     let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
-    let to = MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let to =
+        MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
     let from = context::existing_name(from)?;
-    Ok(Simple { leaves: true, ..Simple::new(MailboxCall::Rename { from, to }, "Renamed") })
+    Ok(Simple {
+        leaves: true,
+        ..Simple::new(MailboxCall::Rename { from, to }, "Renamed")
+    })
 }
 
 /// SUBSCRIBE and UNSUBSCRIBE.
 pub(super) fn subscribe(mailbox: &WireName, subscribed: bool) -> Result<Simple, Outcome> {
     let name = context::name(mailbox)?;
-    let done = if subscribed { "Subscribed" } else { "Unsubscribed" };
-    Ok(Simple::new(MailboxCall::Subscribe { name, subscribed }, done))
+    let done = if subscribed {
+        "Subscribed"
+    } else {
+        "Unsubscribed"
+    };
+    Ok(Simple::new(
+        MailboxCall::Subscribe { name, subscribed },
+        done,
+    ))
 }
 
 /// Waits for the answer to a call that does not matter, then ends.
@@ -101,7 +132,10 @@ pub(super) struct StatusTask {
 
 impl StatusTask {
     pub(super) fn new(mailbox: &WireName, items: Vec<StatusItem>) -> Result<StatusTask, Outcome> {
-        Ok(StatusTask { name: context::existing_name(mailbox)?, items })
+        Ok(StatusTask {
+            name: context::existing_name(mailbox)?,
+            items,
+        })
     }
 }
 
@@ -125,7 +159,12 @@ pub(super) fn status_call(cx: &Context, name: &MailboxName) -> Call {
 }
 
 /// `* STATUS`. HIGHESTMODSEQ is a CONDSTORE enabling item (RFC 7162, 3.1).
-pub(super) fn write_status(cx: &mut Context, name: &MailboxName, items: &[StatusItem], status: &Status) {
+pub(super) fn write_status(
+    cx: &mut Context,
+    name: &MailboxName,
+    items: &[StatusItem],
+    status: &Status,
+) {
     if items.contains(&StatusItem::HighestModSeq) {
         cx.enable_condstore();
     }

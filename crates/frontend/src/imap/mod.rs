@@ -170,10 +170,13 @@ impl ImapSession {
 
     /// Gives up without last words, because nobody listens or the client waits in the middle of an answer.
     fn abandon(&mut self, reason: &'static str) {
-        let undo = self.running.take().and_then(|mut running| match &mut running.phase {
-            Phase::Task(task, _) => task.abandon(),
-            _ => None,
-        });
+        let undo = self
+            .running
+            .take()
+            .and_then(|mut running| match &mut running.phase {
+                Phase::Task(task, _) => task.abandon(),
+                _ => None,
+            });
         self.cx.out = Vec::new();
         self.next_call = None;
         self.cx.notes.push_back(Note::Closed(reason));
@@ -199,7 +202,8 @@ impl ImapSession {
                     true
                 }
                 Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
-                    if self.cx.view.as_ref().is_some_and(|view| view.dirty) => {
+                    if self.cx.view.as_ref().is_some_and(|view| view.dirty) =>
+                {
                     self.step(Wake::Changed);
                     true
                 }
@@ -222,7 +226,9 @@ impl ImapSession {
         let Some(event) = self.decoder.next() else {
             self.drained = true;
             if self.eof {
-                self.abandon("client closed the connection");
+                // What was answered may still be read: only the client's side is closed.
+                self.next_call = self.take_undo();
+                self.close("client closed the connection");
                 return true;
             }
             return false;
@@ -277,36 +283,51 @@ impl ImapSession {
     }
 
     fn take_undo(&mut self) -> Option<Call> {
-        self.running.take().and_then(|mut running| match &mut running.phase {
-            Phase::Task(task, _) => task.abandon(),
-            _ => None,
-        })
+        self.running
+            .take()
+            .and_then(|mut running| match &mut running.phase {
+                Phase::Task(task, _) => task.abandon(),
+                _ => None,
+            })
     }
 
     fn bad_line(&mut self, tag: Option<whimbrel_imap::core::Tag>, text: &'static str) {
         match tag {
-            Some(tag) => encode::tagged(&mut self.cx.out, &tag, Kind::Bad, None, text, self.cx.rev2),
+            Some(tag) => {
+                encode::tagged(&mut self.cx.out, &tag, Kind::Bad, None, text, self.cx.rev2)
+            }
             None => encode::untagged(&mut self.cx.out, Kind::Bad, None, text, self.cx.rev2),
         }
         self.answered = true;
         self.bad_commands += 1;
         if self.bad_commands >= self.cx.limits.bad_commands_max {
-            self.bye("Too many lines that are no commands", "too many bad commands");
+            self.bye(
+                "Too many lines that are no commands",
+                "too many bad commands",
+            );
         }
     }
 
     /// Lets the running task go on.
     fn step(&mut self, wake: Wake<'_>) {
-        let Some(running) = &mut self.running else { return };
-        let Phase::Task(task, waits) = &mut running.phase else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Phase::Task(task, waits) = &mut running.phase else {
+            return;
+        };
         *waits = Waits::Nothing;
         let step = task.step(&mut self.cx, wake);
         self.stepped(step);
     }
 
     fn stepped(&mut self, step: Step) {
-        let Some(running) = &mut self.running else { return };
-        let Phase::Task(_, waits) = &mut running.phase else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Phase::Task(_, waits) = &mut running.phase else {
+            return;
+        };
         match step {
             Step::Again => *waits = Waits::Nothing,
             Step::Call(call) => {
@@ -333,7 +354,9 @@ impl ImapSession {
 
     /// The task is done: what has changed is told, then the tagged line.
     fn done(&mut self, outcome: Outcome) {
-        let Some(running) = &mut self.running else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
         let telling = running.header.telling;
         let tell = match (&self.cx.view, telling) {
             (None, _) | (_, Telling::Nothing) => false,
@@ -350,8 +373,12 @@ impl ImapSession {
     }
 
     fn sync(&mut self, reply: Option<Reply>) {
-        let Some(running) = &mut self.running else { return };
-        let Phase::Sync(sync, outcome) = &mut running.phase else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Phase::Sync(sync, outcome) = &mut running.phase else {
+            return;
+        };
         match sync.step(&mut self.cx, reply) {
             SyncStep::Again => {}
             SyncStep::Call(call) => {
@@ -374,11 +401,17 @@ impl ImapSession {
         let left = self.cx.view.take().is_some_and(|view| view.left);
         if !left {
             self.running = None;
-            self.bye("The selected mailbox was deleted or renamed", "mailbox gone");
+            self.bye(
+                "The selected mailbox was deleted or renamed",
+                "mailbox gone",
+            );
             return;
         }
-        self.cx.ok(Some(encode::Code::Closed), "The selected mailbox is gone");
-        let unselect = whimbrel_service::api::MailboxCall::Unselect { session: self.cx.session };
+        self.cx
+            .ok(Some(encode::Code::Closed), "The selected mailbox is gone");
+        let unselect = whimbrel_service::api::MailboxCall::Unselect {
+            session: self.cx.session,
+        };
         let call = self.cx.call(unselect);
         if let Some(running) = &mut self.running {
             running.phase = Phase::Task(Box::new(mailboxes::After(Some(outcome))), Waits::Reply);
@@ -387,8 +420,12 @@ impl ImapSession {
     }
 
     fn finish(&mut self) {
-        let Some(running) = &mut self.running else { return };
-        let Phase::Finish(finish) = &mut running.phase else { return };
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Phase::Finish(finish) = &mut running.phase else {
+            return;
+        };
         if !finish.write(&mut self.cx, &running.header.tag) {
             return;
         }
@@ -480,10 +517,18 @@ impl Session for ImapSession {
 
     fn on_time(&mut self, now: Now) {
         self.cx.now = now;
-        if self.deadline().is_none_or(|deadline| now.mono_micros < deadline) {
+        if self
+            .deadline()
+            .is_none_or(|deadline| now.mono_micros < deadline)
+        {
             return;
         }
-        if self.sending || matches!(self.stage, Stage::StartTls | Stage::Handshake | Stage::Closing(_)) {
+        if self.sending
+            || matches!(
+                self.stage,
+                Stage::StartTls | Stage::Handshake | Stage::Closing(_)
+            )
+        {
             self.abandon("client does not take its output");
         } else if self.cx.account.is_none() {
             self.running = None;
@@ -498,14 +543,21 @@ impl Session for ImapSession {
     fn deadline(&self) -> Option<u64> {
         let limits = &self.cx.limits;
         let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
-        let login = || self.began.saturating_add(limits.login_seconds_max * 1_000_000);
+        let login = || {
+            self.began
+                .saturating_add(limits.login_seconds_max * 1_000_000)
+        };
         match self.stage {
             Stage::Abandon(_) | Stage::Closed => None,
             Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
             Stage::StartTls | Stage::Handshake => Some(login()),
             Stage::Greeting | Stage::Open if self.sending => {
                 let stall = idle(limits.stall_seconds_max);
-                Some(if self.cx.account.is_none() { stall.min(login()) } else { stall })
+                Some(if self.cx.account.is_none() {
+                    stall.min(login())
+                } else {
+                    stall
+                })
             }
             // The service answers in its own time.
             Stage::Greeting | Stage::Open if self.calling || self.next_call.is_some() => None,
@@ -549,7 +601,11 @@ impl Session for ImapSession {
                         return None;
                     }
                     if !self.advance() && self.next_call.is_none() {
-                        return if self.cx.out.is_empty() { None } else { self.send() };
+                        return if self.cx.out.is_empty() {
+                            None
+                        } else {
+                            self.send()
+                        };
                     }
                 }
                 Stage::StartTls => {

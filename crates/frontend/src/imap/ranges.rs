@@ -102,7 +102,9 @@ impl Cursor {
     pub(super) fn fill(&mut self, ranges: &Ranges, most: usize, places: &mut Vec<u32>) {
         places.clear();
         while places.len() < most {
-            let Some((from, to)) = self.run(ranges, (most - places.len()) as u32) else { return };
+            let Some((from, to)) = self.run(ranges, (most - places.len()) as u32) else {
+                return;
+            };
             places.extend(from..to);
         }
     }

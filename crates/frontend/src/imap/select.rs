@@ -32,7 +32,11 @@ impl Select {
         if arguments.qresync.is_some() {
             return Err(Outcome::bad("QRESYNC is not supported"));
         }
-        Ok(Select { arguments, read_only, state: State::Begin })
+        Ok(Select {
+            arguments,
+            read_only,
+            state: State::Begin,
+        })
     }
 
     fn begin(&mut self, cx: &mut Context) -> Step {
@@ -40,7 +44,10 @@ impl Select {
         // Consequently, if a mailbox is selected and a SELECT command that fails is attempted, no mailbox is selected."
         let was_selected = cx.view.take().is_some();
         if was_selected {
-            cx.ok(Some(Code::Closed), "The mailbox that was selected is closed");
+            cx.ok(
+                Some(Code::Closed),
+                "The mailbox that was selected is closed",
+            );
         }
         if self.arguments.condstore {
             cx.enable_condstore();
@@ -48,7 +55,11 @@ impl Select {
         match context::existing_name(&self.arguments.mailbox) {
             Ok(name) => {
                 self.state = State::Asked(name.clone(), was_selected);
-                let call = MailboxCall::Select { session: cx.session, name, read_only: self.read_only };
+                let call = MailboxCall::Select {
+                    session: cx.session,
+                    name,
+                    read_only: self.read_only,
+                };
                 Step::Call(cx.call(call))
             }
             Err(outcome) => self.fail(cx, was_selected, outcome),
@@ -65,22 +76,34 @@ impl Select {
 }
 
 fn unselect(cx: &Context) -> Call {
-    cx.call(MailboxCall::Unselect { session: cx.session })
+    cx.call(MailboxCall::Unselect {
+        session: cx.session,
+    })
 }
 
 impl Task for Select {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
             (State::Begin, Wake::Go) => self.begin(cx),
-            (State::Leave(outcome), Wake::Reply(_)) => Step::Done(outcome.take().unwrap_or_else(Outcome::bug)),
+            (State::Leave(outcome), Wake::Reply(_)) => {
+                Step::Done(outcome.take().unwrap_or_else(Outcome::bug))
+            }
             (State::Asked(name, _), Wake::Reply(Reply::Selected(selected))) => {
                 let first_unseen = selected.first_unseen;
                 let name = name.clone();
-                let view = View::new(name.clone(), self.read_only, selected, cx.limits.keywords_max);
+                let view = View::new(
+                    name.clone(),
+                    self.read_only,
+                    selected,
+                    cx.limits.keywords_max,
+                );
                 cx.view = Some(Box::new(view));
                 tell(cx, &name, first_unseen);
-                let (code, text) =
-                    if self.read_only { (Code::ReadOnly, "Examined") } else { (Code::ReadWrite, "Selected") };
+                let (code, text) = if self.read_only {
+                    (Code::ReadOnly, "Examined")
+                } else {
+                    (Code::ReadWrite, "Selected")
+                };
                 Step::Done(Outcome::ok_code(EndCode::Plain(code), text))
             }
             (State::Asked(_, was_selected), Wake::Reply(reply)) => {
@@ -108,7 +131,10 @@ fn tell(cx: &mut Context, name: &MailboxName, first_unseen: Option<u32>) {
     }
     cx.ok(Some(Code::UidValidity(uid_validity)), "UIDs are valid");
     cx.ok(Some(Code::UidNext(uid_next)), "Next UID");
-    cx.ok(Some(Code::HighestModSeq(highest)), "Highest modification sequence");
+    cx.ok(
+        Some(Code::HighestModSeq(highest)),
+        "Highest modification sequence",
+    );
     if cx.rev2 {
         // "The server MUST return a LIST response with the mailbox name" (RFC 9051, 6.3.2).
         let response = ListResponse {

@@ -6,11 +6,7 @@
 //! changed a message meanwhile. So a silent STORE lets the service leave alone what is newer than what this session was told
 //! (`unchanged_since`, which the service compares with the MODSEQ of the whole message), and does these messages again, aloud.
 
-use whimbrel_imap::{
-    command::Store as Arguments,
-    core::StoreOperation,
-    encode::Code,
-};
+use whimbrel_imap::{command::Store as Arguments, core::StoreOperation, encode::Code};
 use whimbrel_service::api::{FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row};
 
 use super::{
@@ -52,7 +48,10 @@ enum State {
 impl Store {
     pub(super) fn new(cx: &mut Context, arguments: Arguments) -> Result<Store, Outcome> {
         expunge::writable(cx)?;
-        let places = cx.view().places(&arguments.set, arguments.uid).map_err(|_| Outcome::bad("No such message"))?;
+        let places = cx
+            .view()
+            .places(&arguments.set, arguments.uid)
+            .map_err(|_| Outcome::bad("No such message"))?;
         if arguments.unchanged_since.is_some() {
             cx.enable_condstore();
         }
@@ -76,7 +75,8 @@ impl Store {
         if self.aloud {
             self.chunk = std::mem::take(&mut self.again);
         } else {
-            self.cursor.fill(&self.places, ROWS_PER_CALL_MAX, &mut self.chunk);
+            self.cursor
+                .fill(&self.places, ROWS_PER_CALL_MAX, &mut self.chunk);
             for place in &mut self.chunk {
                 *place = cx.view().uid(*place);
             }
@@ -96,7 +96,10 @@ impl Store {
                 StoreOperation::Remove => FlagChange::Remove,
             },
             flags: self.flags.clone(),
-            unchanged_since: self.arguments.unchanged_since.or(silent.then_some(view.as_of)),
+            unchanged_since: self
+                .arguments
+                .unchanged_since
+                .or(silent.then_some(view.as_of)),
         };
         self.state = State::Asked;
         Step::Call(cx.call(call))
@@ -109,14 +112,21 @@ impl Store {
         if self.arguments.unchanged_since.is_some() {
             let view = cx.view();
             let uid = self.arguments.uid;
-            let numbers = modified.iter().filter_map(|&m| if uid { Some(m) } else { view.place(m).map(|p| p + 1) });
+            let numbers = modified.iter().filter_map(|&m| {
+                if uid {
+                    Some(m)
+                } else {
+                    view.place(m).map(|p| p + 1)
+                }
+            });
             self.modified.extend(numbers);
         } else {
             self.again = modified;
         }
         let keywords_max = cx.limits.keywords_max;
         let view = cx.view_mut();
-        view.told.extend(rows.iter().map(|row| (row.uid, row.modseq)));
+        view.told
+            .extend(rows.iter().map(|row| (row.uid, row.modseq)));
         if view.learn_keywords(&rows, keywords_max) {
             sync::write_flags(cx);
         }
@@ -140,7 +150,10 @@ impl Store {
             }
         }
         self.rows = Vec::new().into_iter();
-        if self.again.is_empty() && self.cursor.is_done(&self.places) {
+        if !self.again.is_empty() {
+            return self.next_chunk(cx);
+        }
+        if self.cursor.is_done(&self.places) {
             // The end of the command tells the changes.
             return Step::Done(self.outcome());
         }
@@ -151,15 +164,23 @@ impl Store {
     fn outcome(&mut self) -> Outcome {
         let modified = std::mem::take(&mut self.modified);
         match (self.missing && !self.arguments.uid, modified.is_empty()) {
-            (_, false) => Outcome::ok_code(EndCode::Modified(modified), "Some messages were left as they are"),
+            (_, false) => Outcome::ok_code(
+                EndCode::Modified(modified),
+                "Some messages were left as they are",
+            ),
             // RFC 2180, 4.2.1: the others have been stored.
-            (true, true) => Outcome::no(Code::ExpungeIssued, "Some of the messages have been expunged"),
+            (true, true) => Outcome::no(
+                Code::ExpungeIssued,
+                "Some of the messages have been expunged",
+            ),
             (false, true) => Outcome::ok("Stored"),
         }
     }
 
     fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Sync(sync) = &mut self.state else { return Step::Done(Outcome::bug()) };
+        let State::Sync(sync) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
         match sync.step(cx, reply) {
             SyncStep::Call(call) => Step::Call(call),
             SyncStep::Again => Step::Again,
@@ -179,7 +200,9 @@ impl Task for Store {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&self.state, wake) {
             (State::Chunk, Wake::Go) => self.next_chunk(cx),
-            (State::Asked, Wake::Reply(Reply::Stored { rows, modified })) => self.stored(cx, rows, modified),
+            (State::Asked, Wake::Reply(Reply::Stored { rows, modified })) => {
+                self.stored(cx, rows, modified)
+            }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
             (State::Tell, Wake::Go) => self.tell(cx),
             (State::Sync(_), Wake::Go) => self.sync(cx, None),

@@ -50,7 +50,11 @@ pub(super) enum SyncStep {
 impl Sync {
     /// With `expunges`, EXPUNGE may be sent. With `uid`, each FETCH has the UID.
     pub(super) fn new(expunges: bool, uid: bool) -> Sync {
-        Sync { expunges, uid, state: State::Ask }
+        Sync {
+            expunges,
+            uid,
+            state: State::Ask,
+        }
     }
 
     /// Goes on. `reply` answers the call.
@@ -62,18 +66,28 @@ impl Sync {
                     cx.view_mut().dirty = false;
                 }
                 let since = cx.view().as_of;
-                let call = MailboxCall::Changes { session: cx.session, since, expunges: self.expunges };
+                let call = MailboxCall::Changes {
+                    session: cx.session,
+                    since,
+                    expunges: self.expunges,
+                };
                 SyncStep::Call(cx.call(call))
             }
             (State::Wait, Some(Reply::Changes(changes))) => {
                 if changes.gone {
                     return SyncStep::Gone;
                 }
-                let tell = Tell::new(cx.view.as_deref_mut().expect("only in the selected state"), changes, cx.limits.keywords_max);
+                let tell = Tell::new(
+                    cx.view.as_deref_mut().expect("only in the selected state"),
+                    changes,
+                    cx.limits.keywords_max,
+                );
                 self.state = State::Tell(Box::new(tell));
                 SyncStep::Again
             }
-            (State::Wait, Some(Reply::Failed(Failure::Gone | Failure::NoSuchMailbox))) => SyncStep::Gone,
+            (State::Wait, Some(Reply::Failed(Failure::Gone | Failure::NoSuchMailbox))) => {
+                SyncStep::Gone
+            }
             (State::Wait, Some(_)) => {
                 // A temporary failure: nothing is told now, and it is tried again after the next command.
                 cx.view_mut().dirty = true;
@@ -102,14 +116,24 @@ impl Tell {
             None => changes.vanished,
             Some(present) => view.missing_from(present),
         };
-        let numbers = if vanished.is_empty() { Vec::new() } else { view.remove(&vanished) };
+        let numbers = if vanished.is_empty() {
+            Vec::new()
+        } else {
+            view.remove(&vanished)
+        };
         let exists = view.arrive(changes.present.as_deref().unwrap_or(&changes.arrived));
         let flags = view.learn_keywords(&changes.changed, keywords_max);
         view.uid_next = changes.uid_next;
         view.highest_modseq = changes.highest_modseq;
         view.as_of = changes.as_of;
         view.told.sort_unstable();
-        Tell { numbers: numbers.into_iter(), exists, flags, changed: changes.changed.into_iter(), more: changes.more }
+        Tell {
+            numbers: numbers.into_iter(),
+            exists,
+            flags,
+            changed: changes.changed.into_iter(),
+            more: changes.more,
+        }
     }
 
     /// Writes what there is room for; says whether that was all.
@@ -148,14 +172,27 @@ pub(super) fn write_flags(cx: &mut Context) {
     let flags = cx.view().flags();
     encode::flags(&mut cx.out, &flags);
     if cx.view().read_only {
-        cx.ok(Some(Code::PermanentFlags(&[], false)), "No flags can be changed");
+        cx.ok(
+            Some(Code::PermanentFlags(&[], false)),
+            "No flags can be changed",
+        );
     } else {
-        cx.ok(Some(Code::PermanentFlags(&flags, true)), "Flags are permanent");
+        cx.ok(
+            Some(Code::PermanentFlags(&flags, true)),
+            "Flags are permanent",
+        );
     }
 }
 
 /// An untagged FETCH about the flags of a message. `with_modseq` asks for MODSEQ even if CONDSTORE was not enabled.
-pub(super) fn write_row(cx: &mut Context, place: u32, row: &Row, uid: bool, with_flags: bool, with_modseq: bool) {
+pub(super) fn write_row(
+    cx: &mut Context,
+    place: u32,
+    row: &Row,
+    uid: bool,
+    with_flags: bool,
+    with_modseq: bool,
+) {
     let mut fetch = FetchWriter::begin(&mut cx.out, place + 1);
     // RFC 7162, 3.2.4, asks for the UID when CONDSTORE is in use; clients of IMAP4rev2 may expect as much.
     if uid || cx.condstore || cx.rev2 {

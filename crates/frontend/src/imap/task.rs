@@ -88,9 +88,15 @@ pub(super) enum EndCode {
     Plain(Code<'static>),
     /// The capabilities as they are now.
     Capability,
-    AppendUid { uid_validity: u32, uid: u32 },
+    AppendUid {
+        uid_validity: u32,
+        uid: u32,
+    },
     /// Old and new UIDs: may be long, and is written piece by piece.
-    CopyUid { uid_validity: u32, uids: Vec<(u32, u32)> },
+    CopyUid {
+        uid_validity: u32,
+        uids: Vec<(u32, u32)>,
+    },
     /// Numbers: may be long, too.
     Modified(Vec<u32>),
     /// HIGHESTMODSEQ as it is after the changes were told.
@@ -99,7 +105,12 @@ pub(super) enum EndCode {
 
 impl Outcome {
     fn new(kind: Kind, code: EndCode, text: impl Into<Cow<'static, str>>) -> Outcome {
-        Outcome { kind, code, text: text.into(), close: None }
+        Outcome {
+            kind,
+            code,
+            text: text.into(),
+            close: None,
+        }
     }
 
     pub(super) fn ok(text: impl Into<Cow<'static, str>>) -> Outcome {
@@ -154,7 +165,9 @@ impl Outcome {
     /// As [`Outcome::failed`], for a target that the client might create: "[TRYCREATE]" (RFC 9051, 6.3.12, 6.4.7).
     pub(super) fn failed_target(reply: Reply) -> Outcome {
         match reply {
-            Reply::Failed(Failure::NoSuchMailbox) => Outcome::no(Code::TryCreate, "No such mailbox"),
+            Reply::Failed(Failure::NoSuchMailbox) => {
+                Outcome::no(Code::TryCreate, "No such mailbox")
+            }
             reply => Outcome::of_reply(reply),
         }
     }

@@ -38,7 +38,12 @@ pub(super) struct View {
 pub(super) struct NoSuchNumber;
 
 impl View {
-    pub(super) fn new(name: MailboxName, read_only: bool, selected: Selected, keywords_max: usize) -> View {
+    pub(super) fn new(
+        name: MailboxName,
+        read_only: bool,
+        selected: Selected,
+        keywords_max: usize,
+    ) -> View {
         let mut keywords = selected.keywords;
         keywords.sort();
         keywords.dedup();
@@ -82,8 +87,13 @@ impl View {
             MessageSet::Numbers(set) if uid => Ok(self.places_of_set(set)),
             MessageSet::Numbers(set) => {
                 let count = self.count();
-                let beyond = set.greatest_named().is_some_and(|n| n > count) || (set.star().is_some() && count == 0);
-                if beyond { Err(NoSuchNumber) } else { Ok(self.clipped(set)) }
+                let beyond = set.greatest_named().is_some_and(|n| n > count)
+                    || (set.star().is_some() && count == 0);
+                if beyond {
+                    Err(NoSuchNumber)
+                } else {
+                    Ok(self.clipped(set))
+                }
             }
         }
     }
@@ -197,7 +207,13 @@ impl View {
 
     /// The flags of the FLAGS response.
     pub(super) fn flags(&self) -> Vec<WireFlag> {
-        let mut flags = vec![WireFlag::Answered, WireFlag::Flagged, WireFlag::Deleted, WireFlag::Seen, WireFlag::Draft];
+        let mut flags = vec![
+            WireFlag::Answered,
+            WireFlag::Flagged,
+            WireFlag::Deleted,
+            WireFlag::Seen,
+            WireFlag::Draft,
+        ];
         flags.extend(self.keywords.iter().filter_map(wire_keyword));
         flags
     }
@@ -257,7 +273,13 @@ mod tests {
             size: 0,
             highest_modseq: 1,
         };
-        let selected = Selected { status, uids, first_unseen: None, keywords: Vec::new(), as_of: 0 };
+        let selected = Selected {
+            status,
+            uids,
+            first_unseen: None,
+            keywords: Vec::new(),
+            as_of: 0,
+        };
         View::new(MailboxName::inbox(), false, selected, 10)
     }
 
@@ -268,7 +290,14 @@ mod tests {
     #[track_caller]
     fn check(uids: &[u32], text: &str, uid: bool, expected: Option<&[u32]>) {
         let places = view(uids.to_vec()).places(&set(text), uid);
-        assert_eq!(places.ok().map(|places| places.iter().collect::<Vec<_>>()).as_deref(), expected, "{text}");
+        assert_eq!(
+            places
+                .ok()
+                .map(|places| places.iter().collect::<Vec<_>>())
+                .as_deref(),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
@@ -289,8 +318,14 @@ mod tests {
         check(&[64, 128, 192], "3291:*", true, Some(&[2]));
         check(&[64, 128, 192], "65:127", true, Some(&[]));
         check(&[64, 128, 192], "1:4000000000", true, Some(&[0, 1, 2]));
-        assert_eq!(view(vec![64]).places_clipped(&set("1:9"), false), Ranges::one(0, 1));
-        assert_eq!(view(vec![]).places_clipped(&set("1:*"), false), Ranges::default());
+        assert_eq!(
+            view(vec![64]).places_clipped(&set("1:9"), false),
+            Ranges::one(0, 1)
+        );
+        assert_eq!(
+            view(vec![]).places_clipped(&set("1:*"), false),
+            Ranges::default()
+        );
     }
 
     proptest! {

@@ -30,7 +30,11 @@ enum State {
     /// A range whose octets are being sent.
     Octets(Reader),
     /// A filtered header.
-    Filter { span: Span, partial: Option<Partial>, pass: Option<Box<Pass>> },
+    Filter {
+        span: Span,
+        partial: Option<Partial>,
+        pass: Option<Box<Pass>>,
+    },
 }
 
 /// A pass through a header.
@@ -55,20 +59,34 @@ pub(super) enum Next {
 
 impl Body {
     pub(super) fn span(opened: &Opened, span: Span) -> Body {
-        Body { state: State::Span(Reader::new(&opened.summary, span), span.len) }
+        Body {
+            state: State::Span(Reader::new(&opened.summary, span), span.len),
+        }
     }
 
     pub(super) fn bytes(mut bytes: Vec<u8>, partial: Option<Partial>) -> Body {
         if let Some(partial) = partial {
-            let cut = Span { start: 0, len: bytes.len() as u64 }.partial(partial.offset, partial.length);
+            let cut = Span {
+                start: 0,
+                len: bytes.len() as u64,
+            }
+            .partial(partial.offset, partial.length);
             bytes.truncate(cut.end() as usize);
             bytes.drain(..cut.start as usize);
         }
-        Body { state: State::Bytes(bytes) }
+        Body {
+            state: State::Bytes(bytes),
+        }
     }
 
     pub(super) fn filter(span: Span, partial: Option<Partial>) -> Body {
-        Body { state: State::Filter { span, partial, pass: None } }
+        Body {
+            state: State::Filter {
+                span,
+                partial,
+                pass: None,
+            },
+        }
     }
 
     /// Goes on with `item`. `bytes` is what was wanted.
@@ -108,9 +126,16 @@ impl Body {
                     }
                     return reader.call(blob).map_or(Next::Done, Next::Wants);
                 }
-                State::Filter { span, partial, pass } => {
-                    let Some(item) = item else { return Next::Failed };
-                    let pass = pass.get_or_insert_with(|| Box::new(Pass::new(opened, *span, item, None)));
+                State::Filter {
+                    span,
+                    partial,
+                    pass,
+                } => {
+                    let Some(item) = item else {
+                        return Next::Failed;
+                    };
+                    let pass =
+                        pass.get_or_insert_with(|| Box::new(Pass::new(opened, *span, item, None)));
                     let piece = match bytes.take() {
                         Some(bytes) if pass.reader.took(&bytes).is_err() => return Next::Failed,
                         Some(bytes) => Some(bytes),
@@ -133,7 +158,10 @@ impl Body {
                         self.state = Body::bytes(std::mem::take(&mut pass.kept), *partial).state;
                         continue;
                     }
-                    let all = Span { start: 0, len: pass.found };
+                    let all = Span {
+                        start: 0,
+                        len: pass.found,
+                    };
                     let send = partial.map_or(all, |p| all.partial(p.offset, p.length));
                     head(cx, writer, Some(item), send.len);
                     **pass = Pass::new(opened, *span, item, Some(send));
@@ -147,12 +175,20 @@ impl Pass {
     fn new(opened: &Opened, span: Span, item: &FetchItem, send: Option<Span>) -> Pass {
         let filter = match item {
             FetchItem::Section { section, .. } => match &section.text {
-                Some(SectionText::HeaderFields(fields)) => Some(HeaderFilter::new(&fields.names, fields.not)),
+                Some(SectionText::HeaderFields(fields)) => {
+                    Some(HeaderFilter::new(&fields.names, fields.not))
+                }
                 _ => None,
             },
             _ => None,
         };
-        Pass { reader: Reader::new(&opened.summary, span), filter, found: 0, kept: Vec::new(), send }
+        Pass {
+            reader: Reader::new(&opened.summary, span),
+            filter,
+            found: 0,
+            kept: Vec::new(),
+            send,
+        }
     }
 
     /// The next bytes of the header, or its end.
@@ -192,7 +228,9 @@ fn head(cx: &mut Context, writer: &mut FetchWriter, item: Option<&FetchItem>, le
     let out = &mut cx.out;
     let answer = BodyAnswer::Literal(len);
     match item {
-        Some(FetchItem::Section { section, partial, .. }) => {
+        Some(FetchItem::Section {
+            section, partial, ..
+        }) => {
             writer.body(out, section, partial.map(|partial| partial.offset), answer);
         }
         Some(FetchItem::Rfc822) => writer.rfc822(out, "RFC822", answer),

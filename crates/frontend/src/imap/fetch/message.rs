@@ -41,12 +41,22 @@ pub(super) enum Written {
 pub(super) fn needs_content(item: &FetchItem) -> bool {
     !matches!(
         item,
-        FetchItem::Uid | FetchItem::Flags | FetchItem::ModSeq | FetchItem::InternalDate | FetchItem::Rfc822Size
+        FetchItem::Uid
+            | FetchItem::Flags
+            | FetchItem::ModSeq
+            | FetchItem::InternalDate
+            | FetchItem::Rfc822Size
     )
 }
 
 impl Message {
-    pub(super) fn begin(cx: &mut Context, place: u32, row: Row, changed: bool, opened: Option<Opened>) -> Message {
+    pub(super) fn begin(
+        cx: &mut Context,
+        place: u32,
+        row: Row,
+        changed: bool,
+        opened: Option<Opened>,
+    ) -> Message {
         let mut writer = FetchWriter::begin(&mut cx.out, place + 1);
         if changed {
             writer.flags(&mut cx.out, &wire_flags(&row.flags), false);
@@ -54,11 +64,23 @@ impl Message {
                 writer.mod_seq(&mut cx.out, row.modseq);
             }
         }
-        Message { writer: Some(writer), row, changed, opened, item: 0, body: None }
+        Message {
+            writer: Some(writer),
+            row,
+            changed,
+            opened,
+            item: 0,
+            body: None,
+        }
     }
 
     /// Goes on. `reply` is the answer to what was wanted.
-    pub(super) fn write(&mut self, cx: &mut Context, items: &[FetchItem], reply: Option<Reply>) -> Written {
+    pub(super) fn write(
+        &mut self,
+        cx: &mut Context,
+        items: &[FetchItem],
+        reply: Option<Reply>,
+    ) -> Written {
         let mut bytes: Option<Bytes> = match reply {
             None => None,
             Some(Reply::Bytes(bytes)) => Some(bytes),
@@ -66,8 +88,17 @@ impl Message {
         };
         loop {
             if let Some(body) = &mut self.body {
-                let (Some(opened), Some(writer)) = (&self.opened, &mut self.writer) else { return Written::Failed };
-                match body.write(cx, writer, items.get(self.item), opened, self.row.blob, bytes.take()) {
+                let (Some(opened), Some(writer)) = (&self.opened, &mut self.writer) else {
+                    return Written::Failed;
+                };
+                match body.write(
+                    cx,
+                    writer,
+                    items.get(self.item),
+                    opened,
+                    self.row.blob,
+                    bytes.take(),
+                ) {
                     Next::Done => {
                         self.body = None;
                         self.item += 1;
@@ -92,7 +123,9 @@ impl Message {
 
     /// Answers an item, or begins to.
     fn answer(&mut self, cx: &mut Context, item: &FetchItem) {
-        let Some(writer) = &mut self.writer else { return };
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
         let (out, row) = (&mut cx.out, &self.row);
         match (item, &self.opened) {
             (FetchItem::Uid, _) => writer.uid(out, row.uid),
@@ -101,30 +134,54 @@ impl Message {
             (FetchItem::ModSeq, _) if self.changed && cx.condstore => {}
             (FetchItem::ModSeq, _) => writer.mod_seq(out, row.modseq),
             (FetchItem::InternalDate, _) => {
-                writer.internal_date(out, DateTime::with_zone(row.date.seconds, row.date.zone_minutes));
+                writer.internal_date(
+                    out,
+                    DateTime::with_zone(row.date.seconds, row.date.zone_minutes),
+                );
             }
             (FetchItem::Rfc822Size, _) => writer.size(out, u64::from(row.size)),
-            (FetchItem::Envelope, Some(opened)) => writer.envelope(out, &opened.summary.message.envelope, cx.rev2),
-            (FetchItem::Body, Some(opened)) => writer.body_basic(out, &opened.summary.message.body, cx.rev2),
+            (FetchItem::Envelope, Some(opened)) => {
+                writer.envelope(out, &opened.summary.message.envelope, cx.rev2)
+            }
+            (FetchItem::Body, Some(opened)) => {
+                writer.body_basic(out, &opened.summary.message.body, cx.rev2)
+            }
             (FetchItem::BodyStructure, Some(opened)) => {
                 writer.body_structure(out, &opened.summary.message.body, cx.rev2);
             }
-            (FetchItem::Section { section, partial, .. }, Some(opened)) => {
+            (
+                FetchItem::Section {
+                    section, partial, ..
+                },
+                Some(opened),
+            ) => {
                 self.body = begin_section(opened, section, *partial);
                 if self.body.is_none() {
-                    writer.body(out, section, partial.map(|partial| partial.offset), BodyAnswer::Nil);
+                    writer.body(
+                        out,
+                        section,
+                        partial.map(|partial| partial.offset),
+                        BodyAnswer::Nil,
+                    );
                 }
             }
-            (FetchItem::Rfc822, Some(opened)) => self.body = begin_plain(opened, SectionText::Whole),
-            (FetchItem::Rfc822Header, Some(opened)) => self.body = begin_plain(opened, SectionText::Header),
-            (FetchItem::Rfc822Text, Some(opened)) => self.body = begin_plain(opened, SectionText::Text),
+            (FetchItem::Rfc822, Some(opened)) => {
+                self.body = begin_plain(opened, SectionText::Whole)
+            }
+            (FetchItem::Rfc822Header, Some(opened)) => {
+                self.body = begin_plain(opened, SectionText::Header)
+            }
+            (FetchItem::Rfc822Text, Some(opened)) => {
+                self.body = begin_plain(opened, SectionText::Text)
+            }
             _ => debug_assert!(false, "an item that is not known"),
         }
     }
 }
 
 fn begin_plain(opened: &Opened, text: SectionText) -> Option<Body> {
-    let span = section::resolve(&opened.summary, &[], text).map_or(Span::default(), |found| found.span);
+    let span =
+        section::resolve(&opened.summary, &[], text).map_or(Span::default(), |found| found.span);
     Some(Body::span(opened, span))
 }
 
@@ -139,7 +196,10 @@ fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -
     };
     let span = section::resolve(&opened.summary, &section.part, text)?.span;
     let Some(fields) = fields else {
-        return Some(Body::span(opened, partial.map_or(span, |p| span.partial(p.offset, p.length))));
+        return Some(Body::span(
+            opened,
+            partial.map_or(span, |p| span.partial(p.offset, p.length)),
+        ));
     };
     // The usual fields of the message are in its summary.
     if section.part.is_empty()

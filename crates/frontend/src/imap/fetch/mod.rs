@@ -14,7 +14,8 @@ use whimbrel_imap::{
     encode::Code,
 };
 use whimbrel_service::api::{
-    CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
+    CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply,
+    Row,
 };
 
 use self::message::{Message, Written};
@@ -74,7 +75,10 @@ impl Fetch {
         if arguments.vanished {
             return Err(Outcome::bad("QRESYNC is not supported"));
         }
-        let places = cx.view().places(&arguments.set, arguments.uid).map_err(|_| Outcome::bad("No such message"))?;
+        let places = cx
+            .view()
+            .places(&arguments.set, arguments.uid)
+            .map_err(|_| Outcome::bad("No such message"))?;
         if arguments.changed_since.is_some() || arguments.items.contains(&FetchItem::ModSeq) {
             cx.enable_condstore();
         }
@@ -100,7 +104,11 @@ impl Fetch {
     /// Asks for the next rows.
     fn next_chunk(&mut self, cx: &mut Context) -> Step {
         // Each chunk whose messages become seen is a write, and they should not be seen long before they are sent.
-        let most = if self.sets_seen { CONTENTS_PER_CALL_MAX } else { ROWS_PER_CALL_MAX };
+        let most = if self.sets_seen {
+            CONTENTS_PER_CALL_MAX
+        } else {
+            ROWS_PER_CALL_MAX
+        };
         self.cursor.fill(&self.places, most, &mut self.chunk);
         if self.chunk.is_empty() {
             return Step::Done(self.outcome());
@@ -108,14 +116,20 @@ impl Fetch {
         let view = cx.view();
         let uids = self.chunk.iter().map(|&place| view.uid(place)).collect();
         self.state = State::Rows;
-        Step::Call(cx.call(MailboxCall::Rows { name: view.name.clone(), uids }))
+        Step::Call(cx.call(MailboxCall::Rows {
+            name: view.name.clone(),
+            uids,
+        }))
     }
 
     fn outcome(&self) -> Outcome {
         if self.damaged {
             Outcome::no(Code::Corruption, "Some of the messages cannot be read")
         } else if self.missing && !self.uid {
-            Outcome::no(Code::ExpungeIssued, "Some of the messages have been expunged")
+            Outcome::no(
+                Code::ExpungeIssued,
+                "Some of the messages have been expunged",
+            )
         } else {
             Outcome::ok("That is all")
         }
@@ -133,15 +147,25 @@ impl Fetch {
         self.rows.clear();
         self.at = 0;
         for row in rows {
-            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else { return Step::Done(Outcome::bug()) };
+            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else {
+                return Step::Done(Outcome::bug());
+            };
             if self.changed_since.is_none_or(|since| row.modseq > since) {
-                self.rows.push(FetchRow { place, row, changed: false });
+                self.rows.push(FetchRow {
+                    place,
+                    row,
+                    changed: false,
+                });
             }
         }
         self.state = State::Messages;
         let unseen = |row: &&FetchRow| !row.row.flags.contains(&Flag::Seen);
         let uids: Vec<u32> = if self.sets_seen {
-            self.rows.iter().filter(unseen).map(|row| row.row.uid).collect()
+            self.rows
+                .iter()
+                .filter(unseen)
+                .map(|row| row.row.uid)
+                .collect()
         } else {
             Vec::new()
         };
@@ -163,14 +187,20 @@ impl Fetch {
     /// `\Seen` was set; a failure of that is no reason to withhold the message.
     fn take_seen(&mut self, cx: &mut Context, reply: Reply) -> Step {
         if let Reply::Stored { rows, .. } = reply {
-            cx.view_mut().told.extend(rows.iter().map(|row| (row.uid, row.modseq)));
+            cx.view_mut()
+                .told
+                .extend(rows.iter().map(|row| (row.uid, row.modseq)));
             let mut stored = rows.into_iter().peekable();
             for fetched in &mut self.rows {
                 while stored.peek().is_some_and(|row| row.uid < fetched.row.uid) {
                     stored.next();
                 }
                 if let Some(row) = stored.next_if(|row| row.uid == fetched.row.uid) {
-                    *fetched = FetchRow { place: fetched.place, row, changed: true };
+                    *fetched = FetchRow {
+                        place: fetched.place,
+                        row,
+                        changed: true,
+                    };
                 }
             }
         }
@@ -180,8 +210,13 @@ impl Fetch {
 
     fn ask_contents(&mut self, cx: &Context) -> Step {
         let end = self.rows.len().min(self.at + CONTENTS_PER_CALL_MAX);
-        let origins = self.rows[self.at..end].iter().map(|row| row.row.origin).collect();
-        let Some(account) = cx.account else { return Step::Done(Outcome::bug()) };
+        let origins = self.rows[self.at..end]
+            .iter()
+            .map(|row| row.row.origin)
+            .collect();
+        let Some(account) = cx.account else {
+            return Step::Done(Outcome::bug());
+        };
         self.state = State::Contents;
         Step::Call(Call::Contents { account, origins })
     }
@@ -200,7 +235,9 @@ impl Fetch {
             if cx.is_full() {
                 return Step::Again;
             }
-            let Some(row) = self.rows.get(self.at) else { return self.end_chunk(cx) };
+            let Some(row) = self.rows.get(self.at) else {
+                return self.end_chunk(cx);
+            };
             let opened = if self.needs_content {
                 match self.contents.next() {
                     None => return self.ask_contents(cx),
@@ -222,7 +259,13 @@ impl Fetch {
             } else {
                 None
             };
-            self.message = Some(Box::new(Message::begin(cx, row.place, row.row.clone(), row.changed, opened)));
+            self.message = Some(Box::new(Message::begin(
+                cx,
+                row.place,
+                row.row.clone(),
+                row.changed,
+                opened,
+            )));
             self.at += 1;
         }
     }
@@ -238,7 +281,9 @@ impl Fetch {
     }
 
     fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let State::Sync(sync) = &mut self.state else { return Step::Done(Outcome::bug()) };
+        let State::Sync(sync) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
         match sync.step(cx, reply) {
             SyncStep::Call(call) => Step::Call(call),
             SyncStep::Again => Step::Again,
@@ -259,7 +304,9 @@ impl Task for Fetch {
         match (&self.state, wake) {
             (State::Chunk, Wake::Go) => self.next_chunk(cx),
             (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
-            (State::Rows | State::Contents, Wake::Reply(reply @ Reply::Failed(_))) => Step::Done(Outcome::of_reply(reply)),
+            (State::Rows | State::Contents, Wake::Reply(reply @ Reply::Failed(_))) => {
+                Step::Done(Outcome::of_reply(reply))
+            }
             (State::Seen, Wake::Reply(reply)) => self.take_seen(cx, reply),
             (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
                 self.contents = contents.into_iter();
@@ -268,7 +315,9 @@ impl Task for Fetch {
             }
             (State::Messages, Wake::Go) => self.go_on(cx),
             (State::Messages, Wake::Reply(reply)) => {
-                let Some(message) = &mut self.message else { return Step::Done(Outcome::bug()) };
+                let Some(message) = &mut self.message else {
+                    return Step::Done(Outcome::bug());
+                };
                 match message.write(cx, &self.items, Some(reply)) {
                     Written::All => {
                         self.message = None;

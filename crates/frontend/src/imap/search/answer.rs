@@ -26,7 +26,10 @@ const NUMBERS: u32 = 1024;
 impl Answer {
     pub(super) fn new(cx: &Context, returns: Option<SearchReturn>) -> Answer {
         // "SEARCH command now requires to return the ESEARCH response" (RFC 9051, E, 4) to who has enabled IMAP4rev2.
-        let rev2 = || SearchReturn { all: true, ..SearchReturn::default() };
+        let rev2 = || SearchReturn {
+            all: true,
+            ..SearchReturn::default()
+        };
         Answer {
             returns: returns.or_else(|| cx.rev2.then(rev2)),
             begun: false,
@@ -36,7 +39,14 @@ impl Answer {
     }
 
     /// Writes what there is room for; says whether that was all.
-    pub(super) fn write(&mut self, cx: &mut Context, tag: &Tag, uid: bool, modseq: bool, found: &Found) -> bool {
+    pub(super) fn write(
+        &mut self,
+        cx: &mut Context,
+        tag: &Tag,
+        uid: bool,
+        modseq: bool,
+        found: &Found,
+    ) -> bool {
         let begun = std::mem::replace(&mut self.begun, true);
         match self.returns {
             None => {
@@ -61,7 +71,14 @@ impl Answer {
             Some(returns) if !(returns.min || returns.max || returns.all || returns.count) => true,
             Some(returns) => {
                 if !begun {
-                    head(cx, tag, uid, modseq.then(|| modseq_of(returns, found)), returns, found);
+                    head(
+                        cx,
+                        tag,
+                        uid,
+                        modseq.then(|| modseq_of(returns, found)),
+                        returns,
+                        found,
+                    );
                 }
                 if !returns.all || found.places.is_empty() {
                     return true;
@@ -90,7 +107,9 @@ impl Answer {
         mut write: impl FnMut(&mut SetText, &mut Vec<u8>, u32),
     ) -> bool {
         while !cx.is_full() {
-            let Some((from, to)) = self.cursor.run(&found.places, NUMBERS) else { return true };
+            let Some((from, to)) = self.cursor.run(&found.places, NUMBERS) else {
+                return true;
+            };
             for place in from..to {
                 let number = if uid { cx.view().uid(place) } else { place + 1 };
                 write(&mut self.text, &mut cx.out, number);
@@ -143,5 +162,8 @@ pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
             min.into_iter().chain(max.filter(|_| min != max)).collect()
         }
     };
-    view.saved = ranges.into_iter().map(|(start, end)| (view.uid(start), view.uid(end - 1))).collect();
+    view.saved = ranges
+        .into_iter()
+        .map(|(start, end)| (view.uid(start), view.uid(end - 1)))
+        .collect();
 }

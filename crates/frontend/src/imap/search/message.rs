@@ -40,7 +40,15 @@ pub(super) enum Next {
 impl Message {
     pub(super) fn new(program: &Program, place: u32, row: Row, opened: Opened) -> Message {
         let fields = program.fields_known(&opened);
-        Message { place, row, opened, fields, bodies: Vec::new(), texts: Vec::new(), stage: Stage::Begin }
+        Message {
+            place,
+            row,
+            opened,
+            fields,
+            bodies: Vec::new(),
+            texts: Vec::new(),
+            stage: Stage::Begin,
+        }
     }
 
     fn result(&self, program: &Program) -> Option<bool> {
@@ -65,7 +73,10 @@ impl Message {
         loop {
             match &mut self.stage {
                 Stage::Begin if self.fields.contains(&None) => {
-                    let span = Span { start: 0, len: self.opened.summary.header_len() };
+                    let span = Span {
+                        start: 0,
+                        len: self.opened.summary.header_len(),
+                    };
                     let reader = Reader::new(&self.opened.summary, span);
                     self.stage = Stage::Header(FieldSearcher::new(&program.fields), reader);
                 }
@@ -80,7 +91,11 @@ impl Message {
                         Pulled::Failed => return Next::Failed,
                         Pulled::End => {}
                     }
-                    let Stage::Header(searcher, _) = std::mem::replace(&mut self.stage, Stage::Begin) else { continue };
+                    let Stage::Header(searcher, _) =
+                        std::mem::replace(&mut self.stage, Stage::Begin)
+                    else {
+                        continue;
+                    };
                     self.fields = searcher.finish().into_iter().map(Some).collect();
                     if let Some(result) = self.result(program) {
                         return Next::Result(result);
@@ -108,7 +123,8 @@ impl Message {
                             searcher.push(&piece);
                             let matched = searcher.matched();
                             if matched.iter().filter(|&&found| found).count() > before {
-                                let found = matched.iter().map(|&found| found.then_some(true)).collect();
+                                let found =
+                                    matched.iter().map(|&found| found.then_some(true)).collect();
                                 if matches!(self.stage, Stage::Body(..)) {
                                     self.bodies = found;
                                 } else {
@@ -141,7 +157,9 @@ impl Message {
                 let searcher = TextSearcher::new(&self.opened.summary, Scope::Text, &program.texts);
                 self.stage = Stage::Text(searcher, None);
             }
-            Stage::Text(searcher, _) => self.texts = searcher.matched().iter().copied().map(Some).collect(),
+            Stage::Text(searcher, _) => {
+                self.texts = searcher.matched().iter().copied().map(Some).collect()
+            }
             Stage::Begin | Stage::Header(..) => {}
         }
     }

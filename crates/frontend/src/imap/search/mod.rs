@@ -15,7 +15,9 @@ use whimbrel_imap::{
     command::{Search as Arguments, SearchReturn},
     core::Tag,
 };
-use whimbrel_service::api::{CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row};
+use whimbrel_service::api::{
+    CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
+};
 
 use self::{
     answer::Answer,
@@ -107,20 +109,25 @@ impl Search {
 
     /// Whether the first message found is all that is asked for.
     fn only_first(&self) -> bool {
-        self.returns.is_some_and(|r| r.min && !r.max && !r.all && !r.count)
+        self.returns
+            .is_some_and(|r| r.min && !r.max && !r.all && !r.count)
     }
 
     fn next_window(&mut self, cx: &mut Context) -> Step {
         let mut window = Vec::new();
         loop {
             self.end_window();
-            self.cursor.fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window);
+            self.cursor
+                .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window);
             if window.is_empty() || (self.only_first() && !self.found.places.is_empty()) {
                 return self.answer(cx);
             }
             self.asked.clear();
             for &place in &window {
-                match self.program.holds(&Facts { place, ..Facts::default() }) {
+                match self.program.holds(&Facts {
+                    place,
+                    ..Facts::default()
+                }) {
                     Some(false) => {}
                     // Its MODSEQ is part of the answer.
                     Some(true) if !self.program.modseq => self.hits.push((place, 0)),
@@ -131,7 +138,10 @@ impl Search {
                 let view = cx.view();
                 let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
                 self.state = State::Rows;
-                return Step::Call(cx.call(MailboxCall::Rows { name: view.name.clone(), uids }));
+                return Step::Call(cx.call(MailboxCall::Rows {
+                    name: view.name.clone(),
+                    uids,
+                }));
             }
         }
     }
@@ -156,8 +166,14 @@ impl Search {
         self.open.clear();
         self.at = 0;
         for row in rows {
-            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else { return Step::Done(Outcome::bug()) };
-            match self.program.holds(&Facts { place, row: Some(&row), ..Facts::default() }) {
+            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else {
+                return Step::Done(Outcome::bug());
+            };
+            match self.program.holds(&Facts {
+                place,
+                row: Some(&row),
+                ..Facts::default()
+            }) {
                 Some(true) => self.hits.push((place, row.modseq)),
                 Some(false) => {}
                 None => self.open.push((place, row)),
@@ -193,8 +209,13 @@ impl Search {
             match self.contents.next() {
                 None => {
                     let end = self.open.len().min(self.at + CONTENTS_PER_CALL_MAX);
-                    let origins = self.open[self.at..end].iter().map(|(_, row)| row.origin).collect();
-                    let Some(account) = cx.account else { return Step::Done(Outcome::bug()) };
+                    let origins = self.open[self.at..end]
+                        .iter()
+                        .map(|(_, row)| row.origin)
+                        .collect();
+                    let Some(account) = cx.account else {
+                        return Step::Done(Outcome::bug());
+                    };
                     self.state = State::Contents;
                     return Step::Call(Call::Contents { account, origins });
                 }
@@ -202,7 +223,12 @@ impl Search {
                 Some(None) => {}
                 Some(Some(content)) => match Opened::new(&content) {
                     Some(opened) => {
-                        self.message = Some(Box::new(Message::new(&self.program, *place, row.clone(), opened)));
+                        self.message = Some(Box::new(Message::new(
+                            &self.program,
+                            *place,
+                            row.clone(),
+                            opened,
+                        )));
                     }
                     None => self.unread = true,
                 },
@@ -222,12 +248,18 @@ impl Search {
     }
 
     fn tell(&mut self, cx: &mut Context) -> Step {
-        let State::Answer(answer) = &mut self.state else { return Step::Done(Outcome::bug()) };
+        let State::Answer(answer) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
         let modseq = self.program.modseq;
         if !answer.write(cx, &self.tag, self.uid, modseq, &self.found) {
             return Step::Again;
         }
-        Step::Done(Outcome::ok(if self.unread { "Done, but some messages could not be read" } else { "That is all" }))
+        Step::Done(Outcome::ok(if self.unread {
+            "Done, but some messages could not be read"
+        } else {
+            "That is all"
+        }))
     }
 
     fn fail(&self, cx: &mut Context, reply: Reply) -> Step {
@@ -259,7 +291,9 @@ impl Task for Search {
                 self.unread = true;
                 self.next_message(cx, None)
             }
-            (State::Rows | State::Contents | State::Body, Wake::Reply(reply)) => self.fail(cx, reply),
+            (State::Rows | State::Contents | State::Body, Wake::Reply(reply)) => {
+                self.fail(cx, reply)
+            }
             (State::Answer(_), Wake::Go) => self.tell(cx),
             _ => Step::Done(Outcome::bug()),
         }

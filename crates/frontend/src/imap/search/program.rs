@@ -81,16 +81,27 @@ pub(super) struct Facts<'a> {
 const CHARSETS: &[&str] = &["UTF-8", "US-ASCII"];
 
 impl Program {
-    pub(super) fn new(view: &View, key: SearchKey, charset: Option<&str>) -> Result<Program, Outcome> {
+    pub(super) fn new(
+        view: &View,
+        key: SearchKey,
+        charset: Option<&str>,
+    ) -> Result<Program, Outcome> {
         let charset = match charset {
             None | Some("UTF-8") => None,
             Some(label) => match Charset::by_label(label.as_bytes()) {
-                Charset::Mixed if !matches!(label, "US-ASCII" | "ASCII") => return Err(bad_charset()),
+                Charset::Mixed if !matches!(label, "US-ASCII" | "ASCII") => {
+                    return Err(bad_charset());
+                }
                 charset => Some(charset),
             },
         };
-        let mut program =
-            Program { root: Node::Known(true), fields: Vec::new(), bodies: Vec::new(), texts: Vec::new(), modseq: false };
+        let mut program = Program {
+            root: Node::Known(true),
+            fields: Vec::new(),
+            bodies: Vec::new(),
+            texts: Vec::new(),
+            modseq: false,
+        };
         program.root = program.node(view, key, charset)?;
         Ok(program)
     }
@@ -120,13 +131,20 @@ impl Program {
             .iter()
             .map(|(name, needle)| {
                 let name = name.as_bytes();
-                let found = fields.named(name).any(|field| needle.in_header(field.value()));
+                let found = fields
+                    .named(name)
+                    .any(|field| needle.in_header(field.value()));
                 (found || fields.is_complete(name)).then_some(found)
             })
             .collect()
     }
 
-    fn node(&mut self, view: &View, key: SearchKey, charset: Option<Charset>) -> Result<Node, Outcome> {
+    fn node(
+        &mut self,
+        view: &View,
+        key: SearchKey,
+        charset: Option<Charset>,
+    ) -> Result<Node, Outcome> {
         use SearchKey as K;
         let not = |node| Node::Not(Box::new(node));
         Ok(match key {
@@ -180,11 +198,23 @@ impl Program {
         })
     }
 
-    fn nodes(&mut self, view: &View, keys: Vec<SearchKey>, charset: Option<Charset>) -> Result<Vec<Node>, Outcome> {
-        keys.into_iter().map(|key| self.node(view, key, charset)).collect()
+    fn nodes(
+        &mut self,
+        view: &View,
+        keys: Vec<SearchKey>,
+        charset: Option<Charset>,
+    ) -> Result<Vec<Node>, Outcome> {
+        keys.into_iter()
+            .map(|key| self.node(view, key, charset))
+            .collect()
     }
 
-    fn field(&mut self, name: &str, text: &[u8], charset: Option<Charset>) -> Result<Node, Outcome> {
+    fn field(
+        &mut self,
+        name: &str,
+        text: &[u8],
+        charset: Option<Charset>,
+    ) -> Result<Node, Outcome> {
         self.fields.push((name.to_owned(), needle(text, charset)?));
         Ok(Node::Field(self.fields.len() - 1))
     }
@@ -196,7 +226,9 @@ fn keyword_node(keyword: &str) -> Node {
 
 fn needle(text: &[u8], charset: Option<Charset>) -> Result<Needle, Outcome> {
     let Some(charset) = charset else {
-        return std::str::from_utf8(text).map(Needle::new).map_err(|_| bad_charset());
+        return std::str::from_utf8(text)
+            .map(Needle::new)
+            .map_err(|_| bad_charset());
     };
     let mut decoded = String::new();
     let mut decoder = CharsetDecoder::new(charset);
@@ -215,16 +247,22 @@ impl Node {
         match self {
             Node::Known(known) => Some(*known),
             Node::And(nodes) => all(nodes.iter().map(|node| node.holds(facts))),
-            Node::Or(nodes) => all(nodes.iter().map(|node| node.holds(facts).map(|holds| !holds))).map(|none| !none),
+            Node::Or(nodes) => all(nodes
+                .iter()
+                .map(|node| node.holds(facts).map(|holds| !holds)))
+            .map(|none| !none),
             Node::Not(node) => node.holds(facts).map(|holds| !holds),
             Node::Places(places) => Some(places.contains(facts.place)),
             Node::Flag(flag) => facts.row.map(|row| row.flags.contains(flag)),
-            Node::Keyword(keyword) => facts.row.map(|row| row.flags.keywords().binary_search(keyword).is_ok()),
+            Node::Keyword(keyword) => facts
+                .row
+                .map(|row| row.flags.keywords().binary_search(keyword).is_ok()),
             Node::Larger(size) => facts.row.map(|row| u64::from(row.size) > *size),
             Node::Smaller(size) => facts.row.map(|row| u64::from(row.size) < *size),
             // "disregarding time and timezone" (RFC 9051, 6.4.4).
             Node::Received(compare, date) => facts.row.map(|row| {
-                let received = DateTime::with_zone(row.date.seconds, row.date.zone_minutes).local_date();
+                let received =
+                    DateTime::with_zone(row.date.seconds, row.date.zone_minutes).local_date();
                 compare.holds(&received, date)
             }),
             Node::ModSeq(modseq) => facts.row.map(|row| row.modseq >= *modseq),

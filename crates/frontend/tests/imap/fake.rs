@@ -1,0 +1,654 @@
+//! A small mail store that answers calls at once: ordered maps, no rules but IMAP's. It shares no code with the owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use whimbrel_service::api::{
+    AccountId, BLOB_CHUNK_BYTES_MAX, BlobName, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call,
+    Changes, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId, MailboxName,
+    MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, SpecialUse, Status,
+};
+
+/// The store of one account.
+pub(crate) struct Fake {
+    boxes: BTreeMap<MailboxName, Store>,
+    subscribed: BTreeSet<MailboxName>,
+    watches: BTreeMap<SessionId, Watch>,
+    events: Vec<(SessionId, Event)>,
+    uploads: BTreeMap<[u8; 16], Vec<u8>>,
+    blobs: BTreeMap<[u8; 16], Vec<u8>>,
+    contents: BTreeMap<MessageId, Bytes>,
+    counter: u64,
+    modseq: u64,
+    /// The next call of this name fails.
+    pub(crate) fail: Option<(&'static str, Failure)>,
+}
+
+#[derive(Default)]
+struct Store {
+    special_use: Option<SpecialUse>,
+    messages: BTreeMap<u32, Row>,
+    /// Highest MODSEQ, that of an expunge included.
+    modseq: u64,
+}
+
+struct Watch {
+    name: MailboxName,
+    /// What the session was told of.
+    shown: BTreeSet<u32>,
+    gone: bool,
+}
+
+/// What a call is called in scripts.
+pub(crate) fn name_of(call: &Call) -> String {
+    let text = match call {
+        Call::Mailbox { call, .. } => format!("{call:?}"),
+        call => format!("{call:?}"),
+    };
+    text.chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect()
+}
+
+impl Fake {
+    pub(crate) fn new() -> Fake {
+        let mut boxes = BTreeMap::new();
+        for (name, special_use) in [
+            ("INBOX", None),
+            ("Drafts", Some(SpecialUse::Drafts)),
+            ("Sent", Some(SpecialUse::Sent)),
+            ("Archive", Some(SpecialUse::Archive)),
+            ("Junk", Some(SpecialUse::Junk)),
+            ("Trash", Some(SpecialUse::Trash)),
+        ] {
+            boxes.insert(
+                MailboxName::new(name).unwrap(),
+                Store {
+                    special_use,
+                    ..Store::default()
+                },
+            );
+        }
+        Fake {
+            boxes,
+            subscribed: BTreeSet::new(),
+            watches: BTreeMap::new(),
+            events: Vec::new(),
+            uploads: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            counter: 1,
+            modseq: 1,
+            fail: None,
+        }
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<(SessionId, Event)> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Uploads that were neither finished nor aborted.
+    pub(crate) fn open_uploads(&self) -> usize {
+        self.uploads.len()
+    }
+
+    /// Loses a content row: damage.
+    pub(crate) fn lose_contents(&mut self) {
+        self.contents.clear();
+    }
+
+    /// Spoils all content rows.
+    pub(crate) fn spoil_contents(&mut self) {
+        self.contents
+            .values_mut()
+            .for_each(|content| *content = Bytes::from_static(b"?"));
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn id(&mut self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.next().to_be_bytes());
+        id
+    }
+
+    fn touch(&mut self, name: &MailboxName) -> u64 {
+        self.modseq += 1;
+        if let Some(store) = self.boxes.get_mut(name) {
+            store.modseq = self.modseq;
+        }
+        for (&session, watch) in &self.watches {
+            if watch.name == *name {
+                self.events.push((session, Event::Changed));
+            }
+        }
+        self.modseq
+    }
+
+    pub(crate) fn call(&mut self, call: Call) -> Reply {
+        if let Some((name, failure)) = self.fail.clone()
+            && name_of(&call) == name
+        {
+            self.fail = None;
+            return Reply::Failed(failure);
+        }
+        match self.answer(call) {
+            Ok(reply) => reply,
+            Err(failure) => Reply::Failed(failure),
+        }
+    }
+
+    fn answer(&mut self, call: Call) -> Result<Reply, Failure> {
+        Ok(match call {
+            Call::Authenticate(who) => {
+                if who.login != "anne" || who.password.as_slice() != b"secret" {
+                    return Err(Failure::Credentials);
+                }
+                Reply::Authenticated {
+                    account: AccountId([1; 16]),
+                    login: "anne@example.org".into(),
+                }
+            }
+            Call::Mailbox { call, .. } => return self.mailbox(call),
+            Call::Contents { origins, .. } => {
+                assert!(!origins.is_empty() && origins.len() <= CONTENTS_PER_CALL_MAX);
+                Reply::Contents(
+                    origins
+                        .iter()
+                        .map(|origin| self.contents.get(origin).cloned())
+                        .collect(),
+                )
+            }
+            Call::BlobCreate => {
+                let upload = self.id();
+                self.uploads.insert(upload, Vec::new());
+                Reply::Upload(upload)
+            }
+            Call::BlobWrite { upload, bytes } => {
+                assert!(!bytes.is_empty() && bytes.len() <= BLOB_CHUNK_BYTES_MAX);
+                self.uploads
+                    .get_mut(&upload)
+                    .expect("an upload")
+                    .extend_from_slice(&bytes);
+                Reply::Done
+            }
+            Call::BlobFinish { upload } => {
+                let bytes = self.uploads.remove(&upload).expect("an upload");
+                self.blobs.insert(upload, bytes);
+                Reply::Blob(BlobName {
+                    hash: [0; 32],
+                    upload,
+                })
+            }
+            Call::BlobAbort { upload } => {
+                self.uploads.remove(&upload).expect("an upload");
+                Reply::Done
+            }
+            Call::BlobRead { blob, offset, len } => {
+                assert!(len > 0 && len as usize <= BLOB_CHUNK_BYTES_MAX);
+                let bytes = &self.blobs[&blob.upload];
+                let start = (offset as usize).min(bytes.len());
+                // A store may answer with less than was asked.
+                let end = bytes.len().min(start + (len as usize).min(40_000));
+                Reply::Bytes(Bytes::copy_from_slice(&bytes[start..end]))
+            }
+            Call::Resolve { .. } | Call::Accept(_) => unreachable!("not a call of IMAP"),
+        })
+    }
+
+    fn store(&mut self, name: &MailboxName) -> Result<&mut Store, Failure> {
+        self.boxes.get_mut(name).ok_or(Failure::NoSuchMailbox)
+    }
+
+    fn status(&mut self, name: &MailboxName) -> Result<Status, Failure> {
+        let counter = self.counter;
+        let store = self.store(name)?;
+        let has = |row: &Row, flag: &Flag| row.flags.contains(flag);
+        Ok(Status {
+            id: MailboxId([2; 16]),
+            uid_validity: 7,
+            uid_next: store
+                .messages
+                .keys()
+                .last()
+                .map_or(64, |_| (counter as u32 + 1) * 64),
+            messages: store.messages.len() as u32,
+            unseen: store
+                .messages
+                .values()
+                .filter(|row| !has(row, &Flag::Seen))
+                .count() as u32,
+            deleted: store
+                .messages
+                .values()
+                .filter(|row| has(row, &Flag::Deleted))
+                .count() as u32,
+            size: store.messages.values().map(|row| u64::from(row.size)).sum(),
+            highest_modseq: store.modseq.max(1),
+        })
+    }
+
+    fn add(&mut self, name: &MailboxName, mut row: Row) -> u32 {
+        let uid = self.next() as u32 * 64;
+        row.uid = uid;
+        row.modseq = self.touch(name);
+        self.boxes
+            .get_mut(name)
+            .expect("checked")
+            .messages
+            .insert(uid, row);
+        uid
+    }
+
+    fn mailbox(&mut self, call: MailboxCall) -> Result<Reply, Failure> {
+        Ok(match call {
+            MailboxCall::List => {
+                let names: BTreeSet<&MailboxName> =
+                    self.boxes.keys().chain(&self.subscribed).collect();
+                Reply::Mailboxes(
+                    names
+                        .into_iter()
+                        .map(|name| Mailbox {
+                            name: name.clone(),
+                            exists: self.boxes.contains_key(name),
+                            special_use: self.boxes.get(name).and_then(|store| store.special_use),
+                            subscribed: self.subscribed.contains(name),
+                        })
+                        .collect(),
+                )
+            }
+            MailboxCall::Status { name } => Reply::Status(self.status(&name)?),
+            MailboxCall::Select { session, name, .. } => {
+                let status = self.status(&name)?;
+                let as_of = self.modseq;
+                let store = self.store(&name)?;
+                let uids: Vec<u32> = store.messages.keys().copied().collect();
+                let keywords: BTreeSet<_> = store
+                    .messages
+                    .values()
+                    .flat_map(|row| row.flags.keywords().to_vec())
+                    .collect();
+                let unseen = store
+                    .messages
+                    .values()
+                    .position(|row| !row.flags.contains(&Flag::Seen));
+                let watch = Watch {
+                    name,
+                    shown: uids.iter().copied().collect(),
+                    gone: false,
+                };
+                self.watches.insert(session, watch);
+                Reply::Selected(Selected {
+                    status,
+                    uids,
+                    first_unseen: unseen.map(|place| place as u32),
+                    keywords: keywords.into_iter().collect(),
+                    as_of,
+                })
+            }
+            MailboxCall::Unselect { session } => {
+                self.watches.remove(&session);
+                Reply::Done
+            }
+            MailboxCall::Changes {
+                session,
+                since,
+                expunges,
+            } => return self.changes(session, since, expunges),
+            MailboxCall::Rows { name, uids } => {
+                assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
+                let store = self.store(&name)?;
+                Reply::Rows(
+                    uids.iter()
+                        .filter_map(|uid| store.messages.get(uid).cloned())
+                        .collect(),
+                )
+            }
+            MailboxCall::Append {
+                name,
+                flags,
+                date,
+                size,
+                blob,
+                content,
+                ..
+            } => {
+                self.store(&name)?;
+                assert_eq!(self.blobs[&blob.upload].len(), size as usize);
+                let id = MessageId(self.id());
+                self.contents.insert(id, content);
+                let uid = self.add(
+                    &name,
+                    Row {
+                        uid: 0,
+                        id,
+                        origin: id,
+                        flags,
+                        modseq: 0,
+                        size,
+                        date,
+                        blob,
+                    },
+                );
+                Reply::Appended {
+                    uid_validity: 7,
+                    uid,
+                }
+            }
+            MailboxCall::Copy {
+                name,
+                uids,
+                to,
+                remove,
+                ..
+            } => {
+                assert!(uids.is_sorted());
+                self.store(&to)?;
+                let mut done = Vec::new();
+                for uid in uids {
+                    let store = self.store(&name)?;
+                    let Some(mut row) = store.messages.get(&uid).cloned() else {
+                        continue;
+                    };
+                    if remove {
+                        store.messages.remove(&uid);
+                        self.touch(&name);
+                    }
+                    row.id = MessageId(self.id());
+                    done.push((uid, self.add(&to, row)));
+                }
+                Reply::Copied {
+                    uid_validity: 7,
+                    uids: done,
+                }
+            }
+            MailboxCall::Store {
+                name,
+                uids,
+                change,
+                flags,
+                unchanged_since,
+                ..
+            } => {
+                assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
+                let (mut rows, mut modified) = (Vec::new(), Vec::new());
+                for uid in uids {
+                    let Some(row) = self.store(&name)?.messages.get(&uid) else {
+                        continue;
+                    };
+                    if unchanged_since.is_some_and(|since| row.modseq > since) {
+                        modified.push(uid);
+                        continue;
+                    }
+                    let new = match change {
+                        FlagChange::Add => row.flags.union(&flags),
+                        FlagChange::Remove => row.flags.without(&flags),
+                        FlagChange::Replace => flags.clone(),
+                    };
+                    let changed = new != row.flags;
+                    let modseq = if changed {
+                        Some(self.touch(&name))
+                    } else {
+                        None
+                    };
+                    let row = self
+                        .store(&name)?
+                        .messages
+                        .get_mut(&uid)
+                        .expect("it is there");
+                    row.flags = new;
+                    row.modseq = modseq.unwrap_or(row.modseq);
+                    rows.push(row.clone());
+                }
+                Reply::Stored { rows, modified }
+            }
+            MailboxCall::Expunge {
+                name, uids, up_to, ..
+            } => {
+                let store = self.store(&name)?;
+                let gone: Vec<u32> = store
+                    .messages
+                    .values()
+                    .filter(|row| row.flags.contains(&Flag::Deleted) && row.uid <= up_to)
+                    .map(|row| row.uid)
+                    .filter(|uid| uids.as_ref().is_none_or(|uids| uids.contains(uid)))
+                    .collect();
+                for uid in &gone {
+                    store.messages.remove(uid);
+                }
+                if !gone.is_empty() {
+                    self.touch(&name);
+                }
+                Reply::Expunged {
+                    uids: gone,
+                    highest_modseq: self.modseq,
+                }
+            }
+            MailboxCall::Create { name, special_use } => {
+                if self.boxes.contains_key(&name) {
+                    return Err(Failure::Exists);
+                }
+                let mut above = name.parent();
+                while let Some(parent) = above {
+                    above = parent.parent();
+                    self.boxes.entry(parent).or_default();
+                }
+                self.boxes.insert(
+                    name,
+                    Store {
+                        special_use,
+                        ..Store::default()
+                    },
+                );
+                Reply::Done
+            }
+            MailboxCall::Delete { name } => {
+                if name.is_inbox() {
+                    return Err(Failure::Inbox);
+                }
+                self.store(&name)?;
+                if self.boxes.keys().any(|other| other.is_below(&name)) {
+                    return Err(Failure::HasChildren);
+                }
+                self.boxes.remove(&name);
+                self.lose(&name);
+                Reply::Done
+            }
+            MailboxCall::Rename { from, to } => {
+                if self.boxes.contains_key(&to) {
+                    return Err(Failure::Exists);
+                }
+                self.store(&from)?;
+                if from.is_inbox() {
+                    let messages = std::mem::take(&mut self.store(&from)?.messages);
+                    self.touch(&from);
+                    self.boxes.insert(
+                        to,
+                        Store {
+                            messages,
+                            ..Store::default()
+                        },
+                    );
+                    return Ok(Reply::Done);
+                }
+                let names: Vec<MailboxName> = self
+                    .boxes
+                    .keys()
+                    .filter(|name| **name == from || name.is_below(&from))
+                    .cloned()
+                    .collect();
+                for name in names {
+                    let store = self.boxes.remove(&name).expect("it is there");
+                    self.lose(&name);
+                    self.boxes.insert(
+                        name.rebased(&from, &to).map_err(|_| Failure::BadName)?,
+                        store,
+                    );
+                }
+                Reply::Done
+            }
+            MailboxCall::Subscribe { name, subscribed } => {
+                if subscribed {
+                    self.subscribed.insert(name);
+                } else {
+                    self.subscribed.remove(&name);
+                }
+                Reply::Done
+            }
+        })
+    }
+
+    /// Those who watch a name that is gone.
+    fn lose(&mut self, name: &MailboxName) {
+        for (&session, watch) in &mut self.watches {
+            if watch.name == *name {
+                watch.gone = true;
+                self.events.push((session, Event::Changed));
+            }
+        }
+    }
+
+    fn changes(
+        &mut self,
+        session: SessionId,
+        since: u64,
+        expunges: bool,
+    ) -> Result<Reply, Failure> {
+        let modseq = self.modseq;
+        let watch = self.watches.get_mut(&session).ok_or(Failure::Gone)?;
+        if watch.gone {
+            return Ok(Reply::Changes(Changes {
+                gone: true,
+                ..Changes::default()
+            }));
+        }
+        let store = self.boxes.get(&watch.name).ok_or(Failure::Gone)?;
+        let mut changes = Changes {
+            highest_modseq: store.modseq,
+            as_of: modseq,
+            ..Changes::default()
+        };
+        let gone: Vec<u32> = watch
+            .shown
+            .iter()
+            .copied()
+            .filter(|uid| !store.messages.contains_key(uid))
+            .collect();
+        let mut rows: Vec<&Row> = store
+            .messages
+            .values()
+            .filter(|row| row.modseq > since && watch.shown.contains(&row.uid))
+            .collect();
+        if expunges {
+            watch.shown.retain(|uid| !gone.contains(uid));
+        }
+        if expunges || gone.is_empty() {
+            changes.arrived = store
+                .messages
+                .keys()
+                .copied()
+                .filter(|uid| !watch.shown.contains(uid))
+                .collect();
+            watch.shown.extend(&changes.arrived);
+        }
+        if expunges {
+            changes.vanished = gone;
+        }
+        rows.sort_by_key(|row| row.modseq);
+        if rows.len() > CHANGES_PER_CALL_MAX {
+            rows.truncate(CHANGES_PER_CALL_MAX);
+            changes.more = true;
+            changes.as_of = rows.last().expect("not empty").modseq;
+        }
+        rows.sort_by_key(|row| row.uid);
+        changes.changed = rows.into_iter().cloned().collect();
+        let name = watch.name.clone();
+        changes.uid_next = self.status(&name)?.uid_next;
+        Ok(Reply::Changes(changes))
+    }
+
+    /// Fills a mailbox without a session: `count` messages with this text, number 1 first.
+    pub(crate) fn fill(&mut self, name: &str, count: u32, text: impl Fn(u32) -> Vec<u8>) {
+        let name = MailboxName::new(name).unwrap();
+        for number in 1..=count {
+            let text = text(number);
+            let mut parser = whimbrel_mime::Parser::new(&whimbrel_mime::Limits::default());
+            parser.push(&text);
+            let summary = parser.finish().encode().into();
+            let upload = self.id();
+            let size = text.len() as u32;
+            self.blobs.insert(upload, text);
+            let id = MessageId(self.id());
+            self.contents.insert(
+                id,
+                whimbrel_service::content::Content {
+                    prefix: Bytes::new(),
+                    summary,
+                }
+                .encode(),
+            );
+            let date = whimbrel_service::api::Date {
+                seconds: 1_700_000_000,
+                zone_minutes: 0,
+            };
+            let blob = BlobName {
+                hash: [0; 32],
+                upload,
+            };
+            self.add(
+                &name,
+                Row {
+                    uid: 0,
+                    id,
+                    origin: id,
+                    flags: Flags::none(),
+                    modseq: 0,
+                    size,
+                    date,
+                    blob,
+                },
+            );
+        }
+    }
+
+    /// Delivers a message that has a prefix.
+    pub(crate) fn deliver(&mut self, name: &str, prefix: &'static [u8], text: &[u8]) {
+        let limits = whimbrel_mime::Limits::default();
+        let mut parser = whimbrel_mime::Parser::new(&limits);
+        parser.push(text);
+        let summary = parser.finish().with_prefix(prefix, &limits).encode().into();
+        let (upload, id) = (self.id(), MessageId(self.id()));
+        let size = (prefix.len() + text.len()) as u32;
+        self.blobs.insert(upload, text.to_vec());
+        let content = whimbrel_service::content::Content {
+            prefix: Bytes::from_static(prefix),
+            summary,
+        };
+        self.contents.insert(id, content.encode());
+        let date = whimbrel_service::api::Date {
+            seconds: 1_700_000_000,
+            zone_minutes: 60,
+        };
+        let blob = BlobName {
+            hash: [0; 32],
+            upload,
+        };
+        let name = MailboxName::new(name).unwrap();
+        self.add(
+            &name,
+            Row {
+                uid: 0,
+                id,
+                origin: id,
+                flags: Flags::none(),
+                modseq: 0,
+                size,
+                date,
+                blob,
+            },
+        );
+    }
+}

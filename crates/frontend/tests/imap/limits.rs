@@ -1,0 +1,180 @@
+//! Each limit of a session, and what a client cannot do to one.
+
+use whimbrel_frontend::session::{Note, Session};
+
+use crate::world::{Cut, World};
+
+fn logged_in() -> World {
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    assert!(said(&mut world).contains("a OK"));
+    world
+}
+
+fn said(world: &mut World) -> String {
+    String::from_utf8(std::mem::take(&mut world.get("1").outbox)).unwrap()
+}
+
+fn closed(world: &mut World, reason: &'static str) -> bool {
+    world.get("1").closed && world.get("1").notes.contains(&Note::Closed(reason))
+}
+
+#[test]
+fn login_seconds_max() {
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", true);
+    world.pass(100);
+    // What is sent meanwhile gives no more time.
+    world.send("1", b"a NOOP\r\n");
+    world.pass(19);
+    assert!(!world.get("1").closed);
+    said(&mut world);
+    world.pass(1);
+    assert!(said(&mut world).starts_with("* BYE"));
+    assert!(closed(&mut world, "login timeout"));
+}
+
+#[test]
+fn idle_seconds_max() {
+    let mut world = logged_in();
+    world.pass(1800);
+    assert!(!world.get("1").closed, "RFC 9051, 5.4: at least 30 minutes");
+    world.send("1", b"b NOOP\r\n");
+    world.pass(1859);
+    said(&mut world);
+    assert!(!world.get("1").closed);
+    world.pass(1);
+    assert!(said(&mut world).starts_with("* BYE"));
+    assert!(closed(&mut world, "idle timeout"));
+}
+
+#[test]
+fn idle_ends_it_too() {
+    let mut world = logged_in();
+    world.send("1", b"b IDLE\r\n");
+    said(&mut world);
+    world.pass(1860);
+    assert!(said(&mut world).starts_with("* BYE"));
+    assert!(closed(&mut world, "idle timeout"));
+}
+
+#[test]
+fn stall_seconds_max() {
+    let mut world = logged_in();
+    world.fake.fill("INBOX", 2, |_| vec![b'x'; 300_000]);
+    world.send("1", b"b SELECT INBOX\r\n");
+    said(&mut world);
+    let before = world.get("1").sends;
+    world.get("1").stuck = true;
+    world.send("1", b"c FETCH 1:* BODY.PEEK[]\r\n");
+    assert_eq!(world.get("1").sends, before, "it is stuck before the first");
+    world.get("1").stuck = false;
+    world.get("1").sends = 0;
+    world.get("1").stuck = true;
+    world.run();
+    assert_eq!(
+        world.get("1").sends,
+        1,
+        "one chunk is made, and no more until it is taken"
+    );
+    world.pass(299);
+    assert!(!world.get("1").closed);
+    world.pass(1);
+    world.get("1").stuck = false;
+    world.run();
+    assert!(closed(&mut world, "client does not take its output"));
+}
+
+#[test]
+fn login_failures_max() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.login_failures_max = 2;
+    world.connect("1", true);
+    world.send(
+        "1",
+        b"a LOGIN anne x\r\nb AUTHENTICATE PLAIN AGFubmUAeA==\r\nc LOGIN anne secret\r\n",
+    );
+    let said = said(&mut world);
+    assert!(
+        said.contains("b NO [AUTHENTICATIONFAILED]")
+            && said.contains("* BYE")
+            && !said.contains("c OK"),
+        "{said}"
+    );
+    assert!(closed(&mut world, "too many wrong logins"));
+}
+
+#[test]
+fn bad_commands_max() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.bad_commands_max = 3;
+    world.connect("1", true);
+    // A good one begins the count anew.
+    world.send("1", b"a x\r\na x\r\na NOOP\r\na x\r\na x\r\n");
+    assert!(!world.get("1").closed);
+    world.send("1", b"GET / HTTP/1.1\r\nHost: x\r\n");
+    assert!(closed(&mut world, "too many bad commands"));
+}
+
+#[test]
+fn keywords_max() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.keywords_max = 2;
+    world.connect("1", true);
+    world.fake.fill("INBOX", 3, |_| b"x".to_vec());
+    world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");
+    said(&mut world);
+    world.send("1", b"c STORE 1 +FLAGS (one)\r\nd STORE 2 +FLAGS (two)\r\n");
+    assert!(
+        said(&mut world)
+            .contains("* FLAGS (\\Answered \\Flagged \\Deleted \\Seen \\Draft one two)")
+    );
+    world.send("1", b"e STORE 3 +FLAGS (three)\r\n");
+    let said = said(&mut world);
+    assert!(
+        !said.contains("* FLAGS") && said.contains("* 3 FETCH (FLAGS (three))"),
+        "{said}"
+    );
+}
+
+/// BAD_INPUTS, row 2.
+#[test]
+fn what_follows_starttls_is_not_acted_upon() {
+    for cut in [Cut::Whole, Cut::Sizes(vec![10, 7])] {
+        let mut world = World::new(cut);
+        world.connect("1", false);
+        said(&mut world);
+        world.send("1", b"a STARTTLS\r\nb NOOP\r\n");
+        let connection = world.get("1");
+        assert!(connection.closed || !connection.session.wants_input());
+        if connection.closed {
+            assert!(!said(&mut world).contains("b OK"));
+            continue;
+        }
+        // The rest is still in the socket, where the handshake will find it.
+        assert!(connection.wants_tls);
+        world.tls("1");
+        world.get("1").session.buffered_bytes();
+    }
+    // In one piece it is seen, and ends the connection.
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", false);
+    said(&mut world);
+    world.send("1", b"a STARTTLS\r\nb LOGIN anne secret\r\n");
+    assert!(closed(&mut world, "input after STARTTLS"));
+    assert!(!world.get("1").wants_tls);
+    assert!(!world.get("1").calls.contains_key("Authenticate"));
+}
+
+#[test]
+fn an_idle_session_holds_no_buffer() {
+    let mut world = logged_in();
+    world.fake.fill("INBOX", 50, |_| vec![b'x'; 3000]);
+    world.send("1", b"b SELECT INBOX\r\nc FETCH 1:* BODY.PEEK[]\r\nd SEARCH TEXT y\r\ne APPEND INBOX {4+}\r\na\r\nb\r\n");
+    world.send("1", b"f IDLE\r\n");
+    let held = world.get("1").session.buffered_bytes();
+    assert!(held <= 4096, "{held}");
+    let size = std::mem::size_of_val(&world.get("1").session);
+    assert!(size <= 4096, "{size}");
+}

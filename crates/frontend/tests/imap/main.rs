@@ -1,0 +1,54 @@
+//! IMAP sessions against a fake store: scripts, and what scripts cannot say.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod fake;
+mod limits;
+mod script;
+mod streams;
+mod world;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use world::Cut;
+
+fn scripts() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/imap/scripts");
+    let mut scripts: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                std::fs::read_to_string(path).unwrap(),
+            )
+        })
+        .collect();
+    scripts.sort();
+    assert!(scripts.len() >= 10);
+    scripts
+}
+
+#[test]
+fn all_scripts_hold() {
+    for (file, text) in scripts() {
+        script::run(&file, &text, &Cut::Whole);
+    }
+}
+
+#[test]
+fn byte_by_byte_too() {
+    for (file, text) in scripts() {
+        script::run(&file, &text, &Cut::Sizes(vec![1]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn and_however_the_bytes_are_cut(sizes in proptest::collection::vec(1usize..90, 1..9)) {
+        for (file, text) in scripts() {
+            script::run(&file, &text, &Cut::Sizes(sizes.clone()));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Big mailboxes and big messages: chunk borders, and that memory does not follow what is asked.
+
+use crate::world::{Cut, World};
+
+fn selected(fill: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(Cut::Whole);
+    fill(&mut world);
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");
+    assert!(said(&mut world).contains("b OK"));
+    world
+}
+
+fn said(world: &mut World) -> String {
+    String::from_utf8(std::mem::take(&mut world.get("1").outbox)).unwrap()
+}
+
+fn command(world: &mut World, text: &str) -> String {
+    world.send("1", format!("x {text}\r\n").as_bytes());
+    let said = said(world);
+    assert!(
+        said.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("x ")),
+        "{text}: {said}"
+    );
+    said
+}
+
+const SEND_BYTES_MAX: usize = 200 * 1024;
+
+#[test]
+fn chunks_of_rows() {
+    for count in [1, 63, 64, 65, 1023, 1024, 1025, 2049] {
+        let mut world = selected(|world| {
+            world.fake.fill("INBOX", count, |n| {
+                format!("Subject: s{n}\r\n\r\nt{n}\r\n").into_bytes()
+            })
+        });
+        let flags = command(&mut world, "FETCH 1:* FLAGS");
+        assert_eq!(flags.matches("FLAGS ()").count(), count as usize);
+        let envelopes = command(&mut world, "FETCH 1:* (ENVELOPE)");
+        for n in 1..=count {
+            assert!(
+                envelopes.contains(&format!("* {n} FETCH (ENVELOPE (NIL \"s{n}\" ")),
+                "{n} of {count}"
+            );
+        }
+        let seen = command(&mut world, "FETCH 1:* (BODY[TEXT])");
+        assert_eq!(
+            seen.matches("FLAGS (\\Seen) BODY[TEXT]").count(),
+            count as usize
+        );
+        let again = command(&mut world, "NOOP");
+        assert_eq!(
+            again.lines().count(),
+            1,
+            "own changes are told once: {again}"
+        );
+        let stored = command(&mut world, "STORE 1:* -FLAGS (\\Seen)");
+        assert_eq!(stored.lines().count(), count as usize + 1);
+        let silent = command(&mut world, "STORE 1:* +FLAGS.SILENT (\\Deleted)");
+        assert_eq!(silent.lines().count(), 1, "{silent}");
+        let found = command(&mut world, &format!("SEARCH TEXT t{count}"));
+        assert!(
+            found.starts_with(&format!("* SEARCH {count}\r\n")),
+            "{found}"
+        );
+        let expunged = command(&mut world, "EXPUNGE");
+        assert_eq!(expunged.matches("EXPUNGE\r\n").count(), count as usize);
+        assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
+    }
+}
+
+#[test]
+fn another_sessions_changes_come_in_chunks() {
+    let mut world = selected(|world| world.fake.fill("INBOX", 3000, |_| b"x".to_vec()));
+    world.connect("2", true);
+    world.send(
+        "2",
+        b"a LOGIN anne secret\r\nb SELECT INBOX\r\nc STORE 1:* +FLAGS.SILENT (\\Seen)\r\n",
+    );
+    let told = command(&mut world, "NOOP");
+    assert_eq!(told.matches("FETCH (FLAGS (\\Seen))").count(), 3000);
+    assert_eq!(command(&mut world, "NOOP").lines().count(), 1);
+}
+
+#[test]
+fn copyuid_and_modified_of_many() {
+    let mut world = selected(|world| world.fake.fill("INBOX", 20_000, |_| b"x".to_vec()));
+    let copied = command(&mut world, "COPY 1:* Sent");
+    let code = copied
+        .split_once("COPYUID 7 ")
+        .unwrap()
+        .1
+        .split_once(']')
+        .unwrap()
+        .0;
+    let (from, to) = code.split_once(' ').unwrap();
+    assert_eq!(
+        (from.split(',').count(), to.split(',').count()),
+        (20_000, 20_000)
+    );
+    let modified = command(
+        &mut world,
+        "UID STORE 1:* (UNCHANGEDSINCE 1) +FLAGS (\\Seen)",
+    );
+    let code = modified
+        .split_once("MODIFIED ")
+        .unwrap()
+        .1
+        .split_once(']')
+        .unwrap()
+        .0;
+    assert_eq!(code.split(',').count(), 20_000);
+    let moved = command(&mut world, "MOVE 1:* Trash");
+    assert_eq!(moved.matches(" EXPUNGE\r\n").count(), 20_000);
+    assert!(moved.contains("* OK [COPYUID 7 ") && moved.find("COPYUID") < moved.find("EXPUNGE"));
+    assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
+}
+
+#[test]
+fn search_results_of_many() {
+    let mut world = selected(|world| world.fake.fill("INBOX", 30_000, |_| b"x".to_vec()));
+    let found = command(&mut world, "SEARCH ALL");
+    assert_eq!(found.lines().next().unwrap().split(' ').count(), 30_002);
+    let found = command(&mut world, "UID SEARCH RETURN (ALL COUNT) ALL");
+    assert!(found.contains(" COUNT 30000 ALL "));
+    assert_eq!(
+        found
+            .lines()
+            .next()
+            .unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .split(',')
+            .count(),
+        30_000
+    );
+    assert!(command(&mut world, "SEARCH RETURN (ALL) ALL").contains("ALL 1:30000\r\n"));
+    assert!(
+        !world.get("1").calls.contains_key("Rows"),
+        "numbers alone need no rows"
+    );
+    // What bounds the search is used: one window of rows at most.
+    command(&mut world, "SEARCH 5:7 UNSEEN");
+    assert_eq!(world.get("1").calls["Rows"], 1);
+    assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
+}
+
+#[test]
+fn metadata_opens_no_body() {
+    let mut world = selected(|world| {
+        world.fake.fill("INBOX", 3, |n| {
+            format!("Subject: s{n}\r\n\r\nt\r\n").into_bytes()
+        })
+    });
+    command(&mut world, "FETCH 1:* (FULL)");
+    command(
+        &mut world,
+        "FETCH 1:* (UID BODYSTRUCTURE BODY.PEEK[HEADER.FIELDS (From To Subject Date)])",
+    );
+    command(&mut world, "SEARCH SUBJECT s2 SENTSINCE 1-Jan-1990 FROM x");
+    assert!(!world.get("1").calls.contains_key("BlobRead"));
+    command(
+        &mut world,
+        "FETCH 1 (FLAGS UID INTERNALDATE RFC822.SIZE MODSEQ)",
+    );
+    let contents = world.get("1").calls["Contents"];
+    command(
+        &mut world,
+        "FETCH 1 (FLAGS UID INTERNALDATE RFC822.SIZE MODSEQ)",
+    );
+    assert_eq!(world.get("1").calls["Contents"], contents);
+}
+
+fn long_message() -> Vec<u8> {
+    let mut text = b"Subject: long\r\nX-First: 1\r\n".to_vec();
+    for n in 0..9000 {
+        text.extend_from_slice(format!("X-Number: {n} is a number among many\r\n").as_bytes());
+    }
+    text.extend_from_slice(b"X-Last: 1\r\n\r\n");
+    for n in 0..20_000 {
+        text.extend_from_slice(format!("Line {n} of the body.\r\n").as_bytes());
+    }
+    text.extend_from_slice(b"needle\r\n");
+    text
+}
+
+#[test]
+fn long_bodies_and_headers() {
+    let text = long_message();
+    let header_len = text.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let mut world = selected(|world| {
+        let text = text.clone();
+        world.fake.fill("INBOX", 1, move |_| text.clone());
+    });
+    let literal = |said: &str, name: &str| -> Vec<u8> {
+        let rest = said
+            .split_once(&format!("{name} {{"))
+            .unwrap_or_else(|| panic!("{name}"))
+            .1;
+        let (len, rest) = rest.split_once("}\r\n").unwrap();
+        rest.as_bytes()[..len.parse().unwrap()].to_vec()
+    };
+    let whole = command(&mut world, "FETCH 1 BODY.PEEK[]");
+    assert!(literal(&whole, "BODY[]") == text);
+    let header = command(&mut world, "FETCH 1 BODY.PEEK[HEADER]");
+    assert!(literal(&header, "BODY[HEADER]") == text[..header_len]);
+    let part = command(&mut world, "FETCH 1 BODY.PEEK[]<100000.200000>");
+    assert!(literal(&part, "BODY[]<100000>") == text[100_000..300_000]);
+    let mut others = b"X-First: 1\r\n".to_vec();
+    others.extend_from_slice(&text[b"Subject: long\r\nX-First: 1\r\n".len()..header_len]);
+    let filtered = command(&mut world, "FETCH 1 BODY.PEEK[HEADER.FIELDS.NOT (Subject)]");
+    assert!(literal(&filtered, "BODY[HEADER.FIELDS.NOT (Subject)]") == others);
+    let part = command(
+        &mut world,
+        "FETCH 1 BODY.PEEK[HEADER.FIELDS.NOT (Subject)]<70000.150000>",
+    );
+    assert!(literal(&part, "BODY[HEADER.FIELDS.NOT (Subject)]<70000>") == others[70_000..220_000]);
+    let odd = command(&mut world, "FETCH 1 BODY.PEEK[HEADER.FIELDS (X-Last)]");
+    assert_eq!(
+        literal(&odd, "BODY[HEADER.FIELDS (X-Last)]"),
+        b"X-Last: 1\r\n\r\n"
+    );
+    assert!(command(&mut world, "SEARCH HEADER X-Last 1").starts_with("* SEARCH 1\r\n"));
+    assert!(command(&mut world, "SEARCH BODY needle").starts_with("* SEARCH 1\r\n"));
+    assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
+}
+
+#[test]
+fn a_search_reads_no_further_than_needed() {
+    let text = long_message();
+    let mut world = selected(|world| {
+        let text = text.clone();
+        world.fake.fill("INBOX", 1, move |_| text.clone());
+    });
+    command(&mut world, "SEARCH BODY {6+}\r\nneedle");
+    let all = world.get("1").calls["BlobRead"];
+    command(&mut world, "SEARCH BODY \"Line 3 of\"");
+    let few = world.get("1").calls["BlobRead"] - all;
+    assert!(few * 4 < all, "{few} reads, {all} for the whole");
+    command(&mut world, "SEARCH SEEN BODY needle");
+    assert_eq!(
+        world.get("1").calls["BlobRead"],
+        all + few,
+        "what is cheap decides first"
+    );
+}
+
+#[test]
+fn a_long_append_is_streamed() {
+    let text = long_message();
+    let mut world = World::new(Cut::Sizes(vec![7000, 1, 64 * 1024, 333]));
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");
+    said(&mut world);
+    world.send(
+        "1",
+        format!("c APPEND INBOX {{{}+}}\r\n", text.len()).as_bytes(),
+    );
+    world.send("1", &text);
+    world.send("1", b"\r\n");
+    assert!(said(&mut world).contains("c OK [APPENDUID"));
+    assert!(world.get("1").calls["BlobWrite"] <= text.len() / (64 * 1024) + 1);
+    let whole = command(&mut world, "FETCH 1 BODY.PEEK[]");
+    assert!(whole.contains(std::str::from_utf8(&text).unwrap()));
+    assert!(command(&mut world, "FETCH 1 ENVELOPE").contains("\"long\""));
+}
+
+#[test]
+fn a_prefix_is_part_of_the_message() {
+    let mut world = selected(|world| {
+        world.fake.deliver(
+            "INBOX",
+            b"Return-Path: <carl@example.com>\r\nDelivered-To: anne@example.org\r\n",
+            b"Subject: hi\r\n\r\nbody\r\n",
+        );
+    });
+    let whole = "Return-Path: <carl@example.com>\r\nDelivered-To: anne@example.org\r\nSubject: hi\r\n\r\nbody\r\n";
+    let len = whole.len();
+    assert!(
+        command(&mut world, "FETCH 1 (RFC822.SIZE BODY.PEEK[])")
+            .contains(&format!("RFC822.SIZE {len} BODY[] {{{len}}}\r\n{whole})"))
+    );
+    assert!(
+        command(&mut world, "FETCH 1 BODY.PEEK[]<25.50>")
+            .contains(&format!("{{50}}\r\n{})", &whole[25..75]))
+    );
+    assert!(command(&mut world, "FETCH 1 BODY.PEEK[TEXT]").contains("{6}\r\nbody\r\n)"));
+    assert!(
+        command(
+            &mut world,
+            "FETCH 1 BODY.PEEK[HEADER.FIELDS (Return-Path X)]"
+        )
+        .contains("Return-Path: <carl@example.com>\r\n\r\n)")
+    );
+    assert!(
+        command(&mut world, "FETCH 1 BODY.PEEK[HEADER.FIELDS.NOT (Subject)]")
+            .contains("Delivered-To: anne@example.org\r\n\r\n)")
+    );
+    assert!(command(&mut world, "SEARCH HEADER Delivered-To anne").starts_with("* SEARCH 1\r\n"));
+    assert!(command(&mut world, "SEARCH TEXT carl@example").starts_with("* SEARCH 1\r\n"));
+}
+
+#[test]
+fn damage_is_told_and_not_guessed_at() {
+    let mut world = selected(|world| {
+        world
+            .fake
+            .fill("INBOX", 2, |_| b"Subject: s\r\n\r\nt".to_vec())
+    });
+    world.fake.spoil_contents();
+    assert!(command(&mut world, "FETCH 1:2 ENVELOPE").starts_with("x NO [CORRUPTION]"));
+    assert!(
+        command(&mut world, "SEARCH SUBJECT s")
+            .contains("x OK Done, but some messages could not be read")
+    );
+    assert!(command(&mut world, "FETCH 1:2 FLAGS").contains("* 2 FETCH (FLAGS ())"));
+    world.fake.lose_contents();
+    assert!(command(&mut world, "FETCH 1:2 ENVELOPE").starts_with("x NO [EXPUNGEISSUED]"));
+}
+
+#[test]
+fn nul_is_not_sent() {
+    let mut world = selected(|world| {
+        world
+            .fake
+            .fill("INBOX", 1, |_| b"Subject: a\0b\r\n\r\nc\0\0d\r\n".to_vec())
+    });
+    let said = command(&mut world, "FETCH 1 (ENVELOPE BODY.PEEK[])");
+    assert!(
+        !said.contains('\0') && said.contains("c??d\r\n)"),
+        "{said:?}"
+    );
+}

@@ -1,0 +1,243 @@
+//! Connections and a store: carries bytes, calls and events between them, in any cut of the bytes.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use whimbrel_frontend::{
+    imap::{ImapSession, Limits},
+    session::{Action, Note, Peer, Session, Tls},
+};
+use whimbrel_service::{
+    api::{Call, Event, SessionId},
+    machine::Now,
+};
+
+use crate::fake::{Fake, name_of};
+
+/// How client bytes are cut.
+#[derive(Clone, Debug)]
+pub(crate) enum Cut {
+    Whole,
+    /// Into pieces of these sizes, over and over.
+    Sizes(Vec<usize>),
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) session: ImapSession,
+    id: SessionId,
+    inbox: Vec<u8>,
+    pub(crate) outbox: Vec<u8>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) closed: bool,
+    pub(crate) wants_tls: bool,
+    /// A call of this name is not carried out until told.
+    pub(crate) stop_at: Option<String>,
+    held: Option<Call>,
+    /// Does not read: output is not taken.
+    pub(crate) stuck: bool,
+    pub(crate) sends: usize,
+    pub(crate) largest_send: usize,
+    pub(crate) calls: BTreeMap<String, usize>,
+    pieces: usize,
+}
+
+/// All of it.
+pub(crate) struct World {
+    pub(crate) fake: Fake,
+    pub(crate) connections: BTreeMap<String, Connection>,
+    pub(crate) now: Now,
+    pub(crate) limits: Limits,
+    cut: Cut,
+    next_session: u64,
+}
+
+impl World {
+    pub(crate) fn new(cut: Cut) -> World {
+        World {
+            fake: Fake::new(),
+            connections: BTreeMap::new(),
+            now: Now {
+                wall_micros: 1_700_000_000_000_000,
+                mono_micros: 1_000_000,
+            },
+            limits: Limits::default(),
+            cut,
+            next_session: 1,
+        }
+    }
+
+    pub(crate) fn connect(&mut self, name: &str, tls: bool) {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        let tls = tls.then(|| Tls {
+            version: "TLSv1.3",
+            cipher: "TLS_AES_256_GCM_SHA384".into(),
+        });
+        let peer = Peer {
+            session: id,
+            address: IpAddr::from([127, 0, 0, 1]),
+            tls,
+        };
+        let connection = Connection {
+            session: ImapSession::new(peer, Arc::new(self.limits.clone()), self.now),
+            id,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            notes: Vec::new(),
+            closed: false,
+            wants_tls: false,
+            stop_at: None,
+            held: None,
+            stuck: false,
+            sends: 0,
+            largest_send: 0,
+            calls: BTreeMap::new(),
+            pieces: 0,
+        };
+        self.connections.insert(name.to_owned(), connection);
+        self.run();
+    }
+
+    pub(crate) fn get(&mut self, name: &str) -> &mut Connection {
+        self.connections
+            .get_mut(name)
+            .unwrap_or_else(|| panic!("no connection {name}"))
+    }
+
+    /// The client sends.
+    pub(crate) fn send(&mut self, name: &str, bytes: &[u8]) {
+        self.get(name).inbox.extend_from_slice(bytes);
+        self.run();
+    }
+
+    /// A call that was stopped is carried out.
+    pub(crate) fn go_on(&mut self, name: &str) {
+        let connection = self.get(name);
+        let call = connection.held.take().expect("a call is held");
+        connection.stop_at = None;
+        self.carry_out(name, call);
+        self.run();
+    }
+
+    fn carry_out(&mut self, name: &str, call: Call) {
+        let reply = self.fake.call(call);
+        // Events reach a session before any reply that was made after them.
+        for (id, event) in self.fake.events() {
+            for connection in self
+                .connections
+                .values_mut()
+                .filter(|connection| connection.id == id)
+            {
+                connection.session.on_event(self.now, event);
+            }
+        }
+        let now = self.now;
+        self.get(name).session.on_reply(now, reply);
+    }
+
+    /// Until nobody has anything to do.
+    pub(crate) fn run(&mut self) {
+        let names: Vec<String> = self.connections.keys().cloned().collect();
+        loop {
+            let mut idle = true;
+            for name in &names {
+                while self.turn(name) {
+                    idle = false;
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self, name: &str) -> bool {
+        let (now, cut) = (self.now, self.cut.clone());
+        let connection = self.get(name);
+        if connection.stuck && connection.sends > 0 {
+            return false;
+        }
+        match connection.session.poll(now) {
+            Some(Action::Send(bytes)) => {
+                assert!(!connection.closed && !bytes.is_empty());
+                connection.sends += 1;
+                connection.largest_send = connection.largest_send.max(bytes.len());
+                connection.outbox.extend_from_slice(&bytes);
+            }
+            Some(Action::Call(call)) => {
+                let called = name_of(&call);
+                assert!(connection.held.is_none(), "two calls at a time");
+                *connection.calls.entry(called.clone()).or_default() += 1;
+                if connection.stop_at.as_deref() == Some(&called) {
+                    connection.held = Some(call);
+                    return false;
+                }
+                self.carry_out(name, call);
+            }
+            Some(Action::StartTls) => connection.wants_tls = true,
+            Some(Action::Note(note)) => connection.notes.push(note),
+            Some(Action::Close) => connection.closed = true,
+            None => {
+                if !connection.session.wants_input() || connection.inbox.is_empty() {
+                    return false;
+                }
+                let len = match cut {
+                    Cut::Whole => connection.inbox.len(),
+                    Cut::Sizes(sizes) => {
+                        connection.pieces += 1;
+                        sizes[connection.pieces % sizes.len()].clamp(1, connection.inbox.len())
+                    }
+                };
+                let piece: Vec<u8> = connection.inbox.drain(..len).collect();
+                connection.session.on_bytes(now, &piece);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn event(&mut self, name: &str, event: Event) {
+        let now = self.now;
+        self.get(name).session.on_event(now, event);
+        self.run();
+    }
+
+    pub(crate) fn eof(&mut self, name: &str) {
+        let now = self.now;
+        self.get(name).session.on_eof(now);
+        self.run();
+    }
+
+    pub(crate) fn tls(&mut self, name: &str) {
+        let now = self.now;
+        let connection = self.get(name);
+        assert!(
+            std::mem::take(&mut connection.wants_tls),
+            "TLS was not begun"
+        );
+        connection.session.on_tls(
+            now,
+            Tls {
+                version: "TLSv1.3",
+                cipher: "x".into(),
+            },
+        );
+        self.run();
+    }
+
+    /// Time goes on, and whoever has a deadline by then is told.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        self.now.mono_micros += seconds * 1_000_000;
+        self.now.wall_micros += seconds * 1_000_000;
+        let now = self.now;
+        for connection in self.connections.values_mut() {
+            if connection
+                .session
+                .deadline()
+                .is_some_and(|deadline| deadline <= now.mono_micros)
+            {
+                connection.session.on_time(now);
+            }
+        }
+        self.run();
+    }
+}
