@@ -131,17 +131,15 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
+        let purge = running.purges.remove(&ticket);
         if done {
-            if let Some(account) = running.purges.remove(&ticket) {
-                self.out.push_back(Output::Purge(account));
-            }
+            self.out.extend(purge.map(Output::Purge));
             running.gate.committed(ticket, &mut self.out);
-            return;
+        } else {
+            running.failed = true;
+            running.gate.failed(ticket, &mut self.out);
         }
-        running.purges.remove(&ticket);
-        running.failed = true;
-        running.gate.failed(ticket, &mut self.out);
-        if running.gate.is_idle() {
+        if running.failed && running.gate.is_idle() {
             let origin = running.log.origin();
             self.load(origin, Vec::new());
         }
@@ -409,6 +407,7 @@ impl Machine for DirectoryOwner {
             Input::Birth(..)
             | Input::Deliver { .. }
             | Input::Delivered(_)
+            | Input::NotDelivered(_)
             | Input::Finished(_)
             | Input::QueueRecovered
             | Input::Hangup(_)

@@ -84,7 +84,7 @@ pub(crate) fn refuse(answer: Output) -> Option<Output> {
             request,
             AdminReply::Refused("the disk is full, try again later".into()),
         ),
-        // A delivery that was not made is tried again by the queue.
+        Output::Delivered(ticket) => Output::NotDelivered(ticket),
         _ => return None,
     })
 }

@@ -84,6 +84,8 @@ pub enum Input {
     },
     /// A delivery is durable, or can never be made (queue only).
     Delivered(Ticket),
+    /// A delivery was not made for a temporary cause (queue only).
+    NotDelivered(Ticket),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
     Finished(EntryId),
     /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
@@ -146,6 +148,8 @@ pub enum Output {
     Birth(AccountId, Option<Birth>),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
+    /// Route to the queue as [`Input::NotDelivered`].
+    NotDelivered(Ticket),
     /// Route to every partition owner as [`Input::Finished`].
     Finished(EntryId),
     /// Route to every partition owner as [`Input::QueueRecovered`].

@@ -337,6 +337,10 @@ impl Machine for QueueOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Delivered(ticket) => self.delivered(ticket),
+            // It stays open and is handed out again.
+            Input::NotDelivered(ticket) => {
+                self.deliveries.remove(&ticket);
+            }
             Input::Time => self.retry(now),
             _ => {}
         }

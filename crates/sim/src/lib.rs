@@ -1,8 +1,13 @@
 //! A whole server in one thread on virtual time from one seed, with checkers.
 //!
-//! Reading order: [`rng`], [`node`] (the machines on a model disk), then the world around it.
+//! Reading order: [`rng`], [`node`] (the machines on a model disk), [`model`] (what an account should hold), [`client`], [`world`]
+//! (clients, faults, checks), [`checkers`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod checkers;
+pub mod client;
+pub mod model;
 pub mod node;
 pub mod rng;
+pub mod world;

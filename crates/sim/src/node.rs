@@ -13,7 +13,7 @@ use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
-    api::{BlobName, Call, Event, Failure, Reply, SessionId},
+    api::{BlobName, Call, EntryId, Event, Failure, Reply, SessionId},
     auth::{self, Authenticator},
     directory::DirectoryOwner,
     log::store_partition,
@@ -82,6 +82,16 @@ pub enum Outcome {
     Admin(RequestId, AdminReply),
     /// A session is told.
     Notify(SessionId, Event),
+    /// A call has reached its account's owner. Calls and deliveries of one account are carried out in the order in which they reach it.
+    Reached(RequestId),
+    /// A delivery has reached its account's owner.
+    DeliveryReached(EntryId, Ticket),
+    /// A delivery is durable.
+    DeliveryDone(EntryId, Ticket),
+    /// A delivery was not made, and will be tried again.
+    DeliveryFailed(EntryId, Ticket),
+    /// A commit was refused by the disk.
+    CommitFailed,
     /// A line for the log.
     Note(Note),
     /// The node stopped itself.
@@ -107,6 +117,7 @@ pub struct Node {
     time: u64,
     count: u64,
     uploads: u64,
+    deliveries: BTreeMap<Ticket, EntryId>,
     rng: Rng,
     outcomes: VecDeque<Outcome>,
     stopped: bool,
@@ -148,6 +159,7 @@ impl Node {
             time: 0,
             count: 0,
             uploads: seed << 20,
+            deliveries: BTreeMap::new(),
             rng: Rng::new(seed),
             outcomes: VecDeque::new(),
             stopped: false,
@@ -229,7 +241,19 @@ impl Node {
         self.time = self.time.max(time);
         self.steps += 1;
         match happening {
-            Happening::Input(dest, input) => self.input(dest, input),
+            Happening::Input(dest, input) => {
+                match (&dest, &input) {
+                    (Dest::Owner(_), Input::Call(request, _)) => {
+                        self.outcomes.push_back(Outcome::Reached(*request))
+                    }
+                    (Dest::Owner(_), Input::Deliver { entry, ticket, .. }) => {
+                        self.outcomes
+                            .push_back(Outcome::DeliveryReached(entry.id, *ticket));
+                    }
+                    _ => {}
+                }
+                self.input(dest, input);
+            }
             Happening::Answer(request, reply) => {
                 self.outcomes.push_back(Outcome::Reply(request, reply))
             }
@@ -270,6 +294,7 @@ impl Node {
         self.owners = owners(&self.owner_config);
         self.happenings.clear();
         self.timers.clear();
+        self.deliveries.clear();
         self.outcomes.clear();
         self.stopped = false;
         self.wake_all();
@@ -279,6 +304,14 @@ impl Node {
     #[must_use]
     pub fn queue_len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Whether nothing is under way but timers.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.happenings
+            .values()
+            .all(|happening| matches!(happening, Happening::Timer(_)))
     }
 
     /// Groups synced and commits in them.
@@ -383,6 +416,7 @@ impl Node {
                 let Some(delivery) = entry.deliveries.get(index) else {
                     return;
                 };
+                self.deliveries.insert(ticket, entry.id);
                 let dest = self.owner_of(delivery.account);
                 self.input_soon(
                     dest,
@@ -393,7 +427,20 @@ impl Node {
                     },
                 );
             }
-            Output::Delivered(ticket) => self.input_soon(Dest::Queue, Input::Delivered(ticket)),
+            Output::Delivered(ticket) => {
+                if let Some(entry) = self.deliveries.get(&ticket) {
+                    self.outcomes
+                        .push_back(Outcome::DeliveryDone(*entry, ticket));
+                }
+                self.input_soon(Dest::Queue, Input::Delivered(ticket));
+            }
+            Output::NotDelivered(ticket) => {
+                if let Some(entry) = self.deliveries.get(&ticket) {
+                    self.outcomes
+                        .push_back(Outcome::DeliveryFailed(*entry, ticket));
+                }
+                self.input_soon(Dest::Queue, Input::NotDelivered(ticket));
+            }
             Output::Finished(entry) => {
                 for owner in 0..self.owners.len() {
                     self.input_soon(Dest::Owner(owner), Input::Finished(entry));
@@ -470,7 +517,10 @@ impl Node {
             match self.disk.write(commit) {
                 Ok(()) => written.push((dest, ticket)),
                 Err(error @ StoreError::Poisoned(_)) => return self.stop(error.to_string()),
-                Err(_) => self.input_soon(dest, Input::CommitFailed(ticket)),
+                Err(_) => {
+                    self.outcomes.push_back(Outcome::CommitFailed);
+                    self.input_soon(dest, Input::CommitFailed(ticket));
+                }
             }
         }
         let mark = self.disk.begin_sync();

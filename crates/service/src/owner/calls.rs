@@ -228,6 +228,7 @@ impl PartitionOwner {
                     "entry {} cannot be delivered to {account}: {error}",
                     entry.id
                 ))));
+                self.out.push_back(Output::NotDelivered(ticket));
             }
         }
     }
@@ -236,6 +237,15 @@ impl PartitionOwner {
         match self.accounts.get(&account).map(|entry| &entry.phase) {
             Some(Phase::Running(replica)) => Ok(replica),
             _ => Err(Failure::Temporary),
+        }
+    }
+
+    /// A session's mailbox may be deleted or renamed under it.
+    fn selected_exists(&self, account: AccountId, name: &MailboxName) -> Result<(), Failure> {
+        if self.replica(account)?.exists(name) {
+            Ok(())
+        } else {
+            Err(Failure::Gone)
         }
     }
 
@@ -409,6 +419,7 @@ impl PartitionOwner {
         to: &MailboxName,
         remove: bool,
     ) -> Result<Reply, Failure> {
+        self.selected_exists(account, name)?;
         let mut told = Vec::with_capacity(uids.len());
         if uids.is_empty() && !self.replica(account)?.exists(to) {
             return Err(Failure::NoSuchMailbox);
@@ -447,6 +458,7 @@ impl PartitionOwner {
             FlagChange::Remove => StoreMode::Remove,
             FlagChange::Replace => StoreMode::Replace,
         };
+        self.selected_exists(account, name)?;
         let (mut rows, mut modified) = (Vec::new(), Vec::new());
         for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
             let replica = self.replica(account)?;
@@ -479,6 +491,7 @@ impl PartitionOwner {
         uids: Option<Vec<u32>>,
         up_to: u32,
     ) -> Result<Reply, Failure> {
+        self.selected_exists(account, name)?;
         let replica = self.replica(account)?;
         let before = status(replica, name)?;
         let mut doomed: Vec<u32> = Vec::new();

@@ -412,7 +412,7 @@ impl PartitionOwner {
             Input::Deliver { ticket, .. } if failure == Failure::NoSuchAccount => {
                 self.out.push_back(Output::Delivered(ticket))
             }
-            // The queue tries again.
+            Input::Deliver { ticket, .. } => self.out.push_back(Output::NotDelivered(ticket)),
             _ => {}
         }
     }
@@ -535,11 +535,12 @@ impl PartitionOwner {
             return;
         };
         if done {
-            return own.gate.committed(ticket, &mut self.out);
+            own.gate.committed(ticket, &mut self.out);
+        } else {
+            own.failed = true;
+            own.gate.failed(ticket, &mut self.out);
         }
-        own.failed = true;
-        own.gate.failed(ticket, &mut self.out);
-        if own.gate.is_idle() {
+        if own.failed && own.gate.is_idle() {
             self.reset(partition);
         }
     }
@@ -689,6 +690,7 @@ impl Machine for PartitionOwner {
             | Input::Admin(..)
             | Input::AskBirth(_)
             | Input::Delivered(_)
+            | Input::NotDelivered(_)
             | Input::Verified(..) => {
                 self.out.push_back(Output::Fatal(
                     "an input that is not a partition owner's was routed to one".into(),

@@ -1,0 +1,3 @@
+//! What must hold, apart from what makes it happen.
+
+pub mod uids;
