@@ -16,7 +16,8 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `merge`; `read`, `plan`; `rows`.
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `merge`; `read`, `plan`;
+//! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
 //! - `Op::Bump` has an `epoch`; `raise_marks` takes `At`, for it believes what `plan_takeover` believes;
@@ -27,6 +28,7 @@
 mod apply;
 mod flags;
 mod ids;
+mod load;
 mod merge;
 mod name;
 mod op;
@@ -36,6 +38,7 @@ mod record;
 mod replica;
 mod rows;
 mod slab;
+mod told;
 mod view;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};

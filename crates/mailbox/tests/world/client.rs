@@ -57,9 +57,8 @@ impl Client {
                     return Err(format!("U1: {name} {uid} is another message"));
                 }
                 None if *uid < known.uidnext && wanders => {
-                    if !self.seen.contains(message) {
-                        self.overlooked.insert(*message);
-                    }
+                    self.overlooked
+                        .extend((!self.seen.contains(message)).then_some(*message));
                 }
                 None if *uid < known.uidnext => {
                     return Err(format!(

@@ -953,7 +953,7 @@ impl World {
 
     /// What was not on disk is lost; a restart from rows gives the same replica.
     fn crash(&mut self, i: usize, a: u16) -> Outcome {
-        if a % 2 == 0 {
+        if a.is_multiple_of(2) {
             self.fsync(i);
         }
         let node = &mut self.nodes[i];
@@ -1027,14 +1027,14 @@ impl World {
             )
         });
         // Any order will do.
-        let rows: Vec<_> = if a % 3 == 0 {
+        let rows: Vec<_> = if a.is_multiple_of(3) {
             rows.rev().collect()
         } else {
             rows.collect()
         };
         let loaded = Replica::load(AccountId([9; 16]), node.slot, rows, &disk.applied)
             .map_err(|e| e.to_string())?;
-        if a % 2 == 0 {
+        if a.is_multiple_of(2) {
             let told = |r: &Replica| {
                 r.names()
                     .into_iter()

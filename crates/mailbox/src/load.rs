@@ -1,0 +1,241 @@
+//! An account from its rows.
+
+use whimbrel_crdt::VersionVector;
+
+use crate::record::{BoxRecord, FlagDot, Rare, Record};
+use crate::replica::Vanished;
+use crate::rows::{AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, VanishedRow, decode_row};
+use crate::{AccountId, LoadError, MailboxId, MailboxName, MessageId, Replica, RowKey};
+
+impl Replica {
+    /// From all rows but content rows, in any order; quickest in the order of the keys. `applied` is what this replica
+    /// has applied now: hidden records count as hidden since now.
+    ///
+    /// Messages that waited for peers are shown by the next [`Self::release`].
+    pub fn load(
+        account: AccountId,
+        slot: u8,
+        rows: impl IntoIterator<Item = (RowKey, Vec<u8>)>,
+        applied: &VersionVector,
+    ) -> Result<Self, LoadError> {
+        let mut replica = Self::new(account, slot);
+        replica.take_dirty();
+        let mut marks = Vec::new();
+        // Messages that came before their mailbox.
+        let mut early = Vec::new();
+        for (key, bytes) in rows {
+            match &key {
+                RowKey::Account => replica.load_account(decode_row(&key, &bytes)?),
+                RowKey::Mailbox(id) => replica.load_mailbox(*id, decode_row(&key, &bytes)?),
+                RowKey::Mark(name) => {
+                    marks.push((name.clone(), decode_row::<MarkRow>(&key, &bytes)?))
+                }
+                RowKey::Subscription(name) => {
+                    replica
+                        .subscriptions
+                        .restore(name.clone(), decode_row(&key, &bytes)?);
+                }
+                RowKey::Vanished(modseq) => {
+                    let row: VanishedRow = decode_row(&key, &bytes)?;
+                    replica.history_uids +=
+                        row.names.iter().map(|(_, uids)| uids.len()).sum::<usize>();
+                    replica.history.push_back(Vanished {
+                        modseq: *modseq,
+                        names: row.names,
+                    });
+                }
+                RowKey::Message(id) => {
+                    let row: MessageRow = decode_row(&key, &bytes)?;
+                    match replica.box_by_id.get(&row.mailbox) {
+                        Some(number) => replica.load_message(*id, row, *number),
+                        None => early.push((*id, row)),
+                    }
+                }
+                RowKey::Content(_) => {}
+            }
+        }
+        for (id, row) in early {
+            let number = replica.box_by_id.get(&row.mailbox).copied();
+            replica.load_message(
+                id,
+                row,
+                number.ok_or(LoadError::Dangling(RowKey::Message(id)))?,
+            );
+        }
+        replica
+            .history
+            .make_contiguous()
+            .sort_by_key(|vanished| vanished.modseq);
+        replica.count_origins();
+        replica.load_views(applied, marks);
+        Ok(replica)
+    }
+
+    fn load_account(&mut self, row: AccountRow) {
+        self.created = row.created;
+        self.uidvalidity_floor = row.uidvalidity_floor;
+        self.epoch = row.epoch;
+        self.counter = row.counter;
+        self.claimed = row.claimed.into_iter().collect();
+        self.floor = row.floor;
+        self.history_from = row.history_from;
+        self.last_change = self.last_change.max(row.last_change);
+    }
+
+    fn load_mailbox(&mut self, id: MailboxId, row: MailboxRow) {
+        let number = match self.box_by_id.get(&id) {
+            Some(number) => *number,
+            None => self.insert_box(BoxRecord::new(
+                id,
+                row.name.stamp,
+                row.name.value.clone(),
+                None,
+            )),
+        };
+        let record = &mut self.boxes[number];
+        record.exist = row.exist;
+        record.name = row.name;
+        record.special_use = row.special_use;
+        record.base_modseq = row.base_modseq;
+    }
+
+    fn load_message(&mut self, id: MessageId, row: MessageRow, mailbox: u32) {
+        let mut flags: smallvec::SmallVec<[FlagDot; 1]> = smallvec::SmallVec::new();
+        for FlagRow { flag, dot } in row.flags {
+            flags.push(FlagDot {
+                flag: self.register(&flag.0),
+                dot,
+            });
+        }
+        flags.sort_unstable();
+        let older = row.older.unwrap_or_default();
+        let rare = Rare {
+            older,
+            origin: row.origin,
+        };
+        let slot = self.insert_record(Record {
+            id,
+            exist: row.exist,
+            placed: row.placed,
+            mailbox,
+            epoch: row.epoch,
+            uid: row.uid,
+            flags,
+            entry: row.entry,
+            killed: row.killed,
+            deleted_ever: row.deleted_ever,
+            message: row.message,
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            modseq: row.modseq,
+            shown: row.shown,
+            view_box: mailbox,
+            bits: Default::default(),
+        });
+        if self.records[slot].alive() {
+            self.boxes[mailbox].living += 1;
+            self.records[slot].bits.living = true;
+        }
+    }
+
+    /// Makes the indexes of what is shown.
+    fn load_views(&mut self, applied: &VersionVector, marks: Vec<(MailboxName, MarkRow)>) {
+        let since = std::sync::Arc::new(applied.clone());
+        self.names.clear();
+        let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let record = &mut self.boxes[number];
+            if !record.visible() {
+                self.hidden_boxes.insert(number, since.clone());
+                continue;
+            }
+            let name = record.name.value.clone();
+            record.listed = Some(name.clone());
+            let state = self.names.entry(name).or_default();
+            state.boxes.push(number);
+            state.highest = state.highest.max(record.base_modseq);
+        }
+        for (name, row) in marks {
+            match self.names.get_mut(&name) {
+                Some(state) => {
+                    state.mark = row.mark;
+                    state.history_from = row.history_from;
+                }
+                None => drop(self.gone_marks.insert(name, row.mark)),
+            }
+        }
+        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.load_view(slot, &since);
+        }
+        for vanished in &self.history {
+            for (name, _) in &vanished.names {
+                if let Some(state) = self.names.get_mut(name) {
+                    state.highest = state.highest.max(vanished.modseq);
+                }
+            }
+            self.last_change = self.last_change.max(vanished.modseq / 64);
+        }
+        let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let record = &mut self.boxes[number];
+            record.changed.sort_unstable();
+            let highest = record
+                .changed
+                .last()
+                .map_or(0, |(modseq, _)| *modseq)
+                .max(record.base_modseq);
+            self.last_change = self.last_change.max(highest / 64);
+            if let Some(state) = record
+                .listed
+                .as_ref()
+                .and_then(|name| self.names.get_mut(name))
+            {
+                state.highest = state.highest.max(highest);
+            }
+        }
+        for state in self.names.values_mut() {
+            // What was cut may have been the last that was told.
+            state.highest = state.highest.max(self.history_from).max(state.history_from);
+        }
+        self.last_change = self.last_change.max(self.history_from / 64);
+    }
+
+    fn load_view(&mut self, slot: u32, since: &std::sync::Arc<VersionVector>) {
+        if !self.records[slot].alive() {
+            self.hidden.insert(slot, since.clone());
+        }
+        self.change_claims(slot, |_| {});
+        let record = &self.records[slot];
+        if record.shown != 0 {
+            let (shown, size, number, modseq) = (
+                record.shown,
+                record.message.size,
+                record.mailbox,
+                record.modseq,
+            );
+            let mailbox = &mut self.boxes[number];
+            mailbox.uids.insert(shown, slot);
+            mailbox.size += u64::from(size);
+            mailbox.changed.push((modseq, slot));
+            self.count(slot);
+        }
+        let record = &self.records[slot];
+        if !record.alive() || (record.shown == record.uid && record.epoch == self.epoch) {
+            return;
+        }
+        let (epoch, uid) = (record.epoch, record.uid);
+        let name = self.boxes[record.mailbox].listed.as_ref();
+        let mark = name
+            .and_then(|name| self.names.get(name))
+            .map_or(0, |state| state.mark);
+        let late = epoch != self.epoch || uid < mark;
+        if late {
+            self.late.insert((epoch, uid), slot);
+        } else {
+            self.pending.insert(uid, (slot, 0));
+        }
+        let bits = &mut self.records[slot].bits;
+        bits.late = late;
+        bits.pending = !late;
+    }
+}

@@ -1,0 +1,237 @@
+//! APPEND, deliveries, COPY, MOVE, STORE, EXPUNGE.
+
+use super::*;
+
+impl Replica {
+    /// APPEND and MULTIAPPEND; the outcome is the UIDs for APPENDUID.
+    pub fn plan_append(
+        &self,
+        at: &At,
+        name: &MailboxName,
+        messages: Vec<NewMessage>,
+    ) -> Result<Plan<Vec<u32>>, PlanError> {
+        let mailbox = self.target(name)?;
+        let mut claims = self.claims(at);
+        let mut plan = Plan {
+            ops: Vec::with_capacity(messages.len()),
+            outcome: Vec::new(),
+        };
+        for NewMessage {
+            flags,
+            blob,
+            size,
+            date,
+            content,
+        } in messages
+        {
+            check_keywords(&flags)?;
+            let uid = claims.take()?;
+            let message = Message { blob, size, date };
+            plan.ops.push(Op::Append(Append {
+                mailbox,
+                uid,
+                flags,
+                message,
+                content,
+                epoch: self.epoch,
+            }));
+            plan.outcome.push(uid);
+        }
+        Ok(plan)
+    }
+
+    /// A delivery of a queue entry into `name`. `target` is the name that the recipient's address asked for, fixed at
+    /// acceptance: it and not `name` decides the id.
+    pub fn plan_deliver(
+        &self,
+        at: &At,
+        entry: EntryId,
+        target: &MailboxName,
+        name: &MailboxName,
+        message: NewMessage,
+    ) -> Result<Plan<Delivered>, PlanError> {
+        let mailbox = self.target(name)?;
+        let id = MessageId::delivered(entry, self.account, target);
+        if self.by_id.contains_key(&id) {
+            return Ok(Plan {
+                ops: Vec::new(),
+                outcome: Delivered {
+                    message: id,
+                    uid: None,
+                },
+            });
+        }
+        let uid = self.claims(at).take()?;
+        let NewMessage {
+            blob,
+            size,
+            date,
+            content,
+            ..
+        } = message;
+        let op = Op::Deliver(Deliver {
+            id,
+            entry: entry.tag(),
+            placement: entry.placement(mailbox),
+            mailbox,
+            uid,
+            message: Message { blob, size, date },
+            content,
+            epoch: self.epoch,
+        });
+        Ok(Plan {
+            ops: vec![op],
+            outcome: Delivered {
+                message: id,
+                uid: Some(uid),
+            },
+        })
+    }
+
+    /// COPY
+    pub fn plan_copy(
+        &self,
+        at: &At,
+        from: &MailboxName,
+        uids: &[u32],
+        to: &MailboxName,
+    ) -> Result<Plan<Copied>, PlanError> {
+        let mailbox = self.target(to)?;
+        let mut claims = self.claims(at);
+        let (found, missing) = self.select(from, uids);
+        let mut outcome = Copied {
+            uids: Vec::with_capacity(found.len()),
+            missing,
+        };
+        let mut entries = Vec::with_capacity(found.len());
+        for (shown, slot) in found {
+            let record = &self.records[slot];
+            let uid = claims.take()?;
+            entries.push(CopyEntry {
+                source: record.id,
+                uid,
+                flags: self.flags_of(record),
+            });
+            outcome.uids.push((shown, uid));
+        }
+        let epoch = self.epoch;
+        let op = (!entries.is_empty()).then_some(Op::Copy {
+            mailbox,
+            entries,
+            epoch,
+        });
+        Ok(Plan {
+            ops: op.into_iter().collect(),
+            outcome,
+        })
+    }
+
+    /// MOVE
+    pub fn plan_move(
+        &self,
+        at: &At,
+        from: &MailboxName,
+        uids: &[u32],
+        to: &MailboxName,
+    ) -> Result<Plan<Moved>, PlanError> {
+        let mailbox = self.target(to)?;
+        let mut claims = self.claims(at);
+        let (found, missing) = self.select(from, uids);
+        let mut outcome = Moved {
+            uids: Vec::with_capacity(found.len()),
+            missing,
+        };
+        let mut entries = Vec::with_capacity(found.len());
+        for (shown, slot) in found {
+            let entry = self.move_entry(slot, &mut claims)?;
+            outcome.uids.push((shown, entry.uid));
+            entries.push(entry);
+        }
+        let epoch = self.epoch;
+        let op = (!entries.is_empty()).then_some(Op::Move {
+            mailbox,
+            entries,
+            epoch,
+        });
+        Ok(Plan {
+            ops: op.into_iter().collect(),
+            outcome,
+        })
+    }
+
+    /// STORE. `shown` gives, for a replacing STORE, the flags that the session was shown for a UID; `None` means as
+    /// they are now.
+    ///
+    /// `+FLAGS` and `-FLAGS` write each flag that is named, changed here or not: elsewhere it may be otherwise.
+    pub fn plan_store(
+        &self,
+        name: &MailboxName,
+        uids: &[u32],
+        mode: StoreMode,
+        flags: &Flags,
+        shown: &dyn Fn(u32) -> Option<Flags>,
+    ) -> Result<Plan<Stored>, PlanError> {
+        check_keywords(flags)?;
+        if !self.exists(name) {
+            return Err(PlanError::NoMailbox);
+        }
+        let (found, missing) = self.select(name, uids);
+        let mut groups: BTreeMap<(Flags, Flags), Vec<MessageId>> = BTreeMap::new();
+        for (uid, slot) in &found {
+            let record = &self.records[*slot];
+            let change = match mode {
+                StoreMode::Add => {
+                    if !flags.keywords().is_empty() {
+                        check_keywords(&self.flags_of(record).union(flags))?;
+                    }
+                    (flags.clone(), Flags::none())
+                }
+                StoreMode::Remove => (Flags::none(), flags.clone()),
+                StoreMode::Replace => {
+                    let before = shown(*uid).unwrap_or_else(|| self.flags_of(record));
+                    (flags.without(&before), before.without(flags))
+                }
+            };
+            groups.entry(change).or_default().push(record.id);
+        }
+        let groups = groups
+            .into_iter()
+            .filter(|((set, clear), _)| !set.is_empty() || !clear.is_empty());
+        let ops = groups.map(|((set, clear), messages)| {
+            let rescue = clear.contains(&Flag::Deleted);
+            Op::Store {
+                messages,
+                set,
+                clear,
+                rescue,
+            }
+        });
+        let ops = ops.collect();
+        Ok(Plan {
+            ops,
+            outcome: Stored {
+                uids: found.into_iter().map(|(uid, _)| uid).collect(),
+                missing,
+            },
+        })
+    }
+
+    /// EXPUNGE of exactly these UIDs; the caller has selected those with `\Deleted`.
+    pub fn plan_expunge(
+        &self,
+        name: &MailboxName,
+        uids: &[u32],
+    ) -> Result<Plan<Stored>, PlanError> {
+        if !self.exists(name) {
+            return Err(PlanError::NoMailbox);
+        }
+        let (found, missing) = self.select(name, uids);
+        let messages: Vec<Removal> = found.iter().map(|(_, slot)| self.removal(*slot)).collect();
+        let op = (!messages.is_empty()).then_some(Op::Expunge { messages });
+        let uids = found.into_iter().map(|(uid, _)| uid).collect();
+        Ok(Plan {
+            ops: op.into_iter().collect(),
+            outcome: Stored { uids, missing },
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What was told to clients and must be kept: marks (rule 3) and the vanished history; and what ends it all, an epoch.
+//!
+//! A mark is UIDNEXT as it was told for a name. It outlives the name; only when too many gone names have one, the lowest
+//! are folded into a floor that stands for every name without a mark of its own (docs/decisions/0002).
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::mutants::broken;
+
+use crate::replica::Vanished;
+use crate::{MailboxName, Replica, RowKey};
+
+/// UIDs kept in an account's vanished history: 64 KiB. A client that was away for longer compares all it knows.
+pub(crate) const HISTORY_UIDS_MAX: usize = 16_384;
+
+/// Marks of gone names kept apart. The lowest of more are folded into the account's floor.
+pub(crate) const GONE_MARKS_MAX: usize = 256;
+
+impl Replica {
+    /// The mark of a name outlives it.
+    pub(crate) fn keep_gone_mark(&mut self, name: MailboxName, mark: u32) {
+        if broken("mark-goes-with-name") {
+            self.dirty_keys.insert(RowKey::Mark(name));
+            return;
+        }
+        let kept = self.gone_marks.entry(name.clone()).or_insert(0);
+        *kept = (*kept).max(mark);
+        self.dirty_keys.insert(RowKey::Mark(name));
+        if self.gone_marks.len() > GONE_MARKS_MAX {
+            let lowest = self
+                .gone_marks
+                .iter()
+                .min_by_key(|(_, mark)| **mark)
+                .map(|(name, _)| name.clone());
+            if let Some(name) = lowest
+                && let Some(mark) = self.gone_marks.remove(&name)
+            {
+                self.floor = self.floor.max(mark);
+                self.dirty_keys.insert(RowKey::Mark(name));
+                self.dirty_keys.insert(RowKey::Account);
+            }
+        }
+    }
+
+    /// Adds to the vanished history, and cuts it where it gets too long.
+    pub(crate) fn remember(&mut self, modseq: u64, vanished: BTreeMap<MailboxName, Vec<u32>>) {
+        if broken("vanished-forgotten") {
+            return;
+        }
+        let mut names = Vec::new();
+        for (name, mut uids) in vanished {
+            if uids.len() <= HISTORY_UIDS_MAX / 4 {
+                uids.sort_unstable();
+                self.history_uids += uids.len();
+                names.push((name, uids));
+            } else if let Some(state) = self.names.get_mut(&name) {
+                state.history_from = modseq;
+                self.dirty_keys.insert(RowKey::Mark(name));
+            }
+        }
+        if !names.is_empty() {
+            self.history.push_back(Vanished { modseq, names });
+            self.dirty_keys.insert(RowKey::Vanished(modseq));
+        }
+        while self.history_uids > HISTORY_UIDS_MAX
+            && let Some(cut) = self.history.pop_front()
+        {
+            self.history_uids -= cut.names.iter().map(|(_, uids)| uids.len()).sum::<usize>();
+            self.history_from = cut.modseq;
+            self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
+            self.dirty_keys.insert(RowKey::Account);
+        }
+    }
+
+    /// Marks as told all UIDs shown under the name, and its UIDNEXT (rule 3).
+    ///
+    /// To be called before any of them is told. Says whether the stored mark changes: then the next
+    /// [`Self::take_dirty`] has it, and it must be on disk before the answer goes out.
+    pub fn announce(&mut self, name: &MailboxName) -> bool {
+        let next = self.uidnext(name);
+        match self.names.get_mut(name) {
+            Some(state) if state.mark < next && !broken("announce-forgotten") => {
+                state.mark = next;
+                self.dirty_keys.insert(RowKey::Mark(name.clone()));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Raises the mark of a name to what a client named.
+    pub(crate) fn raise_mark(&mut self, name: &MailboxName, next: u32) {
+        match self.names.get_mut(name) {
+            Some(state) => state.mark = state.mark.max(next),
+            None => return self.keep_gone_mark(name.clone(), next.max(self.floor)),
+        }
+        self.dirty_keys.insert(RowKey::Mark(name.clone()));
+    }
+
+    /// A new epoch: all claims are void, nothing was told under the new UIDVALIDITY.
+    pub(crate) fn raise_epoch(&mut self, uidvalidity: u32) {
+        if uidvalidity <= self.epoch {
+            return;
+        }
+        self.epoch = uidvalidity;
+        self.counter = 0;
+        self.floor = 0;
+        self.claimed.clear();
+        self.older.clear();
+        self.late.clear();
+        self.pending.clear();
+        for (name, state) in &mut self.names {
+            state.mark = 0;
+            self.dirty_keys.insert(RowKey::Mark(name.clone()));
+        }
+        for name in std::mem::take(&mut self.gone_marks).into_keys() {
+            self.dirty_keys.insert(RowKey::Mark(name));
+        }
+        for cut in std::mem::take(&mut self.history) {
+            self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
+        }
+        self.history_uids = 0;
+        self.history_from = self.modseq(0);
+        self.dirty_keys.insert(RowKey::Account);
+        let slots: Vec<u32> = self.records.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if self.records[slot].shown != 0 {
+                self.hide_untold(slot);
+            }
+            let bits = &mut self.records[slot].bits;
+            bits.late = false;
+            bits.pending = false;
+            self.touch(slot);
+        }
+    }
+}
