@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BlobName, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call,
-    Changes, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId, MailboxName,
-    MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, SpecialUse, Status,
+    Changes, Date, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId,
+    MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, SpecialUse, Status,
 };
 
 /// The store of one account.
 pub(crate) struct Fake {
+    /// The real owner answers what is about mailboxes.
+    pub(crate) real: Option<Box<crate::real::Real>>,
     boxes: BTreeMap<MailboxName, Store>,
     subscribed: BTreeSet<MailboxName>,
     watches: BTreeMap<SessionId, Watch>,
@@ -70,6 +72,7 @@ impl Fake {
             );
         }
         Fake {
+            real: None,
             boxes,
             subscribed: BTreeSet::new(),
             watches: BTreeMap::new(),
@@ -152,9 +155,16 @@ impl Fake {
                     login: "anne@example.org".into(),
                 }
             }
+            call @ Call::Mailbox { .. } if self.real.is_some() => {
+                let real = self.real.as_mut().expect("just seen");
+                return Ok(real.call(call, &mut self.events));
+            }
             Call::Mailbox { call, .. } => return self.mailbox(call),
-            Call::Contents { origins, .. } => {
+            Call::Contents { account, origins } => {
                 assert!(!origins.is_empty() && origins.len() <= CONTENTS_PER_CALL_MAX);
+                if let Some(real) = &self.real {
+                    return Ok(Reply::Contents(real.contents(account, &origins)));
+                }
                 Reply::Contents(
                     origins
                         .iter()
@@ -317,7 +327,7 @@ impl Fake {
                 ..
             } => {
                 self.store(&name)?;
-                assert_eq!(self.blobs[&blob.upload].len(), size as usize);
+                assert!(self.blobs[&blob.upload].len() <= size as usize);
                 let id = MessageId(self.id());
                 self.contents.insert(id, content);
                 let uid = self.add(
@@ -449,10 +459,11 @@ impl Fake {
                 if name.is_inbox() {
                     return Err(Failure::Inbox);
                 }
-                self.store(&name)?;
-                if self.boxes.keys().any(|other| other.is_below(&name)) {
+                let has_children = self.boxes.keys().any(|other| other.is_below(&name));
+                if !self.boxes.contains_key(&name) && has_children {
                     return Err(Failure::HasChildren);
                 }
+                self.store(&name)?;
                 self.boxes.remove(&name);
                 self.lose(&name);
                 Reply::Done
@@ -572,46 +583,7 @@ impl Fake {
 
     /// Fills a mailbox without a session: `count` messages with this text, number 1 first.
     pub(crate) fn fill(&mut self, name: &str, count: u32, text: impl Fn(u32) -> Vec<u8>) {
-        let name = MailboxName::new(name).unwrap();
-        for number in 1..=count {
-            let text = text(number);
-            let mut parser = whimbrel_mime::Parser::new(&whimbrel_mime::Limits::default());
-            parser.push(&text);
-            let summary = parser.finish().encode().into();
-            let upload = self.id();
-            let size = text.len() as u32;
-            self.blobs.insert(upload, text);
-            let id = MessageId(self.id());
-            self.contents.insert(
-                id,
-                whimbrel_service::content::Content {
-                    prefix: Bytes::new(),
-                    summary,
-                }
-                .encode(),
-            );
-            let date = whimbrel_service::api::Date {
-                seconds: 1_700_000_000,
-                zone_minutes: 0,
-            };
-            let blob = BlobName {
-                hash: [0; 32],
-                upload,
-            };
-            self.add(
-                &name,
-                Row {
-                    uid: 0,
-                    id,
-                    origin: id,
-                    flags: Flags::none(),
-                    modseq: 0,
-                    size,
-                    date,
-                    blob,
-                },
-            );
-        }
+        (1..=count).for_each(|number| self.deliver(name, b"", &text(number)));
     }
 
     /// Delivers a message that has a prefix.
@@ -620,35 +592,27 @@ impl Fake {
         let mut parser = whimbrel_mime::Parser::new(&limits);
         parser.push(text);
         let summary = parser.finish().with_prefix(prefix, &limits).encode().into();
-        let (upload, id) = (self.id(), MessageId(self.id()));
-        let size = (prefix.len() + text.len()) as u32;
+        let upload = self.id();
         self.blobs.insert(upload, text.to_vec());
-        let content = whimbrel_service::content::Content {
-            prefix: Bytes::from_static(prefix),
-            summary,
-        };
-        self.contents.insert(id, content.encode());
-        let date = whimbrel_service::api::Date {
-            seconds: 1_700_000_000,
-            zone_minutes: 60,
-        };
-        let blob = BlobName {
-            hash: [0; 32],
-            upload,
-        };
-        let name = MailboxName::new(name).unwrap();
-        self.add(
-            &name,
-            Row {
-                uid: 0,
-                id,
-                origin: id,
-                flags: Flags::none(),
-                modseq: 0,
-                size,
-                date,
-                blob,
+        let prefix = Bytes::from_static(prefix);
+        let size = (prefix.len() + text.len()) as u32;
+        let call = MailboxCall::Append {
+            session: SessionId(0),
+            name: MailboxName::new(name).unwrap(),
+            flags: Flags::none(),
+            date: Date {
+                seconds: 1_700_000_000,
+                zone_minutes: 0,
             },
-        );
+            size,
+            blob: BlobName {
+                hash: [0; 32],
+                upload,
+            },
+            content: whimbrel_service::content::Content { prefix, summary }.encode(),
+        };
+        let account = AccountId([1; 16]);
+        let reply = self.answer(Call::Mailbox { account, call });
+        assert!(matches!(reply, Ok(Reply::Appended { .. })), "{reply:?}");
     }
 }

@@ -3,6 +3,7 @@
 
 mod fake;
 mod limits;
+mod real;
 mod script;
 mod streams;
 mod world;
@@ -10,7 +11,7 @@ mod world;
 use std::path::Path;
 
 use proptest::prelude::*;
-use world::Cut;
+use world::{Cut, World};
 
 fn scripts() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/imap/scripts");
@@ -33,6 +34,13 @@ fn scripts() -> Vec<(String, String)> {
 fn all_scripts_hold() {
     for (file, text) in scripts() {
         script::run(&file, &text, &Cut::Whole);
+    }
+}
+
+#[test]
+fn and_on_the_real_owner() {
+    for (file, text) in scripts() {
+        script::run_in(World::real(Cut::Whole), &file, &text, &Cut::Whole);
     }
 }
 

@@ -17,7 +17,11 @@ use crate::world::{Cut, World};
 
 /// Runs a script; panics where it does not hold.
 pub(crate) fn run(file: &str, text: &str, cut: &Cut) {
-    let mut world = World::new(cut.clone());
+    run_in(World::new(cut.clone()), file, text, cut);
+}
+
+/// Runs a script in a world that was just made.
+pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
     let mut numbers: BTreeMap<String, String> = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
         let place = format!("{file}:{}, {cut:?}\n  {line}", at + 1);

@@ -53,8 +53,19 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(cut: Cut) -> World {
+        World::on(Fake::new(), cut)
+    }
+
+    /// On the real owner.
+    pub(crate) fn real(cut: Cut) -> World {
+        let mut fake = Fake::new();
+        fake.real = Some(Box::new(crate::real::Real::new()));
+        World::on(fake, cut)
+    }
+
+    fn on(fake: Fake, cut: Cut) -> World {
         World {
-            fake: Fake::new(),
+            fake,
             connections: BTreeMap::new(),
             now: Now {
                 wall_micros: 1_700_000_000_000_000,
