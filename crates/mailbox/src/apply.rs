@@ -234,7 +234,7 @@ impl Replica {
         self.touch(source);
         let (origin, message) = (
             self.records[source].origin(),
-            self.records[source].message.clone(),
+            self.records[source].message(),
         );
         let id = MessageId::from_dot(context.dot, index);
         self.see(id, epoch, uid)?;
@@ -371,7 +371,10 @@ fn new_record(
         entry: None,
         killed: false,
         deleted_ever: false,
-        message,
+        blob: message.blob,
+        size: message.size,
+        zone_minutes: message.date.zone_minutes,
+        seconds: message.date.seconds,
         rare: None,
         modseq: 0,
         shown: 0,

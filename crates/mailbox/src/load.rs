@@ -124,7 +124,10 @@ impl Replica {
             entry: row.entry,
             killed: row.killed,
             deleted_ever: row.deleted_ever,
-            message: row.message,
+            blob: row.message.blob,
+            size: row.message.size,
+            zone_minutes: row.message.date.zone_minutes,
+            seconds: row.message.date.seconds,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             modseq: row.modseq,
             shown: row.shown,
@@ -207,12 +210,8 @@ impl Replica {
         self.change_claims(slot, |_| {});
         let record = &self.records[slot];
         if record.shown != 0 {
-            let (shown, size, number, modseq) = (
-                record.shown,
-                record.message.size,
-                record.mailbox,
-                record.modseq,
-            );
+            let (shown, size, number, modseq) =
+                (record.shown, record.size, record.mailbox, record.modseq);
             let mailbox = &mut self.boxes[number];
             mailbox.uids.insert(shown, slot);
             mailbox.size += u64::from(size);

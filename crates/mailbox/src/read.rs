@@ -188,9 +188,9 @@ impl Replica {
             origin: record.origin(),
             flags: self.flags_of(record),
             modseq: record.modseq.max(self.boxes[record.view_box].base_modseq),
-            size: record.message.size,
-            date: record.message.date,
-            blob: record.message.blob,
+            size: record.size,
+            date: record.message().date,
+            blob: record.blob,
         }
     }
 

@@ -313,7 +313,7 @@ impl Replica {
             entry: record.entry,
             killed: record.killed,
             deleted_ever: record.deleted_ever,
-            message: record.message.clone(),
+            message: record.message(),
             origin: record.rare.as_ref().and_then(|rare| rare.origin),
             modseq: if local == Local::With {
                 record.modseq
