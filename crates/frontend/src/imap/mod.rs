@@ -12,6 +12,7 @@
 //! - Nothing that was sent in the clear is acted upon after STARTTLS, and no password is taken in the clear.
 //!
 //! Reading order: this file, [`task`], [`context`], [`dispatch`], [`view`], [`sync`], then one file a group of commands.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod append;
 mod auth;

@@ -140,7 +140,7 @@ impl Store {
         // message data item" (RFC 7162, 3.1.3).
         let with_flags = !self.arguments.silent || self.aloud;
         if with_flags || cx.condstore {
-            while let Some(row) = self.rows.next() {
+            for row in self.rows.by_ref() {
                 if let Some(place) = cx.view().place(row.uid) {
                     sync::write_row(cx, place, &row, self.arguments.uid, with_flags, false);
                 }

@@ -101,7 +101,10 @@ impl Sync {
                     self.state = State::Ask;
                     return SyncStep::Again;
                 }
-                cx.view_mut().told = Vec::new();
+                let view = cx.view_mut();
+                view.told = Vec::new();
+                // What this session deleted or renamed was another mailbox.
+                view.left = false;
                 SyncStep::Done
             }
             // A call is under way.
@@ -138,7 +141,7 @@ impl Tell {
 
     /// Writes what there is room for; says whether that was all.
     fn write(&mut self, cx: &mut Context, uid: bool) -> bool {
-        while let Some(number) = self.numbers.next() {
+        for number in self.numbers.by_ref() {
             encode::expunge(&mut cx.out, number);
             if cx.is_full() {
                 return false;
@@ -151,7 +154,7 @@ impl Tell {
         if std::mem::take(&mut self.flags) {
             write_flags(cx);
         }
-        while let Some(row) = self.changed.next() {
+        for row in self.changed.by_ref() {
             let view = cx.view();
             if view.told.binary_search(&(row.uid, row.modseq)).is_ok() {
                 continue;

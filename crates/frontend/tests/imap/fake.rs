@@ -132,7 +132,7 @@ impl Fake {
     }
 
     pub(crate) fn call(&mut self, call: Call) -> Reply {
-        if let Some((name, failure)) = self.fail.clone()
+        if let Some((name, failure)) = self.fail
             && name_of(&call) == name
         {
             self.fail = None;
