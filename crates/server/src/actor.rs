@@ -67,6 +67,20 @@ enum Waiter {
 /// The node stops.
 struct Dead;
 
+/// A machine that panics has an invariant that does not hold: without this its questions would go unanswered, and the node live on.
+struct PanicStops {
+    name: &'static str,
+    fatal: Fatal,
+}
+
+impl Drop for PanicStops {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.fatal)(&format!("{}: panicked", self.name));
+        }
+    }
+}
+
 pub(crate) struct Actor<M, S> {
     name: &'static str,
     machine: M,
@@ -109,6 +123,10 @@ where
 
     /// Runs until nobody can reach it, or the node stops.
     pub(crate) async fn run(mut self) {
+        let _guard = PanicStops {
+            name: self.name,
+            fatal: Arc::clone(&self.shared.fatal),
+        };
         let mut alarm = Alarm::new();
         if self.carry_out().is_err() {
             return;
@@ -262,7 +280,12 @@ where
         let shared = Arc::clone(&self.shared);
         let pages = self.to_pages.clone();
         let work = self.shared.board.work().begin();
+        let name = self.name;
         tokio::spawn(async move {
+            let _guard = PanicStops {
+                name,
+                fatal: Arc::clone(&shared.fatal),
+            };
             let Ok(_place) = shared.loads.acquire().await else {
                 return;
             };

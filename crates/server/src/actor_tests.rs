@@ -268,7 +268,11 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
 #[tokio::test]
 async fn the_node_stops_and_nothing_is_acknowledged_after() {
     type Answer = fn(Input) -> Vec<Output>;
-    let cases: [(Answer, &str); 3] = [
+    let cases: [(Answer, &str); 4] = [
+        (
+            |_| panic!("an assertion that does not hold"),
+            "owner: panicked",
+        ),
         (
             |input| match input {
                 Input::Call(request, _) => {

@@ -374,3 +374,51 @@ fn commands_answer_with_text_and_exit_codes() {
         "line 2: unknown key `imap.listen_tsl`, did you mean `imap.listen_tls`?",
     );
 }
+
+/// Two at a time, so that at least one finds the usual ports taken.
+#[test]
+fn the_demo_shows_mail_and_cleans_up() {
+    let temporary = tempfile::tempdir().unwrap();
+    let demo = |arguments: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command
+            .arg("demo")
+            .args(arguments)
+            .env("TMPDIR", temporary.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut running = demo(&[]);
+    let mut shown = String::new();
+    let mut lines = BufReader::new(running.stdout.take().unwrap());
+    while !shown.ends_with("demo: ready\n") {
+        assert!(
+            lines.read_line(&mut shown).unwrap() > 0,
+            "it ended: {shown}"
+        );
+    }
+    for text in [
+        "  IMAPS    127.0.0.1:",
+        "account  anne@example.org  password ",
+        "Grüße aus Malmö",
+        "Look out of the window",
+        "| Bob",
+    ] {
+        assert!(shown.contains(text), "{text} is not in {shown}");
+    }
+    let second = demo(&["--exit"]).wait_with_output().unwrap();
+    assert_eq!(second.status.code(), Some(0), "{second:?}");
+    assert!(second.stdout.ends_with(b"demo: ready\n"));
+    assert_eq!(
+        fs::read_dir(temporary.path()).unwrap().count(),
+        1,
+        "one removed, one in use"
+    );
+
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
