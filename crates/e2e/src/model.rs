@@ -45,8 +45,8 @@ pub struct Mailbox {
 pub struct Account {
     /// By name.
     pub mailboxes: BTreeMap<String, Mailbox>,
-    /// The UIDVALIDITY of all of them.
-    pub validity: Option<u32>,
+    /// The UIDVALIDITY of each.
+    pub validity: BTreeMap<String, u32>,
     /// What UIDs were told for.
     pub witness: Witness,
 }
@@ -123,12 +123,18 @@ impl Account {
         Ok(())
     }
 
+    /// A name is free: whatever bears it later may have another UIDVALIDITY. If it has the same, the witness knows what UIDs were told.
+    pub fn remove(&mut self, mailbox: &str) -> Mailbox {
+        self.validity.remove(mailbox);
+        self.mailboxes.remove(mailbox).unwrap_or_default()
+    }
+
     /// UIDVALIDITY does not change.
     ///
     /// # Errors
     /// If it did.
     pub fn check_validity(&mut self, mailbox: &str, validity: u32) -> Result<(), String> {
-        let known = *self.validity.get_or_insert(validity);
+        let known = *self.validity.entry(mailbox.to_owned()).or_insert(validity);
         if known == validity {
             Ok(())
         } else {

@@ -42,7 +42,6 @@ fn swaks(server: &Server, protocol: &str, to: &str, name: &str, more: &[&str]) -
         to,
         "--helo",
         "client.example.net",
-        "--no-data-fixup",
     ]);
     command
         .arg("--data")

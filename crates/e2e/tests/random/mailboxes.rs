@@ -87,7 +87,7 @@ impl Driver<'_> {
             return;
         }
         let _ = self.must(session, &command, &Allowed::default());
-        self.account.mailboxes.remove(name);
+        self.account.remove(name);
     }
 
     fn rename(&mut self, session: usize, from: &str) {
@@ -115,7 +115,7 @@ impl Driver<'_> {
         self.exists_now(&to);
         for old in moved {
             let new = format!("{to}{}", &old[from.len()..]);
-            let mailbox = self.account.mailboxes.remove(&old).unwrap_or_default();
+            let mailbox = self.account.remove(&old);
             self.account
                 .mailboxes
                 .insert(new.clone(), Mailbox::default());

@@ -403,9 +403,17 @@ impl Driver<'_> {
         let _ = self.sessions[session].imap.send(&command);
         self.sessions[session].imap.wire.half_close();
         self.drain(session);
-        // What was under way is over when a later write to the account is.
-        let other = (session + 1) % self.sessions.len();
-        let _ = self.must(other, "SUBSCRIBE INBOX", &Allowed::default());
+        // What was under way is over when a later write to the account is; a session that watches nothing makes it.
+        let barrier = self.connect().imap.command("SUBSCRIBE INBOX");
+        if !matches!(
+            barrier,
+            Ok(Reply {
+                status: Status::Ok,
+                ..
+            })
+        ) {
+            self.wrong("SUBSCRIBE INBOX", &format!("{barrier:?}"));
+        }
         let seen = self.look(&mailbox);
         if seen.len() > self.account.mailbox(&mailbox).mails.len() {
             let (uid, new) = seen
