@@ -251,6 +251,7 @@ where
                     board.tell_owner(account, Input::Birth(account, birth))
                 }
                 Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
+                Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
