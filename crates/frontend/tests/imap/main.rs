@@ -3,6 +3,7 @@
 
 mod fake;
 mod limits;
+mod model;
 mod real;
 mod script;
 mod streams;

@@ -41,6 +41,13 @@ pub(crate) struct Connection {
     pieces: usize,
 }
 
+impl Connection {
+    /// Whether a call is held up.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+}
+
 /// All of it.
 pub(crate) struct World {
     pub(crate) fake: Fake,
