@@ -281,7 +281,7 @@ fn history(mut world: World, steps: &[(usize, u8, usize, usize)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn clients_know_the_mailbox(steps in proptest::collection::vec((0usize..3, 0u8..12, 0usize..20, 0usize..20), 1..60)) {
         history(World::new(Cut::Whole), &steps);
