@@ -70,4 +70,45 @@ impl Reader {
         self.blob.len -= len;
         Ok(())
     }
+
+    /// As [`Reader::call`], but reads on into what follows, up to [`AHEAD_BYTES`]: `end` is the end of the blob. For many short ranges
+    /// that lie close together.
+    pub(super) fn call_ahead(&self, blob: BlobName, end: u64) -> Option<Call> {
+        let wanted = self.blob.len.min(BLOB_CHUNK_BYTES_MAX as u64);
+        let more = AHEAD_BYTES.min(end.saturating_sub(self.blob.start));
+        let len = wanted.max(more) as u32;
+        (wanted > 0).then_some(Call::BlobRead {
+            blob,
+            offset: self.blob.start,
+            len,
+        })
+    }
+
+    /// What of this range was read already.
+    pub(super) fn take_ahead(&mut self, ahead: &Ahead) -> Option<Bytes> {
+        let from = self.blob.start.checked_sub(ahead.start)?;
+        let rest = (ahead.bytes.len() as u64).checked_sub(from)?;
+        let len = rest.min(self.blob.len);
+        self.blob.start += len;
+        self.blob.len -= len;
+        (len > 0).then(|| ahead.bytes.slice(from as usize..(from + len) as usize))
+    }
+
+    /// The answer to [`Reader::call_ahead`].
+    pub(super) fn ahead(&self, bytes: Bytes) -> Ahead {
+        Ahead {
+            start: self.blob.start,
+            bytes,
+        }
+    }
 }
+
+/// Bytes of a blob that were read.
+#[derive(Default)]
+pub(super) struct Ahead {
+    start: u64,
+    bytes: Bytes,
+}
+
+/// Read at once where less is wanted: most messages without attachments are smaller than this.
+const AHEAD_BYTES: u64 = 16 * 1024;

@@ -250,6 +250,18 @@ fn a_search_reads_no_further_than_needed() {
 }
 
 #[test]
+fn a_short_message_is_read_once() {
+    let mut world = selected(|world| {
+        world.fake.fill("INBOX", 10, |n| {
+            format!("Subject: s{n}\r\nX-Odd: {n}\r\n\r\nt{n}\r\n").into_bytes()
+        });
+    });
+    let found = command(&mut world, "SEARCH HEADER X-Odd 7 BODY t7 TEXT t7");
+    assert!(found.starts_with("* SEARCH 7\r\n"), "{found}");
+    assert_eq!(world.get("1").calls["BlobRead"], 10);
+}
+
+#[test]
 fn a_long_append_is_streamed() {
     let text = long_message();
     let mut world = World::new(Cut::Sizes(vec![7000, 1, 64 * 1024, 333]));

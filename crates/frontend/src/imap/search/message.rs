@@ -8,7 +8,7 @@ use whimbrel_mime::{
 use whimbrel_service::api::{BlobName, Call, Row};
 
 use super::{
-    super::blob::{Opened, Reader},
+    super::blob::{Ahead, Opened, Reader},
     program::{Facts, Program},
 };
 
@@ -21,6 +21,7 @@ pub(super) struct Message {
     bodies: Vec<Option<bool>>,
     texts: Vec<Option<bool>>,
     stage: Stage,
+    ahead: Ahead,
 }
 
 enum Stage {
@@ -48,6 +49,7 @@ impl Message {
             bodies: Vec::new(),
             texts: Vec::new(),
             stage: Stage::Begin,
+            ahead: Ahead::default(),
         }
     }
 
@@ -82,7 +84,7 @@ impl Message {
                 }
                 Stage::Begin => self.begin_body(program),
                 Stage::Header(searcher, reader) => {
-                    match pull(reader, &self.opened, blob, bytes.take()) {
+                    match pull(reader, &self.opened, blob, bytes.take(), &mut self.ahead) {
                         Pulled::Piece(piece) => {
                             searcher.push(&piece);
                             continue;
@@ -117,7 +119,7 @@ impl Message {
                             None => continue,
                         };
                     };
-                    match pull(range, opened, blob, bytes.take()) {
+                    match pull(range, opened, blob, bytes.take(), &mut self.ahead) {
                         Pulled::Piece(piece) => {
                             let before = searcher.matched().iter().filter(|&&found| found).count();
                             searcher.push(&piece);
@@ -172,14 +174,34 @@ enum Pulled {
     Failed,
 }
 
-/// The next bytes of a range: those that were wanted, those of the prefix, or a read of the blob.
-fn pull(reader: &mut Reader, opened: &Opened, blob: BlobName, bytes: Option<Bytes>) -> Pulled {
+/// The next bytes of a range: those of the prefix, those read already, or a read of the blob, whose answer is `bytes`.
+fn pull(
+    reader: &mut Reader,
+    opened: &Opened,
+    blob: BlobName,
+    bytes: Option<Bytes>,
+    ahead: &mut Ahead,
+) -> Pulled {
+    let answered = bytes.is_some();
     match bytes {
-        Some(bytes) if reader.took(&bytes).is_err() => Pulled::Failed,
-        Some(bytes) => Pulled::Piece(bytes),
-        None => match reader.prefix(&opened.prefix) {
-            Some(piece) => Pulled::Piece(piece),
-            None => reader.call(blob).map_or(Pulled::End, Pulled::Wants),
-        },
+        Some(bytes) => *ahead = reader.ahead(bytes),
+        None => {
+            if let Some(piece) = reader.prefix(&opened.prefix) {
+                return Pulled::Piece(piece);
+            }
+        }
+    }
+    if let Some(piece) = reader.take_ahead(ahead) {
+        return Pulled::Piece(piece);
+    }
+    let end = opened
+        .summary
+        .size
+        .saturating_sub(opened.summary.prefix_len);
+    match reader.call_ahead(blob, end) {
+        None => Pulled::End,
+        // The blob ends before its summary does.
+        Some(_) if answered => Pulled::Failed,
+        Some(call) => Pulled::Wants(call),
     }
 }
