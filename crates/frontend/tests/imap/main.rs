@@ -4,6 +4,7 @@
 mod fake;
 mod limits;
 mod model;
+mod noise;
 mod real;
 mod script;
 mod streams;
