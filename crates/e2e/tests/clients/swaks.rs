@@ -15,12 +15,9 @@ const BOB: &str = ACCOUNTS[1].0;
 fn swaks(server: &Server, protocol: &str, to: &str, name: &str, more: &[&str]) -> Done {
     let text = message::bytes(name, 2000);
     let file = server.path(&format!("{name}.eml"));
-    // swaks makes CRLF of line ends, and stuffs dots.
-    fs::write(
-        &file,
-        String::from_utf8(text).unwrap().replace("\r\n", "\n"),
-    )
-    .unwrap();
+    // swaks makes CRLF of line ends, stuffs dots, and ends the last line.
+    let text = String::from_utf8(text).unwrap().replace("\r\n", "\n");
+    fs::write(&file, text.trim_end()).unwrap();
     let port = if protocol == "LMTP" {
         server.ports.lmtp
     } else {

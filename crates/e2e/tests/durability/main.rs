@@ -40,6 +40,8 @@ fn write(server: &Server) -> Vec<Acknowledged> {
             assert!(replies.iter().all(|reply| reply.is(2)), "{replies:?}");
             all.push(Acknowledged {
                 mark,
+                // Its delivery: one write, as soon as it is accepted.
+                consequences: 1,
                 since,
                 port: mail.wire.local_port(),
                 time: now(),
@@ -86,6 +88,7 @@ fn acknowledged(
     assert_eq!(reply.status, Status::Ok, "{reply:?}");
     Acknowledged {
         mark,
+        consequences: 0,
         since,
         port: imap.wire.local_port(),
         time: now(),

