@@ -51,6 +51,20 @@ impl Machine for Script {
     }
 }
 
+/// Waits for what takes milliseconds; a hang is a failure.
+async fn until(what: &str, mut there: impl FnMut() -> bool) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let waiting = async {
+        while !there() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(PATIENCE, waiting).await.is_ok(),
+        "waited too long for {what}"
+    );
+}
+
 struct World {
     board: Arc<Switchboard>,
     registry: Arc<Registry>,
@@ -225,9 +239,7 @@ async fn a_deadline_is_kept() {
         deadline: Some(1_000),
         ..Script::default()
     });
-    while world.log.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the deadline", || !world.log.lock().unwrap().is_empty()).await;
     assert_eq!(*world.log.lock().unwrap(), ["Time"]);
 }
 
@@ -257,9 +269,7 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
         },
     });
     tokio::spawn(Actor::new("owner", script, owners.remove(0), shared).run());
-    while log.lock().unwrap().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("both answers", || log.lock().unwrap().len() == 2).await;
     assert_eq!(*log.lock().unwrap(), ["CommitFailed 1", "CommitFailed 2"]);
     assert!(!died.load(Ordering::SeqCst));
 }

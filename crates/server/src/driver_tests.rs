@@ -144,6 +144,20 @@ impl Session for Toy {
     }
 }
 
+/// Waits for what takes milliseconds; a hang is a failure.
+async fn until(what: &str, mut there: impl FnMut() -> bool) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let waiting = async {
+        while !there() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(
+        tokio::time::timeout(PATIENCE, waiting).await.is_ok(),
+        "waited too long for {what}"
+    );
+}
+
 struct World {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<String>>>,
@@ -246,9 +260,7 @@ impl World {
 
     /// Until all connections have ended.
     async fn ended(&self) {
-        while !self.registry.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until("the end", || self.registry.is_empty()).await;
     }
 }
 
@@ -413,15 +425,15 @@ async fn bytes_that_are_not_wanted_stay_in_the_socket() {
     let mut stream = world.connect().await;
     stream.write_all(b"STOP\r\n").await.unwrap();
     expect(&mut stream, "hello\r\n").await;
-    while world.heard().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("STOP", || world.heard().len() == 2).await;
     stream.write_all(b"later\r\n").await.unwrap();
-    // An event is heard meanwhile.
-    world
-        .registry
-        .notify(whimbrel_service::api::SessionId(1), Event::Changed);
-    expect(&mut stream, "Changed\r\n").await;
+    // Events are heard meanwhile; so many that a driver which reads too would have read by then.
+    for _ in 0..20 {
+        world
+            .registry
+            .notify(whimbrel_service::api::SessionId(1), Event::Changed);
+        expect(&mut stream, "Changed\r\n").await;
+    }
     assert_eq!(world.heard(), ["<new, clear>", "STOP"]);
 }
 
@@ -499,9 +511,7 @@ async fn who_finds_no_place_is_told() {
     expect(&mut third, "* BYE [UNAVAILABLE] Too many").await;
     // A place that is given up can be taken.
     drop(held.pop());
-    while world.registry.len() > 1 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("one to go", || world.registry.len() == 1).await;
     // The place goes a moment after the session's name.
     loop {
         let mut stream = world.connect().await;

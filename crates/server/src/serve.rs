@@ -315,6 +315,8 @@ async fn watch_certificates(
     asked: Arc<Notify>,
     interval: Duration,
 ) {
+    // A fault that stays is told once.
+    let mut told = String::new();
     loop {
         let forced = tokio::select! {
             () = tokio::time::sleep(interval) => false,
@@ -333,9 +335,18 @@ async fn watch_certificates(
             }
             Ok(Ok(Reload::Unchanged)) => {}
             Ok(Err(error)) => {
-                tracing::error!(%error, "the new certificate cannot be used, the old one stays")
+                let error = error.to_string();
+                if forced || error != told {
+                    tracing::error!(
+                        error,
+                        "the new certificate cannot be used, the old one stays"
+                    );
+                }
+                told = error;
+                continue;
             }
             Err(panic) => tracing::error!(%panic, "looking at the certificate failed"),
         }
+        told.clear();
     }
 }
