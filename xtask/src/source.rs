@@ -35,20 +35,22 @@ pub(crate) fn code(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The same without items under `#[cfg(test)]`.
+/// The same without items under `#[cfg(test)]` and under features: the product is built without any.
 pub(crate) fn product(text: &str) -> String {
     let mut code = code(text);
-    const MARK: &str = "#[cfg(test)]";
-    while let Some(start) = code.find(MARK) {
-        let after = start + MARK.len();
-        let end = after + item(code.get(after..).unwrap_or_default());
-        let blank: String = code
-            .get(start..end)
-            .unwrap_or_default()
-            .chars()
-            .map(|c| if c == '\n' { '\n' } else { ' ' })
-            .collect();
-        code.replace_range(start..end, &blank);
+    // The feature's name was a text and is blank.
+    for mark in ["#[cfg(test)]", "#[cfg(feature = "] {
+        while let Some(start) = code.find(mark) {
+            let after = start + mark.len();
+            let end = after + item(code.get(after..).unwrap_or_default());
+            let blank: String = code
+                .get(start..end)
+                .unwrap_or_default()
+                .chars()
+                .map(|c| if c == '\n' { '\n' } else { ' ' })
+                .collect();
+            code.replace_range(start..end, &blank);
+        }
     }
     code
 }
@@ -175,6 +177,7 @@ mod tests {
             "a d",
         );
         check(product, "a #[cfg(test)] use b; c", "a c");
+        check(product, "a #[cfg(feature = \"x\")] mod b { c } d", "a d");
         check(product, "#[cfg(test)]\nmod tests {\n b \"}\"\n}\nc", "c");
     }
 }

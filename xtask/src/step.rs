@@ -65,7 +65,7 @@ pub(crate) enum Counting {
     CargoTest,
     /// The line `sim: seeds=N failed=M ...`.
     Sim,
-    /// The line `mutants: caught=N survived=M ...`.
+    /// The line `mutants: N caught, M survived`.
     Mutants,
 }
 
@@ -144,8 +144,8 @@ fn counted(line: &str, counting: Counting) -> Count {
     match counting {
         Counting::Status => Count::default(),
         Counting::CargoTest => cargo_test(line),
-        Counting::Sim => fields(line, "sim:", "seeds", "failed", false),
-        Counting::Mutants => fields(line, "mutants:", "caught", "survived", true),
+        Counting::Sim => sim(line),
+        Counting::Mutants => mutants(line),
     }
 }
 
@@ -168,9 +168,9 @@ fn cargo_test(line: &str) -> Count {
     count
 }
 
-/// `NAME: good=N bad=M ...`; without `apart` the good number holds the bad one.
-fn fields(line: &str, prefix: &str, good: &str, bad: &str, apart: bool) -> Count {
-    let Some(rest) = line.strip_prefix(prefix) else {
+/// `sim: seeds=N failed=M ...`
+fn sim(line: &str) -> Count {
+    let Some(rest) = line.strip_prefix("sim:") else {
         return Count::default();
     };
     let field = |name: &str| {
@@ -179,16 +179,26 @@ fn fields(line: &str, prefix: &str, good: &str, bad: &str, apart: bool) -> Count
             .find(|(key, _)| *key == name)
             .and_then(|(_, value)| value.parse::<u64>().ok())
     };
-    let (Some(all), Some(failed)) = (field(good), field(bad)) else {
+    let (Some(all), Some(failed)) = (field("seeds"), field("failed")) else {
         return Count::default();
     };
     Count {
-        passed: if apart {
-            all
-        } else {
-            all.saturating_sub(failed)
-        },
+        passed: all.saturating_sub(failed),
         failed,
+    }
+}
+
+/// `mutants: N caught, M survived`
+fn mutants(line: &str) -> Count {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    match words.as_slice() {
+        ["mutants:", caught, "caught,", survived, "survived", ..] => {
+            match (caught.parse(), survived.parse()) {
+                (Ok(passed), Ok(failed)) => Count { passed, failed },
+                _ => Count::default(),
+            }
+        }
+        _ => Count::default(),
     }
 }
 
@@ -249,13 +259,13 @@ mod tests {
         check(
             Counting::Mutants,
             true,
-            &["mutants: caught=12 survived=0"],
+            &["mutants: 12 caught, 0 survived"],
             (12, 0),
         );
         check(
             Counting::Mutants,
             false,
-            &["mutants: caught=12 survived=1"],
+            &["mutants: 12 caught, 1 survived"],
             (12, 1),
         );
         check(Counting::Sim, false, &["sim: seeds=lots"], (0, 1));

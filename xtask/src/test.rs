@@ -114,5 +114,11 @@ pub(crate) fn sim(arguments: &[&str]) -> Count {
     command
         .args(["run", "--release", "--package", "whimbrel-sim", "--"])
         .args(arguments);
-    step::run(&mut command, Counting::Sim)
+    // A single seed is replayed and told; only many are counted.
+    let counting = if arguments.contains(&"--seeds") {
+        Counting::Sim
+    } else {
+        Counting::Status
+    };
+    step::run(&mut command, counting)
 }
