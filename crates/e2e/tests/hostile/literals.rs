@@ -174,14 +174,17 @@ fn row_7_declared_sizes_cost_nothing() {
     drop((held, appends));
 }
 
-/// A message twice as large as what it may cost.
+/// What a message may cost on its way to the disk: what a session holds, and buffers of the store that fill while the disk is behind.
+const STREAM_KIB_MAX: u64 = 160 << 10;
+
+/// A message larger than what it may cost.
 #[test]
 fn a_large_message_is_streamed() {
-    let server = lean().set("imap", "append_bytes_max = \"256MiB\"").start();
+    let server = lean().set("imap", "append_bytes_max = \"512MiB\"").start();
     let mut imap = server.anne();
     let piece = message::bytes("large", 1 << 20);
     // First a smaller one: threads and buffers that any message brings into being are not what is measured.
-    for pieces in [16, 128] {
+    for pieces in [16, 320] {
         let watch = Watch::start(&server);
         let text = piece.repeat(pieces);
         let _ = imap.append("Archive", &[], &text).unwrap().ok("APPEND");
@@ -189,6 +192,6 @@ fn a_large_message_is_streamed() {
         let fetched = imap.command("FETCH * BODY.PEEK[]").unwrap().ok("FETCH");
         let (_, items) = fetched.fetched().next().unwrap();
         assert!(items.bytes("BODY[]") == Some(&text[..]), "all of its bytes");
-        watch.end();
+        watch.end_within(STREAM_KIB_MAX);
     }
 }

@@ -74,10 +74,14 @@ impl<'a> Watch<'a> {
     }
 
     /// All that must hold.
-    fn end(mut self) {
+    fn end(self) {
+        self.end_within(COMMAND_KIB_MAX);
+    }
+
+    fn end_within(mut self, kib_max: u64) {
         self.others_work();
         let grown = self.grown();
-        assert!(grown <= COMMAND_KIB_MAX, "the process grew by {grown} KiB");
+        assert!(grown <= kib_max, "the process grew by {grown} KiB");
         self.server.assert_no_panic();
     }
 }
