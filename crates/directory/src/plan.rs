@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     address::{Address, AddressError, Domain},
     op::{AccountKey, Op},
-    resolve::Resolution,
+    resolve::Extension,
     state::Directory,
 };
 
@@ -35,10 +35,8 @@ pub enum Refusal {
     /// An alias to nowhere.
     #[error("{0} is neither an account nor an alias here; create it first")]
     NoTarget(Address),
-    /// An alias that would lead nowhere in the end.
-    #[error(
-        "with this alias, {0} would lead back to itself without reaching an account, or too far"
-    )]
+    /// An alias that would lead in a circle, or too far, or to too many.
+    #[error("with this alias, {0} would lead back to itself, too far, or to too many accounts")]
     Loop(Address),
 }
 
@@ -133,12 +131,12 @@ impl Directory {
         {
             return Err(Refusal::AliasExists(from, to));
         }
-        match self.resolve(to.local(), to.domain().as_str()) {
-            Resolution::Local(_) => {}
-            Resolution::Loop => return Err(Refusal::Loop(to)),
-            Resolution::NoSuchUser | Resolution::NotOurs => return Err(Refusal::NoTarget(to)),
+        match self.extension(&from, &to) {
+            Extension::Fine => {}
+            Extension::Nowhere => return Err(Refusal::NoTarget(to)),
+            Extension::TooMuch => return Err(Refusal::Loop(from)),
         }
-        if self.leads_to(&to.to_string(), &from.to_string()) {
+        if self.leads_to(&to, &from) {
             return Err(Refusal::Loop(from));
         }
         let mut ops = self.plan_domain(from.domain());
@@ -150,15 +148,20 @@ impl Directory {
     }
 
     /// Whether following aliases from `start` comes to `goal`; an alias to itself means the account and is no loop.
-    fn leads_to(&self, start: &str, goal: &str) -> bool {
-        let mut visited = BTreeSet::from([start]);
-        let mut open = vec![start];
+    fn leads_to(&self, start: &Address, goal: &Address) -> bool {
+        let start = self.reached(start.clone()).0;
+        let mut visited = BTreeSet::from([start.clone()]);
+        let mut open = vec![start.clone()];
         while let Some(name) = open.pop() {
-            for to in self.alias_targets(name) {
-                if to == goal && to != start {
+            for to in self.alias_targets(&name.to_string()) {
+                let Ok(to) = Address::parse_alias(to) else {
+                    continue;
+                };
+                let to = self.reached(to).0;
+                if to == *goal && to != start {
                     return true;
                 }
-                if visited.insert(to) {
+                if visited.insert(to.clone()) {
                     open.push(to);
                 }
             }

@@ -51,21 +51,13 @@ impl Directory {
         if !self.has_domain(&domain) {
             return Resolution::NotOurs;
         }
-        let mut search = Search {
-            directory: self,
-            found: BTreeSet::new(),
-            visited: BTreeSet::new(),
-            overrun: false,
-        };
-        if let Ok(address) = Address::new(local, domain.as_str()) {
-            if !search.follow(&address, None, 0)
-                && let Some(plain) = address.without_detail()
-            {
-                let detail = local
-                    .split_once(DETAIL_SEPARATOR)
-                    .map(|(_, detail)| detail.to_owned());
-                search.follow(&plain, detail, 0);
-            }
+        let mut search = Search::new(self);
+        if let Ok(address) = Address::new(local, domain.as_str())
+            && !search.follow(&address, None, 0)
+            && let Some(plain) = address.without_detail()
+        {
+            let detail = local.split_once(DETAIL_SEPARATOR);
+            search.follow(&plain, detail.map(|(_, detail)| detail.to_owned()), 0);
         }
         if search.found.is_empty() && !search.overrun {
             search.follow(&Address::catch_all(domain), None, 0);
@@ -80,6 +72,50 @@ impl Directory {
     }
 }
 
+/// What an alias of `from` to `to` would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extension {
+    /// It leads to an account.
+    Fine,
+    /// `to` leads to no account.
+    Nowhere,
+    /// Too far, or with the others of `from` to too many.
+    TooMuch,
+}
+
+impl Directory {
+    /// The address that the target of an alias means, and its detail: `info -> anne+info` is Anne's if `anne+info` itself is nobody's.
+    pub(crate) fn reached(&self, to: Address) -> (Address, Option<String>) {
+        let known =
+            self.holder(&to).is_some() || self.alias_targets(&to.to_string()).next().is_some();
+        match to.without_detail() {
+            Some(plain) if !known => {
+                let own = to.local().split_once(DETAIL_SEPARATOR);
+                (plain, own.map(|(_, own)| own.to_owned()))
+            }
+            _ => (to, None),
+        }
+    }
+
+    /// Judges an alias that is to be added. The catch-all has no part in it: it receives what has no other receiver, and an alias is one.
+    pub(crate) fn extension(&self, from: &Address, to: &Address) -> Extension {
+        let mut search = Search::new(self);
+        search.follow(&self.reached(to.clone()).0, None, 1);
+        if search.overrun {
+            return Extension::TooMuch;
+        }
+        if search.found.is_empty() {
+            return Extension::Nowhere;
+        }
+        search.follow(from, None, 0);
+        if search.overrun {
+            Extension::TooMuch
+        } else {
+            Extension::Fine
+        }
+    }
+}
+
 struct Search<'a> {
     directory: &'a Directory,
     found: BTreeSet<Target>,
@@ -88,7 +124,16 @@ struct Search<'a> {
     overrun: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(directory: &'a Directory) -> Self {
+        Search {
+            directory,
+            found: BTreeSet::new(),
+            visited: BTreeSet::new(),
+            overrun: false,
+        }
+    }
+
     /// Adds what `address` leads to; says whether it is known at all.
     fn follow(&mut self, address: &Address, detail: Option<String>, depth: usize) -> bool {
         let name = address.to_string();
@@ -98,12 +143,17 @@ impl Search<'_> {
         let mut known = false;
         for to in self.directory.alias_targets(&name) {
             known = true;
-            if to == name {
-                self.take(address, detail.clone());
+            let Ok(to) = Address::parse_alias(to) else {
+                continue;
+            };
+            let (to, own) = self.directory.reached(to);
+            let detail = own.or_else(|| detail.clone());
+            if to == *address {
+                self.take(address, detail);
             } else if depth == ALIAS_DEPTH_MAX {
                 self.overrun = true;
-            } else if let Ok(next) = Address::parse_alias(to) {
-                self.follow(&next, detail.clone(), depth + 1);
+            } else {
+                self.follow(&to, detail, depth + 1);
             }
             if self.overrun {
                 return true;
