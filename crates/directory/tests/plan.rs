@@ -1,0 +1,221 @@
+//! What administrators ask for: planned, or refused with each of the reasons.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod node;
+
+use node::{Node, named};
+use whimbrel_directory::{AddressError, Refusal, Resolution, resolve::ALIAS_TARGETS_MAX};
+
+fn bad(text: &str, cause: AddressError) -> Refusal {
+    Refusal::Address {
+        text: text.into(),
+        cause,
+    }
+}
+
+#[test]
+fn accounts_are_refused_for_each_reason() {
+    let mut node = Node::new(1);
+    node.add(5, "Anne@X.org", 1);
+    let anne = || named("anne@x.org");
+    let bob = || named("bob@x.org");
+    let add = |text: &str| {
+        node.directory
+            .plan_add_account(text, [2; 16], 6, String::new())
+            .map(|ops| ops.len())
+    };
+    assert_eq!(add("bob@x.org"), Ok(1), "the domain is ours already");
+    assert_eq!(add("bob@y.org"), Ok(2), "the domain comes with it");
+    assert_eq!(add("ANNE@x.org"), Err(Refusal::AccountExists(anne())));
+    for (text, cause) in [
+        ("anne", AddressError::Form),
+        ("@x.org", AddressError::Form),
+        ("anne@", AddressError::Form),
+        ("a b@x.org", AddressError::Character),
+        ("anne@x..org", AddressError::Character),
+    ] {
+        assert_eq!(add(text), Err(bad(text, cause)));
+        assert_eq!(
+            node.directory.plan_remove_account(text),
+            Err(bad(text, cause))
+        );
+        assert_eq!(
+            node.directory.plan_set_verifier(text, "v".into()),
+            Err(bad(text, cause))
+        );
+    }
+    assert_eq!(
+        node.directory.plan_remove_account("bob@x.org"),
+        Err(Refusal::NoAccount(bob()))
+    );
+    assert_eq!(
+        node.directory.plan_set_verifier("bob@x.org", "v".into()),
+        Err(Refusal::NoAccount(bob()))
+    );
+    let set = node.directory.plan_set_verifier("ANNE@x.org", "v".into());
+    node.make(6, set.unwrap());
+    assert_eq!(
+        node.directory.holder(&anne()).unwrap().1.verifier.value,
+        "v"
+    );
+    node.remove("anne@x.org");
+    assert_eq!(
+        node.directory.plan_remove_account("anne@x.org"),
+        Err(Refusal::NoAccount(anne()))
+    );
+}
+
+#[test]
+fn aliases_are_refused_for_each_reason() {
+    let mut node = Node::new(1);
+    node.add(5, "anne@x.org", 1);
+    node.add(6, "bob@x.org", 2);
+    let table: &[(&str, &str, Result<(), Refusal>)] = &[
+        ("Info@X.org", "ANNE@x.org", Ok(())),
+        (
+            "info@x.org",
+            "anne@x.org",
+            Err(Refusal::AliasExists(
+                named("info@x.org"),
+                named("anne@x.org"),
+            )),
+        ),
+        ("info@x.org", "bob@x.org", Ok(())),
+        ("info", "bob@x.org", Err(bad("info", AddressError::Form))),
+        ("a@x.org", "bob@", Err(bad("bob@", AddressError::Form))),
+        // A catch-all receives, nothing leads to it by name.
+        ("a@x.org", "@x.org", Err(bad("@x.org", AddressError::Form))),
+        (
+            "a@x.org",
+            "carl@x.org",
+            Err(Refusal::NoTarget(named("carl@x.org"))),
+        ),
+        (
+            "a@x.org",
+            "anne@elsewhere.org",
+            Err(Refusal::NoTarget(named("anne@elsewhere.org"))),
+        ),
+        ("help@y.org", "info@x.org", Ok(())),
+        (
+            "info@x.org",
+            "help@y.org",
+            Err(Refusal::Loop(named("info@x.org"))),
+        ),
+        (
+            "anne@x.org",
+            "help@y.org",
+            Err(Refusal::Loop(named("anne@x.org"))),
+        ),
+        ("bob@x.org", "bob@x.org", Ok(())),
+        ("bob@x.org", "anne@x.org", Ok(())),
+        ("@x.org", "anne@x.org", Ok(())),
+        // What only the catch-all would receive is no target.
+        (
+            "a@x.org",
+            "whoever@x.org",
+            Err(Refusal::NoTarget(named("whoever@x.org"))),
+        ),
+        ("a@x.org", "anne+lists@x.org", Ok(())),
+        (
+            "anne@x.org",
+            "a@x.org",
+            Err(Refusal::Loop(named("anne@x.org"))),
+        ),
+        (
+            "a@x.org",
+            "carl+lists@x.org",
+            Err(Refusal::NoTarget(named("carl+lists@x.org"))),
+        ),
+        ("anne@x.org", "anne+all@x.org", Ok(())),
+    ];
+    for (from, to, expected) in table {
+        assert_eq!(node.alias(from, to), *expected, "{from} -> {to}");
+    }
+    assert!(node.directory.has_domain(named("a@y.org").domain()));
+    // Whatever was planned leads somewhere.
+    for (from, _, expected) in table {
+        if expected.is_ok() {
+            let from = named(from);
+            let found = node.directory.resolve(from.local(), from.domain().as_str());
+            assert!(matches!(found, Resolution::Local(_)), "{from}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn removing_aliases() {
+    let mut node = Node::new(1);
+    node.add(5, "anne@x.org", 1);
+    node.add(6, "bob@x.org", 2);
+    for to in ["anne@x.org", "bob@x.org"] {
+        node.alias("info@x.org", to).unwrap();
+        node.alias("@x.org", to).unwrap();
+    }
+    let plan = |node: &Node, from: &str, to: Option<&str>| {
+        node.directory
+            .plan_remove_alias(from, to)
+            .map(|ops| ops.len())
+    };
+    let none = |from: &str| Err(Refusal::NoAlias(named(from)));
+    assert_eq!(plan(&node, "INFO@x.org", None), Ok(2));
+    assert_eq!(plan(&node, "INFO@x.org", Some("BOB@x.org")), Ok(1));
+    assert_eq!(plan(&node, "@x.org", Some("bob@x.org")), Ok(1));
+    assert_eq!(
+        plan(&node, "info@x.org", Some("carl@x.org")),
+        none("info@x.org")
+    );
+    assert_eq!(plan(&node, "anne@x.org", None), none("anne@x.org"));
+    assert_eq!(
+        plan(&node, "info", None),
+        Err(bad("info", AddressError::Form))
+    );
+    assert_eq!(
+        plan(&node, "info@x.org", Some("x")),
+        Err(bad("x", AddressError::Form))
+    );
+    let ops = node
+        .directory
+        .plan_remove_alias("info@x.org", Some("bob@x.org"));
+    node.make(7, ops.unwrap());
+    assert_eq!(
+        node.directory
+            .alias_targets("info@x.org")
+            .collect::<Vec<_>>(),
+        ["anne@x.org"]
+    );
+    let ops = node.directory.plan_remove_alias("info@x.org", None);
+    node.make(8, ops.unwrap());
+    assert_eq!(node.directory.alias_targets("info@x.org").count(), 0);
+    assert_eq!(node.directory.alias_targets("@x.org").count(), 2);
+}
+
+#[test]
+fn an_alias_that_would_lead_too_far_or_to_too_many_is_refused() {
+    let mut node = Node::new(1);
+    node.add(5, "a0@x.org", 1);
+    for link in 1..=8 {
+        node.alias(&format!("a{link}@x.org"), &format!("a{}@x.org", link - 1))
+            .unwrap();
+    }
+    assert_eq!(
+        node.alias("a9@x.org", "a8@x.org"),
+        Err(Refusal::Loop(named("a9@x.org")))
+    );
+
+    for number in 0..=ALIAS_TARGETS_MAX {
+        let name = format!("u{number}@x.org");
+        let mut key = [9; 16];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        let ops = node
+            .directory
+            .plan_add_account(&name, key, 7, String::new());
+        node.make(7, ops.unwrap());
+        let expected = if number < ALIAS_TARGETS_MAX {
+            Ok(())
+        } else {
+            Err(Refusal::Loop(named("all@x.org")))
+        };
+        assert_eq!(node.alias("all@x.org", &name), expected, "{number}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What a replica ought to show, by the definition alone.
+//!
+//! Of each operation it is known which others its maker had applied. A thing is there if one of the operations that added it is in
+//! nobody's past who removed it; no dots, no rows and no index are looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_directory::{AccountKey, Address, Directory, Op};
+
+use super::{ADDRESSES, Made};
+
+/// Address, how many are before it there, key, created, UIDVALIDITY, verifier.
+type Line = (String, usize, AccountKey, u64, u32, String);
+
+/// All that a directory tells.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(super) struct Shown {
+    domains: BTreeSet<String>,
+    aliases: BTreeSet<(String, String)>,
+    accounts: Vec<Line>,
+    removed: BTreeSet<AccountKey>,
+    floors: Vec<u32>,
+}
+
+pub(super) fn shown(directory: &Directory) -> Shown {
+    let mut accounts: Vec<Line> = Vec::new();
+    for (key, entry, aside) in directory.accounts() {
+        let place = match accounts.last() {
+            Some((address, place, ..)) if *address == entry.address => place + 1,
+            _ => 0,
+        };
+        assert_eq!(aside, place > 0);
+        let holder = directory.holder(&Address::parse(&entry.address).expect("an address"));
+        assert_eq!(
+            place == 0,
+            holder.is_some_and(|(holder, _)| holder == key),
+            "the first holds it"
+        );
+        assert_eq!(directory.account(&key), Some(entry));
+        accounts.push((
+            entry.address.clone(),
+            place,
+            key,
+            entry.created,
+            entry.uid_validity,
+            entry.verifier.value.clone(),
+        ));
+    }
+    Shown {
+        domains: directory.domains().map(|(name, _)| name.clone()).collect(),
+        aliases: directory
+            .aliases()
+            .map(|(from, to, _)| (from.into(), to.into()))
+            .collect(),
+        accounts,
+        removed: directory.removed().collect(),
+        floors: ADDRESSES
+            .map(|address| directory.uid_validity_floor(address))
+            .to_vec(),
+    }
+}
+
+/// The same by the definition.
+pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
+    let made = |number: &usize| &all[*number];
+    let lives = |number: usize, removes: &dyn Fn(&Op) -> bool| {
+        !applied
+            .iter()
+            .map(made)
+            .any(|later| removes(&later.op) && later.past.contains(&number))
+    };
+    let mut shown = Shown::default();
+    let mut floors = BTreeMap::new();
+    let mut accounts = Vec::new();
+    for &number in applied {
+        match &all[number].op {
+            Op::AddDomain { domain }
+                if lives(
+                    number,
+                    &|op| matches!(op, Op::RemoveDomain { domain: gone, .. } if gone == domain),
+                ) =>
+            {
+                shown.domains.insert(domain.clone());
+            }
+            Op::AddAlias { from, to } => {
+                let removes = |op: &Op| matches!(op, Op::RemoveAlias { from: f, to: t, .. } if (f, t) == (from, to));
+                if lives(number, &removes) {
+                    shown.aliases.insert((from.clone(), to.clone()));
+                }
+            }
+            Op::AddAccount {
+                account,
+                address,
+                created,
+                uid_validity,
+                verifier,
+            } => {
+                let floor = floors.entry(address.clone()).or_insert(0);
+                *floor = (*floor).max(*uid_validity);
+                if !lives(
+                    number,
+                    &|op| matches!(op, Op::RemoveAccount { account: gone, .. } if gone == account),
+                ) {
+                    shown.removed.insert(*account);
+                    continue;
+                }
+                let newest = applied
+                    .iter()
+                    .map(made)
+                    .filter_map(|later| match &later.op {
+                        Op::SetVerifier {
+                            account: whose,
+                            verifier,
+                        } if whose == account => Some((later.stamp, verifier)),
+                        _ => None,
+                    })
+                    .max()
+                    .map_or(verifier, |(_, verifier)| verifier);
+                accounts.push((
+                    address.clone(),
+                    all[number].stamp,
+                    *account,
+                    *created,
+                    *uid_validity,
+                    newest.clone(),
+                ));
+            }
+            _ => {}
+        }
+    }
+    accounts.sort();
+    let mut place = 0;
+    for (address, _, key, created, uid_validity, verifier) in accounts {
+        place = match shown.accounts.last() {
+            Some(before) if before.0 == address => place + 1,
+            _ => 0,
+        };
+        shown
+            .accounts
+            .push((address, place, key, created, uid_validity, verifier));
+    }
+    shown.floors = ADDRESSES
+        .map(|address| floors.get(address).copied().unwrap_or(0))
+        .to_vec();
+    shown
+}
