@@ -516,6 +516,66 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
     assert_eq!(world.bodies("INBOX"), ["kept", "again"]);
 }
 
+/// Found by the simulator: a RENAME was told to have failed because a mark written before it was refused, and took effect all the same.
+#[test]
+fn what_is_told_to_have_failed_leaves_nothing_behind() {
+    let mut world = world();
+    world.append("INBOX", "text");
+    world.quiet();
+    let calls = [
+        MailboxCall::Select {
+            session: SessionId(3),
+            name: name("INBOX"),
+            read_only: false,
+        },
+        MailboxCall::Rename {
+            from: name("Archive"),
+            to: name("renamed"),
+        },
+    ];
+    // Delivered and not told of yet, so that SELECT has a mark to write.
+    assert!(matches!(world.accept("mail", "INBOX"), Reply::Done));
+    world.quiet();
+    world.node.disk.faults.full = true;
+    for (request, call) in (500..).zip(calls) {
+        world.node.call(
+            RequestId(request),
+            Call::Mailbox {
+                account: ANNE,
+                call,
+            },
+        );
+    }
+    world.node.step();
+    world.node.disk.faults.full = false;
+    let mut replies = Vec::new();
+    while replies.len() < 2 {
+        assert!(world.node.step(), "no answer");
+        while let Some(outcome) = world.node.outcome() {
+            if let Outcome::Reply(request, reply) = outcome {
+                replies.push((request.0, format!("{reply:?}")));
+            }
+        }
+    }
+    assert_eq!(
+        replies,
+        [
+            (500, "Failed(Storage)".into()),
+            (501, "Failed(Storage)".into())
+        ]
+    );
+    world.quiet();
+    assert_eq!(world.status("Archive").messages, 0);
+    assert!(matches!(
+        world.mailbox(MailboxCall::Status {
+            name: name("renamed")
+        }),
+        Reply::Failed(Failure::NoSuchMailbox)
+    ));
+    // Found by the simulator, too: the partition takes writes again.
+    world.append("Archive", "again");
+}
+
 #[test]
 fn a_failed_sync_stops_the_node_and_acknowledges_nothing() {
     let mut world = world();

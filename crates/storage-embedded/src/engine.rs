@@ -76,6 +76,7 @@ impl Embedded {
             sealer: sealer.clone(),
             config: config.clone(),
             positions: logs.positions,
+            broken: whimbrel_storage::rules::Broken::default(),
             untrimmed: logs.untrimmed,
             journal,
             synced_file,

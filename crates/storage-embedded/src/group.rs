@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use fjall::{Readable, Snapshot};
-use whimbrel_storage::rules::{check_cut, check_follows, check_sizes};
+use whimbrel_storage::rules::{Broken, check_cut, check_follows, check_sizes};
 use whimbrel_storage::{
     BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError, UploadId,
 };
@@ -23,6 +23,7 @@ type Log = (PartitionId, Origin);
 pub(crate) struct Group<'a> {
     sealer: &'a Sealer,
     positions: &'a mut Positions,
+    broken: &'a mut Broken,
     view: Snapshot,
     write: Write,
     /// Whether the disk has no room for more.
@@ -50,11 +51,13 @@ impl<'a> Group<'a> {
     pub(crate) fn new(
         sealer: &'a Sealer,
         positions: &'a mut Positions,
+        broken: &'a mut Broken,
         full: Option<StoreError>,
     ) -> Self {
         Group {
             sealer,
             positions,
+            broken,
             view: sealer.db().snapshot(),
             write: sealer.begin(),
             full,
@@ -74,6 +77,14 @@ impl<'a> Group<'a> {
         commit: Commit,
         hash: whimbrel_storage::Hash,
     ) -> Result<(), StoreError> {
+        let partition = commit.partition;
+        let result = self.try_add(commit, hash);
+        self.broken.note(partition, result.is_ok());
+        result
+    }
+
+    fn try_add(&mut self, commit: Commit, hash: whimbrel_storage::Hash) -> Result<(), StoreError> {
+        self.broken.check(&commit)?;
         check_sizes(&commit)?;
         let partition = commit.partition;
         let mut moved: Vec<(Log, LogPosition)> = Vec::new();

@@ -166,6 +166,7 @@ pub(crate) struct Writer {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) config: Config,
     pub(crate) positions: Positions,
+    pub(crate) broken: whimbrel_storage::rules::Broken,
     pub(crate) untrimmed: Vec<(whimbrel_storage::PartitionId, whimbrel_storage::Origin)>,
     pub(crate) journal: JournalFile,
     pub(crate) synced_file: SyncedFile,
@@ -190,7 +191,7 @@ impl Writer {
     /// One group; an error stops the store.
     fn group(&mut self, jobs: Vec<Job>) -> Result<(), StoreError> {
         let full = self.room();
-        let mut group = Group::new(&self.sealer, &mut self.positions, full);
+        let mut group = Group::new(&self.sealer, &mut self.positions, &mut self.broken, full);
         let mut commits = Vec::with_capacity(jobs.len());
         let mut deletions = Vec::new();
         for Job { work, done } in jobs {

@@ -98,6 +98,12 @@ pub enum Refusal {
         /// How many it claims.
         count: u32,
     },
+    /// The commit rests on one that was refused ([`Commit::follows`](crate::Commit::follows)).
+    #[error("a commit to {partition:?} rests on one that was refused")]
+    Broken {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// A cut beyond the end of the log.
     #[error("cut of {origin:?} in {partition:?} at {below}, but the log ends at {next}")]
     CutBeyondEnd {

@@ -1,5 +1,7 @@
 //! The rules by which every engine refuses a commit, in one place so that no two engines differ.
 
+use std::collections::BTreeSet;
+
 use crate::types::{COMMIT_BYTES_MAX, HOLDER_BYTES_MAX, RECORD_KEY_BYTES_MAX};
 use crate::{Commit, Cut, LogEntry, LogPosition, Mutation, PartitionId, Refusal};
 
@@ -31,6 +33,34 @@ pub fn check_sizes(commit: &Commit) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Partitions in which a commit was refused, and nothing has begun anew since: see [`Commit::follows`].
+#[derive(Clone, Debug, Default)]
+pub struct Broken(BTreeSet<PartitionId>);
+
+impl Broken {
+    /// Refuses a commit that rests on one that was refused.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`].
+    pub fn check(&self, commit: &Commit) -> Result<(), Refusal> {
+        let partition = commit.partition;
+        if commit.follows && self.0.contains(&partition) {
+            return Err(Refusal::Broken { partition });
+        }
+        Ok(())
+    }
+
+    /// Notes what became of a commit to `partition`.
+    pub fn note(&mut self, partition: PartitionId, taken: bool) {
+        if taken {
+            // Either it begins anew, or there was nothing to begin anew from.
+            self.0.remove(&partition);
+        } else {
+            self.0.insert(partition);
+        }
+    }
 }
 
 /// Refuses an entry that does not follow the log's position.

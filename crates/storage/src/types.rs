@@ -145,6 +145,10 @@ pub struct Commit {
     pub partition: PartitionId,
     /// The batch to append, if any.
     pub entry: Option<LogEntry>,
+    /// Whether this commit rests on all that the partition was given before it. Then it is refused if one of those was refused:
+    /// what was built on something that never came to be leaves nothing behind. A commit that does not rest on them, made by a caller
+    /// who knows what was refused, begins anew.
+    pub follows: bool,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
     /// Changes to records and references.
@@ -158,6 +162,7 @@ impl Commit {
         Commit {
             partition,
             entry: None,
+            follows: false,
             cuts: Vec::new(),
             mutations: Vec::new(),
         }

@@ -47,11 +47,11 @@ impl PartitionOwner {
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
         let collected = replica.collect(stable, &|entry| recovered && !unfinished.contains(&entry));
         // What stays hidden waits for a queue entry to be finished.
-        entry.collect_at = (!recovered || !unfinished.is_empty()).then_some(later);
+        entry.collect_at = (replica.hidden() > 0).then_some(later);
         if collected.messages == 0 && collected.mailboxes == 0 {
             return;
         }
-        let mut commit = Commit::new(log::store_partition(entry.partition));
+        let mut commit = own.log.commit();
         for (row, value) in replica.take_dirty() {
             super::push_row(&mut commit.mutations, account, &row, value);
         }
@@ -103,6 +103,8 @@ impl PartitionOwner {
         }
         let partition = keys::partition_of(account);
         let mut commit = Commit::new(log::store_partition(partition));
+        // It must not seem to begin anew what others' refused commits have ended.
+        commit.follows = true;
         for (key, value) in page {
             if let Ok(RowKey::Content(_)) = keys::row_of_key(&key)
                 && let Ok(content) = whimbrel_mailbox::Content::decode(&value)

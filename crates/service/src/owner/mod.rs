@@ -24,7 +24,7 @@ use whimbrel_crdt::{Dot, Incarnation, PartitionId, Section};
 use whimbrel_mailbox::{
     AccountId, At, EntryTag, MailboxName, Op, Peers, Replica, RowKey, SpecialUse, Step,
 };
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_storage::Mutation;
 
 use crate::{
     api::{Call, Event, Failure, MailboxCall, Reply, SessionId},
@@ -362,13 +362,28 @@ impl PartitionOwner {
     }
 
     /// The account is in memory: makes the operations due, then takes up what waits.
-    fn run(&mut self, now: Now, account: AccountId, replica: Replica, ops: Vec<Op>) {
+    fn run(&mut self, now: Now, account: AccountId, mut replica: Replica, mut ops: Vec<Op>) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
+        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+            return;
+        };
+        // What waited for other replicas when it was stored need not wait now: there are none.
+        replica.release(own.log.hlc().last(), &Peers::none());
+        if ops.is_empty() {
+            // A crash may have come between a RENAME and the claims that follow from it.
+            let at = At {
+                now_micros: now.wall_micros,
+                next: Dot::new(own.log.origin(), own.log.next()),
+            };
+            ops = replica.plan_late(&at, &Peers::none()).ops;
+        }
+        if replica.hidden() > 0 {
+            entry.collect_at =
+                Some(now.mono_micros + self.config.collect_after_seconds * 1_000_000);
+        }
         entry.phase = Phase::Running(Box::new(replica));
-        // Something may have been removed before the last stop, and not yet collected.
-        entry.collect_at = Some(now.mono_micros + self.config.collect_after_seconds * 1_000_000);
         let waiting = std::mem::take(&mut entry.waiting);
         self.write(now, account, ops, &[]);
         for input in waiting {
@@ -432,7 +447,7 @@ impl PartitionOwner {
             let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
                 return;
             };
-            let mut commit = Commit::new(log::store_partition(entry.partition));
+            let mut sealed = None;
             let mut late = false;
             if !ops.is_empty() {
                 let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -473,21 +488,23 @@ impl PartitionOwner {
                     count,
                     ops: encoded,
                 };
-                commit = own.log.seal(&reserved, vec![section], Vec::new()).1;
+                sealed = Some(own.log.seal(&reserved, vec![section], Vec::new()).1);
             }
             if !late {
                 for name in announce {
                     replica.announce(name);
                 }
             }
+            let mut mutations = Vec::new();
             for (row, value) in replica.take_dirty() {
-                push_row(&mut commit.mutations, account, &row, value);
+                push_row(&mut mutations, account, &row, value);
             }
-            let worth = commit.entry.is_some() || !commit.mutations.is_empty();
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
-            if worth {
+            if sealed.is_some() || !mutations.is_empty() {
+                let mut commit = sealed.unwrap_or_else(|| own.log.commit());
+                commit.mutations.extend(mutations);
                 self.next_ticket += 1;
                 let ticket = Ticket(self.next_ticket);
                 entry.newest = Some(ticket);

@@ -1,6 +1,6 @@
 //! Logs: order, no gap, no fork, no repetition; cut; positions; what outlives a restart.
 
-use super::{Chain, Factory, put, refused};
+use super::{Chain, Factory, put, records, refused};
 use crate::{Commit, Cut, KeyRange, LogPosition, LogStore, Origin, PartitionId, ScanLimit};
 
 const P: PartitionId = PartitionId(7);
@@ -10,6 +10,7 @@ pub(super) async fn run<F: Factory>(make: &mut impl FnMut() -> F) {
     refuses_what_does_not_follow(&mut make()).await;
     refused_commit_leaves_nothing(&mut make()).await;
     keeps_the_order_of_calls(&mut make()).await;
+    what_rests_on_a_refused_commit_is_refused(&mut make()).await;
     logs_are_apart(&mut make()).await;
     cuts(&mut make()).await;
 }
@@ -210,6 +211,52 @@ async fn logs_are_apart<F: Factory>(factory: &mut F) {
         }
     }
     factory.close(engine).await;
+}
+
+async fn what_rests_on_a_refused_commit_is_refused<F: Factory>(factory: &mut F) {
+    let engine = factory.open().await.expect("opens");
+    let other = PartitionId(8);
+    let rests = |partition, key| Commit {
+        follows: true,
+        ..records(partition, vec![put(key, "x")])
+    };
+    engine
+        .commit(rests(P, "first"))
+        .await
+        .expect("nothing was refused yet");
+    let bad = Commit {
+        cuts: vec![Cut {
+            origin: Origin(9),
+            below: 100,
+        }],
+        ..Commit::new(P)
+    };
+    // All are under way at once, as an owner hands them out.
+    let under_way = [
+        engine.commit(bad),
+        engine.commit(rests(P, "behind it")),
+        engine.commit(rests(other, "elsewhere")),
+        engine.commit(rests(P, "further behind")),
+    ];
+    let mut results = Vec::new();
+    for commit in under_way {
+        results.push(commit.await.is_ok());
+    }
+    assert_eq!(results, [false, false, true, false]);
+    engine
+        .commit(records(P, vec![put("anew", "x")]))
+        .await
+        .expect("a commit that rests on nothing begins anew");
+    engine
+        .commit(rests(P, "behind that"))
+        .await
+        .expect("and others may follow it");
+    let page = engine
+        .scan(P, KeyRange::all(), ScanLimit::default())
+        .await
+        .expect("scans");
+    let keys: Vec<&[u8]> = page.rows.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [&b"anew"[..], b"behind that", b"first"]);
 }
 
 async fn cuts<F: Factory>(factory: &mut F) {

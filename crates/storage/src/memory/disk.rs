@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::state::{Op, State, hash_chunks};
+use crate::rules::Broken;
 use crate::{
     BlobInfo, BlobName, Commit, KeyRange, LogPage, LogPosition, Mutation, Origin, PartitionId,
     Refusal, ScanLimit, ScanPage, StoreError, UploadId,
@@ -34,6 +35,7 @@ pub struct Memory {
     /// How many operations were ever made durable.
     synced: u64,
     poison: Option<Arc<str>>,
+    broken: Broken,
     /// What is wrong with the disk at present.
     pub faults: Faults,
 }
@@ -50,7 +52,14 @@ impl Memory {
     /// # Errors
     /// `Refused`, `Full`, `Poisoned`; nothing was written then.
     pub fn write(&mut self, commit: Commit) -> Result<(), StoreError> {
+        let (partition, result) = (commit.partition, self.try_write(commit));
+        self.broken.note(partition, result.is_ok());
+        result
+    }
+
+    fn try_write(&mut self, commit: Commit) -> Result<(), StoreError> {
         self.writable()?;
+        self.broken.check(&commit)?;
         self.current.check(&commit)?;
         let adds = commit.entry.is_some()
             || commit
@@ -149,6 +158,7 @@ impl Memory {
     fn restart(&mut self) {
         self.synced = 0;
         self.poison = None;
+        self.broken = Broken::default();
         let unnamed: Vec<UploadId> = self
             .durable
             .blobs

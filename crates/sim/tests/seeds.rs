@@ -1,0 +1,15 @@
+//! A bounded number of seeds with every run of the tests; `cargo xtask sim` runs more.
+
+use whimbrel_sim::world::{self, Plan};
+
+#[test]
+fn seeds_hold() {
+    for seed in 1..=150 {
+        if let Err(breach) = world::run(&Plan::new(seed), false) {
+            panic!(
+                "seed {seed}: {}\nreplay with: cargo xtask sim --seed {seed}",
+                breach.0
+            );
+        }
+    }
+}
