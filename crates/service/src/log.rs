@@ -46,6 +46,8 @@ pub struct Log {
     origin: Incarnation,
     position: Position,
     hlc: Hlc,
+    /// Whether a commit was handed out since the state was read from the store: later ones rest on it.
+    begun: bool,
 }
 
 /// The position record is damaged.
@@ -70,6 +72,7 @@ impl Log {
             origin,
             position,
             hlc: Hlc::default(),
+            begun: false,
         }
     }
 
@@ -90,6 +93,7 @@ impl Log {
             origin,
             position,
             hlc,
+            begun: false,
         })
     }
 
@@ -121,6 +125,14 @@ impl Log {
     #[must_use]
     pub fn hlc(&self) -> Hlc {
         self.hlc
+    }
+
+    /// A commit to the partition that holds nothing yet. All but the first since the state was read rest on those before, so that none
+    /// survives one that is refused. They must be handed out in the order in which they are begun.
+    pub fn commit(&mut self) -> Commit {
+        let mut commit = Commit::new(store_partition(self.partition));
+        commit.follows = std::mem::replace(&mut self.begun, true);
+        commit
     }
 
     /// Takes the next `count` numbers and times for operations that are about to be applied; [`Log::seal`] must follow.
@@ -176,7 +188,7 @@ impl Log {
             "batches are sealed in the order of their numbers"
         );
         let sealed = batch.seal();
-        let mut commit = Commit::new(store_partition(self.partition));
+        let mut commit = self.commit();
         commit.entry = Some(LogEntry {
             origin: Origin(self.origin.get()),
             first: reserved.first,
