@@ -372,14 +372,22 @@ impl Reader<'_> {
     /// A word; what stands in brackets belongs to it.
     fn atom(&mut self) -> Result<Node, String> {
         let line = self.line();
-        let mut depth = 0usize;
+        // Within brackets there may be a list of field names, quoted or not; a name may have a bracket (astring, RFC 9051, 9).
+        let (mut brackets, mut list, mut quoted, mut escaped) = (false, false, false, false);
         let mut end = 0;
         for byte in line {
             match byte {
-                b'[' => depth += 1,
-                b']' => depth = depth.saturating_sub(1),
-                b' ' | b'(' | b')' | b'"' if depth == 0 => break,
                 0..=31 | 127 => return Err("a control character in a word".to_owned()),
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' if brackets => quoted = !quoted,
+                _ if quoted => {}
+                b'(' if brackets => list = true,
+                b')' if list => list = false,
+                _ if list => {}
+                b'[' => brackets = true,
+                b']' => brackets = false,
+                b' ' | b'(' | b')' | b'"' if !brackets => break,
                 _ => {}
             }
             end += 1;
@@ -479,6 +487,13 @@ mod tests {
                     ("BODY[HEADER.FIELDS (A B)]<0>", Node::Text("a\"c".into())),
                     ("FLAGS", Node::List(vec![atom("\\Seen"), atom("x")])),
                 ]),
+            )),
+        );
+        check(
+            "* 2 FETCH (BODY[HEADER.FIELDS (A]B \"C)]\")] NIL)",
+            Ok(Response::Fetch(
+                2,
+                items(&[("BODY[HEADER.FIELDS (A]B \"C)]\")]", Node::Nil)]),
             )),
         );
         check("* 2 FETCH (UID)", Err("FETCH item without a value"));
