@@ -312,7 +312,9 @@ async fn the_task_of_a_connection_is_small() {
 
 async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), text: &str) {
     let mut read = vec![0; text.len()];
-    stream.read_exact(&mut read).await.unwrap();
+    // A hang is a failure.
+    let whole = tokio::time::timeout(Duration::from_secs(60), stream.read_exact(&mut read)).await;
+    assert!(matches!(whole, Ok(Ok(_))), "{text:?} did not come");
     assert_eq!(String::from_utf8_lossy(&read), text);
 }
 

@@ -142,9 +142,6 @@ async fn what_is_no_question_is_not_asked() {
         frame("{\"ask\":\"reboot\"}"),
         frame("{\"ask\":\"alias-list\",\"x\":1}"),
         frame("[[[["),
-        // Declared, never sent: nothing is allocated for it.
-        ((QUESTION_BYTES_MAX + 1) as u32).to_be_bytes().to_vec(),
-        u32::MAX.to_be_bytes().to_vec(),
     ] {
         let mut stream = world.connect().await;
         stream.write_all(&bytes).await.unwrap();
@@ -153,6 +150,23 @@ async fn what_is_no_question_is_not_asked() {
         assert!(answer.is_empty(), "{answer:?}");
     }
     assert!(world.inboxes.directory.questions.try_recv().is_err());
+}
+
+/// A frame that is declared too long is refused before anything is allocated or waited for.
+#[tokio::test]
+async fn a_declared_length_is_checked_first() {
+    let check = async |length: u32, expected: std::io::ErrorKind| {
+        let bytes = length.to_be_bytes();
+        let read = super::protocol::read::<Question>(&mut &bytes[..], QUESTION_BYTES_MAX).await;
+        assert_eq!(read.unwrap_err().kind(), expected, "{length}");
+    };
+    check(QUESTION_BYTES_MAX as u32, std::io::ErrorKind::UnexpectedEof).await;
+    check(
+        QUESTION_BYTES_MAX as u32 + 1,
+        std::io::ErrorKind::InvalidData,
+    )
+    .await;
+    check(u32::MAX, std::io::ErrorKind::InvalidData).await;
 }
 
 #[test]
