@@ -108,6 +108,7 @@ fn aliases_are_refused_for_each_reason() {
             Err(Refusal::Loop(named("anne@x.org"))),
         ),
         ("bob@x.org", "bob@x.org", Ok(())),
+        ("bob@x.org", "bob+all@x.org", Ok(())),
         ("bob@x.org", "anne@x.org", Ok(())),
         ("@x.org", "anne@x.org", Ok(())),
         // What only the catch-all would receive is no target.
