@@ -79,7 +79,8 @@ impl Replica {
     pub fn announce(&mut self, name: &MailboxName) -> bool {
         let next = self.uidnext(name);
         match self.names.get_mut(name) {
-            Some(state) if state.mark < next && !broken("announce-forgotten") => {
+            // A UIDNEXT of 1 promises nothing.
+            Some(state) if state.mark.max(1) < next && !broken("announce-forgotten") => {
                 state.mark = next;
                 self.dirty_keys.insert(RowKey::Mark(name.clone()));
                 true

@@ -573,7 +573,7 @@ impl Node {
             Call::BlobCreate => {
                 self.uploads += 1;
                 let mut upload = [0; 16];
-                upload[..8].copy_from_slice(&Rng::new(self.uploads).next().to_be_bytes());
+                upload[..8].copy_from_slice(&Rng::new(self.uploads).number().to_be_bytes());
                 upload[8..].copy_from_slice(&self.uploads.to_be_bytes());
                 self.disk.blob_create(UploadId(upload))?;
                 Reply::Upload(upload)

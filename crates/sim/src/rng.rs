@@ -12,7 +12,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Rng {
 
     /// A number below `bound` (0 if that is 0).
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        if bound == 0 { 0 } else { self.number() % bound }
     }
 
     /// A number in `low..=high`.
@@ -46,6 +46,6 @@ impl Rng {
     /// A stream of its own, so that what one part draws does not shift another's draws.
     #[must_use]
     pub fn fork(&mut self) -> Self {
-        Rng(self.next())
+        Rng(self.number())
     }
 }

@@ -805,7 +805,7 @@ impl World {
             // The queue counts its tickets anew.
             sent.numbers.clear();
         }
-        let seed = self.rng.next();
+        let seed = self.rng.number();
         self.node.crash(seed);
         for index in 0..self.clients.len() {
             self.disconnect(index);

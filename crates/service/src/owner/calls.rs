@@ -260,13 +260,6 @@ impl PartitionOwner {
         }
     }
 
-    fn collect_soon(&mut self, now: Now, account: AccountId) {
-        let after = self.config.collect_after_seconds * 1_000_000;
-        if let Some(entry) = self.accounts.get_mut(&account) {
-            entry.collect_at.get_or_insert(now.mono_micros + after);
-        }
-    }
-
     fn list(&self, account: AccountId) -> Result<Vec<Mailbox>, Failure> {
         let names = self.replica(account)?.names().into_iter();
         Ok(names

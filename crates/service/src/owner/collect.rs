@@ -11,65 +11,93 @@ use crate::{
     machine::{Note, Now, Output, Ticket},
 };
 
+/// Rows removed in one commit: with some hundred bytes each it stays well below the store's limit of 16 MiB.
+const MUTATIONS_PER_COMMIT_MAX: usize = 16 * 1024;
+
 impl PartitionOwner {
-    /// Drops what has been hidden long enough, in the accounts whose time has come.
-    pub(super) fn collect_due(&mut self, now: Now) {
-        let due: Vec<AccountId> = self
-            .accounts
-            .iter()
-            .filter(|(_, entry)| entry.collect_at.is_some_and(|at| at <= now.mono_micros))
-            .map(|(id, _)| *id)
-            .collect();
-        for account in due {
-            self.collect(now, account);
+    /// Something was removed: it is collected after a while.
+    pub(super) fn collect_soon(&mut self, now: Now, account: AccountId) {
+        if let Some(entry) = self.accounts.get_mut(&account)
+            && entry.collect_at.is_none()
+        {
+            let at = now.mono_micros + self.config.collect_after_seconds.max(1) * 1_000_000;
+            entry.collect_at = Some(at);
+            self.due.insert((at, account));
         }
     }
 
-    fn collect(&mut self, now: Now, account: AccountId) {
-        let later = now.mono_micros + self.config.collect_after_seconds.max(1) * 1_000_000;
+    /// Drops what has been hidden long enough, in the accounts whose time has come.
+    pub(super) fn collect_due(&mut self, now: Now) {
+        while let Some((at, account)) = self
+            .due
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now.mono_micros)
+        {
+            self.due.pop_first();
+            match self.accounts.get_mut(&account) {
+                Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
+                _ => continue,
+            }
+            if self.collect(account) {
+                self.collect_soon(now, account);
+            }
+        }
+    }
+
+    /// Collects one account; says whether something remains for later.
+    fn collect(&mut self, account: AccountId) -> bool {
         let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
+            return false;
         };
         let Phase::Running(replica) = &mut entry.phase else {
-            entry.collect_at = None;
-            return;
+            return false;
         };
         let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
-            return;
+            return false;
         };
         if own.failed || !own.gate.is_idle() {
             // Only what is durable is stable; come back when nothing is under way.
-            entry.collect_at = Some(later);
-            return;
+            return true;
         }
         // With this node alone, all that is durable here is stable.
-        let stable = own.log.applied();
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        let collected = replica.collect(stable, &|entry| recovered && !unfinished.contains(&entry));
+        let collected = replica.collect(own.log.applied(), &|entry| {
+            recovered && !unfinished.contains(&entry)
+        });
         // What stays hidden waits for a queue entry to be finished.
-        entry.collect_at = (replica.hidden() > 0).then_some(later);
+        let remains = replica.hidden() > 0;
         if collected.messages == 0 && collected.mailboxes == 0 {
-            return;
+            return remains;
         }
-        let mut commit = own.log.commit();
-        for (row, value) in replica.take_dirty() {
-            super::push_row(&mut commit.mutations, account, &row, value);
+        let mut rows = replica.take_dirty();
+        // A message must not outlive its mailbox in the store, wherever a crash comes between two of the commits.
+        rows.sort_by_key(|(row, value)| matches!(row, RowKey::Mailbox(_)) && value.is_none());
+        let mut mutations = Vec::with_capacity(rows.len());
+        for (row, value) in rows {
+            super::push_row(&mut mutations, account, &row, value);
         }
-        for blob in collected.released {
-            commit.mutations.push(Mutation::Release {
-                blob: blob_name(&blob),
-                holder: holder(account),
-            });
-        }
+        // A blob goes after the rows that name it.
+        let released = collected.released.iter();
+        mutations.extend(released.map(|blob| Mutation::Release {
+            blob: blob_name(blob),
+            holder: holder(account),
+        }));
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        entry.newest = Some(ticket);
-        own.gate.submitted(ticket);
-        own.commits.insert(ticket);
-        self.out.push_back(Output::Commit(ticket, commit));
+        while !mutations.is_empty() {
+            let rest = mutations.split_off(mutations.len().min(MUTATIONS_PER_COMMIT_MAX));
+            let mut commit = own.log.commit();
+            commit.mutations = std::mem::replace(&mut mutations, rest);
+            self.next_ticket += 1;
+            let ticket = Ticket(self.next_ticket);
+            entry.newest = Some(ticket);
+            own.gate.submitted(ticket);
+            self.commits.insert(ticket, entry.partition);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+        remains
     }
 
     /// Removes all rows of an account that the directory no longer has, page by page.

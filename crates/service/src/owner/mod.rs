@@ -69,6 +69,10 @@ pub struct PartitionOwner {
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Watch>,
     loads: BTreeMap<Ticket, Load>,
+    /// Commits under way.
+    commits: BTreeMap<Ticket, PartitionId>,
+    /// When which account is due for collection; one that is not due any more is passed over.
+    due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery was made here and that may be handed out again.
     unfinished: BTreeSet<EntryTag>,
     /// Whether the queue has handed out again all that it held at the start.
@@ -90,7 +94,6 @@ enum Partition {
 struct Own {
     log: Log,
     gate: Gate,
-    commits: BTreeSet<Ticket>,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -158,6 +161,8 @@ impl PartitionOwner {
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             loads: BTreeMap::new(),
+            commits: BTreeMap::new(),
+            due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             queue_recovered: false,
             bytes: 0,
@@ -286,7 +291,6 @@ impl PartitionOwner {
         let own = Own {
             log,
             gate: Gate::default(),
-            commits: BTreeSet::new(),
             failed: false,
         };
         self.partitions
@@ -379,12 +383,13 @@ impl PartitionOwner {
             };
             ops = replica.plan_late(&at, &Peers::none()).ops;
         }
-        if replica.hidden() > 0 {
-            entry.collect_at =
-                Some(now.mono_micros + self.config.collect_after_seconds * 1_000_000);
-        }
+        let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
+        if hidden {
+            // Removed before the last stop, and not yet collected.
+            self.collect_soon(now, account);
+        }
         self.write(now, account, ops, &[]);
         for input in waiting {
             self.handle(now, input);
@@ -509,7 +514,7 @@ impl PartitionOwner {
                 let ticket = Ticket(self.next_ticket);
                 entry.newest = Some(ticket);
                 own.gate.submitted(ticket);
-                own.commits.insert(ticket);
+                self.commits.insert(ticket, entry.partition);
                 self.out.push_back(Output::Commit(ticket, commit));
             }
             if late {
@@ -541,14 +546,10 @@ impl PartitionOwner {
     }
 
     fn committed(&mut self, ticket: Ticket, done: bool) {
-        let found = self
-            .partitions
-            .iter_mut()
-            .find_map(|(id, partition)| match partition {
-                Partition::Running(own) => own.commits.remove(&ticket).then_some((*id, own)),
-                Partition::Loading => None,
-            });
-        let Some((partition, own)) = found else {
+        let Some(partition) = self.commits.remove(&ticket) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
         if done {
@@ -621,10 +622,9 @@ impl PartitionOwner {
 
     /// Whether a commit of the account is under way: what is read from the store would be older than it.
     fn is_writing(&self, entry: &Account) -> bool {
-        match (entry.newest, self.partitions.get(&entry.partition)) {
-            (Some(newest), Some(Partition::Running(own))) => own.commits.contains(&newest),
-            _ => false,
-        }
+        entry
+            .newest
+            .is_some_and(|newest| self.commits.contains_key(&newest))
     }
 
     fn hangup(&mut self, session: SessionId) {
@@ -739,9 +739,6 @@ impl Machine for PartitionOwner {
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.accounts
-            .values()
-            .filter_map(|entry| entry.collect_at)
-            .min()
+        self.due.first().map(|(at, _)| *at)
     }
 }
