@@ -1,5 +1,7 @@
 //! The service's machines on one node: what each call does, across crashes, full disks and removals.
 
+#![allow(clippy::unwrap_used)]
+
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
@@ -653,7 +655,7 @@ fn a_removed_account_takes_its_mail_with_it() {
 #[test]
 fn logins_are_checked_cached_and_throttled() {
     let mut world = world();
-    let mut login = |world: &mut World, user: &str, password: &str| {
+    let login = |world: &mut World, user: &str, password: &str| {
         let ask = Authenticate {
             login: user.into(),
             password: password.as_bytes().to_vec().into(),

@@ -1,4 +1,6 @@
 //! A small world of replicas: random histories with partitions, crashes, collection, a client on each node and one that
+//!
+//! size: one world of replicas, clients and faults; its parts share the state that each step changes.
 //! wanders. All checks are made against the oracle and the clients' models.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
