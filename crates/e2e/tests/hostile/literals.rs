@@ -195,3 +195,20 @@ fn a_large_message_is_streamed() {
         watch.end_within(STREAM_KIB_MAX);
     }
 }
+
+/// An upload of a refused APPEND is given up: a connection that was refused often can still append.
+#[test]
+fn refused_appends_leave_nothing_behind() {
+    let server = lean().start();
+    let mut imap = server.anne();
+    let text = message::bytes("refused", 3000);
+    for _ in 0..100 {
+        let reply = imap.append("not there", &[], &text).unwrap();
+        assert_eq!(
+            (reply.status, reply.code.as_str()),
+            (Status::No, "TRYCREATE"),
+            "{reply:?}"
+        );
+    }
+    let _ = imap.append("INBOX", &[], &text).unwrap().ok("APPEND");
+}
