@@ -208,8 +208,24 @@ fn fetch() -> impl Strategy<Value = Fetch> {
             use FetchItem::{
                 Body, BodyStructure, Envelope, InternalDate, ModSeq, Rfc822, Rfc822Size, Uid,
             };
+            let FetchItem::Section {
+                section: Section { part, .. },
+                partial,
+                peek,
+            } = section.clone()
+            else {
+                unreachable!("made above")
+            };
+            let size = FetchItem::BinarySize { part: part.clone() };
+            let binary = FetchItem::Binary {
+                part,
+                partial,
+                peek,
+            };
             let items = vec![
                 section,
+                binary,
+                size,
                 Body,
                 BodyStructure,
                 Envelope,
@@ -544,7 +560,7 @@ proptest! {
     #[test]
     fn fetch_items_go_there_and_back(
         flags in flags(), date in date_time(), section in section(), data in text(),
-        uid in 1u32.., size: u64, origin in prop::option::of(any::<u64>()),
+        uid in 1u32.., size: u64, origin in prop::option::of(any::<u64>()), binary: Vec<u8>,
     ) {
         let mut out = Vec::new();
         let mut fetch = encode::FetchWriter::begin(&mut out, 7);
@@ -557,14 +573,23 @@ proptest! {
         out.extend_from_slice(&data);
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Bytes(&data));
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Nil);
+        fetch.binary_size(&mut out, &section.part, size >> 1);
+        fetch.binary(&mut out, &section.part, origin, encode::BodyAnswer::Literal(data.len() as u64));
+        out.extend_from_slice(&data);
+        fetch.binary(&mut out, &section.part, origin, encode::BodyAnswer::Literal8(binary.len() as u64));
+        out.extend_from_slice(&binary);
+        fetch.binary(&mut out, &section.part, origin, encode::BodyAnswer::Nil);
         fetch.end(&mut out);
         let Response::Fetch { sequence: 7, items } = read_one(&out, false) else { panic!() };
         let mut names: Vec<String> = flags.iter().map(ToString::to_string).collect();
         names.push("\\Recent".into());
         let body = |data: Option<&Vec<u8>>| FetchData::Section { section: section.clone(), origin, data: data.cloned() };
+        let decoded = |data: Option<&Vec<u8>>, literal8| FetchData::Binary { part: section.part.clone(), origin, data: data.cloned(), literal8 };
         prop_assert_eq!(items, [
             FetchData::Flags(names), FetchData::InternalDate(date), FetchData::Uid(uid), FetchData::Size(size),
             FetchData::ModSeq(5), body(Some(&data)), body(Some(&data)), body(None),
+            FetchData::BinarySize { part: section.part.clone(), size: size >> 1 },
+            decoded(Some(&data), false), decoded(Some(&binary), true), decoded(None, false),
         ]);
     }
 
@@ -684,6 +709,15 @@ fn malformed_responses_are_refused() {
         "8-bit text in a quoted string",
     );
     check_bad("* 1 FETCH (BODY[] {1}\r\n\0)\r\n", "NUL in literal");
+    check_bad("* 1 FETCH (BINARY[1] {1}\r\n\0)\r\n", "NUL in literal");
+    check_bad("* 1 FETCH (BODY[1] ~{1}\r\n\0)\r\n", "expected a string");
+    check_bad("* 1 FETCH (BINARY[1] ~\"a\")\r\n", "malformed literal");
+    check_bad(
+        "* 1 FETCH (BINARY[1.TEXT] NIL)\r\n",
+        "BINARY has numbers of a part only",
+    );
+    check_bad("* 1 FETCH (BINARY 1)\r\n", "expected [");
+    check_bad("* 1 FETCH (BINARY.SIZE[1] NIL)\r\n", "expected a number");
     check_bad("* 1 FETCH  (UID 1)\r\n", "expected (");
     check_bad("* SEARCH 1 \r\n", "expected a number");
     check_bad("* ESEARCH ALL 1:*\r\n", "* in a set from a server");

@@ -36,11 +36,12 @@ fn show(event: &Owned) -> String {
         }
         Owned::Continue(tag, size) => format!("{tag} + {size}"),
         Owned::Append(a) => format!(
-            "{} APPEND {} {}{}{}",
+            "{} APPEND {} {}{}{}{}",
             a.tag,
             a.mailbox,
             a.size,
             if a.synchronising { "" } else { "+" },
+            if a.binary { " binary" } else { "" },
             if a.too_big { " too big" } else { "" }
         ),
         Owned::Chunk(bytes) => format!("chunk {}", bytes.escape_ascii()),
@@ -230,8 +231,8 @@ fn appends() {
     );
     check(
         USER,
-        b"a APPEND x ~{2+}\r\nhi\r\nb NOOP\r\n",
-        &["a BAD BINARY is not supported", "b Noop"],
+        b"a APPEND x ~{2+}\r\n\0i\r\nb NOOP\r\n",
+        &["a APPEND x 2+ binary", "chunk \\x00i", "end", "b Noop"],
     );
     check(
         USER,
@@ -348,7 +349,10 @@ fn bad_commands_take_their_literals_with_them() {
     check(
         USER,
         b"a SELECT x ~{3+}\r\nabc\r\nb NOOP\r\n",
-        &["a BAD BINARY is not supported", "b Noop"],
+        &[
+            "a BAD a literal of the form ~{n} is not allowed here",
+            "b Noop",
+        ],
     );
     check(
         USER,

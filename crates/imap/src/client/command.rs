@@ -2,7 +2,9 @@
 
 use super::NonSynchronising;
 use crate::CommandBody;
-use crate::command::{Fetch, FetchItem, List, Search, SearchKey, Select, StatusItem, Store};
+use crate::command::{
+    Fetch, FetchItem, List, Partial, Search, SearchKey, Select, StatusItem, Store,
+};
 use crate::core::set::push_decimal;
 use crate::core::{
     Date, DateTime, Flag, MailboxName, MessageSet, SequenceSet, StoreOperation, Tag, is_atom_char,
@@ -150,6 +152,27 @@ impl Writer {
         self.out.push(b' ');
         crate::encode::status::flag_list(&mut self.out, flags, None);
         self
+    }
+
+    /// `1.2.3`
+    fn part(&mut self, part: &[u32]) -> &mut Self {
+        for (n, &number) in part.iter().enumerate() {
+            self.text(if n == 0 { "" } else { "." })
+                .number(u64::from(number));
+        }
+        self
+    }
+
+    fn partial(&mut self, partial: Option<Partial>) -> &mut Self {
+        match partial {
+            None => self,
+            Some(partial) => self
+                .text("<")
+                .number(partial.offset)
+                .text(".")
+                .number(partial.length)
+                .text(">"),
+        }
     }
 
     fn status_items(&mut self, items: &[StatusItem]) -> &mut Self {
@@ -379,16 +402,18 @@ fn fetch<'a>(w: &'a mut Writer, fetch: &Fetch) -> &'a mut Writer {
             } => {
                 w.text(if *peek { "BODY.PEEK[" } else { "BODY[" });
                 section.encode(&mut w.out);
-                w.text("]");
-                if let Some(partial) = partial {
-                    w.text("<")
-                        .number(partial.offset)
-                        .text(".")
-                        .number(partial.length)
-                        .text(">");
-                }
-                &mut *w
+                w.text("]").partial(*partial)
             }
+            FetchItem::Binary {
+                part,
+                partial,
+                peek,
+            } => w
+                .text(if *peek { "BINARY.PEEK[" } else { "BINARY[" })
+                .part(part)
+                .text("]")
+                .partial(*partial),
+            FetchItem::BinarySize { part } => w.text("BINARY.SIZE[").part(part).text("]"),
         };
     }
     w.text(")");

@@ -60,6 +60,11 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
+    /// After ENABLE IMAP4rev2 (or UTF8=ACCEPT).
+    pub(super) fn is_utf8(&self) -> bool {
+        self.utf8
+    }
+
     pub(super) fn peek(&self) -> Option<u8> {
         self.input.get(self.at).copied()
     }
@@ -141,16 +146,22 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// A literal behind its `{`.
+    fn literal(&mut self) -> Result<&'a [u8]> {
+        let size = usize::try_from(self.number()?).map_err(|_| "literal is too large")?;
+        self.exact(b"}\r\n").map_err(|_| "malformed literal")?;
+        let end = self.at.checked_add(size).ok_or("literal is too large")?;
+        let bytes = self.input.get(self.at..end).ok_or("literal is not whole")?;
+        self.at = end;
+        Ok(bytes)
+    }
+
     pub(super) fn string(&mut self) -> Result<Vec<u8>> {
         if self.skip(b'{') {
-            let size = usize::try_from(self.number()?).map_err(|_| "literal is too large")?;
-            self.exact(b"}\r\n").map_err(|_| "malformed literal")?;
-            let end = self.at.checked_add(size).ok_or("literal is too large")?;
-            let bytes = self.input.get(self.at..end).ok_or("literal is not whole")?;
+            let bytes = self.literal()?;
             if memchr::memchr(0, bytes).is_some() {
                 return Err("NUL in literal");
             }
-            self.at = end;
             return Ok(bytes.to_vec());
         }
         self.exact(b"\"").map_err(|_| "expected a string")?;
@@ -621,15 +632,12 @@ impl<'a> Parser<'a> {
         let name = self
             .run(|b| b.is_ascii_alphanumeric() || b == b'.')
             .to_ascii_uppercase();
+        if matches!(&*name, b"BINARY" | b"BINARY.SIZE") {
+            return self.binary_item(&name);
+        }
         if name == b"BODY" && self.skip(b'[') {
             let section = self.section()?;
-            let origin = if self.skip(b'<') {
-                let origin = self.number()?;
-                self.exact(b">").map_err(|_| "expected >")?;
-                Some(origin)
-            } else {
-                None
-            };
+            let origin = self.origin()?;
             self.space()?;
             return Ok(FetchData::Section {
                 section,
@@ -660,6 +668,45 @@ impl<'a> Parser<'a> {
             b"UID" => FetchData::Uid(self.nz_number()?),
             _ => return Err("unknown FETCH data"),
         })
+    }
+
+    /// `"BINARY" section-binary SP (nstring / literal8) / "BINARY.SIZE" section-binary SP number`
+    fn binary_item(&mut self, name: &[u8]) -> Result<FetchData> {
+        self.exact(b"[").map_err(|_| "expected [")?;
+        let section = self.section()?;
+        if section.text.is_some() {
+            return Err("BINARY has numbers of a part only");
+        }
+        let part = section.part;
+        if name == b"BINARY.SIZE" {
+            self.space()?;
+            let size = self.mod_seq()?;
+            return Ok(FetchData::BinarySize { part, size });
+        }
+        let origin = self.origin()?;
+        self.space()?;
+        let literal8 = self.skip(b'~');
+        let data = if literal8 {
+            self.exact(b"{").map_err(|_| "malformed literal")?;
+            Some(self.literal()?.to_vec())
+        } else {
+            self.nstring()?
+        };
+        Ok(FetchData::Binary {
+            part,
+            origin,
+            data,
+            literal8,
+        })
+    }
+
+    fn origin(&mut self) -> Result<Option<u64>> {
+        if !self.skip(b'<') {
+            return Ok(None);
+        }
+        let origin = self.number()?;
+        self.exact(b">").map_err(|_| "expected >")?;
+        Ok(Some(origin))
     }
 
     fn section(&mut self) -> Result<Section> {

@@ -163,6 +163,24 @@ impl ListItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)]
 pub enum FetchData {
+    /// `BINARY[...]`
+    Binary {
+        /// Part numbers.
+        part: Vec<u32>,
+        /// `<n>`
+        origin: Option<u64>,
+        /// `None` for NIL.
+        data: Option<Vec<u8>>,
+        /// It came as a literal8.
+        literal8: bool,
+    },
+    /// `BINARY.SIZE[...]`
+    BinarySize {
+        /// Part numbers.
+        part: Vec<u32>,
+        /// Octets.
+        size: u64,
+    },
     /// `BODY (...)`. Of the part are given what the response gives; spans start at 0.
     Body(Part),
     /// `BODYSTRUCTURE (...)`

@@ -141,7 +141,7 @@ fn single(p: &mut Parser<'_>, part: &mut Part, extended: bool, depth: usize) -> 
     part.encoding = string(p)?;
     p.space()?;
     part.body.len = p.number()?;
-    if part.is("MESSAGE", "RFC822") || part.is("MESSAGE", "GLOBAL") {
+    if part.is("MESSAGE", "RFC822") || (p.is_utf8() && part.is("MESSAGE", "GLOBAL")) {
         p.space()?;
         let envelope = envelope(p)?;
         p.space()?;

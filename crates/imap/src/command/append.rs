@@ -1,4 +1,7 @@
 //! APPEND (RFC 9051, section 6.3.12; UTF8 of RFC 6855, section 4): everything in front of the message.
+//!
+//! A message may be announced as a literal8 (`~{n}`; RFC 3516, section 4.4), though RFC 9051, Appendix B, leaves that out of
+//! IMAP4rev2: it is the session that refuses one that holds NUL.
 
 use crate::core::{DateTime, Tag};
 use crate::decode::AppendBegin;
@@ -8,7 +11,7 @@ use crate::limits::Limits;
 
 /// Parses an APPEND that ends in a literal: `None` when the literal is the name of the mailbox.
 ///
-/// `append = "APPEND" SP mailbox [SP flag-list] [SP date-time] SP literal`
+/// `append = "APPEND" SP mailbox [SP flag-list] [SP date-time] SP (literal / literal8)`
 pub(crate) fn parse(
     collected: &mut Collected,
     limits: &Limits,
@@ -55,10 +58,8 @@ pub(crate) fn parse(
         return Err("CATENATE is not supported");
     }
     c.end().map_err(|_| "expected the message")?;
-    match (utf8_data, literal.binary) {
-        (true, false) => return Err("UTF8 wants a literal of the form ~{n}"),
-        (false, true) => return Err("BINARY is not supported"),
-        _ => {}
+    if utf8_data && !literal.binary {
+        return Err("UTF8 wants a literal of the form ~{n}");
     }
     Ok(Some(AppendBegin {
         tag,
@@ -69,5 +70,6 @@ pub(crate) fn parse(
         too_big: literal.size > limits.append_bytes_max,
         synchronising: literal.synchronising,
         utf8: utf8_data,
+        binary: literal.binary && !utf8_data,
     }))
 }

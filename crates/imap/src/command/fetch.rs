@@ -1,4 +1,4 @@
-//! FETCH (RFC 9051, section 6.4.5; RFC 7162 for its modifiers).
+//! FETCH (RFC 9051, section 6.4.5; RFC 3516 for BINARY; RFC 7162 for its modifiers).
 
 use crate::core::{MessageSet, ModSeq};
 use crate::decode::cursor::{Cursor, Refusal};
@@ -22,6 +22,20 @@ pub struct Fetch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FetchItem {
+    /// `BINARY[...]` and `BINARY.PEEK[...]`: the octets of a part, its transfer encoding undone.
+    Binary {
+        /// Part numbers, each at least 1; empty for the message itself.
+        part: Vec<u32>,
+        /// `<offset.length>`, counted in decoded octets.
+        partial: Option<Partial>,
+        /// `.PEEK`: `\Seen` is not set.
+        peek: bool,
+    },
+    /// `BINARY.SIZE[...]`: how many octets BINARY has.
+    BinarySize {
+        /// As in BINARY.
+        part: Vec<u32>,
+    },
     /// `BODY`: BODYSTRUCTURE without extension data.
     Body,
     /// `BODYSTRUCTURE`
@@ -59,7 +73,7 @@ impl FetchItem {
     /// Whether answering it sets `\Seen`.
     pub fn sets_seen(&self) -> bool {
         match self {
-            Self::Section { peek, .. } => !peek,
+            Self::Section { peek, .. } | Self::Binary { peek, .. } => !peek,
             Self::Rfc822 | Self::Rfc822Text => true,
             _ => false,
         }
@@ -190,14 +204,50 @@ fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
         (b"RFC822.SIZE", false) => FetchItem::Rfc822Size,
         (b"RFC822.TEXT", false) => FetchItem::Rfc822Text,
         (b"UID", false) => FetchItem::Uid,
-        (b"BINARY" | b"BINARY.PEEK" | b"BINARY.SIZE", _) => return Err("BINARY is not supported"),
+        (b"BINARY", true) => binary_item(c, false)?,
+        (b"BINARY.PEEK", true) => binary_item(c, true)?,
+        (b"BINARY.SIZE", true) => FetchItem::BinarySize {
+            part: section_binary(c)?,
+        },
         _ => return Err("unknown FETCH item"),
     })
 }
 
 /// `section [partial]`
 fn section_item(c: &mut Cursor<'_>, peek: bool) -> Result<FetchItem, Refusal> {
-    let section = section(c)?;
+    Ok(FetchItem::Section {
+        section: section(c)?,
+        partial: partial(c)?,
+        peek,
+    })
+}
+
+/// `section-binary [partial]`
+fn binary_item(c: &mut Cursor<'_>, peek: bool) -> Result<FetchItem, Refusal> {
+    Ok(FetchItem::Binary {
+        part: section_binary(c)?,
+        partial: partial(c)?,
+        peek,
+    })
+}
+
+/// `section-binary = "[" [section-part] "]"`
+fn section_binary(c: &mut Cursor<'_>) -> Result<Vec<u32>, Refusal> {
+    c.skip(b'[');
+    let mut section = Section::default();
+    let word_follows = c.section_part(&mut section)?;
+    if word_follows && !section.part.is_empty() {
+        return Err("invalid section");
+    }
+    if c.skip(b']') {
+        Ok(section.part)
+    } else {
+        Err("BINARY wants numbers of a part")
+    }
+}
+
+/// `partial = "<" number64 "." nz-number64 ">"`, if it is there.
+fn partial(c: &mut Cursor<'_>) -> Result<Option<Partial>, Refusal> {
     let partial = if c.skip(b'<') {
         let offset = c.number64()?;
         if !c.skip(b'.') {
@@ -214,11 +264,7 @@ fn section_item(c: &mut Cursor<'_>, peek: bool) -> Result<FetchItem, Refusal> {
     } else {
         None
     };
-    Ok(FetchItem::Section {
-        section,
-        partial,
-        peek,
-    })
+    Ok(partial)
 }
 
 /// `section = "[" [section-spec] "]"`
@@ -356,7 +402,6 @@ mod tests {
         refuse_items("(FLAGS  UID)", "unknown FETCH item");
         refuse_items("(FLAGS UID", "expected )");
         refuse_items("FLAGS UID", "expected (");
-        refuse_items("BINARY[1]", "BINARY is not supported");
         refuse_items("ENVELOPE[]", "unknown FETCH item");
         refuse_items("XYZZYXYZZYXYZZYXYZZY", "unknown FETCH item");
         let many: Vec<_> = (1..=259).map(|n| format!("BODY[{n}]")).collect();
@@ -440,6 +485,41 @@ mod tests {
     }
 
     #[test]
+    fn binaries() {
+        let binary = |part: &[u32], partial: Option<(u64, u64)>, peek| FetchItem::Binary {
+            part: part.to_vec(),
+            partial: partial.map(|(offset, length)| Partial { offset, length }),
+            peek,
+        };
+        check_items("BINARY[1]", vec![binary(&[1], None, false)]);
+        check_items("binary[]", vec![binary(&[], None, false)]);
+        check_items(
+            "(BINARY.PEEK[1.2]<5.7> BINARY.SIZE[1.2])",
+            vec![
+                binary(&[1, 2], Some((5, 7)), true),
+                FetchItem::BinarySize { part: vec![1, 2] },
+            ],
+        );
+        check_items(
+            "BINARY.SIZE[]",
+            vec![FetchItem::BinarySize { part: vec![] }],
+        );
+        refuse_items("BINARY", "unknown FETCH item");
+        refuse_items("BINARY.SIZE", "unknown FETCH item");
+        refuse_items("BINARY[TEXT]", "BINARY wants numbers of a part");
+        refuse_items("BINARY[1.MIME]", "invalid section");
+        refuse_items("BINARY[1.]", "invalid section");
+        refuse_items("BINARY[0]", "number must not be zero");
+        refuse_items("BINARY[1", "BINARY wants numbers of a part");
+        refuse_items("BINARY[1]<0.0>", "partial of no bytes");
+        refuse_items("BINARY.SIZE[1]<0.1>", "unexpected text after the command");
+        refuse_items(
+            &format!("BINARY[{}1]", "1.".repeat(64)),
+            "section is too deep",
+        );
+    }
+
+    #[test]
     fn modifiers() {
         // RFC 7162, sections 3.1.4.1 and 3.2.6.
         let all = MessageSet::Numbers(SequenceSet::parse(b"1:*", 9).unwrap());
@@ -502,5 +582,12 @@ mod tests {
             peek: true,
         };
         assert!(!peek.sets_seen());
+        let binary = |peek| FetchItem::Binary {
+            part: vec![1],
+            partial: None,
+            peek,
+        };
+        assert!(binary(false).sets_seen() && !binary(true).sets_seen());
+        assert!(!FetchItem::BinarySize { part: vec![1] }.sets_seen());
     }
 }

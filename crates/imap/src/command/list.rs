@@ -55,6 +55,11 @@ impl ListPattern {
         Self(text)
     }
 
+    /// A pattern that no name has: none holds NUL.
+    pub(crate) fn nothing() -> Self {
+        Self("\0".to_owned())
+    }
+
     /// Whether it is the empty pattern.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -338,7 +343,19 @@ mod tests {
         refuse("LIST * *", "expected a word or a string");
         refuse("LIST \"\" * FOO", "expected RETURN");
         refuse("LSUB \"\" (a)", "expected a pattern");
-        refuse("LIST \"\" &", "mailbox name is not valid modified UTF-7");
+        // "Any syntactically valid pattern that is not accepted by a server for any reason MUST be silently ignored".
+        check_list("LIST \"\" &", basic("", &["\0"]));
+        check_list("LIST \"\" \"a\tb\"", basic("", &["\0"]));
+        check_list(
+            &format!("LIST \"\" (b {})", "a".repeat(1025)),
+            List {
+                extended: true,
+                ..basic("", &["b", "\0"])
+            },
+        );
+        assert!(!ListPattern::nothing().matcher('/').matches("a"));
+        assert!(!ListPattern::nothing().under("").is_empty());
+        refuse("LIST & *", "mailbox name is not valid modified UTF-7");
     }
 
     #[test]

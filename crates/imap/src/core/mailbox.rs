@@ -73,6 +73,13 @@ impl MailboxName {
         self.0
     }
 
+    /// Whether a mailbox may be created with this name: "Server implementations MUST prohibit the creation of 8-bit mailbox names
+    /// that do not comply with Net-Unicode" (RFC 9051, section 5.1), which asks for normalization form C (RFC 5198, section 3).
+    /// Two names that look alike would be two mailboxes otherwise.
+    pub fn is_net_unicode(&self) -> bool {
+        self.0.is_ascii() || unicode_normalization::is_nfc(&self.0)
+    }
+
     /// Whether this is INBOX itself.
     pub fn is_inbox(&self) -> bool {
         self.0 == "INBOX"
@@ -133,6 +140,17 @@ mod tests {
             name.as_ref().map(MailboxName::as_str).map_err(|&e| e),
             expected
         );
+    }
+
+    #[test]
+    fn net_unicode() {
+        let check =
+            |name: &str, good| assert_eq!(MailboxName::new(name).unwrap().is_net_unicode(), good);
+        check("a", true);
+        check("Entw\u{fc}rfe", true);
+        check("Entwu\u{308}rfe", false);
+        check("\u{212b}", false);
+        check("q\u{308}", true);
     }
 
     #[test]

@@ -288,9 +288,10 @@ impl<'a> Cursor<'a> {
             }
             word.to_vec()
         };
-        mailbox::decode_text(&bytes, self.utf8)
-            .map(ListPattern::from_decoded)
-            .map_err(mailbox::InvalidName::text)
+        // "Any syntactically valid pattern that is not accepted by a server for any reason MUST be silently ignored, i.e., it
+        // results in no LIST responses, and the LIST command still returns a tagged OK response" (RFC 9051, section 6.3.9).
+        Ok(mailbox::decode_text(&bytes, self.utf8)
+            .map_or_else(|_| ListPattern::nothing(), ListPattern::from_decoded))
     }
 
     /// `sequence-set` without `$`.

@@ -383,7 +383,8 @@ impl Decoder {
             }
         }
         if header.binary {
-            return Err("BINARY is not supported");
+            // RFC 9051, section 9: no argument of a command is a literal8 but the message of APPEND.
+            return Err("a literal of the form ~{n} is not allowed here");
         }
         if self.collected.literals() == self.limits.literal_count_max {
             return Err("too many literals");

@@ -79,6 +79,8 @@ pub struct AppendBegin {
     pub synchronising: bool,
     /// `UTF8 (~{...})` (RFC 6855, section 4): the headers may be UTF-8.
     pub utf8: bool,
+    /// `~{...}` (RFC 3516): the message may hold NUL. In any other it is an error of syntax.
+    pub binary: bool,
 }
 
 /// A line of the client within AUTHENTICATE.

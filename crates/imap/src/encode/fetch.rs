@@ -35,6 +35,9 @@ pub enum BodyAnswer<'a> {
     Bytes(&'a [u8]),
     /// So many bytes, which the caller appends next. They must hold no NUL.
     Literal(u64),
+    /// So many bytes, which the caller appends next, and which hold NUL: only in answer to BINARY (RFC 9051, section 4.3.1:
+    /// "unencoded binary strings are not permitted, unless returned in a <literal8> in response to" it).
+    Literal8(u64),
 }
 
 impl FetchWriter {
@@ -125,13 +128,39 @@ impl FetchWriter {
         out.extend_from_slice(b"BODY[");
         section.encode(out);
         out.push(b']');
-        if let Some(origin) = origin {
-            out.push(b'<');
-            number(out, origin);
-            out.push(b'>');
+        assert!(
+            !matches!(answer, BodyAnswer::Literal8(_)),
+            "a literal8 outside of BINARY"
+        );
+        end_of_body(out, origin, answer);
+    }
+
+    /// `BINARY[part]<origin> ...`; `origin` is the offset of the partial that was asked, without its length.
+    pub fn binary(
+        &mut self,
+        out: &mut Vec<u8>,
+        part: &[u32],
+        origin: Option<u64>,
+        answer: BodyAnswer<'_>,
+    ) {
+        if !std::mem::replace(&mut self.first, false) {
+            out.push(b' ');
         }
-        out.push(b' ');
-        answer.encode(out);
+        out.extend_from_slice(b"BINARY[");
+        section_part(out, part);
+        out.push(b']');
+        end_of_body(out, origin, answer);
+    }
+
+    /// `BINARY.SIZE[part] n`
+    pub fn binary_size(&mut self, out: &mut Vec<u8>, part: &[u32], size: u64) {
+        if !std::mem::replace(&mut self.first, false) {
+            out.push(b' ');
+        }
+        out.extend_from_slice(b"BINARY.SIZE[");
+        section_part(out, part);
+        out.extend_from_slice(b"] ");
+        number(out, size);
     }
 
     /// `RFC822 ...`, `RFC822.HEADER ...`, `RFC822.TEXT ...` (rev1): `name` is that word.
@@ -141,13 +170,37 @@ impl FetchWriter {
     }
 }
 
+/// `["<" number64 ">"] SP nstring`
+fn end_of_body(out: &mut Vec<u8>, origin: Option<u64>, answer: BodyAnswer<'_>) {
+    if let Some(origin) = origin {
+        out.push(b'<');
+        number(out, origin);
+        out.push(b'>');
+    }
+    out.push(b' ');
+    answer.encode(out);
+}
+
+/// `section-part = nz-number *("." nz-number)`, or nothing.
+fn section_part(out: &mut Vec<u8>, part: &[u32]) {
+    for (n, &part) in part.iter().enumerate() {
+        if n > 0 {
+            out.push(b'.');
+        }
+        number(out, u64::from(part));
+    }
+}
+
 impl BodyAnswer<'_> {
     fn encode(self, out: &mut Vec<u8>) {
         match self {
             Self::Nil => out.extend_from_slice(b"NIL"),
             // 8-bit text in quotes is for names, not for content: never `utf8`.
             Self::Bytes(bytes) => string(out, bytes, false),
-            Self::Literal(size) => {
+            Self::Literal(size) | Self::Literal8(size) => {
+                if matches!(self, Self::Literal8(_)) {
+                    out.push(b'~');
+                }
                 out.push(b'{');
                 number(out, size);
                 out.extend_from_slice(b"}\r\n");
@@ -159,15 +212,9 @@ impl BodyAnswer<'_> {
 impl Section {
     /// Appends the inside of the brackets.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        for &part in &self.part {
-            if out.len() > start {
-                out.push(b'.');
-            }
-            number(out, u64::from(part));
-        }
+        section_part(out, &self.part);
         let Some(text) = &self.text else { return };
-        if out.len() > start {
+        if !self.part.is_empty() {
             out.push(b'.');
         }
         match text {
@@ -277,6 +324,30 @@ mod tests {
                 )
             },
             r#"BODY[HEADER.FIELDS (DATE "X(y")] NIL"#,
+        );
+    }
+
+    #[test]
+    fn binaries() {
+        check(
+            |f, o| {
+                f.binary_size(o, &[1, 2], 4);
+                f.binary(o, &[1, 2], None, BodyAnswer::Literal8(4));
+                o.extend_from_slice(b"a\0b\n");
+                f.binary(o, &[3], Some(7), BodyAnswer::Nil);
+                f.binary(o, &[], None, BodyAnswer::Literal(2));
+                o.extend_from_slice(b"ab");
+            },
+            "BINARY.SIZE[1.2] 4 BINARY[1.2] ~{4}\r\na\0b\n BINARY[3]<7> NIL BINARY[] {2}\r\nab",
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of BINARY")]
+    fn a_literal8_is_for_binary_only() {
+        check(
+            |f, o| f.body(o, &Section::default(), None, BodyAnswer::Literal8(0)),
+            "",
         );
     }
 }

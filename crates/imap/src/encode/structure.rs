@@ -83,11 +83,17 @@ fn nested(out: &mut Vec<u8>, part: &Part, extended: bool, utf8: bool, depth: usi
         string(out, &part.encoding, utf8);
         out.push(b' ');
         number(out, part.body.len);
+        // To IMAP4rev1 only RFC822 is such a message (RFC 3501, `media-message`); it takes whatever else this is for a basic part.
+        let looked_into = utf8 || !part.is("MESSAGE", "GLOBAL");
         match &part.content {
-            Content::Message(message) => embedded(out, message, extended, utf8, depth),
-            Content::Text | Content::Basic | Content::Multipart(_) => {}
+            Content::Message(message) if looked_into => {
+                embedded(out, message, extended, utf8, depth);
+            }
+            _ => {}
         }
-        if matches!(part.content, Content::Text | Content::Message(_)) {
+        if matches!(part.content, Content::Text)
+            || (looked_into && matches!(part.content, Content::Message(_)))
+        {
             out.push(b' ');
             number(out, part.lines);
         }
@@ -188,6 +194,25 @@ mod tests {
         let mut out = Vec::new();
         body(&mut out, part, extended, false);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn global_messages() {
+        let message = Message {
+            envelope: Envelope::default(),
+            body: part("TEXT", "PLAIN", 1, 0, Content::Text),
+        };
+        let global = part("message", "global", 9, 2, Content::Message(message.into()));
+        let show = |utf8| {
+            let mut out = Vec::new();
+            body(&mut out, &global, false, utf8);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(show(false), r#"("message" "global" NIL NIL NIL "7BIT" 9)"#);
+        assert_eq!(
+            show(true),
+            r#"("message" "global" NIL NIL NIL "7BIT" 9 (NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL) ("TEXT" "PLAIN" NIL NIL NIL "7BIT" 1 0) 2)"#
+        );
     }
 
     #[test]
