@@ -2,6 +2,12 @@
 //!
 //! The message goes to the blob store chunk by chunk as it comes in, and beside that through the parser that makes its summary; no more of
 //! it than one chunk is held. What can be refused is refused before the client is asked to send it.
+//!
+//! No message with NUL is stored: "The ASCII NUL character, %x00, MUST NOT be used anywhere, with the exception of the OCTET production"
+//! (RFC 9051, 9), and BODY[] could not show it as it was sent. In a literal it is an error of syntax. A literal8 may hold it, but IMAP4rev2
+//! takes over "the FETCH side of the BINARY extension" only (E, 2), and "If the destination mailbox does not support the storage of binary
+//! content, the server MUST fail the request and issue a "NO" response that contains the "UNKNOWN-CTE" extended response code" (RFC 3516,
+//! 4.4). A literal8 without NUL is as good as a literal.
 
 use bytes::Bytes;
 use whimbrel_imap::{
@@ -44,7 +50,8 @@ enum State {
     /// A chunk goes to the store; `true`: it was the last one.
     Writing(bool),
     Finishing,
-    Appending,
+    /// The service names the blob, or the upload is given up after all.
+    Appending(Option<UploadId>),
     /// The upload was given up; the rest of the message is thrown away, if there is one (`true`), and then this is the answer.
     Dropping(bool, Option<Outcome>),
     Ended,
@@ -126,8 +133,8 @@ impl Append {
     }
 
     fn append(&mut self, cx: &Context, blob: BlobName) -> Step {
-        self.upload = None;
-        self.state = State::Appending;
+        // While the service may be naming the blob it is not given up, not even if the connection ends.
+        self.state = State::Appending(self.upload.take());
         let date = match self.begin.date {
             Some(date) => Date {
                 seconds: date.unix_seconds(),
@@ -148,6 +155,18 @@ impl Append {
             blob,
             content: std::mem::take(&mut self.content),
         }))
+    }
+}
+
+/// The answer to a message with NUL.
+fn nul(begin: &AppendBegin) -> Outcome {
+    if begin.binary || begin.utf8 {
+        Outcome::no(
+            Code::UnknownCte,
+            "Messages that hold NUL cannot be stored: encode them",
+        )
+    } else {
+        Outcome::bad("NUL in literal")
     }
 }
 
@@ -177,6 +196,9 @@ impl Task for Append {
             (State::Created, Wake::Reply(reply)) => {
                 self.state = State::Ended;
                 Step::Refuse(Outcome::of_reply(reply))
+            }
+            (State::Receiving, Wake::Chunk(bytes)) if memchr::memchr(0, bytes).is_some() => {
+                self.give_up(true, nul(&self.begin))
             }
             (State::Receiving, Wake::Chunk(bytes)) => {
                 if let Some(parser) = &mut self.parser {
@@ -208,7 +230,7 @@ impl Task for Append {
             }
             (State::Finishing, Wake::Reply(Reply::Blob(blob))) => self.append(cx, blob),
             (State::Finishing, Wake::Reply(reply)) => self.give_up(false, Outcome::of_reply(reply)),
-            (State::Appending, Wake::Reply(Reply::Appended { uid_validity, uid })) => {
+            (State::Appending(_), Wake::Reply(Reply::Appended { uid_validity, uid })) => {
                 self.state = State::Ended;
                 // "If the mailbox is currently selected, normal new message actions SHOULD occur" (RFC 9051, 6.3.12).
                 if let Some(view) = &mut cx.view
@@ -221,9 +243,9 @@ impl Task for Append {
                     "Appended",
                 ))
             }
-            (State::Appending, Wake::Reply(reply)) => {
-                self.state = State::Ended;
-                Step::Done(Outcome::failed_target(reply))
+            (State::Appending(upload), Wake::Reply(reply)) => {
+                self.upload = upload.take();
+                self.give_up(false, Outcome::failed_target(reply))
             }
             (State::Dropping(..), Wake::Reply(_)) => self.dropped(),
             (State::Dropping(..), Wake::Chunk(_)) => Step::Input(Expect::MoreLiteral),

@@ -1,6 +1,7 @@
 //! IMAP sessions against a fake store: scripts, and what scripts cannot say.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod binary;
 mod fake;
 mod limits;
 mod model;

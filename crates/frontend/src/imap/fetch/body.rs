@@ -1,7 +1,8 @@
-//! The octets of a body item: a range of the message as it is, or the fields of a header that HEADER.FIELDS asks for.
+//! The octets of a body item: a range of the message as it is; the fields of a header that HEADER.FIELDS asks for; a part whose
+//! transfer encoding is undone, for BINARY.
 //!
-//! A literal says its length first. For a filtered header that is known only when all of it was read: it is kept when it is short, and read
-//! twice when it is long, so that a header of any size needs one chunk of memory.
+//! A literal says its length first. Of a range it is known; for the others it is known only when all was read: what is asked for is kept
+//! when it is short, and read twice when it is long, so that a header or a part of any size needs one chunk of memory.
 
 use bytes::Bytes;
 use whimbrel_imap::{
@@ -11,10 +12,13 @@ use whimbrel_imap::{
 use whimbrel_mime::{HeaderFilter, Span};
 use whimbrel_service::api::{BlobName, Call};
 
-use super::super::{
-    blob::{Opened, Reader},
-    context::Context,
-    limits::OUTPUT_BYTES,
+use super::{
+    super::{
+        blob::{Opened, Reader},
+        context::Context,
+        limits::OUTPUT_BYTES,
+    },
+    binary::{Decoded, Source},
 };
 
 /// A body item that is being written.
@@ -29,24 +33,48 @@ enum State {
     Span(Reader, u64),
     /// A range whose octets are being sent.
     Octets(Reader),
-    /// A filtered header.
-    Filter {
-        span: Span,
-        partial: Option<Partial>,
+    /// What comes out of a sieve.
+    Sieved {
+        source: Source,
+        wanted: Span,
         pass: Option<Box<Pass>>,
     },
 }
 
-/// A pass through a header.
+/// A pass through what lies before a sieve.
 struct Pass {
     reader: Reader,
-    filter: Option<HeaderFilter>,
-    /// Octets that came out of the filter.
+    sieve: Sieve,
+    out: Out,
+    /// The end of what was read was told to the sieve.
+    finished: bool,
+}
+
+/// What octets go through.
+enum Sieve {
+    Fields(HeaderFilter),
+    Decoded(Box<Decoded>),
+}
+
+/// What becomes of the octets that come out of a sieve.
+struct Out {
+    /// Octets that came out.
     found: u64,
-    /// Those kept, in the first pass.
-    kept: Vec<u8>,
-    /// In the second pass: the octets to be sent.
-    send: Option<Span>,
+    /// Those that are asked for.
+    wanted: Span,
+    /// How many of these came out, and whether NUL was among them.
+    count: u64,
+    nul: bool,
+    kept: Kept,
+}
+
+enum Kept {
+    /// In the first pass, while they are short.
+    Bytes(Vec<u8>),
+    /// They are too long, or only their number is asked for.
+    No,
+    /// In the second pass they are sent; so many were announced.
+    Sent(u64),
 }
 
 /// What a body wants next.
@@ -56,6 +84,12 @@ pub(super) enum Next {
     Full,
     Failed,
 }
+
+/// All there is.
+const ALL: Span = Span {
+    start: 0,
+    len: u64::MAX,
+};
 
 impl Body {
     pub(super) fn span(opened: &Opened, span: Span) -> Body {
@@ -79,11 +113,17 @@ impl Body {
         }
     }
 
-    pub(super) fn filter(span: Span, partial: Option<Partial>) -> Body {
+    /// What comes out of a sieve, of which `partial` is asked for.
+    pub(super) fn sieved(source: Source, partial: Option<Partial>) -> Body {
+        // Both numbers have 63 bits, so that their sum has room.
+        let wanted = partial.map_or(ALL, |partial| Span {
+            start: partial.offset,
+            len: partial.length,
+        });
         Body {
-            state: State::Filter {
-                span,
-                partial,
+            state: State::Sieved {
+                source,
+                wanted,
                 pass: None,
             },
         }
@@ -99,18 +139,22 @@ impl Body {
         blob: BlobName,
         mut bytes: Option<Bytes>,
     ) -> Next {
+        let Some(item) = item else {
+            return Next::Failed;
+        };
         loop {
             match &mut self.state {
                 State::Bytes(known) => {
-                    head(cx, writer, item, known.len() as u64);
-                    push(cx, known);
+                    let nul = memchr::memchr(0, known).is_some();
+                    head(cx, writer, item, known.len() as u64, nul);
+                    push(cx, known, is_binary(item));
                     return Next::Done;
                 }
                 State::Span(reader, len) => {
-                    head(cx, writer, item, *len);
+                    head(cx, writer, item, *len, false);
                     let mut reader = reader.clone();
                     if let Some(piece) = reader.prefix(&opened.prefix) {
-                        push(cx, &piece);
+                        push(cx, &piece, false);
                     }
                     self.state = State::Octets(reader);
                 }
@@ -119,52 +163,60 @@ impl Body {
                         if reader.took(&bytes).is_err() {
                             return Next::Failed;
                         }
-                        push(cx, &bytes);
+                        push(cx, &bytes, false);
                         if cx.is_full() {
                             return Next::Full;
                         }
                     }
                     return reader.call(blob).map_or(Next::Done, Next::Wants);
                 }
-                State::Filter {
-                    span,
-                    partial,
+                State::Sieved {
+                    source,
+                    wanted,
                     pass,
                 } => {
-                    let Some(item) = item else {
-                        return Next::Failed;
-                    };
-                    let pass =
-                        pass.get_or_insert_with(|| Box::new(Pass::new(opened, *span, item, None)));
+                    let pass = pass.get_or_insert_with(|| {
+                        let kept = match item {
+                            FetchItem::BinarySize { .. } => Kept::No,
+                            _ => Kept::Bytes(Vec::new()),
+                        };
+                        Box::new(Pass::new(opened, *source, item, *wanted, kept))
+                    });
                     let piece = match bytes.take() {
                         Some(bytes) if pass.reader.took(&bytes).is_err() => return Next::Failed,
                         Some(bytes) => Some(bytes),
                         None => pass.reader.prefix(&opened.prefix),
                     };
+                    let raw = is_binary(item);
                     if let Some(piece) = piece {
-                        pass.push(cx, Some(&piece));
+                        pass.push(cx, Some(&piece), raw);
                         if cx.is_full() {
                             return Next::Full;
                         }
                     }
-                    if let Some(call) = pass.reader.call(blob) {
-                        return Next::Wants(call);
+                    // What lies behind that which is asked for need not be read.
+                    if !pass.out.is_enough() {
+                        if let Some(call) = pass.reader.call(blob) {
+                            return Next::Wants(call);
+                        }
+                        if !std::mem::replace(&mut pass.finished, true) {
+                            pass.push(cx, None, raw);
+                        }
                     }
-                    pass.push(cx, None);
-                    if pass.send.is_some() {
-                        return Next::Done;
+                    let count = pass.out.count;
+                    match &mut pass.out.kept {
+                        Kept::Sent(announced) if *announced == count => return Next::Done,
+                        Kept::Sent(_) => return Next::Failed,
+                        Kept::Bytes(kept) => self.state = State::Bytes(std::mem::take(kept)),
+                        Kept::No => {
+                            if let FetchItem::BinarySize { part } = item {
+                                writer.binary_size(&mut cx.out, part, count);
+                                return Next::Done;
+                            }
+                            head(cx, writer, item, count, pass.out.nul);
+                            **pass = Pass::new(opened, *source, item, *wanted, Kept::Sent(count));
+                        }
                     }
-                    if pass.found == pass.kept.len() as u64 {
-                        self.state = Body::bytes(std::mem::take(&mut pass.kept), *partial).state;
-                        continue;
-                    }
-                    let all = Span {
-                        start: 0,
-                        len: pass.found,
-                    };
-                    let send = partial.map_or(all, |p| all.partial(p.offset, p.length));
-                    head(cx, writer, Some(item), send.len);
-                    **pass = Pass::new(opened, *span, item, Some(send));
                 }
             }
         }
@@ -172,80 +224,113 @@ impl Body {
 }
 
 impl Pass {
-    fn new(opened: &Opened, span: Span, item: &FetchItem, send: Option<Span>) -> Pass {
-        let filter = match item {
-            FetchItem::Section { section, .. } => match &section.text {
-                Some(SectionText::HeaderFields(fields)) => {
-                    Some(HeaderFilter::new(&fields.names, fields.not))
-                }
-                _ => None,
-            },
-            _ => None,
+    fn new(opened: &Opened, source: Source, item: &FetchItem, wanted: Span, kept: Kept) -> Pass {
+        let sieve = match item {
+            FetchItem::Section { section, .. }
+                if let Some(SectionText::HeaderFields(fields)) = &section.text =>
+            {
+                Sieve::Fields(HeaderFilter::new(&fields.names, fields.not))
+            }
+            _ => Sieve::Decoded(Box::new(Decoded::new(source))),
         };
         Pass {
-            reader: Reader::new(&opened.summary, span),
-            filter,
-            found: 0,
-            kept: Vec::new(),
-            send,
+            reader: Reader::new(&opened.summary, source.span),
+            sieve,
+            out: Out {
+                found: 0,
+                wanted,
+                count: 0,
+                nul: false,
+                kept,
+            },
+            finished: false,
         }
     }
 
-    /// The next bytes of the header, or its end.
-    fn push(&mut self, cx: &mut Context, bytes: Option<&[u8]>) {
-        let (found, kept, send) = (&mut self.found, &mut self.kept, self.send);
-        let mut take = |piece: &[u8]| {
-            let start = *found;
-            *found += piece.len() as u64;
-            match send {
-                // Once it is too long nothing is kept.
-                None if *found > OUTPUT_BYTES as u64 => *kept = Vec::new(),
-                None => kept.extend_from_slice(piece),
-                Some(send) => {
-                    let from = send.start.clamp(start, *found);
-                    let to = send.end().clamp(start, *found);
-                    push(cx, &piece[(from - start) as usize..(to - start) as usize]);
-                }
+    /// The next bytes of what is read, or its end.
+    fn push(&mut self, cx: &mut Context, bytes: Option<&[u8]>, raw: bool) {
+        let out = &mut self.out;
+        let mut take = |piece: &[u8]| out.take(cx, piece, raw);
+        match (&mut self.sieve, bytes) {
+            (Sieve::Fields(filter), Some(bytes)) => filter.push(bytes, &mut take),
+            (Sieve::Decoded(decoded), Some(bytes)) => decoded.push(bytes, &mut take),
+            (Sieve::Decoded(decoded), None) => decoded.finish(&mut take),
+            (Sieve::Fields(filter), None) => {
+                let none: [&str; 0] = [];
+                let filter = std::mem::replace(filter, HeaderFilter::new(&none, false));
+                filter.finish(&mut take);
             }
-        };
-        match bytes {
-            Some(bytes) => {
-                if let Some(filter) = &mut self.filter {
-                    filter.push(bytes, &mut take);
-                }
-            }
-            None => {
-                if let Some(filter) = self.filter.take() {
-                    filter.finish(&mut take);
+        }
+    }
+}
+
+impl Out {
+    fn is_enough(&self) -> bool {
+        self.found >= self.wanted.end()
+    }
+
+    fn take(&mut self, cx: &mut Context, piece: &[u8], raw: bool) {
+        let start = self.found;
+        self.found += piece.len() as u64;
+        let from = self.wanted.start.clamp(start, self.found);
+        let to = self.wanted.end().clamp(start, self.found);
+        let piece = &piece[(from - start) as usize..(to - start) as usize];
+        self.count += piece.len() as u64;
+        match &mut self.kept {
+            Kept::Sent(_) => push(cx, piece, raw),
+            kept => {
+                self.nul = self.nul || memchr::memchr(0, piece).is_some();
+                // Once they are too long nothing is kept.
+                if self.count > OUTPUT_BYTES as u64 {
+                    *kept = Kept::No;
+                } else if let Kept::Bytes(bytes) = kept {
+                    bytes.extend_from_slice(piece);
                 }
             }
         }
     }
 }
 
+/// Whether octets are sent as they are, NUL included.
+fn is_binary(item: &FetchItem) -> bool {
+    matches!(item, FetchItem::Binary { .. })
+}
+
 /// The name of the item and the length of its literal.
-fn head(cx: &mut Context, writer: &mut FetchWriter, item: Option<&FetchItem>, len: u64) {
+fn head(cx: &mut Context, writer: &mut FetchWriter, item: &FetchItem, len: u64, nul: bool) {
     let out = &mut cx.out;
     let answer = BodyAnswer::Literal(len);
     match item {
-        Some(FetchItem::Section {
+        FetchItem::Section {
             section, partial, ..
-        }) => {
+        } => {
             writer.body(out, section, partial.map(|partial| partial.offset), answer);
         }
-        Some(FetchItem::Rfc822) => writer.rfc822(out, "RFC822", answer),
-        Some(FetchItem::Rfc822Header) => writer.rfc822(out, "RFC822.HEADER", answer),
-        Some(FetchItem::Rfc822Text) => writer.rfc822(out, "RFC822.TEXT", answer),
+        // "If the domain of the decoded data is "8bit" and the data does not contain the NUL octet, the server SHOULD return the data in a
+        // <string> instead of a <literal8>" (RFC 9051, 7.5.2).
+        FetchItem::Binary { part, partial, .. } => {
+            let answer = if nul {
+                BodyAnswer::Literal8(len)
+            } else {
+                answer
+            };
+            writer.binary(out, part, partial.map(|partial| partial.offset), answer);
+        }
+        FetchItem::BinarySize { part } => writer.binary_size(out, part, len),
+        FetchItem::Rfc822 => writer.rfc822(out, "RFC822", answer),
+        FetchItem::Rfc822Header => writer.rfc822(out, "RFC822.HEADER", answer),
+        FetchItem::Rfc822Text => writer.rfc822(out, "RFC822.TEXT", answer),
         _ => debug_assert!(false, "an item without octets"),
     }
 }
 
-/// Appends octets of a literal, in which NUL cannot be ("CHAR8 = %x01-ff"): it becomes `?`, and the length stays.
-fn push(cx: &mut Context, bytes: &[u8]) {
+/// Appends octets of a literal, in which NUL cannot be ("CHAR8 = %x01-ff"): it becomes `?`, and the length stays. With `raw`, those of
+/// BINARY, in whose literal8 it can.
+fn push(cx: &mut Context, bytes: &[u8], raw: bool) {
     let start = cx.out.len();
     cx.out.extend_from_slice(bytes);
     let mut at = start;
-    while let Some(next) = memchr::memchr(0, &cx.out[at..]) {
+    while !raw && let Some(next) = memchr::memchr(0, &cx.out[at..]) {
         cx.out[at + next] = b'?';
         at += next + 1;
     }

@@ -11,6 +11,7 @@ use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
     super::{blob::Opened, context::Context, view::wire_flags},
+    binary::{self, Found, Source},
     body::{Body, Next},
 };
 
@@ -165,6 +166,29 @@ impl Message {
                     );
                 }
             }
+            (FetchItem::Binary { part, partial, .. }, Some(opened)) => {
+                match binary::find(opened, part) {
+                    Found::Octets(source) if source.is_plain() => {
+                        let span = partial
+                            .map_or(source.span, |p| source.span.partial(p.offset, p.length));
+                        self.body = Some(Body::sieved(Source::plain(span), None));
+                    }
+                    Found::Octets(source) => self.body = Some(Body::sieved(source, *partial)),
+                    Found::Nothing => {
+                        let origin = partial.map(|partial| partial.offset);
+                        writer.binary(out, part, origin, BodyAnswer::Nil);
+                    }
+                    Found::Unknown => {}
+                }
+            }
+            (FetchItem::BinarySize { part }, Some(opened)) => match binary::find(opened, part) {
+                Found::Octets(source) if source.is_plain() => {
+                    writer.binary_size(out, part, source.span.len);
+                }
+                Found::Octets(source) => self.body = Some(Body::sieved(source, None)),
+                Found::Nothing => writer.binary_size(out, part, 0),
+                Found::Unknown => {}
+            },
             (FetchItem::Rfc822, Some(opened)) => {
                 self.body = begin_plain(opened, SectionText::Whole)
             }
@@ -208,5 +232,5 @@ fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -
     {
         return Some(Body::bytes(answer, partial));
     }
-    Some(Body::filter(span, partial))
+    Some(Body::sieved(Source::plain(span), partial))
 }

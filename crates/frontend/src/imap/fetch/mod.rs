@@ -3,8 +3,9 @@
 //! Rows come in chunks, content rows (only when an item needs them) in smaller ones, bodies piece by piece as the client takes them. So the
 //! answer to `1:* BODY[]` is made while it is read, and needs one chunk of memory.
 //!
-//! Reading order: this file (chunks of messages), [`message`] (the items of one message), [`body`] (its octets).
+//! Reading order: this file (chunks of messages), [`message`] (the items of one message), [`body`] (its octets), [`binary`] (what BINARY makes of them).
 
+mod binary;
 mod body;
 mod message;
 
@@ -50,6 +51,8 @@ pub(super) struct Fetch {
     missing: bool,
     /// Content rows that cannot be read.
     damaged: bool,
+    /// Parts that BINARY cannot decode.
+    unknown_encoding: bool,
     state: State,
 }
 
@@ -97,6 +100,7 @@ impl Fetch {
             message: None,
             missing: false,
             damaged: false,
+            unknown_encoding: false,
             state: State::Chunk,
         })
     }
@@ -125,6 +129,11 @@ impl Fetch {
     fn outcome(&self) -> Outcome {
         if self.damaged {
             Outcome::no(Code::Corruption, "Some of the messages cannot be read")
+        } else if self.unknown_encoding {
+            Outcome::no(
+                Code::UnknownCte,
+                "The transfer encoding of some of the parts is not known",
+            )
         } else if self.missing && !self.uid {
             Outcome::no(
                 Code::ExpungeIssued,
@@ -259,6 +268,14 @@ impl Fetch {
             } else {
                 None
             };
+            let is_unknown = |item: &FetchItem| binary::is_unknown(opened.as_ref(), item);
+            let unknown = self.items.iter().filter(|item| is_unknown(item)).count();
+            self.unknown_encoding |= unknown > 0;
+            if unknown == self.items.len() && !row.changed {
+                // There is no FETCH response without an item.
+                self.at += 1;
+                continue;
+            }
             self.message = Some(Box::new(Message::begin(
                 cx,
                 row.place,
