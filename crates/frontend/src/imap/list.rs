@@ -6,7 +6,7 @@ use whimbrel_imap::{
     command::{List as Arguments, ListPattern, ListReturn, ListSelect},
     encode::{self, ListData, ListResponse},
 };
-use whimbrel_service::api::{Mailbox, MailboxCall, MailboxName, Reply, SpecialUse};
+use whimbrel_service::api::{Failure, Mailbox, MailboxCall, MailboxName, Reply, SpecialUse};
 
 use super::{
     context::Context,
@@ -31,8 +31,8 @@ enum State {
     Begin,
     Asked,
     Tell,
-    /// The figures of this mailbox are asked for.
-    Status(MailboxName),
+    /// The figures of this mailbox are asked for, about which this is told.
+    Status(MailboxName, Node, Line),
 }
 
 /// A name: a mailbox, a subscription, or what stands above one of them.
@@ -82,6 +82,10 @@ fn nodes(mailboxes: Vec<Mailbox>) -> BTreeMap<String, Node> {
 struct Line {
     /// CHILDINFO ("SUBSCRIBED").
     child_info: bool,
+    /// It is told for its own sake, not for what stands below it.
+    meets: bool,
+    /// It was deleted while the answer was made.
+    lost: bool,
 }
 
 impl List {
@@ -125,7 +129,10 @@ impl List {
         if !by_subscription && !by_use {
             // "If the "%" wildcard is the last character of a mailbox name argument, matching levels of hierarchy are also returned"
             // (RFC 9051, 6.3.9).
-            return (node.exists || (level && node.below.exists)).then(Line::default);
+            return (node.exists || (level && node.below.exists)).then_some(Line {
+                meets: node.exists,
+                ..Line::default()
+            });
         }
         let meets =
             (!by_subscription || node.subscribed) && (!by_use || node.special_use.is_some());
@@ -139,6 +146,8 @@ impl List {
         let level = self.lsub && level && below;
         (meets || child || level).then_some(Line {
             child_info: child && by_subscription,
+            meets,
+            lost: false,
         })
     }
 
@@ -161,15 +170,18 @@ impl List {
             let Some(line) = matched.then(|| self.line(&node, level)).flatten() else {
                 continue;
             };
-            self.write(cx, &name, &node, line);
+            // "For each selectable mailbox matching the list pattern and selection options, the server MUST return an untagged LIST response
+            // followed by an untagged STATUS response" (RFC 9051, 6.3.9.2): not for one that is told for its children's sake (example 11).
             if !self.returns.status.is_empty()
                 && node.exists
+                && line.meets
                 && let Ok(name) = MailboxName::new(&name)
             {
                 let call = status_call(cx, &name);
-                self.state = State::Status(name);
+                self.state = State::Status(name, node, line);
                 return Step::Call(call);
             }
+            self.write(cx, &name, &node, line);
             if cx.is_full() {
                 return Step::Again;
             }
@@ -191,8 +203,8 @@ impl List {
         } else {
             ListData {
                 // Clients that do not know of \NonExistent must not try to select it.
-                no_select: !node.exists && !self.extended,
-                non_existent: !node.exists,
+                no_select: line.lost || (!node.exists && !self.extended),
+                non_existent: line.lost || !node.exists,
                 has_children: Some(node.below.exists),
                 subscribed: self.returns.subscribed && node.subscribed,
                 special_use: &special_use,
@@ -242,12 +254,20 @@ impl Task for List {
             }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
             (State::Tell, Wake::Go) => self.tell(cx),
-            (State::Status(name), Wake::Reply(reply)) => {
-                // One that cannot be told is left out (RFC 5819, 2).
+            (State::Status(..), Wake::Reply(reply)) => {
+                let State::Status(name, node, mut line) =
+                    std::mem::replace(&mut self.state, State::Tell)
+                else {
+                    return Step::Done(Outcome::bug());
+                };
+                // "If an attempted STATUS for a listed mailbox fails because the mailbox can't be selected (e.g., [...] due to a race
+                // condition between LIST and STATUS changing the mailbox to \NoSelect), the STATUS response MUST NOT be returned, and the
+                // LIST response MUST include the \NoSelect attribute" (RFC 9051, 6.3.9.2). On other failures only STATUS is left out.
+                line.lost = matches!(reply, Reply::Failed(Failure::NoSuchMailbox));
+                self.write(cx, name.as_str(), &node, line);
                 if let Reply::Status(status) = reply {
-                    write_status(cx, name, &self.returns.status, &status);
+                    write_status(cx, &name, &self.returns.status, &status);
                 }
-                self.state = State::Tell;
                 if cx.is_full() {
                     Step::Again
                 } else {

@@ -51,6 +51,20 @@ impl Task for Simple {
     }
 }
 
+/// The name of a mailbox that is to be. One that is not in normalization form C is refused rather than converted, so that the client finds
+/// under each name just what it has put there, and no OLDNAME is ever due (RFC 9051, 5.1 and 6.3.9.7).
+fn new_name(mailbox: &WireName) -> Result<MailboxName, Outcome> {
+    if !mailbox.is_net_unicode() {
+        return Err(Outcome::no(
+            Code::Cannot,
+            "Mailbox name is not in Unicode normalization form C",
+        ));
+    }
+    let text = mailbox.as_str();
+    let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
+    MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))
+}
+
 /// "If the mailbox name is suffixed with the server's hierarchy separator character, this is a declaration that the client intends to
 /// create mailbox names under this name in the hierarchy" (RFC 9051, 6.3.4); here every mailbox can have them.
 pub(super) fn create(
@@ -58,10 +72,7 @@ pub(super) fn create(
     uses: &[WireUse],
     unknown_use: bool,
 ) -> Result<Simple, Outcome> {
-    let text = mailbox.as_str();
-    let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
-    let name =
-        MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let name = new_name(mailbox)?;
     let special_use = match uses {
         _ if unknown_use => return Err(Outcome::no(Code::UseAttr, "No such special use")),
         [] => None,
@@ -90,10 +101,7 @@ pub(super) fn delete(mailbox: &WireName) -> Result<Simple, Outcome> {
 
 /// RENAME.
 pub(super) fn rename(from: &WireName, to: &WireName) -> Result<Simple, Outcome> {
-    let text = to.as_str();
-    let text = text.strip_suffix(MailboxName::SEPARATOR).unwrap_or(text);
-    let to =
-        MailboxName::new(text).map_err(|error| Outcome::no(Code::Cannot, error.to_string()))?;
+    let to = new_name(to)?;
     let from = context::existing_name(from)?;
     Ok(Simple {
         leaves: true,
