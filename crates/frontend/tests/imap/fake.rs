@@ -22,6 +22,8 @@ pub(crate) struct Fake {
     contents: BTreeMap<MessageId, Bytes>,
     counter: u64,
     modseq: u64,
+    /// The next answer that may tell vanished messages finds their history cut.
+    pub(crate) forgets: bool,
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
 }
@@ -82,6 +84,7 @@ impl Fake {
             contents: BTreeMap::new(),
             counter: 1,
             modseq: 1,
+            forgets: false,
             fail: None,
         }
     }
@@ -565,7 +568,9 @@ impl Fake {
                 .collect();
             watch.shown.extend(&changes.arrived);
         }
-        if expunges {
+        if expunges && std::mem::take(&mut self.forgets) {
+            changes.present = Some(store.messages.keys().copied().collect());
+        } else if expunges {
             changes.vanished = gone;
         }
         rows.sort_by_key(|row| row.modseq);

@@ -5,7 +5,8 @@
 //! - `S:` is the next line of the server: `...` stands for any text, `$x` for a number, the same one wherever `$x` stands.
 //! - `connect tls`, `connect plain`, `tls`, `eof`, `shutdown`, `closed` (the server has closed), `stop CALL` (the next call of this name is
 //!   not carried out until `go`).
-//! - `wait SECONDS`, `fill MAILBOX COUNT`, `fail CALL` (it fails with Storage).
+//! - `wait SECONDS`, `fill MAILBOX COUNT`, `fail CALL` (it fails with Storage), `forget` (the history of vanished messages is cut; the
+//!   real owner keeps it).
 //!
 //! Whatever the server has said must be expected before the next line of the same client.
 
@@ -38,7 +39,7 @@ pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
             _ => ("1", line),
         };
         let (verb, text) = rest.split_once(' ').unwrap_or((rest, ""));
-        if !matches!(verb, "S:" | "wait" | "fill" | "fail" | "connect") {
+        if !matches!(verb, "S:" | "wait" | "fill" | "fail" | "forget" | "connect") {
             assert_quiet(&mut world, &place);
         }
         match verb {
@@ -65,6 +66,7 @@ pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
                     .into_bytes()
                 });
             }
+            "forget" => world.fake.forgets = true,
             "fail" => world.fake.fail = Some((text.to_owned().leak(), Failure::Storage)),
             _ => panic!("{place}: no such verb"),
         }
