@@ -98,10 +98,10 @@ impl<S: Store> StoreCalls<S> {
         let content = |row: Bytes| {
             content_of_row(&row)
                 .inspect_err(|error| tracing::error!(account = %account, %error, "a content row"))
-                .ok()
+                .unwrap_or_default()
         };
         Ok(Reply::Contents(
-            rows.into_iter().map(|row| row.and_then(content)).collect(),
+            rows.into_iter().map(|row| row.map(content)).collect(),
         ))
     }
 

@@ -42,7 +42,7 @@ pub enum Call {
         call: MailboxCall,
     },
     /// The content rows (see [`crate::content::Content`]) of these messages, by origin id, in the order asked. A missing one is
-    /// `None`. Answered by [`Reply::Contents`]. At most [`CONTENTS_PER_CALL_MAX`].
+    /// `None`; one that is damaged is empty, which no content row is. Answered by [`Reply::Contents`]. At most [`CONTENTS_PER_CALL_MAX`].
     Contents {
         /// Whose.
         account: AccountId,

@@ -566,7 +566,7 @@ impl Node {
                     .get(store_partition(keys::partition_of(account)), &wanted);
                 Reply::Contents(
                     rows.into_iter()
-                        .map(|row| row.and_then(|row| keys::content_of_row(&row).ok()))
+                        .map(|row| row.map(|row| keys::content_of_row(&row).unwrap_or_default()))
                         .collect(),
                 )
             }
