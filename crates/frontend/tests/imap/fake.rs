@@ -197,7 +197,11 @@ impl Fake {
                 })
             }
             Call::BlobAbort { upload } => {
-                self.uploads.remove(&upload).expect("an upload");
+                // One that was finished, but that nothing names, may be given up, too.
+                let unfinished = self.uploads.remove(&upload);
+                unfinished
+                    .or_else(|| self.blobs.remove(&upload))
+                    .expect("an upload");
                 Reply::Done
             }
             Call::BlobRead { blob, offset, len } => {
