@@ -590,8 +590,20 @@ impl Node {
                 })
             }
             Call::BlobAbort { upload } => {
+                let upload = UploadId(upload);
                 // An upload that is finished already is removed as an unnamed blob.
-                self.disk.blob_abort(UploadId(upload)).ok();
+                let before = whimbrel_storage::BlobName {
+                    upload,
+                    hash: whimbrel_storage::Hash([0; 32]),
+                };
+                let next = self.disk.blob_list(Some(before), 1).pop();
+                match next
+                    .map(|info| info.name)
+                    .filter(|name| name.upload == upload)
+                {
+                    Some(name) => self.disk.blob_delete(name)?,
+                    None => drop(self.disk.blob_abort(upload)),
+                }
                 Reply::Done
             }
             Call::BlobRead { blob, offset, len } => Reply::Bytes(self.disk.blob_read(
