@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use whimbrel_mime::{Parser, Summary};
 use whimbrel_service::{
     api::{
@@ -20,7 +21,7 @@ use whimbrel_service::{
     queue::entry_id,
 };
 use whimbrel_smtp::{
-    Config, Domain, Enhanced, ForwardPath, Mailbox, Refusal, Role,
+    Config, Domain, Enhanced, ForwardPath, LocalPart, Mailbox, Refusal, Role,
     session::{
         Accepted, AuthAnswer, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo,
     },
@@ -73,13 +74,17 @@ pub struct SmtpSession {
 enum Pending {
     Resolve,
     Create,
-    Write(usize),
+    /// This many bytes of a chunk, and those of it that are still to be written.
+    Write(usize, Bytes),
     Finish(DataSummary),
-    Accept { accepted: Box<Acceptance> },
+    Accept {
+        accepted: Box<Acceptance>,
+    },
     Abort,
 }
 
 struct Acceptance {
+    upload: UploadId,
     id: String,
     bytes: u64,
     deliveries: usize,
@@ -180,10 +185,6 @@ impl SmtpSession {
             }
             Output::DataChunk(bytes) => {
                 let length = bytes.len();
-                debug_assert!(
-                    length <= BLOB_CHUNK_BYTES_MAX,
-                    "the machine cuts chunks smaller"
-                );
                 match &mut self.message {
                     Some(Message {
                         upload: Some(upload),
@@ -192,11 +193,8 @@ impl SmtpSession {
                         ..
                     }) => {
                         parser.push(&bytes);
-                        let call = Call::BlobWrite {
-                            upload: *upload,
-                            bytes: bytes.into(),
-                        };
-                        return self.call(Pending::Write(length), call);
+                        let upload = *upload;
+                        return self.write(upload, length, bytes.into());
                     }
                     _ => self.machine.acknowledge(time(now), length),
                 }
@@ -227,6 +225,13 @@ impl SmtpSession {
             }
         }
         None
+    }
+
+    /// A full input buffer and what the machine had held back of a line end before it are a little more than one call may bring.
+    fn write(&mut self, upload: UploadId, length: usize, mut bytes: Bytes) -> Option<Action> {
+        let rest = bytes.split_off(bytes.len().min(BLOB_CHUNK_BYTES_MAX));
+        let call = Call::BlobWrite { upload, bytes };
+        self.call(Pending::Write(length, rest), call)
     }
 
     fn abort(&mut self) -> Option<Action> {
@@ -273,7 +278,7 @@ impl SmtpSession {
         let looped: BTreeSet<String> = data
             .delivered_to
             .iter()
-            .map(|address| address.to_lowercase())
+            .map(|text| unquoted(text))
             .collect();
         let targets: BTreeSet<&Target> = self.recipients.iter().flatten().collect();
         let seconds = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
@@ -312,6 +317,7 @@ impl SmtpSession {
             .map(ToString::to_string)
             .unwrap_or_default();
         let accepted = Box::new(Acceptance {
+            upload: blob.upload,
             id: id.to_string(),
             bytes: data.bytes,
             deliveries: deliveries.len(),
@@ -348,7 +354,7 @@ impl Stamp<'_> {
         alone: bool,
     ) -> Delivery {
         let mut prefix = trace::return_path(&envelope.mail.from);
-        if let Ok(mailbox) = Mailbox::parse(&target.address) {
+        if let Some(mailbox) = quoted(&target.address) {
             prefix.extend(trace::delivered_to(&mailbox));
         }
         // Who else received it is nobody's business (RFC 5321, 7.2).
@@ -385,6 +391,20 @@ impl Stamp<'_> {
             content,
             size,
         }
+    }
+}
+
+/// An address of ours, whose local part has no quotes, as it is written in mail: with quotes where it needs them (`"a..b"@example.org`).
+fn quoted(address: &str) -> Option<Mailbox> {
+    let (local, domain) = address.rsplit_once('@')?;
+    Mailbox::new(LocalPart::new(local).ok()?, Domain::new(domain).ok()?).ok()
+}
+
+/// The inverse, for whatever stands in a Delivered-To field; folded as our addresses are.
+fn unquoted(text: &str) -> String {
+    match Mailbox::parse(text) {
+        Ok(mailbox) => format!("{}@{}", mailbox.local().as_str(), mailbox.domain()).to_lowercase(),
+        Err(_) => text.to_lowercase(),
     }
 }
 
@@ -449,21 +469,37 @@ impl Session for SmtpSession {
                 self.machine
                     .answer_data_begin(time(now), Err(failed(&reply)));
             }
-            (Some(Pending::Write(length)), reply) => {
-                if let (false, Some(message)) = (matches!(reply, Reply::Done), &mut self.message) {
-                    message.failed = Some(failed(&reply));
+            (Some(Pending::Write(length, rest)), reply) => {
+                match (&reply, &mut self.message) {
+                    (
+                        Reply::Done,
+                        Some(Message {
+                            upload: Some(upload),
+                            ..
+                        }),
+                    ) if !rest.is_empty() => {
+                        let upload = *upload;
+                        self.next = self.write(upload, length, rest);
+                        return;
+                    }
+                    (Reply::Done, _) | (_, None) => {}
+                    (_, Some(message)) => message.failed = Some(failed(&reply)),
                 }
                 self.machine.acknowledge(time(now), length);
             }
             (Some(Pending::Finish(data)), Reply::Blob(blob)) => {
                 self.next = self.finished(now, blob, &data)
             }
-            (Some(Pending::Finish(_)), reply) => self.verdict(now, Err(failed(&reply))),
+            (Some(Pending::Finish(_)), reply) => {
+                self.next = self.abort();
+                self.verdict(now, Err(failed(&reply)));
+            }
             (Some(Pending::Accept { accepted }), Reply::Done) => {
                 let Acceptance {
                     id,
                     bytes,
                     deliveries,
+                    ..
                 } = *accepted;
                 self.notes.push_back(Note::Accepted {
                     entry: id.clone(),
@@ -472,7 +508,14 @@ impl Session for SmtpSession {
                 });
                 self.verdict(now, Ok(Accepted { note: id }));
             }
-            (Some(Pending::Accept { .. }), reply) => self.verdict(now, Err(failed(&reply))),
+            (Some(Pending::Accept { accepted }), reply) => {
+                self.verdict(now, Err(failed(&reply)));
+                // Nothing names the blob.
+                self.pending = Some(Pending::Abort);
+                self.next = Some(Action::Call(Call::BlobAbort {
+                    upload: accepted.upload,
+                }));
+            }
             (Some(Pending::Abort) | None, _) => {}
         }
     }
@@ -520,6 +563,8 @@ impl Session for SmtpSession {
                         return Some(action);
                     }
                 }
+                // What is thrown away makes room and no output.
+                None if !self.rest.is_empty() && self.machine.wants_input() => {}
                 None if self.notes.is_empty() => return None,
                 None => {}
             }
