@@ -1,0 +1,12 @@
+//! SMTP and LMTP sessions on the whole service: its machines on a model disk in virtual time.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod bodies;
+mod deliver;
+mod durable;
+mod faults;
+mod hostile;
+mod mailbox;
+mod script;
+mod split;
+mod world;
