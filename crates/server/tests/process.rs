@@ -422,3 +422,30 @@ fn the_demo_shows_mail_and_cleans_up() {
     assert_eq!(running.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
+
+/// Whatever the umask it was started with: nobody else reads mail.
+#[test]
+fn files_are_for_the_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let added = world.run(
+        &["account", "add", "anne@example.org", "--password-stdin"],
+        "correct horse\n",
+    );
+    assert!(added.status.success(), "{added:?}");
+    let mut open = vec![world.path("data")];
+    let mut seen = 0;
+    while let Some(path) = open.pop() {
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+        seen += 1;
+        if path.is_dir() {
+            open.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+    }
+    assert!(seen > 10, "only {seen} files");
+}

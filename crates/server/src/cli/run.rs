@@ -25,6 +25,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> ExitCode {
+    // Whatever file is made, mail is in it: nobody else reads it.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let done = match cli.command {
         Command::Serve { config } => serve(&config),
         Command::Account { command } => accounts::account(command),
