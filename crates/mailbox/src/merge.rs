@@ -218,7 +218,7 @@ impl Replica {
         match others {
             0 => {
                 self.dirty_rows.insert(RowKey::Content(origin), None);
-                collected.released.push(record.blob);
+                collected.released.push((origin, record.blob));
             }
             1 => drop(self.origins.remove(&origin)),
             _ => {}

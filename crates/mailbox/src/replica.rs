@@ -114,8 +114,9 @@ pub struct Collected {
     pub messages: usize,
     /// Mailbox records dropped.
     pub mailboxes: usize,
-    /// Blobs that this account names no more.
-    pub released: Vec<BlobName>,
+    /// Content rows that went, by origin, each with the blob it named. Two may name one blob: a transaction with two targets in one
+    /// account is two messages.
+    pub released: Vec<(MessageId, BlobName)>,
 }
 
 /// Ids are hashes already: eight of their bytes are as good as any hash of them.

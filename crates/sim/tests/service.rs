@@ -451,6 +451,54 @@ fn an_accepted_message_is_delivered_once_whatever_crashes() {
     }
 }
 
+/// Two targets of one transaction in one account are two messages with one blob.
+#[test]
+fn one_blob_of_two_messages_stays_until_both_are_gone() {
+    let mut world = world();
+    let blob = world.upload("twice");
+    let content = Content {
+        prefix: "".into(),
+        summary: "twice".into(),
+    }
+    .encode();
+    let delivery = |target| Delivery {
+        account: ANNE,
+        target: name(target),
+        content: content.clone(),
+        size: 5,
+    };
+    let entry = Entry {
+        id: entry_id(&blob.upload),
+        sender: String::new(),
+        deliveries: vec![delivery("INBOX"), delivery("Junk")],
+        blob,
+        date: Date {
+            seconds: 5,
+            zone_minutes: 0,
+        },
+    };
+    assert!(matches!(world.call(Call::Accept(entry)), Reply::Done));
+    world.quiet();
+    for (mailbox, still) in [("INBOX", true), ("Junk", false)] {
+        let uids = world.select(1, mailbox).uids;
+        assert_eq!(uids.len(), 1);
+        world.store(mailbox, &uids, FlagChange::Add, Flag::Deleted);
+        world.expunge(mailbox);
+        let until = world.node.time() + 200_000_000;
+        world.node.advance_to(until);
+        let read = world.call(Call::BlobRead {
+            blob,
+            offset: 0,
+            len: 10,
+        });
+        assert_eq!(
+            matches!(read, Reply::Bytes(_)),
+            still,
+            "after {mailbox}: {read:?}"
+        );
+    }
+}
+
 #[test]
 fn a_wish_for_a_mailbox_that_does_not_exist_ends_in_inbox() {
     let mut world = world();

@@ -79,9 +79,9 @@ impl PartitionOwner {
         }
         // A blob goes after the rows that name it.
         let released = collected.released.iter();
-        mutations.extend(released.map(|blob| Mutation::Release {
+        mutations.extend(released.map(|(origin, blob)| Mutation::Release {
             blob: blob_name(blob),
-            holder: holder(account),
+            holder: holder(account, *origin),
         }));
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
@@ -134,12 +134,12 @@ impl PartitionOwner {
         // It must not seem to begin anew what others' refused commits have ended.
         commit.follows = true;
         for (key, value) in page {
-            if let Ok(RowKey::Content(_)) = keys::row_of_key(&key)
+            if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
                 && let Ok(content) = whimbrel_mailbox::Content::decode(&value)
             {
                 commit.mutations.push(Mutation::Release {
                     blob: blob_name(&content.blob),
-                    holder: holder(account),
+                    holder: holder(account, origin),
                 });
             }
             commit.mutations.push(Mutation::Delete { key: key.into() });

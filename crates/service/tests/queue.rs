@@ -1,0 +1,425 @@
+//! The queue's owner by itself: limits, recovery, repetition, failed commits.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use whimbrel_service::{
+    api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
+    machine::{Input, Machine, Now, Output, RequestId, Ticket},
+    queue::{Limits, QueueOwner, entry_id},
+};
+use whimbrel_storage::{Commit, Mutation};
+
+/// A driver that carries out nothing by itself.
+struct Bench {
+    queue: QueueOwner,
+    seconds: u64,
+    requests: u64,
+    rows: BTreeMap<Vec<u8>, Bytes>,
+    /// Who holds which blob.
+    held: BTreeMap<Vec<u8>, [u8; 16]>,
+    commits: Vec<(Ticket, Commit)>,
+    deliveries: Vec<(Ticket, u8, usize)>,
+}
+
+fn entry(number: u8, recipients: u8) -> Entry {
+    let delivery = |n| Delivery {
+        account: AccountId([n; 16]),
+        target: MailboxName::new(if n == 0 { "INBOX" } else { "Lists/x" }).unwrap(),
+        content: Bytes::from(vec![n; 100]),
+        size: 1000 + u32::from(n),
+    };
+    Entry {
+        id: EntryId([number; 16]),
+        sender: "carl@elsewhere.example".into(),
+        deliveries: (0..recipients).map(delivery).collect(),
+        blob: BlobName {
+            hash: [number; 32],
+            upload: [number; 16],
+        },
+        date: Date {
+            seconds: 1_700_000_000,
+            zone_minutes: 60,
+        },
+    }
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Bench {
+        Bench::over(BTreeMap::new(), limits)
+    }
+
+    /// One that finds these rows, in pages of two.
+    fn over(rows: BTreeMap<Vec<u8>, Bytes>, limits: Limits) -> Bench {
+        let mut bench = Bench {
+            queue: QueueOwner::new(limits),
+            seconds: 100,
+            requests: 0,
+            rows: rows.clone(),
+            held: BTreeMap::new(),
+            commits: Vec::new(),
+            deliveries: Vec::new(),
+        };
+        let Some(Output::Load {
+            ticket, from, to, ..
+        }) = bench.queue.poll()
+        else {
+            panic!("it reads what is there first");
+        };
+        assert!(bench.queue.poll().is_none());
+        // Whoever asks meanwhile waits.
+        assert_eq!(bench.accept(&entry(200, 1)), "");
+        let rows: Vec<_> = rows
+            .into_iter()
+            .filter(|(key, _)| (&from..&to).contains(&key))
+            .collect();
+        let mut pages: Vec<_> = rows.chunks(2).map(<[_]>::to_vec).collect();
+        pages.push(Vec::new());
+        let last = pages.len() - 1;
+        for (index, rows) in pages.into_iter().enumerate() {
+            assert!(bench.commits.is_empty() && bench.deliveries.is_empty());
+            let done = index == last;
+            let said = bench.input(Input::Loaded { ticket, rows, done });
+            assert_eq!(said, if done { "recovered" } else { "" });
+        }
+        // That one is done at once, so that each test begins with what it found.
+        let (ticket, _) = bench.commits.pop().expect("its commit");
+        assert_eq!(bench.input(Input::CommitFailed(ticket)), "1 full");
+        bench
+    }
+
+    fn input(&mut self, input: Input) -> String {
+        let now = Now {
+            wall_micros: 5,
+            mono_micros: self.seconds * 1_000_000,
+        };
+        self.queue.handle(now, input);
+        let mut words = Vec::new();
+        while let Some(output) = self.queue.poll() {
+            match output {
+                Output::Commit(ticket, commit) => self.commits.push((ticket, commit)),
+                Output::Deliver {
+                    ticket,
+                    entry,
+                    index,
+                } => {
+                    self.deliveries.push((ticket, entry.id.0[0], index));
+                }
+                Output::Reply(RequestId(n), Reply::Done) => words.push(format!("{n} done")),
+                Output::Reply(RequestId(n), Reply::Failed(Failure::Storage)) => {
+                    words.push(format!("{n} full"))
+                }
+                Output::Finished(id) => words.push(format!("finished {}", id.0[0])),
+                Output::QueueRecovered => words.push("recovered".into()),
+                Output::Log(_) => words.push("warning".into()),
+                Output::Fatal(cause) => words.push(cause),
+                other => panic!("{other:?}"),
+            }
+        }
+        words.join(", ")
+    }
+
+    fn accept(&mut self, entry: &Entry) -> String {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.input(Input::Call(request, Call::Accept(entry.clone())))
+    }
+
+    /// The oldest commit is made durable.
+    fn commit(&mut self) -> String {
+        let (ticket, commit) = self.commits.remove(0);
+        for mutation in commit.mutations {
+            match mutation {
+                Mutation::Put { key, value } => drop(self.rows.insert(key.to_vec(), value)),
+                Mutation::Delete { key } => drop(self.rows.remove(&key[..])),
+                Mutation::Reference { blob, holder } => {
+                    drop(self.held.insert(holder.to_vec(), blob.upload.0))
+                }
+                Mutation::Release { blob, holder } => {
+                    assert_eq!(self.held.remove(&holder[..]), Some(blob.upload.0));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        self.input(Input::Committed(ticket))
+    }
+
+    fn refuse(&mut self) -> String {
+        let (ticket, _) = self.commits.remove(0);
+        self.input(Input::CommitFailed(ticket))
+    }
+
+    /// The deliveries handed out since the last look: entry and index.
+    fn handed_out(&mut self) -> Vec<(u8, usize)> {
+        self.deliveries
+            .iter()
+            .map(|(_, entry, index)| (*entry, *index))
+            .collect()
+    }
+
+    fn delivered(&mut self) -> String {
+        let (ticket, ..) = self.deliveries.remove(0);
+        self.input(Input::Delivered(ticket))
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        entries_max: 3,
+        bytes_max: 1000,
+        retry_after_seconds: 10,
+    }
+}
+
+#[test]
+fn an_entry_from_acceptance_to_its_end() {
+    let mut bench = Bench::new(limits());
+    assert_eq!(bench.accept(&entry(1, 2)), "");
+    assert_eq!(
+        bench.handed_out(),
+        [],
+        "nothing is delivered before it is on disk"
+    );
+    assert_eq!(bench.commit(), "2 done");
+    assert_eq!(
+        (bench.rows.len(), bench.held.len(), bench.queue.len()),
+        (1, 1, 1)
+    );
+    assert_eq!(bench.handed_out(), [(1, 0), (1, 1)]);
+    assert_eq!(bench.delivered(), "");
+    assert!(bench.commits.is_empty());
+    assert_eq!(bench.delivered(), "");
+    assert_eq!(bench.commits.len(), 1);
+    assert_eq!(bench.commit(), "finished 1");
+    assert_eq!(
+        (bench.rows.len(), bench.held.len(), bench.queue.is_empty()),
+        (0, 0, true)
+    );
+}
+
+#[test]
+fn what_is_too_much_is_refused_and_takes_no_room() {
+    let mut bench = Bench::new(limits());
+    for number in 1..=3 {
+        assert_eq!(bench.accept(&entry(number, 1)), "");
+    }
+    // Commits under way count.
+    assert_eq!(bench.accept(&entry(4, 1)), "5 full");
+    assert_eq!(bench.refuse(), "2 full");
+    assert_eq!(bench.accept(&entry(5, 1)), "");
+    for _ in 0..3 {
+        assert!(bench.commit().ends_with("done"));
+    }
+    assert_eq!(bench.accept(&entry(6, 1)), "7 full");
+
+    let mut bench = Bench::new(limits());
+    assert_eq!(bench.accept(&entry(1, 5)), "");
+    assert_eq!(bench.accept(&entry(2, 5)), "3 full", "their bytes");
+    assert_eq!(bench.refuse(), "2 full");
+    assert_eq!(
+        bench.accept(&entry(3, 5)),
+        "",
+        "what was refused is not counted"
+    );
+    assert_eq!(bench.commit(), "4 done");
+    assert_eq!(bench.accept(&entry(4, 5)), "5 full");
+    for _ in 0..5 {
+        bench.delivered();
+    }
+    assert_eq!(bench.commit(), "finished 3");
+    assert_eq!(
+        bench.accept(&entry(4, 5)),
+        "",
+        "what is finished is not, either"
+    );
+    assert_eq!(bench.accept(&entry(5, 9)), "7 full");
+}
+
+#[test]
+fn what_was_accepted_is_found_again() {
+    let mut bench = Bench::new(Limits::default());
+    for number in 1..=5 {
+        bench.accept(&entry(number, 2));
+        bench.commit();
+    }
+    // More than the limits allow now, and all the same taken up.
+    let mut again = Bench::over(bench.rows.clone(), limits());
+    let expected: Vec<_> = (1..=5).flat_map(|entry| [(entry, 0), (entry, 1)]).collect();
+    assert_eq!(again.handed_out(), expected);
+    assert_eq!(again.accept(&entry(6, 1)), "2 full");
+    for _ in 0..10 {
+        again.delivered();
+    }
+    let ends: Vec<String> = (1..=5)
+        .map(|_| {
+            let (ticket, _) = again.commits.remove(0);
+            again.input(Input::Committed(ticket))
+        })
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            "finished 1",
+            "finished 2",
+            "finished 3",
+            "finished 4",
+            "finished 5"
+        ]
+    );
+    assert!(again.queue.is_empty());
+    assert_eq!(again.accept(&entry(6, 1)), "", "their bytes are free again");
+}
+
+#[test]
+fn an_entry_is_read_back_as_it_was_accepted() {
+    let mut bench = Bench::new(Limits::default());
+    let accepted = entry(1, 3);
+    bench.accept(&accepted);
+    bench.commit();
+    let mut queue = QueueOwner::new(Limits::default());
+    let Some(Output::Load { ticket, .. }) = queue.poll() else {
+        panic!()
+    };
+    let rows = bench.rows.into_iter().collect();
+    queue.handle(
+        Now::default(),
+        Input::Loaded {
+            ticket,
+            rows,
+            done: true,
+        },
+    );
+    let Some(Output::Deliver { entry: found, .. }) = queue.poll() else {
+        panic!()
+    };
+    assert_eq!(format!("{found:?}"), format!("{accepted:?}"));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_stops_the_node() {
+    let mut bench = Bench::new(Limits::default());
+    bench.accept(&entry(1, 1));
+    bench.commit();
+    let (key, row) = bench.rows.pop_first().unwrap();
+    let mut newer = row.to_vec();
+    let version = newer.iter().position(|byte| *byte == 1).unwrap();
+    newer[version] = 2;
+    for (key, row) in [
+        (key.clone(), Bytes::from(newer)),
+        (key.clone(), row.slice(..row.len() - 1)),
+        (key[..5].to_vec(), row),
+    ] {
+        let mut queue = QueueOwner::new(Limits::default());
+        let Some(Output::Load { ticket, .. }) = queue.poll() else {
+            panic!()
+        };
+        let rows = vec![(key, row)];
+        queue.handle(
+            Now::default(),
+            Input::Loaded {
+                ticket,
+                rows,
+                done: true,
+            },
+        );
+        assert!(matches!(queue.poll(), Some(Output::Fatal(_))));
+        assert!(
+            queue.poll().is_none(),
+            "nothing is delivered, nothing forgotten"
+        );
+    }
+    let mut queue = QueueOwner::new(Limits::default());
+    queue.poll();
+    queue.handle(
+        Now::default(),
+        Input::LoadFailed(Ticket(1), "no disk".into()),
+    );
+    assert!(matches!(queue.poll(), Some(Output::Fatal(cause)) if cause.contains("no disk")));
+}
+
+#[test]
+fn what_was_not_delivered_is_handed_out_again() {
+    let mut bench = Bench::new(limits());
+    bench.accept(&entry(1, 3));
+    bench.commit();
+    let tickets: Vec<Ticket> = bench
+        .deliveries
+        .drain(..)
+        .map(|(ticket, ..)| ticket)
+        .collect();
+    bench.input(Input::Delivered(tickets[0]));
+    bench.input(Input::NotDelivered(tickets[1]));
+    // The third says nothing.
+    assert_eq!(bench.queue.deadline(), Some(110_000_000));
+    bench.seconds = 109;
+    assert_eq!(bench.input(Input::Time), "");
+    assert_eq!(bench.handed_out(), []);
+    bench.seconds = 110;
+    assert_eq!(bench.input(Input::Time), "warning");
+    assert_eq!(bench.handed_out(), [(1, 1), (1, 2)]);
+    // A late answer to the first attempt is nobody's; the second counts.
+    assert_eq!(bench.input(Input::Delivered(tickets[2])), "");
+    assert_eq!(bench.delivered(), "");
+    assert!(bench.commits.is_empty());
+    assert_eq!(bench.delivered(), "");
+    assert_eq!(bench.commit(), "finished 1");
+    // And time goes by without a wish.
+    bench.seconds = 120;
+    bench.input(Input::Time);
+    assert_eq!(bench.queue.deadline(), None);
+}
+
+#[test]
+fn each_entry_has_its_own_time() {
+    let mut bench = Bench::new(limits());
+    bench.accept(&entry(1, 1));
+    bench.commit();
+    bench.seconds = 105;
+    bench.accept(&entry(2, 1));
+    bench.commit();
+    bench.deliveries.clear();
+    bench.seconds = 110;
+    bench.input(Input::Time);
+    assert_eq!(bench.handed_out(), [(1, 0)]);
+    bench.deliveries.clear();
+    bench.seconds = 120;
+    bench.input(Input::Time);
+    assert_eq!(bench.handed_out(), [(1, 0), (2, 0)]);
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again_without_a_delivery() {
+    let mut bench = Bench::new(limits());
+    bench.accept(&entry(1, 1));
+    bench.commit();
+    bench.delivered();
+    assert_eq!(bench.refuse(), "", "nobody is told that it is finished");
+    assert_eq!(bench.queue.len(), 1);
+    bench.seconds = 115;
+    bench.input(Input::Time);
+    assert_eq!(bench.handed_out(), []);
+    assert_eq!(bench.commits.len(), 1);
+    bench.seconds = 130;
+    bench.input(Input::Time);
+    assert_eq!(bench.commits.len(), 1, "one at a time");
+    assert_eq!(bench.commit(), "finished 1");
+    assert!(bench.queue.is_empty());
+}
+
+#[test]
+fn an_entry_without_recipients_ends_at_once() {
+    let mut bench = Bench::new(limits());
+    bench.accept(&entry(1, 0));
+    assert_eq!(bench.commit(), "2 done");
+    assert_eq!(bench.commit(), "finished 1");
+    assert!(bench.queue.is_empty());
+}
+
+#[test]
+fn ids_follow_from_uploads_and_do_not_show_them() {
+    assert_eq!(entry_id(&[1; 16]), entry_id(&[1; 16]));
+    assert_ne!(entry_id(&[1; 16]), entry_id(&[2; 16]));
+    assert_ne!(entry_id(&[1; 16]).0, [1; 16]);
+}
