@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
             "whimbrel-service",
             "whimbrel-smtp",
         ],
-        &["whimbrel-mailbox", "whimbrel-storage"],
+        &["whimbrel-mailbox", "whimbrel-sim", "whimbrel-storage"],
     ),
     rule(
         "whimbrel-sim",
