@@ -293,24 +293,22 @@ impl Authenticator {
 
     fn count_failure(&mut self, seconds: u64, peer: IpAddr) {
         let peer = peer_key(peer);
+        if let Some(failures) = self.failures.get_mut(&peer) {
+            failures.count = failures.count.saturating_add(1);
+            return;
+        }
+        if self.limits.peers_max == 0 {
+            return;
+        }
+        // Only who is new takes another's place: else the last to come would forget its own failures.
         while self.failure_order.len() >= self.limits.peers_max {
             if let Some((_, oldest)) = self.failure_order.pop_front() {
                 self.failures.remove(&oldest);
             }
         }
-        match self.failures.get_mut(&peer) {
-            Some(failures) => failures.count = failures.count.saturating_add(1),
-            None => {
-                self.failures.insert(
-                    peer,
-                    Failures {
-                        count: 1,
-                        since: seconds,
-                    },
-                );
-                self.failure_order.push_back((seconds, peer));
-            }
-        }
+        let since = seconds;
+        self.failures.insert(peer, Failures { count: 1, since });
+        self.failure_order.push_back((since, peer));
     }
 
     /// Drops what has expired. Cheap: both queues are in order of time.
