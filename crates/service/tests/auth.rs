@@ -181,6 +181,7 @@ fn the_cache_answers_for_no_other_name_password_or_peer() {
         ("", "annesecret", HERE),
         ("anne", "secret192.0.2.1", "0.0.0.0"),
         ("annesecret", "", HERE),
+        ("anne", "secret1", "92.0.2.1"),
     ] {
         let said = bench.begin(login, password, peer);
         assert!(
@@ -190,6 +191,11 @@ fn the_cache_answers_for_no_other_name_password_or_peer() {
         bench.verified(false);
     }
     assert_eq!(bench.login("anne", "secret", HERE), "+anne=1");
+    // Two spellings of one name, as a domain with and without its last dot.
+    bench.known.extend([account("anne.", 1, "v1")]);
+    bench.begin("anne", ".secret", HERE);
+    bench.verified(true);
+    assert_eq!(bench.begin("anne.", "secret", HERE), "?v1 secret");
 }
 
 #[test]

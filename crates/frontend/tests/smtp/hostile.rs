@@ -84,6 +84,16 @@ fn nothing_is_read_from_behind_starttls() {
     );
     assert!(world.client().closed);
     assert!(world.client().calls.is_empty());
+    // Also when the machine had no room for it: the bytes before fill its buffer.
+    let mut world = World::new(Cut::Whole);
+    world.config.starttls = true;
+    world.script("smtp");
+    let noop = |len: usize| format!("NOOP {}\r\n", "x".repeat(len - 7));
+    let before = noop(2000).repeat(32) + &noop(1526) + "STARTTLS\r\n";
+    assert_eq!(before.len(), world.config.limits.input_buffer_bytes_max);
+    world.send((before + "MAIL FROM:<a@b.example>\r\n").as_bytes());
+    assert!(world.told().ends_with("220 2.0.0 Ready to start TLS\r\n"));
+    assert!(world.client().closed);
     // The handshake forgets what was said in clear.
     let mut world = World::new(Cut::Whole);
     world.config.starttls = true;
