@@ -115,15 +115,21 @@ pub fn a_name(rng: &mut Rng, model: &Model) -> String {
     }
 }
 
+/// Whether a RENAME gives a mailbox a name that was told of before.
+pub fn shuffles(model: &Model, from: &str, to: &str, told: impl Fn(&str) -> bool) -> bool {
+    let below = format!("{from}/");
+    let moved = model
+        .boxes
+        .keys()
+        .filter(|name| *name == from || name.starts_with(&below));
+    moved
+        .map(|name| format!("{to}{}", &name[from.len()..]))
+        .any(|name| told(&name))
+}
+
 impl Client {
-    /// What it does next; `fresh` is a name that nobody used, `told` says whether a name was told of. An APPEND has no blob yet; the world uploads one and fills it in.
-    pub fn plan(
-        &self,
-        rng: &mut Rng,
-        model: &Model,
-        fresh: &str,
-        told: impl Fn(&str) -> bool,
-    ) -> Planned {
+    /// What it does next; `fresh` is a name that nobody used. An APPEND has no blob yet; the world uploads one and fills it in.
+    pub fn plan(&self, rng: &mut Rng, model: &Model, fresh: &str) -> Planned {
         let any = |rng: &mut Rng| a_name(rng, model);
         let session = self.session;
         let read = |call, about| Planned {
@@ -292,21 +298,13 @@ impl Client {
                 } else {
                     fresh.to_owned()
                 };
-                let below = format!("{from}/");
-                let moved = model
-                    .boxes
-                    .keys()
-                    .filter(|name| **name == from || name.starts_with(&below));
-                let shuffles = moved
-                    .map(|name| format!("{to}{}", &name[from.len()..]))
-                    .any(|name| told(&name));
                 let call = MailboxCall::Rename {
                     from: mailbox(&from),
                     to: mailbox(&to),
                 };
                 Planned {
                     call,
-                    op: Op::Rename(from, to, shuffles),
+                    op: Op::Rename(from, to, false),
                     about: None,
                 }
             }

@@ -321,13 +321,10 @@ impl World {
         }
         self.next_body += 1;
         let fresh = format!("fresh{}", self.next_body);
-        let (Some(history), Some(uids)) = (self.histories.get(&account), self.uids.get(&account))
-        else {
+        let Some(history) = self.histories.get(&account) else {
             return Ok(());
         };
-        let planned = self.clients[index].plan(&mut rng, history.present(), &fresh, |name| {
-            uids.was_told(name)
-        });
+        let planned = self.clients[index].plan(&mut rng, history.present(), &fresh);
         self.note(kind(&planned.call));
         self.say(|| format!("client {index} {:?}", planned.call));
         self.clients[index].due = None;
@@ -533,7 +530,17 @@ impl World {
         let Some(history) = self.histories.get_mut(&asked.account) else {
             return;
         };
-        let verdict = history.reached(number, asked.planned.op.clone());
+        let Some(uids) = self.uids.get_mut(&asked.account) else {
+            return;
+        };
+        let mut op = asked.planned.op.clone();
+        if let Op::Rename(from, to, shuffles) = &mut op {
+            *shuffles = client::shuffles(history.present(), from, to, |name| uids.was_told(name));
+        }
+        if let Some(name) = &asked.planned.about {
+            uids.asked(name);
+        }
+        let verdict = history.reached(number, op);
         let about = client::about(history.present(), asked.planned.about.as_deref())
             .map(<[Message]>::to_vec);
         asked.reached = Some(Reached {

@@ -4,7 +4,7 @@
 //! - U2: what came under a name after a UIDNEXT was told for it has a UID of at least that.
 //! - U4: on one node a message that stays under its name keeps its UID. (A RENAME lets it enter another name.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Number;
 
@@ -18,6 +18,8 @@ pub struct Uids {
     uids: BTreeMap<(String, Number), u32>,
     /// UIDNEXTs told for a name, by when: only those that are greater than all told before.
     told: BTreeMap<String, BTreeMap<Number, u32>>,
+    /// Names that were asked about, whether or not the answer arrived.
+    asked: BTreeSet<String>,
 }
 
 impl Uids {
@@ -41,10 +43,15 @@ impl Uids {
         }
     }
 
-    /// Whether anything was told of this name.
+    /// Something was asked about a name: the node may have announced a UIDNEXT for it, even if nobody heard.
+    pub fn asked(&mut self, name: &str) {
+        self.asked.insert(name.to_owned());
+    }
+
+    /// Whether something may have been told of this name.
     #[must_use]
     pub fn was_told(&self, name: &str) -> bool {
-        self.told.contains_key(name)
+        self.asked.contains(name)
     }
 
     /// Under `name` the message `key`, which came there by the `entered`-th making, was told to have this UID.

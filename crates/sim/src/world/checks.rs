@@ -187,6 +187,9 @@ impl World {
         let session = self.session();
         for mailbox in mailboxes.iter().filter(|mailbox| mailbox.exists) {
             let name = mailbox.name.clone();
+            if let Some(uids) = self.uids.get_mut(&account) {
+                uids.asked(name.as_str());
+            }
             let call = MailboxCall::Select {
                 session,
                 name: name.clone(),
