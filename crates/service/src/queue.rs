@@ -77,7 +77,8 @@ struct Pending {
 
 /// What a commit was for.
 enum Waiting {
-    Accept(RequestId, Arc<Entry>),
+    /// With the size of its row.
+    Accept(RequestId, Arc<Entry>, usize),
     Remove(EntryId),
 }
 
@@ -186,7 +187,8 @@ impl QueueOwner {
                 .out
                 .push_back(Output::Reply(request, Reply::Failed(Failure::Storage)));
         }
-        self.bytes += row.len();
+        let bytes = row.len();
+        self.bytes += bytes;
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
         commit.mutations.push(Mutation::Reference {
             blob: blob_name(&entry.blob),
@@ -198,15 +200,14 @@ impl QueueOwner {
         });
         let ticket = self.ticket();
         self.commits
-            .insert(ticket, Waiting::Accept(request, Arc::new(entry)));
+            .insert(ticket, Waiting::Accept(request, Arc::new(entry), bytes));
         self.out.push_back(Output::Commit(ticket, commit));
     }
 
     fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
         match self.commits.remove(&ticket) {
             None => {}
-            Some(Waiting::Accept(request, entry)) => {
-                let bytes = row_of_entry(&entry).len();
+            Some(Waiting::Accept(request, entry, bytes)) => {
                 self.bytes -= bytes;
                 if !done {
                     return self
