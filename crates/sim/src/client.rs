@@ -8,7 +8,7 @@ use whimbrel_service::api::{
 };
 
 use crate::{
-    model::{DELETED, Message, Model, Number, Op},
+    model::{Message, Model, Number, Op},
     rng::Rng,
 };
 
@@ -498,6 +498,3 @@ pub fn about<'a>(model: &'a Model, name: Option<&str>) -> Option<&'a [Message]> 
 pub fn is_done(reply: &Reply) -> bool {
     !matches!(reply, Reply::Failed(_))
 }
-
-/// EXPUNGE acts on this flag.
-pub const EXPUNGED: u8 = DELETED;

@@ -12,7 +12,7 @@ use whimbrel_service::{
     admin::AdminCall,
     api::{
         AccountId, BlobName, Call, Date, Delivery, Entry, Failure, MailboxCall, MailboxName, Reply,
-        SessionId, UploadId,
+        SessionId,
     },
     content::Content,
     machine::{RequestId, Ticket},
@@ -806,9 +806,3 @@ pub const COVERAGE: [&str; 21] = [
     "full disk",
     "hangup",
 ];
-
-/// The id that an upload gives its entry, for scenarios.
-#[must_use]
-pub fn entry_of(upload: &UploadId) -> [u8; 16] {
-    queue::entry_id(upload).0
-}

@@ -558,14 +558,3 @@ fn failure(error: PlanError) -> Failure {
         PlanError::NoUids => Failure::Limit("no UIDs are left"),
     }
 }
-
-/// Who watches a mailbox: for the simulator's checkers.
-impl PartitionOwner {
-    /// How many sessions watch a mailbox of the account.
-    #[must_use]
-    pub fn watchers(&self, account: AccountId) -> usize {
-        self.accounts
-            .get(&account)
-            .map_or(0, |entry| entry.watchers.len())
-    }
-}

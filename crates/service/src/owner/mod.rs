@@ -172,12 +172,6 @@ impl PartitionOwner {
         }
     }
 
-    /// Memory of the loaded accounts in bytes, and how many there are: for the metrics.
-    #[must_use]
-    pub fn loaded(&self) -> (usize, usize) {
-        (self.bytes, self.accounts.len())
-    }
-
     fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
         Ticket(self.next_ticket)
