@@ -148,6 +148,8 @@ fn key() -> impl Strategy<Value = SearchKey> {
         ("[A-Za-z-]{1,9}", text()).prop_map(|(n, t)| SearchKey::Header(n, t)),
         (0..=i64::MAX as u64).prop_map(SearchKey::Larger),
         (0..=i64::MAX as u64).prop_map(SearchKey::ModSeq),
+        (1..=u32::MAX).prop_map(SearchKey::Older),
+        (1..=u32::MAX).prop_map(SearchKey::Younger),
         "[a-z$]{1,9}".prop_map(|k| SearchKey::Keyword(Keyword::new(k.as_bytes()).unwrap())),
     ];
     simple.prop_recursive(4, 24, 4, |inner| {

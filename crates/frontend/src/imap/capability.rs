@@ -23,6 +23,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "ESEARCH",
             "SEARCHRES",
             "STATUS=SIZE",
+            "WITHIN",
         ]);
     } else if cx.tls.is_some() {
         names.extend(["SASL-IR", "AUTH=PLAIN", "AUTH=LOGIN"]);

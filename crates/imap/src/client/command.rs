@@ -492,6 +492,7 @@ fn key(w: &mut Writer, search_key: &SearchKey) {
         SearchKey::ModSeq(n) => _ = w.text("MODSEQ ").number(*n),
         SearchKey::New => _ = w.text("NEW"),
         SearchKey::Old => _ = w.text("OLD"),
+        SearchKey::Older(n) => _ = w.text("OLDER ").number(u64::from(*n)),
         SearchKey::On(d) => date(w, "ON", *d),
         SearchKey::Recent => _ = w.text("RECENT"),
         SearchKey::Seen => _ = w.text("SEEN"),
@@ -509,5 +510,6 @@ fn key(w: &mut Writer, search_key: &SearchKey) {
         SearchKey::Unflagged => _ = w.text("UNFLAGGED"),
         SearchKey::Unkeyword(k) => _ = w.text("UNKEYWORD").word(k.as_str()),
         SearchKey::Unseen => _ = w.text("UNSEEN"),
+        SearchKey::Younger(n) => _ = w.text("YOUNGER ").number(u64::from(*n)),
     }
 }

@@ -1,4 +1,4 @@
-//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5182, 7162).
+//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5032, 5182, 7162).
 
 use crate::core::{Date, Keyword, MessageSet, ModSeq};
 use crate::decode::cursor::{Cursor, Refusal};
@@ -77,6 +77,8 @@ pub enum SearchKey {
     New,
     /// `OLD` (rev1): not recent.
     Old,
+    /// `OLDER` (RFC 5032): received at least so many seconds ago.
+    Older(u32),
     /// `ON`
     On(Date),
     /// `RECENT` (rev1)
@@ -111,6 +113,8 @@ pub enum SearchKey {
     Unkeyword(Keyword),
     /// `UNSEEN`
     Unseen,
+    /// `YOUNGER` (RFC 5032): received at most so many seconds ago.
+    Younger(u32),
 }
 
 /// `"SEARCH" [SP "RETURN" SP "(" [option *(SP option)] ")"] SP ["CHARSET" SP charset SP] search-key *(SP search-key)`
@@ -300,6 +304,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
     let text = |c: &mut Cursor<'_>| c.space().and_then(|()| c.astring());
     let date = |c: &mut Cursor<'_>| c.space().and_then(|()| c.date());
     let number = |c: &mut Cursor<'_>| c.space().and_then(|()| c.number64());
+    let interval = |c: &mut Cursor<'_>| c.space().and_then(|()| c.nz_number());
     let keyword = |c: &mut Cursor<'_>| {
         c.space()?;
         Keyword::new(c.atom()?).ok_or("keyword is too long")
@@ -325,6 +330,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
         b"MODSEQ" => SearchKey::ModSeq(mod_seq(c)?),
         b"NEW" => SearchKey::New,
         b"OLD" => SearchKey::Old,
+        b"OLDER" => SearchKey::Older(interval(c)?),
         b"ON" => SearchKey::On(date(c)?),
         b"RECENT" => SearchKey::Recent,
         b"SEEN" => SearchKey::Seen,
@@ -346,6 +352,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
         b"UNFLAGGED" => SearchKey::Unflagged,
         b"UNKEYWORD" => SearchKey::Unkeyword(keyword(c)?),
         b"UNSEEN" => SearchKey::Unseen,
+        b"YOUNGER" => SearchKey::Younger(interval(c)?),
         _ => return Err("unknown search key"),
     })
 }
@@ -439,6 +446,8 @@ mod tests {
             SearchKey::ModSeq(620_162_338),
         );
         check_key("MODSEQ 0", SearchKey::ModSeq(0));
+        check_key("OLDER 1", SearchKey::Older(1));
+        check_key("younger 4294967295", SearchKey::Younger(u32::MAX));
         refuse_key("", "expected a search key");
         refuse_key("FOO", "unknown search key");
         refuse_key("FOOFOOFOOFOOFOOFOO", "unknown search key");
@@ -449,6 +458,9 @@ mod tests {
         refuse_key("LARGER x", "expected a number");
         refuse_key("MODSEQ \"/x/y\" all 1", "unknown metadata entry");
         refuse_key("MODSEQ \"/flags/x\" foo 1", "expected priv, shared or all");
+        refuse_key("OLDER 0", "number must not be zero");
+        refuse_key("YOUNGER 4294967296", "number is too large");
+        refuse_key("YOUNGER", "expected a space");
         refuse_key("UID", "expected a space");
         refuse_key("UID x", "invalid sequence set");
         refuse_key("HEADER a:b c", "invalid name of a header field");

@@ -1,4 +1,4 @@
-//! SEARCH and UID SEARCH (RFC 9051, 6.4.4; RFC 4731; RFC 5182; RFC 7162, 3.1.5).
+//! SEARCH and UID SEARCH (RFC 9051, 6.4.4; RFC 4731; RFC 5032; RFC 5182; RFC 7162, 3.1.5).
 //!
 //! Messages are looked at in windows of rows; of those whose rows do not decide, content rows are fetched a few at a time; of those whose
 //! summaries do not decide, bodies are read one chunk after another and no further than needed. What is held is one window, one chunk, and
@@ -75,15 +75,17 @@ enum State {
 
 impl Search {
     pub(super) fn new(cx: &mut Context, tag: Tag, arguments: Arguments) -> Result<Search, Outcome> {
-        let program = match Program::new(cx.view(), arguments.key, arguments.charset.as_deref()) {
-            Ok(program) => program,
-            Err(outcome) => {
-                if outcome.kind == whimbrel_imap::encode::Kind::No {
-                    forget(cx, arguments.returns);
+        let now = cx.now.wall_seconds() as i64;
+        let program =
+            match Program::new(cx.view(), arguments.key, arguments.charset.as_deref(), now) {
+                Ok(program) => program,
+                Err(outcome) => {
+                    if outcome.kind == whimbrel_imap::encode::Kind::No {
+                        forget(cx, arguments.returns);
+                    }
+                    return Err(outcome);
                 }
-                return Err(outcome);
-            }
-        };
+            };
         if program.modseq {
             cx.enable_condstore();
         }

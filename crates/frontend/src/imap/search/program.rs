@@ -28,6 +28,8 @@ pub(super) struct Program {
     pub(super) texts: Vec<Needle>,
     /// A MODSEQ key was used.
     pub(super) modseq: bool,
+    /// The time of the command, in seconds since 1970: what OLDER and YOUNGER go by.
+    now: i64,
 }
 
 enum Node {
@@ -41,6 +43,10 @@ enum Node {
     Larger(u64),
     Smaller(u64),
     Received(Compare, WireDate),
+    /// Received at this second or before it.
+    Older(i64),
+    /// Received at this second or after it.
+    Younger(i64),
     ModSeq(u64),
     Sent(Compare, WireDate),
     Field(usize),
@@ -85,6 +91,7 @@ impl Program {
         view: &View,
         key: SearchKey,
         charset: Option<&str>,
+        now: i64,
     ) -> Result<Program, Outcome> {
         let charset = match charset {
             None | Some("UTF-8") => None,
@@ -101,6 +108,7 @@ impl Program {
             bodies: Vec::new(),
             texts: Vec::new(),
             modseq: false,
+            now,
         };
         program.root = program.node(view, key, charset)?;
         Ok(program)
@@ -176,6 +184,8 @@ impl Program {
             K::SentBefore(date) => Node::Sent(Compare::Before, date),
             K::SentOn(date) => Node::Sent(Compare::On, date),
             K::SentSince(date) => Node::Sent(Compare::Since, date),
+            K::Older(seconds) => Node::Older(self.now - i64::from(seconds)),
+            K::Younger(seconds) => Node::Younger(self.now - i64::from(seconds)),
             K::ModSeq(modseq) => {
                 self.modseq = true;
                 Node::ModSeq(modseq)
@@ -265,6 +275,10 @@ impl Node {
                     DateTime::with_zone(row.date.seconds, row.date.zone_minutes).local_date();
                 compare.holds(&received, date)
             }),
+            // "For OLDER, messages match if the INTERNALDATE is less recent than or equal to the target time. For YOUNGER, messages
+            // match if the INTERNALDATE is more recent than or equal to the target time" (RFC 5032, 2).
+            Node::Older(target) => facts.row.map(|row| row.date.seconds <= *target),
+            Node::Younger(target) => facts.row.map(|row| row.date.seconds >= *target),
             Node::ModSeq(modseq) => facts.row.map(|row| row.modseq >= *modseq),
             Node::Sent(compare, date) => facts.opened.map(|opened| {
                 let field = opened.summary.message.envelope.date.as_deref();
