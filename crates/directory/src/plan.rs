@@ -35,7 +35,7 @@ pub enum Refusal {
     /// An alias to nowhere.
     #[error("{0} is neither an account nor an alias here; create it first")]
     NoTarget(Address),
-    /// An alias that would lead in a circle, or too far, or to too many.
+    /// An alias by which this address would lead in a circle, or too far, or to too many.
     #[error("with this alias, {0} would lead back to itself, too far, or to too many accounts")]
     Loop(Address),
 }
@@ -134,7 +134,7 @@ impl Directory {
         match self.extension(&from, &to) {
             Extension::Fine => {}
             Extension::Nowhere => return Err(Refusal::NoTarget(to)),
-            Extension::TooMuch => return Err(Refusal::Loop(from)),
+            Extension::TooMuch(upper) => return Err(Refusal::Loop(upper)),
         }
         if self.leads_to(&to, &from) {
             return Err(Refusal::Loop(from));

@@ -2,19 +2,25 @@
 //!
 //! In this order: an alias of exactly this address; the account that holds it; the same again without `+detail`; the catch-all of the domain. An
 //! alias wins over an account of the same name, so that `anne -> anne, bob` works; one that leads back to itself means the account.
+//!
+//! `postmaster` is always somebody (RFC 5321, 4.5.1): where all of this leads to nobody, or in a circle, it is the earliest account of the
+//! domain, and where the domain has no account, the earliest of all. Earliest is by the stamp of creation, so every replica says the same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    address::{Address, DETAIL_SEPARATOR},
+    address::{Address, DETAIL_SEPARATOR, Domain},
     op::AccountKey,
-    state::Directory,
+    state::{Account, Directory},
 };
 
 /// How far aliases of aliases are followed: beyond this it is taken for a loop.
 pub const ALIAS_DEPTH_MAX: usize = 8;
 /// Most accounts that one address may lead to: bounds the work of one RCPT.
 pub const ALIAS_TARGETS_MAX: usize = 1000;
+
+/// The local part that every domain has (RFC 5321, 4.5.1).
+const POSTMASTER: &str = "postmaster";
 
 /// What an address stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +51,34 @@ impl Directory {
     #[must_use]
     pub fn resolve(&self, local: &str, domain: &str) -> Resolution {
         // What our rules for addresses forbid can be no account or alias, but a catch-all takes it.
-        let Ok(domain) = crate::Domain::new(domain) else {
+        let Ok(domain) = Domain::new(domain) else {
             return Resolution::NotOurs;
         };
         if !self.has_domain(&domain) {
             return Resolution::NotOurs;
         }
-        let mut search = Search::new(self);
+        let found = self.named(local, &domain);
+        if matches!(found, Resolution::Local(_)) || local.to_lowercase() != POSTMASTER {
+            return found;
+        }
+        postmaster(self.eldest(&domain).or_else(|| self.eldest_of_all()))
+    }
+
+    /// `<Postmaster>` without a domain: that of the first of our domains that names one, else the earliest account.
+    #[must_use]
+    pub fn resolve_postmaster(&self) -> Resolution {
+        let mut named = self.domains().filter_map(|(domain, _)| {
+            let found = self.named(POSTMASTER, &Domain::new(domain).ok()?);
+            matches!(found, Resolution::Local(_)).then_some(found)
+        });
+        named
+            .next()
+            .unwrap_or_else(|| postmaster(self.eldest_of_all()))
+    }
+
+    /// Resolves by aliases and accounts alone. The domain is ours.
+    fn named(&self, local: &str, domain: &Domain) -> Resolution {
+        let mut search = Search::new(self, None);
         if let Ok(address) = Address::new(local, domain.as_str())
             && !search.follow(&address, None, 0)
             && let Some(plain) = address.without_detail()
@@ -60,7 +87,7 @@ impl Directory {
             search.follow(&plain, detail.map(|(_, detail)| detail.to_owned()), 0);
         }
         if search.found.is_empty() && !search.overrun {
-            search.follow(&Address::catch_all(domain), None, 0);
+            search.follow(&Address::catch_all(domain.clone()), None, 0);
         }
         if search.overrun {
             Resolution::Loop
@@ -72,22 +99,123 @@ impl Directory {
     }
 }
 
+fn postmaster(eldest: Option<(AccountKey, &Account)>) -> Resolution {
+    match eldest {
+        Some((account, entry)) => Resolution::Local(vec![Target {
+            address: entry.address.clone(),
+            account,
+            detail: None,
+        }]),
+        None => Resolution::NoSuchUser,
+    }
+}
+
 /// What an alias of `from` to `to` would do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extension {
     /// It leads to an account.
     Fine,
     /// `to` leads to no account.
     Nowhere,
-    /// Too far, or with the others of `from` to too many.
-    TooMuch,
+    /// With it this address, `from` or one that leads there, would lead too far or to too many.
+    TooMuch(Address),
 }
 
 impl Directory {
     /// The address that the target of an alias means, and its detail: `info -> anne+info` is Anne's if `anne+info` itself is nobody's.
     pub(crate) fn reached(&self, to: Address) -> (Address, Option<String>) {
-        let known =
-            self.holder(&to).is_some() || self.alias_targets(&to.to_string()).next().is_some();
+        Search::new(self, None).reached(to)
+    }
+
+    /// Judges an alias that is to be added, by what it would make of `from` and of every alias that leads there: a link at the far end of
+    /// a chain makes the whole chain longer. The catch-all has no part in it: it receives what has no other receiver, and an alias is one.
+    pub(crate) fn extension(&self, from: &Address, to: &Address) -> Extension {
+        let mut below = Search::new(self, None);
+        below.follow(&below.reached(to.clone()).0, None, 1);
+        if below.overrun {
+            return Extension::TooMuch(from.clone());
+        }
+        if below.found.is_empty() {
+            return Extension::Nowhere;
+        }
+        let link = (from, to);
+        for upper in self.leading_to(link) {
+            let mut search = Search::new(self, Some(link));
+            search.follow(&upper, None, 0);
+            if search.overrun {
+                return Extension::TooMuch(upper);
+            }
+        }
+        Extension::Fine
+    }
+
+    /// The source of a link that is to be added, and every alias that leads to it with the link in place. An administrator waits for it, no
+    /// client, so it may look at all aliases.
+    fn leading_to(&self, link: (&Address, &Address)) -> BTreeSet<Address> {
+        let mut found = BTreeSet::from([link.0.clone()]);
+        // Most aliases have none above them: that costs a look at each, and no more.
+        let may_lead_here =
+            |to: &str| to.starts_with(link.0.local()) && to.ends_with(link.0.domain().as_str());
+        if !self.aliases().any(|(_, to, _)| may_lead_here(to)) {
+            return found;
+        }
+        let search = Search::new(self, Some(link));
+        let mut sources: BTreeMap<Address, Vec<Address>> = BTreeMap::new();
+        for (from, to, _) in self.aliases() {
+            if let (Ok(from), Ok(to)) = (Address::parse_alias(from), Address::parse_alias(to)) {
+                sources.entry(search.reached(to).0).or_default().push(from);
+            }
+        }
+        let mut open = vec![link.0.clone()];
+        while let Some(address) = open.pop() {
+            for from in sources.remove(&address).unwrap_or_default() {
+                if found.insert(from.clone()) {
+                    open.push(from);
+                }
+            }
+        }
+        found
+    }
+}
+
+struct Search<'a> {
+    directory: &'a Directory,
+    /// An alias that is looked at as if it were there.
+    link: Option<(&'a Address, &'a Address)>,
+    found: BTreeSet<Target>,
+    /// Aliases followed already: each is followed once, so the work is bounded by their number.
+    visited: BTreeSet<String>,
+    overrun: bool,
+}
+
+impl<'a> Search<'a> {
+    fn new(directory: &'a Directory, link: Option<(&'a Address, &'a Address)>) -> Self {
+        Search {
+            directory,
+            link,
+            found: BTreeSet::new(),
+            visited: BTreeSet::new(),
+            overrun: false,
+        }
+    }
+
+    /// Where the aliases of `address` lead, the one that is only supposed included.
+    fn targets(&self, address: &Address) -> Vec<Address> {
+        let name = address.to_string();
+        let stored = self.directory.alias_targets(&name);
+        let stored = stored.filter_map(|to| Address::parse_alias(to).ok());
+        let supposed = self.link.filter(|(from, _)| *from == address);
+        stored.chain(supposed.map(|(_, to)| to.clone())).collect()
+    }
+
+    fn reached(&self, to: Address) -> (Address, Option<String>) {
+        let known = self.directory.holder(&to).is_some()
+            || self.link.is_some_and(|(from, _)| *from == to)
+            || self
+                .directory
+                .alias_targets(&to.to_string())
+                .next()
+                .is_some();
         match to.without_detail() {
             Some(plain) if !known => {
                 let own = to.local().split_once(DETAIL_SEPARATOR);
@@ -97,56 +225,15 @@ impl Directory {
         }
     }
 
-    /// Judges an alias that is to be added. The catch-all has no part in it: it receives what has no other receiver, and an alias is one.
-    pub(crate) fn extension(&self, from: &Address, to: &Address) -> Extension {
-        let mut search = Search::new(self);
-        search.follow(&self.reached(to.clone()).0, None, 1);
-        if search.overrun {
-            return Extension::TooMuch;
-        }
-        if search.found.is_empty() {
-            return Extension::Nowhere;
-        }
-        search.follow(from, None, 0);
-        if search.overrun {
-            Extension::TooMuch
-        } else {
-            Extension::Fine
-        }
-    }
-}
-
-struct Search<'a> {
-    directory: &'a Directory,
-    found: BTreeSet<Target>,
-    /// Aliases followed already: each is followed once, so the work is bounded by their number.
-    visited: BTreeSet<String>,
-    overrun: bool,
-}
-
-impl<'a> Search<'a> {
-    fn new(directory: &'a Directory) -> Self {
-        Search {
-            directory,
-            found: BTreeSet::new(),
-            visited: BTreeSet::new(),
-            overrun: false,
-        }
-    }
-
     /// Adds what `address` leads to; says whether it is known at all.
     fn follow(&mut self, address: &Address, detail: Option<String>, depth: usize) -> bool {
-        let name = address.to_string();
-        if !self.visited.insert(name.clone()) {
+        if !self.visited.insert(address.to_string()) {
             return true;
         }
         let mut known = false;
-        for to in self.directory.alias_targets(&name) {
+        for to in self.targets(address) {
             known = true;
-            let Ok(to) = Address::parse_alias(to) else {
-                continue;
-            };
-            let (to, own) = self.directory.reached(to);
+            let (to, own) = self.reached(to);
             let detail = own.or_else(|| detail.clone());
             if to == *address {
                 self.take(address, detail);

@@ -44,6 +44,8 @@ pub struct Directory {
     floors: BTreeMap<String, u32>,
     /// Derived: living accounts by address, the holder first.
     holders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
+    /// Derived: living accounts by the domain of their address, the earliest first.
+    elders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
 }
 
 /// Names one stored row; its order is the order in the store.
@@ -177,18 +179,19 @@ impl Directory {
             return;
         };
         let place = (account.created_stamp, key);
-        if account.exists.is_empty() {
-            if let Some(holders) = self.holders.get_mut(&account.address) {
-                holders.remove(&place);
-                if holders.is_empty() {
-                    self.holders.remove(&account.address);
+        let domain = domain_of(&account.address);
+        for (index, name) in [
+            (&mut self.holders, account.address.as_str()),
+            (&mut self.elders, domain),
+        ] {
+            if !account.exists.is_empty() {
+                index.entry(name.to_owned()).or_default().insert(place);
+            } else if let Some(places) = index.get_mut(name) {
+                places.remove(&place);
+                if places.is_empty() {
+                    index.remove(name);
                 }
             }
-        } else {
-            self.holders
-                .entry(account.address.clone())
-                .or_default()
-                .insert(place);
         }
     }
 
@@ -207,6 +210,21 @@ impl Directory {
     #[must_use]
     pub fn holder(&self, address: &Address) -> Option<(AccountKey, &Account)> {
         let (_, key) = self.holders.get(&address.to_string())?.first()?;
+        Some((*key, self.accounts.get(key)?))
+    }
+
+    /// The earliest account of a domain, by the stamps of creation: the same on every replica that knows the same accounts.
+    #[must_use]
+    pub fn eldest(&self, domain: &Domain) -> Option<(AccountKey, &Account)> {
+        let (_, key) = self.elders.get(domain.as_str())?.first()?;
+        Some((*key, self.accounts.get(key)?))
+    }
+
+    /// The earliest account of all.
+    #[must_use]
+    pub fn eldest_of_all(&self) -> Option<(AccountKey, &Account)> {
+        let firsts = self.elders.values().filter_map(|places| places.first());
+        let (_, key) = firsts.min()?;
         Some((*key, self.accounts.get(key)?))
     }
 
@@ -329,6 +347,11 @@ impl Row {
             _ => return None,
         })
     }
+}
+
+/// The part behind the `@` of a folded address.
+fn domain_of(address: &str) -> &str {
+    address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
 fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {

@@ -220,3 +220,67 @@ fn an_alias_that_would_lead_too_far_or_to_too_many_is_refused() {
         assert_eq!(node.alias("all@x.org", &name), expected, "{number}");
     }
 }
+
+#[test]
+fn a_chain_is_not_lengthened_at_its_far_end_beyond_the_limit() {
+    let mut node = Node::new(1);
+    for (number, name) in ["a0@x.org", "b@x.org", "c@x.org"].iter().enumerate() {
+        node.add(5, name, number as u8);
+    }
+    // a8 > a7 > ... > a0, as long as may be.
+    for link in 1..=8 {
+        node.alias(&format!("a{link}@x.org"), &format!("a{}@x.org", link - 1))
+            .unwrap();
+    }
+    node.alias("upper@x.org", "a7@x.org").unwrap();
+    let too_long = |upper: &str| Err(Refusal::Loop(named(upper)));
+    // It would take a8 and its like one too far, and the refusal names one of them.
+    assert_eq!(node.alias("a0@x.org", "b@x.org"), too_long("a8@x.org"));
+    // A second way out of the chain is no longer than the first.
+    assert_eq!(node.alias("a1@x.org", "b@x.org"), Ok(()));
+    assert_eq!(node.alias("b@x.org", "c@x.org"), too_long("a8@x.org"));
+    // Nor is a longer way around: it counts from the top.
+    node.alias("d@x.org", "c@x.org").unwrap();
+    assert_eq!(node.alias("a1@x.org", "d@x.org"), too_long("a8@x.org"));
+    // Two steps from the top there is room for two more.
+    assert_eq!(node.alias("a6@x.org", "d@x.org"), Ok(()));
+    for name in (1..=8)
+        .map(|link| format!("a{link}"))
+        .chain(["upper".into()])
+    {
+        let found = node.directory.resolve(&name, "x.org");
+        assert!(matches!(found, Resolution::Local(_)), "{name}: {found:?}");
+    }
+    // By way of a detail that becomes an alias of its own.
+    let mut node = Node::new(1);
+    node.add(5, "a0@x.org", 1);
+    node.add(5, "b@x.org", 2);
+    node.alias("a1@x.org", "a0+z@x.org").unwrap();
+    for link in 2..=8 {
+        node.alias(&format!("a{link}@x.org"), &format!("a{}@x.org", link - 1))
+            .unwrap();
+    }
+    assert_eq!(node.alias("a0+z@x.org", "b@x.org"), too_long("a8@x.org"));
+
+    // Too many instead of too far: the list that holds the list.
+    let mut node = Node::new(1);
+    for number in 0..=ALIAS_TARGETS_MAX {
+        let name = format!("u{number}@x.org");
+        let mut key = [9; 16];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        let ops = node
+            .directory
+            .plan_add_account(&name, key, 7, String::new());
+        node.make(7, ops.unwrap());
+        if number + 1 < ALIAS_TARGETS_MAX {
+            node.alias("some@x.org", &name).unwrap();
+        }
+    }
+    node.alias("all@x.org", "some@x.org").unwrap();
+    node.alias("all@x.org", "u999@x.org").unwrap();
+    assert_eq!(
+        node.alias("some@x.org", "u1000@x.org"),
+        too_long("all@x.org")
+    );
+    assert_eq!(node.alias("some@x.org", "u999@x.org"), Ok(()));
+}

@@ -291,3 +291,67 @@ fn targets_have_a_limit() {
         &[("all@x.org", "Loop"), ("u7@x.org", "u7@x.org")],
     );
 }
+
+/// `b@x` is made before `a@x` in the text, so it is the earlier one.
+#[test]
+fn every_domain_has_a_postmaster() {
+    // RFC 5321, 4.5.1.
+    check(
+        "b@x.org a@x.org c@y.org :z.org",
+        &[
+            ("postmaster@x.org", "b@x.org"),
+            ("PostMaster@X.org", "b@x.org"),
+            ("postmaster@y.org", "c@y.org"),
+            // A domain without accounts: whoever came first of all.
+            ("postmaster@z.org", "b@x.org"),
+            ("postmaster@w.org", "NotOurs"),
+            // Nothing else is made up.
+            ("postmaster+x@x.org", "NoSuchUser"),
+            ("postmasters@x.org", "NoSuchUser"),
+            ("abuse@x.org", "NoSuchUser"),
+        ],
+    );
+    // Who is named comes first: an account, an alias, the catch-all.
+    check(
+        "b@x.org postmaster@x.org",
+        &[
+            ("postmaster@x.org", "postmaster@x.org"),
+            ("postmaster+d@x.org", "postmaster@x.org/d"),
+        ],
+    );
+    check(
+        "b@x.org a@x.org postmaster@x.org>a@x.org",
+        &[("postmaster@x.org", "a@x.org")],
+    );
+    check(
+        "b@x.org a@x.org @x.org>a@x.org",
+        &[("postmaster@x.org", "a@x.org")],
+    );
+    // One who is named, and gone or going in circles, is none.
+    check(
+        "b@x.org postmaster@x.org>gone@x.org",
+        &[("postmaster@x.org", "b@x.org")],
+    );
+    check(
+        &(chain(9) + "postmaster@x.org>a0@x.org"),
+        &[("a0@x.org", "Loop"), ("postmaster@x.org", "a9@x.org")],
+    );
+    check(":x.org", &[("postmaster@x.org", "NoSuchUser")]);
+}
+
+#[test]
+fn postmaster_without_a_domain() {
+    let check = |text: &str, expected: Option<&str>| {
+        let found = match directory(text).resolve_postmaster() {
+            Resolution::Local(targets) => Some(targets[0].address.clone()),
+            Resolution::NoSuchUser => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found.as_deref(), expected, "{text}");
+    };
+    check("b@y.org a@x.org", Some("b@y.org"));
+    check("b@y.org a@x.org postmaster@x.org>a@x.org", Some("a@x.org"));
+    check("b@y.org a@x.org postmaster@y.org>a@x.org", Some("a@x.org"));
+    check(":x.org", None);
+    check("", None);
+}

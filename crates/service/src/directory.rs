@@ -320,18 +320,7 @@ impl Running {
     fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {
         let resolution = match domain {
             Some(domain) => self.directory.resolve(local, domain),
-            // RFC 5321, 4.5.1: <Postmaster> without a domain is always ours: the first of our domains that has one.
-            None => {
-                let mut domains = self
-                    .directory
-                    .domains()
-                    .map(|(domain, _)| self.directory.resolve(local, domain));
-                domains
-                    .find(|resolution| {
-                        matches!(resolution, whimbrel_directory::Resolution::Local(_))
-                    })
-                    .unwrap_or(whimbrel_directory::Resolution::NoSuchUser)
-            }
+            None => self.directory.resolve_postmaster(),
         };
         match resolution {
             whimbrel_directory::Resolution::NoSuchUser => Resolution::NoSuchUser,

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_directory::{AccountKey, Address, Directory, Op};
+use whimbrel_directory::{AccountKey, Address, Directory, Domain, Op};
 
-use super::{ADDRESSES, Made};
+use super::{ADDRESSES, DOMAINS, Made};
 
 /// Address, how many are before it there, key, created, UIDVALIDITY, verifier.
 type Line = (String, usize, AccountKey, u64, u32, String);
@@ -20,6 +20,8 @@ pub(super) struct Shown {
     accounts: Vec<Line>,
     removed: BTreeSet<AccountKey>,
     floors: Vec<u32>,
+    /// The earliest account of each domain, and of all.
+    eldest: Vec<Option<AccountKey>>,
 }
 
 pub(super) fn shown(directory: &Directory) -> Shown {
@@ -57,6 +59,12 @@ pub(super) fn shown(directory: &Directory) -> Shown {
         floors: ADDRESSES
             .map(|address| directory.uid_validity_floor(address))
             .to_vec(),
+        eldest: DOMAINS
+            .map(|domain| directory.eldest(&Domain::new(domain).expect("a domain")))
+            .into_iter()
+            .chain([directory.eldest_of_all()])
+            .map(|found| found.map(|(key, _)| key))
+            .collect(),
     }
 }
 
@@ -128,6 +136,18 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
             _ => {}
         }
     }
+    let eldest = |suffix: &str| {
+        let within = accounts
+            .iter()
+            .filter(|(address, ..)| address.ends_with(suffix));
+        let first = within.min_by_key(|(_, stamp, ..)| *stamp);
+        first.map(|(_, _, key, ..)| *key)
+    };
+    shown.eldest = DOMAINS
+        .map(|domain| eldest(&format!("@{domain}")))
+        .into_iter()
+        .chain([eldest("")])
+        .collect();
     accounts.sort();
     let mut place = 0;
     for (address, _, key, created, uid_validity, verifier) in accounts {

@@ -92,12 +92,16 @@ fn recipients() {
 fn catch_all_and_postmaster() {
     let mut world = World::new(Cut::Whole);
     check(&mut world, "nobody@example.org", "550 5.1.1");
-    world.script("smtp\nC: MAIL FROM:<>\nS: 250 2.1.0 Sender OK\nC: RCPT TO:<Postmaster>\nS: 550 5.1.1 No such mailbox here");
+    world.script("smtp\nC: MAIL FROM:<>\nS: 250 2.1.0 Sender OK\nC: RCPT TO:<Postmaster>\nS: 250 2.1.5 Recipient OK");
+    // Anne came first (RFC 5321, 4.5.1).
+    check(&mut world, "PostMaster@Example.org", "anne/INBOX");
     world.alias("@example.org", "bob@example.org");
+    check(&mut world, "postmaster@example.org", "bob/INBOX");
     check(&mut world, "nobody@example.org", "bob/INBOX");
     check(&mut world, "\"an ne\"@example.org", "bob/INBOX");
     check(&mut world, "anne+x@example.org", "anne/INBOX");
     world.alias("postmaster@example.org", "anne@example.org");
+    check(&mut world, "postmaster@example.org", "anne/INBOX");
     world.script("smtp\nC: MAIL FROM:<>\nS: 250 2.1.0 Sender OK\nC: RCPT TO:<Postmaster>\nS: 250 2.1.5 Recipient OK");
 }
 
