@@ -55,6 +55,7 @@ impl Default for Limits {
 /// One SMTP or LMTP connection.
 pub struct SmtpSession {
     machine: whimbrel_smtp::Session,
+    role: Role,
     config: Arc<Config>,
     limits: Arc<Limits>,
     /// Bytes that the machine had no room for.
@@ -84,6 +85,8 @@ enum Pending {
 }
 
 struct Acceptance {
+    /// One for each recipient, where they differ (LMTP).
+    verdicts: Vec<Result<(), Refusal>>,
     upload: UploadId,
     id: String,
     bytes: u64,
@@ -115,6 +118,7 @@ impl SmtpSession {
         };
         SmtpSession {
             machine: whimbrel_smtp::Session::new(role, config.clone(), peer, time(now)),
+            role,
             config,
             limits,
             rest: Vec::new(),
@@ -270,17 +274,43 @@ impl SmtpSession {
         self.machine.answer_rcpt(time(now), answer);
     }
 
-    /// The body is stored: makes the queue entry.
+    /// Which of the accepted recipients the message has come back to: those of whom an account stands in a Delivered-To field (RFC 5321, 6.3).
+    /// An alias is refused as a whole: its other accounts had the message when the first one did.
+    fn loops(&self, delivered_to: &[String]) -> Vec<Result<(), Refusal>> {
+        let known: BTreeSet<String> = delivered_to.iter().map(|text| unquoted(text)).collect();
+        let looped = |target: &Target| known.contains(&target.address);
+        self.recipients
+            .iter()
+            .map(|targets| match targets.iter().any(looped) {
+                true => Err(Refusal::mail_loop()),
+                false => Ok(()),
+            })
+            .collect()
+    }
+
+    /// The body is stored: makes the queue entry. A message that loops to one recipient among others: LMTP tells each its own reply. SMTP has
+    /// one reply, and 250 would take a recipient on who gets nothing, so the whole is refused before anything is accepted.
     fn finished(&mut self, now: Now, blob: BlobName, data: &DataSummary) -> Option<Action> {
         let message = self.message.take()?;
         let summary = message.parser.finish();
         let id = entry_id(&blob.upload);
-        let looped: BTreeSet<String> = data
-            .delivered_to
-            .iter()
-            .map(|text| unquoted(text))
+        let verdicts = self.loops(&data.delivered_to);
+        let looping = verdicts.iter().any(Result::is_err);
+        if verdicts.iter().all(Result::is_err) || (looping && self.role != Role::Lmtp) {
+            self.machine
+                .answer_data_end(time(now), DataAnswer::Whole(Err(Refusal::mail_loop())));
+            return self.call(
+                Pending::Abort,
+                Call::BlobAbort {
+                    upload: blob.upload,
+                },
+            );
+        }
+        let accepted = self.recipients.iter().zip(&verdicts);
+        let targets: BTreeSet<&Target> = accepted
+            .filter(|(_, verdict)| verdict.is_ok())
+            .flat_map(|(targets, _)| targets)
             .collect();
-        let targets: BTreeSet<&Target> = self.recipients.iter().flatten().collect();
         let seconds = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
         let stamp = Stamp {
             host: &self.config.host,
@@ -295,20 +325,8 @@ impl SmtpSession {
         let alone = targets.len() == 1;
         let deliveries: Vec<Delivery> = targets
             .into_iter()
-            // RFC 5321, 6.3: what was delivered to this address before has come back.
-            .filter(|target| !looped.contains(&target.address))
             .map(|target| stamp.delivery(&message.envelope, &summary, target, alone))
             .collect();
-        if deliveries.is_empty() {
-            self.machine
-                .answer_data_end(time(now), DataAnswer::Whole(Err(Refusal::mail_loop())));
-            return self.call(
-                Pending::Abort,
-                Call::BlobAbort {
-                    upload: blob.upload,
-                },
-            );
-        }
         let sender = message
             .envelope
             .mail
@@ -317,6 +335,7 @@ impl SmtpSession {
             .map(ToString::to_string)
             .unwrap_or_default();
         let accepted = Box::new(Acceptance {
+            verdicts: if looping { verdicts } else { Vec::new() },
             upload: blob.upload,
             id: id.to_string(),
             bytes: data.bytes,
@@ -496,6 +515,7 @@ impl Session for SmtpSession {
             }
             (Some(Pending::Accept { accepted }), Reply::Done) => {
                 let Acceptance {
+                    verdicts,
                     id,
                     bytes,
                     deliveries,
@@ -506,7 +526,16 @@ impl Session for SmtpSession {
                     bytes,
                     deliveries,
                 });
-                self.verdict(now, Ok(Accepted { note: id }));
+                let accepted = Accepted { note: id };
+                if verdicts.is_empty() {
+                    self.verdict(now, Ok(accepted));
+                } else {
+                    let each = verdicts
+                        .into_iter()
+                        .map(|verdict| verdict.map(|()| accepted.clone()));
+                    self.machine
+                        .answer_data_end(time(now), DataAnswer::Each(each.collect()));
+                }
             }
             (Some(Pending::Accept { accepted }), reply) => {
                 self.verdict(now, Err(failed(&reply)));

@@ -157,6 +157,64 @@ fn loops() {
     assert_eq!(world.bodies(ANNE, "INBOX").len(), 2);
 }
 
+const TWO: &str = "C: MAIL FROM:<carl@elsewhere.example>
+S: 250 2.1.0 Sender OK
+C: RCPT TO:<anne@example.org>
+S: 250 2.1.5 Recipient OK
+C: RCPT TO:<bob@example.org>
+S: 250 2.1.5 Recipient OK
+C: RCPT TO:<team@example.org>
+S: 250 2.1.5 Recipient OK
+C: RCPT TO:<ANNE@example.org>
+S: 250 2.1.5 Recipient OK
+C: DATA
+S: 354 ...
+";
+
+/// One recipient of several to whom the message has come back.
+#[test]
+fn loops_among_others() {
+    let mut world = World::new(Cut::Whole);
+    world.alias("team@example.org", "bob@example.org");
+    world.alias("team@example.org", "anne@example.org");
+    let looping = "C: Delivered-To: Anne@Example.org\nC: \nC: .\n";
+    let counts = |world: &mut World| {
+        (
+            world.bodies(ANNE, "INBOX").len(),
+            world.bodies(BOB, "INBOX").len(),
+        )
+    };
+    // SMTP has one reply for all: nobody is accepted, nothing is kept.
+    world.script(&format!("smtp\n{TWO}{looping}S: 554 5.4.6 ..."));
+    assert_eq!((counts(&mut world), world.left_over()), ((0, 0), (0, 0)));
+    // LMTP has one for each, an alias with her in it included.
+    world.script(&format!(
+        "lmtp\n{TWO}{looping}S: 554 5.4.6 ...\nS: 250 2.0.0 ...\nS: 554 5.4.6 ...\nS: 554 5.4.6 ..."
+    ));
+    assert_eq!(counts(&mut world), (0, 1));
+    // By the alias alone.
+    world.script(&format!(
+        "C: MAIL FROM:<>
+         S: 250 2.1.0 Sender OK
+         C: RCPT TO:<team@example.org>
+         S: 250 2.1.5 Recipient OK
+         C: DATA
+         S: 354 ...
+         {looping}S: 554 5.4.6 ..."
+    ));
+    assert_eq!(counts(&mut world), (0, 1));
+    // A full disk refuses all of them, whatever else would have been said.
+    world.script(&format!(
+        "{TWO}full\n{looping}S: 452 4.3.1 ...\nS: 452 4.3.1 ...\nS: 452 4.3.1 ...\nS: 452 4.3.1 ...\nroom"
+    ));
+    // And nothing of it concerns who never had the message.
+    world.script(&format!(
+        "{TWO}C: Delivered-To: carl@example.org\nC: \nC: .\n{}",
+        "S: 250 2.0.0 ...\n".repeat(4)
+    ));
+    assert_eq!(counts(&mut world), (1, 2));
+}
+
 /// An address whose local part is written with quotes has a trace of its own.
 #[test]
 fn loops_of_odd_addresses() {
