@@ -129,6 +129,7 @@ fn auth_limits(config: &Config) -> auth::Limits {
     auth::Limits {
         verifications_max: auth.verifications_max,
         waiting_max: auth.waiting_max,
+        waiting_per_peer_max: auth.waiting_per_peer_max,
         failures_max: auth.failures_max,
         failure_window_seconds: auth.failure_window.as_secs(),
         peers_max: auth.peers_max,

@@ -4,7 +4,8 @@
 //! against the server:
 //!
 //! - *Rate limit before work.* A peer with too many failures is refused before anything is computed.
-//! - *Bounded work.* At most [`Limits::verifications_max`] run at once, at most [`Limits::waiting_max`] wait; more are told to come back.
+//! - *Bounded work.* At most [`Limits::verifications_max`] run at once, at most [`Limits::waiting_max`] wait, of one
+//!   peer [`Limits::waiting_per_peer_max`]; more are told to come back.
 //! - *Cache.* A client that repeats a login that succeeded (mail clients open many connections) does not pay again. What is stored stays
 //!   argon2id; the cache lives in memory only, for minutes, and its key is a BLAKE3 keyed hash, under a key made at start, of name, password
 //!   and peer address, each with its length, so that no two logins share a key. A hit counts only if the name still leads to the same
@@ -33,6 +34,8 @@ pub struct Limits {
     pub verifications_max: usize,
     /// Logins that wait for one: beyond, clients are told to try later. `auth.waiting_max`.
     pub waiting_max: usize,
+    /// Of these, logins of one peer: nobody takes all places. `auth.waiting_per_peer_max`.
+    pub waiting_per_peer_max: usize,
     /// Failures of one peer (an IPv4 address or an IPv6 /64) within the window before it is refused unheard. `auth.failures_max`.
     pub failures_max: u32,
     /// How long failures count, in seconds. `auth.failure_window`.
@@ -50,6 +53,7 @@ impl Default for Limits {
         Limits {
             verifications_max: 2,
             waiting_max: 256,
+            waiting_per_peer_max: 64,
             failures_max: 20,
             failure_window_seconds: 60,
             peers_max: 16 * 1024,
@@ -104,6 +108,8 @@ pub struct Authenticator {
     failure_order: VecDeque<(u64, IpAddr)>,
     running: BTreeMap<Ticket, Attempt>,
     waiting: VecDeque<(Attempt, Zeroizing<Vec<u8>>)>,
+    /// How many of each peer wait.
+    waiting_of: BTreeMap<IpAddr, usize>,
 }
 
 impl Authenticator {
@@ -120,6 +126,7 @@ impl Authenticator {
             failure_order: VecDeque::new(),
             running: BTreeMap::new(),
             waiting: VecDeque::new(),
+            waiting_of: BTreeMap::new(),
         }
     }
 
@@ -170,11 +177,35 @@ impl Authenticator {
         };
         if self.running.len() < self.limits.verifications_max {
             self.verify(attempt, ask.password, next_ticket, out);
-        } else if self.waiting.len() < self.limits.waiting_max {
-            self.waiting.push_back((attempt, ask.password));
-        } else {
+        } else if !self.wait(attempt, ask.password) {
             out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
         }
+    }
+
+    /// Puts an attempt behind those that wait; false: there is no place for it.
+    fn wait(&mut self, attempt: Attempt, password: Zeroizing<Vec<u8>>) -> bool {
+        let peer = peer_key(attempt.peer);
+        let of_peer = self.waiting_of.get(&peer).copied().unwrap_or(0);
+        if self.waiting.len() >= self.limits.waiting_max
+            || of_peer >= self.limits.waiting_per_peer_max
+        {
+            return false;
+        }
+        self.waiting_of.insert(peer, of_peer + 1);
+        self.waiting.push_back((attempt, password));
+        true
+    }
+
+    fn next_waiting(&mut self) -> Option<(Attempt, Zeroizing<Vec<u8>>)> {
+        let next = self.waiting.pop_front()?;
+        let peer = peer_key(next.0.peer);
+        if let Some(of_peer) = self.waiting_of.get_mut(&peer) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                self.waiting_of.remove(&peer);
+            }
+        }
+        Some(next)
     }
 
     /// A verification is done. `still` is what the directory knows under that name now: an account that was removed or got
@@ -218,7 +249,7 @@ impl Authenticator {
         }
         // Those who waited are looked at again: their peer may have used up its failures by now.
         while self.running.len() < self.limits.verifications_max {
-            let Some((attempt, password)) = self.waiting.pop_front() else {
+            let Some((attempt, password)) = self.next_waiting() else {
                 break;
             };
             if self

@@ -36,6 +36,7 @@ impl Bench {
         let mut limits = Limits {
             verifications_max: 2,
             waiting_max: 3,
+            waiting_per_peer_max: 2,
             failures_max: 3,
             failure_window_seconds: 60,
             peers_max: 4,
@@ -401,4 +402,38 @@ fn who_waits_is_sent_away_when_his_peer_has_used_up_its_failures() {
     assert_eq!(bench.verified(false), "1:wrong, ?v1 wrong");
     assert_eq!(bench.verified(false), "2:wrong, 3:later, ?v2 secret");
     assert_eq!(bench.verified(true), "4:bob=2");
+}
+
+#[test]
+fn one_peer_does_not_take_all_places_to_wait() {
+    let mut bench = Bench::new(|limits| limits.verifications_max = 1);
+    assert_eq!(bench.begin("anne", "1", "2001:db8::1"), "?v1 1");
+    for number in 2..=3 {
+        let peer = format!("2001:db8::{number}");
+        assert_eq!(bench.begin("anne", &number.to_string(), &peer), "");
+    }
+    // A network is one peer.
+    assert_eq!(bench.begin("anne", "4", "2001:db8::4"), "4:later");
+    assert_eq!(bench.begin("bob", "5", HERE), "", "others have places");
+    assert_eq!(
+        bench.begin("bob", "6", HERE),
+        "6:later",
+        "as many as there are"
+    );
+    assert_eq!(bench.verified(true), "1:anne=1, ?v1 2");
+    assert_eq!(bench.begin("anne", "7", "2001:db8::7"), "", "one has gone");
+    assert_eq!(bench.begin("anne", "8", "2001:db8::8"), "8:later");
+    for number in [2, 3] {
+        bench.verified(true);
+        let peer = format!("2001:db8:0:1::{number}");
+        assert_eq!(bench.begin("anne", "x", &peer), "");
+    }
+    while !bench.asked.is_empty() {
+        bench.verified(true);
+    }
+    // All have gone: each peer has all of its places again.
+    assert_eq!(bench.begin("anne", "1", HERE), "?v1 1");
+    assert_eq!(bench.begin("anne", "2", HERE), "");
+    assert_eq!(bench.begin("anne", "3", HERE), "");
+    assert_eq!(bench.begin("anne", "4", HERE), "14:later");
 }

@@ -229,6 +229,8 @@ schema! {
         verifications_max: usize = "2", "1" ..= "64";
         /// Logins that wait for such a check; beyond, clients are told to try later.
         waiting_max: usize = "256", "1" ..= "100000";
+        /// Of these, logins of one client address (IPv6: of a /64): nobody takes all places.
+        waiting_per_peer_max: usize = "64", "1" ..= "100000";
         /// Failures of one client address (IPv6: of a /64) within the window before it is refused unheard.
         failures_max: u32 = "20", "1" ..= "1000000";
         /// How long a failure counts.
