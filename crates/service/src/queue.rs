@@ -58,6 +58,8 @@ pub struct QueueOwner {
     /// Deliveries handed out.
     deliveries: BTreeMap<Ticket, (EntryId, usize)>,
     commits: BTreeMap<Ticket, Waiting>,
+    /// How many of these accept an entry: what is being removed is still among the entries.
+    accepting: usize,
     recovery: Option<Recovery>,
     /// When unconfirmed deliveries and failed removals are tried again, on the monotonic clock.
     retry_at: Option<u64>,
@@ -105,6 +107,7 @@ impl QueueOwner {
             bytes: 0,
             deliveries: BTreeMap::new(),
             commits: BTreeMap::new(),
+            accepting: 0,
             recovery: Some(Recovery {
                 ticket,
                 calls: VecDeque::new(),
@@ -115,10 +118,10 @@ impl QueueOwner {
         }
     }
 
-    /// Entries not yet delivered: for the metrics, and for a shutdown that waits for them.
+    /// Entries not yet delivered, each once: for the metrics, and for a shutdown that waits for them.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len() + self.commits.len()
+        self.entries.len() + self.accepting
     }
 
     /// Whether nothing is waiting.
@@ -181,8 +184,7 @@ impl QueueOwner {
             ));
         };
         let row = row_of_entry(&entry);
-        let in_flight = self.entries.len() + self.commits.len();
-        if in_flight >= self.limits.entries_max || self.bytes + row.len() > self.limits.bytes_max {
+        if self.len() >= self.limits.entries_max || self.bytes + row.len() > self.limits.bytes_max {
             return self
                 .out
                 .push_back(Output::Reply(request, Reply::Failed(Failure::Storage)));
@@ -199,6 +201,7 @@ impl QueueOwner {
             value: row,
         });
         let ticket = self.ticket();
+        self.accepting += 1;
         self.commits
             .insert(ticket, Waiting::Accept(request, Arc::new(entry), bytes));
         self.out.push_back(Output::Commit(ticket, commit));
@@ -208,6 +211,7 @@ impl QueueOwner {
         match self.commits.remove(&ticket) {
             None => {}
             Some(Waiting::Accept(request, entry, bytes)) => {
+                self.accepting -= 1;
                 self.bytes -= bytes;
                 if !done {
                     return self

@@ -196,6 +196,7 @@ fn an_entry_from_acceptance_to_its_end() {
     assert!(bench.commits.is_empty());
     assert_eq!(bench.delivered(), "");
     assert_eq!(bench.commits.len(), 1);
+    assert_eq!(bench.queue.len(), 1, "what is being removed is one entry");
     assert_eq!(bench.commit(), "finished 1");
     assert_eq!(
         (bench.rows.len(), bench.held.len(), bench.queue.is_empty()),
@@ -274,6 +275,20 @@ fn what_was_accepted_is_found_again() {
     );
     assert!(again.queue.is_empty());
     assert_eq!(again.accept(&entry(6, 1)), "", "their bytes are free again");
+}
+
+#[test]
+fn entries_that_are_being_removed_take_one_place_each() {
+    let mut bench = Bench::new(limits());
+    for number in 1..=2 {
+        bench.accept(&entry(number, 1));
+        bench.commit();
+        bench.delivered();
+    }
+    assert_eq!((bench.commits.len(), bench.queue.len()), (2, 2));
+    assert_eq!(bench.accept(&entry(3, 1)), "", "there is room for a third");
+    assert_eq!(bench.queue.len(), 3);
+    assert_eq!(bench.accept(&entry(4, 1)), "5 full");
 }
 
 #[test]
