@@ -10,16 +10,20 @@
 //! - No message is refused: beyond a limit ([`Limits`]) the parse goes on and knows less.
 //! - Work is linear in the size of the message and memory is bounded by [`Limits`], whatever the message holds.
 //!
-//! Reading order: [`limits`], [`summary`], [`parser`], [`section`], [`header`], [`search`].
+//! Reading order: [`limits`], [`summary`], [`parser`], [`section`], [`header`], [`search`]; for SORT and THREAD [`subject`],
+//! [`message_id`], [`collation`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod charset;
+pub mod collation;
 pub mod date;
 pub mod header;
 pub mod limits;
+pub mod message_id;
 pub mod parser;
 pub mod search;
 pub mod section;
+pub mod subject;
 pub mod summary;
 pub mod transfer;
 
@@ -27,6 +31,6 @@ pub use limits::Limits;
 pub use parser::Parser;
 pub use section::{HeaderFilter, Resolved, SectionText};
 pub use summary::{
-    Address, Content, DecodeError, Disposition, Envelope, Field, Fields, Message, Octets, Param,
-    Part, Span, Summary,
+    Address, Content, DecodeError, Disposition, Envelope, Field, Fields, FirstAddress, Glance,
+    Message, Octets, Param, Part, Span, Summary,
 };

@@ -3,10 +3,12 @@
 //! Texts are as the message has them, not decoded, but fit to be sent as an IMAP string: unfolded, without CR, LF and NUL.
 
 mod fields;
+mod glance;
 mod wire;
 
 pub(crate) use fields::is_usual;
 pub use fields::{Field, Fields};
+pub use glance::{FirstAddress, Glance};
 pub use wire::DecodeError;
 
 use crate::parser::budget::{Shares, Texts};

@@ -37,7 +37,11 @@ impl Field {
 
     /// What stands behind the colon, raw, with folds and line end: for [`crate::header::decode`].
     pub fn value(&self) -> &[u8] {
-        let rest = &self.raw[self.name_len.min(self.raw.len())..];
+        Field::value_in(&self.raw, self.name_len)
+    }
+
+    pub(super) fn value_in(raw: &[u8], name_len: usize) -> &[u8] {
+        let rest = &raw[name_len.min(raw.len())..];
         match memchr::memchr(b':', rest) {
             Some(colon) => &rest[colon + 1..],
             None => &[],

@@ -18,14 +18,14 @@ use std::convert::Infallible;
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 
-use super::fields::RULE;
+pub(super) use super::fields::RULE;
 use super::{
     Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Span,
     Summary,
 };
 use crate::Limits;
 
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// A placeholder stands below the deepest part that is looked into.
 const DEPTH_MAX: usize = Limits::NESTING_MAX + 1;
 
@@ -46,7 +46,7 @@ impl From<minicbor::decode::Error> for DecodeError {
     }
 }
 
-fn damaged(what: &str) -> DecodeError {
+pub(super) fn damaged(what: &str) -> DecodeError {
     DecodeError::Damaged(what.to_owned())
 }
 
@@ -166,15 +166,15 @@ fn write_text(w: &mut Writer, text: &Option<Octets>) -> Written {
     Ok(())
 }
 
-type Read<T> = Result<T, DecodeError>;
+pub(super) type Read<T> = Result<T, DecodeError>;
 
 /// An array that is being read. Vectors grow as elements come, never by a length that is only declared.
-struct Array {
+pub(super) struct Array {
     left: u64,
 }
 
 impl Array {
-    fn open(d: &mut Decoder<'_>, fields: u64) -> Read<Array> {
+    pub(super) fn open(d: &mut Decoder<'_>, fields: u64) -> Read<Array> {
         let left = d
             .array()?
             .ok_or_else(|| damaged("array of indefinite length"))?;
@@ -187,7 +187,7 @@ impl Array {
     }
 
     /// Skips the fields that are unknown here.
-    fn close(self, d: &mut Decoder<'_>) -> Read<()> {
+    pub(super) fn close(self, d: &mut Decoder<'_>) -> Read<()> {
         for _ in 0..self.left {
             d.skip()?;
         }
@@ -397,7 +397,7 @@ fn text(d: &mut Decoder<'_>) -> Read<Option<Octets>> {
 }
 
 /// Takes a null, if one is next.
-fn null(d: &mut Decoder<'_>) -> Read<bool> {
+pub(super) fn null(d: &mut Decoder<'_>) -> Read<bool> {
     let null = d.datatype()? == Type::Null;
     if null {
         d.null()?;

@@ -1,0 +1,205 @@
+//! What SORT and THREAD want of an encoded summary, read without building the rest: nothing is allocated and nothing is copied.
+
+use minicbor::Decoder;
+
+use super::wire::{Array, RULE, Read, VERSION, damaged, null};
+use super::{DecodeError, Field};
+
+/// Texts of a message, as they are in its header, unfolded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Glance<'a> {
+    /// Date.
+    pub date: Option<&'a [u8]>,
+    /// Subject.
+    pub subject: Option<&'a [u8]>,
+    /// The first address of From.
+    pub from: Option<FirstAddress<'a>>,
+    /// The first address of To.
+    pub to: Option<FirstAddress<'a>>,
+    /// The first address of Cc.
+    pub cc: Option<FirstAddress<'a>>,
+    /// In-Reply-To.
+    pub in_reply_to: Option<&'a [u8]>,
+    /// Message-ID.
+    pub message_id: Option<&'a [u8]>,
+    /// References, raw with its folds; the last such field. `None` if it was not asked for, or if the field was too long to be kept.
+    pub references: Option<&'a [u8]>,
+}
+
+/// An address structure: see [`super::Address`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FirstAddress<'a> {
+    /// Display name, not decoded.
+    pub name: Option<&'a [u8]>,
+    /// Local part, or the name of a group.
+    pub mailbox: Option<&'a [u8]>,
+    /// Domain; `None` for a group.
+    pub host: Option<&'a [u8]>,
+}
+
+impl<'a> Glance<'a> {
+    /// Of the encoding of a summary. The part tree and the fields are stepped over only if `references` are wanted.
+    ///
+    /// # Errors
+    /// As [`super::Summary::decode`], of which this looks at less.
+    pub fn new(bytes: &'a [u8], references: bool) -> Result<Glance<'a>, DecodeError> {
+        let d = &mut Decoder::new(bytes);
+        Array::open(d, 7)?;
+        let version = d.u32()?;
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let rule = d.u32()?;
+        let _sizes = (d.u64()?, d.u64()?, d.u64()?);
+        let message = Array::open(d, 2)?;
+        let envelope = Array::open(d, 10)?;
+        let mut glance = Glance {
+            date: text(d)?,
+            subject: text(d)?,
+            from: first(d)?,
+            ..Glance::default()
+        };
+        let _sender = first(d)?;
+        let _reply_to = first(d)?;
+        glance.to = first(d)?;
+        glance.cc = first(d)?;
+        let _bcc = first(d)?;
+        glance.in_reply_to = text(d)?;
+        glance.message_id = text(d)?;
+        if references {
+            envelope.close(d)?;
+            d.skip()?;
+            message.close(d)?;
+            // Under another rule nothing is known of the fields.
+            if rule == RULE {
+                glance.references = references_of(d)?;
+            }
+        }
+        Ok(glance)
+    }
+}
+
+fn text<'a>(d: &mut Decoder<'a>) -> Read<Option<&'a [u8]>> {
+    Ok(if null(d)? { None } else { Some(d.bytes()?) })
+}
+
+/// The first of a list of addresses.
+fn first<'a>(d: &mut Decoder<'a>) -> Read<Option<FirstAddress<'a>>> {
+    let Some(others) = list(d)?.checked_sub(1) else {
+        return Ok(None);
+    };
+    let array = Array::open(d, 4)?;
+    let name = text(d)?;
+    let _route = text(d)?;
+    let first = FirstAddress {
+        name,
+        mailbox: text(d)?,
+        host: text(d)?,
+    };
+    array.close(d)?;
+    for _ in 0..others {
+        d.skip()?;
+    }
+    Ok(Some(first))
+}
+
+fn references_of<'a>(d: &mut Decoder<'a>) -> Read<Option<&'a [u8]>> {
+    Array::open(d, 4)?;
+    let mut found = None;
+    for _ in 0..list(d)? / 2 {
+        let name_len = usize::try_from(d.u64()?).unwrap_or(usize::MAX);
+        let raw = d.bytes()?;
+        let name = raw
+            .get(..name_len)
+            .ok_or_else(|| damaged("name longer than its field"))?;
+        if name.eq_ignore_ascii_case(b"references") {
+            found = Some(Field::value_in(raw, name_len));
+        }
+    }
+    Ok(found)
+}
+
+fn list(d: &mut Decoder<'_>) -> Read<u64> {
+    d.array()?
+        .ok_or_else(|| damaged("array of indefinite length"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Parser};
+
+    fn encoded(message: &str) -> Vec<u8> {
+        let mut parser = Parser::new(&Limits::default());
+        parser.push(message.as_bytes());
+        parser.finish().encode()
+    }
+
+    #[test]
+    fn all_that_is_wanted() {
+        let bytes = encoded(
+            "Date: Thu, 1 Jan 1970 00:00:00 +0000\r\nSubject: a\r\n b\r\nFrom: \"A, B\" <a@x>, c@y\r\nSender: s@x\r\n\
+             To: friends: d@z;, e@z\r\nCc: <@r:f@x>\r\nBcc: g@x\r\nIn-Reply-To: <i@x>\r\nMessage-ID: <m@x>\r\n\
+             References: <old@x>\r\nX: y\r\nReferences: <r1@x>\r\n <r2@x>\r\n\
+             Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n\
+             References: <inner@x>\r\n\r\n--b--\r\n",
+        );
+        let glance = Glance::new(&bytes, true).unwrap();
+        let expected = Glance {
+            date: Some(b"Thu, 1 Jan 1970 00:00:00 +0000"),
+            subject: Some(b"a b"),
+            from: Some(FirstAddress {
+                name: Some(b"A, B"),
+                mailbox: Some(b"a"),
+                host: Some(b"x"),
+            }),
+            to: Some(FirstAddress {
+                name: None,
+                mailbox: Some(b"friends"),
+                host: None,
+            }),
+            cc: Some(FirstAddress {
+                name: None,
+                mailbox: Some(b"f"),
+                host: Some(b"x"),
+            }),
+            in_reply_to: Some(b"<i@x>"),
+            message_id: Some(b"<m@x>"),
+            references: Some(b" <r1@x>\r\n <r2@x>\r\n"),
+        };
+        assert_eq!(glance, expected);
+        let short = Glance {
+            references: None,
+            ..expected
+        };
+        assert_eq!(Glance::new(&bytes, false).unwrap(), short);
+    }
+
+    #[test]
+    fn nothing_there() {
+        assert_eq!(
+            Glance::new(&encoded("\r\n"), true).unwrap(),
+            Glance::default()
+        );
+    }
+
+    #[test]
+    fn damage_is_an_error_wherever_it_is() {
+        let bytes = encoded("From: a@b\r\nTo: c@d\r\nReferences: <x@y>\r\n\r\ntext\r\n");
+        for end in 0..bytes.len() {
+            // What is cut off behind References is not looked at.
+            if let Ok(glance) = Glance::new(&bytes[..end], true) {
+                assert_eq!(glance.references, Some(&b" <x@y>\r\n"[..]), "{end}");
+            }
+        }
+        let mut later = bytes.clone();
+        later[1] = 9;
+        assert!(matches!(
+            Glance::new(&later, true),
+            Err(DecodeError::Version(9))
+        ));
+        let mut other_rule = bytes;
+        other_rule[2] += 1;
+        assert_eq!(Glance::new(&other_rule, true).unwrap().references, None);
+    }
+}
