@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use whimbrel_imap::client::{Append, Client, FetchData, NonSynchronising, Response};
 use whimbrel_imap::command::{
     Fetch, FetchItem, HeaderFields, Partial, Qresync, Search, SearchKey, SearchReturn, Section,
-    SectionText, Select, SpecialUse, StatusItem, Store,
+    SectionText, Select, Sort, SortCriterion, SortKey, SpecialUse, StatusItem, Store, Thread,
+    ThreadAlgorithm,
 };
 use whimbrel_imap::core::{
     Date, DateTime, Flag, Keyword, MailboxName, MessageSet, Secret, SequenceSet, StoreOperation,
@@ -175,6 +176,28 @@ fn key() -> impl Strategy<Value = SearchKey> {
     })
 }
 
+fn criteria() -> impl Strategy<Value = Vec<SortCriterion>> {
+    use SortKey::{Arrival, Cc, Date, DisplayFrom, DisplayTo, From, Size, Subject, To};
+    let keys = vec![
+        Arrival,
+        Cc,
+        Date,
+        DisplayFrom,
+        DisplayTo,
+        From,
+        Size,
+        Subject,
+        To,
+    ];
+    let keys = prop::sample::subsequence(keys, 1..=9).prop_shuffle();
+    (keys, prop::collection::vec(any::<bool>(), 9)).prop_map(|(keys, reverse)| {
+        let criteria = keys.into_iter().zip(reverse);
+        criteria
+            .map(|(key, reverse)| SortCriterion { reverse, key })
+            .collect()
+    })
+}
+
 fn section() -> impl Strategy<Value = Section> {
     let names = prop::collection::vec("[!-9;-~]{1,6}", 1..4);
     let text = prop_oneof![
@@ -311,7 +334,9 @@ fn body() -> impl Strategy<Value = CommandBody> {
             returns,
             charset,
             key,
-        });
+        })
+        .boxed();
+    let search_for_sort = search.clone();
     prop_oneof![
         Just(CommandBody::Namespace),
         ("\\PC{0,8}", text()).prop_map(|(user, p)| CommandBody::Login {
@@ -344,6 +369,29 @@ fn body() -> impl Strategy<Value = CommandBody> {
         (mailbox(), status()).prop_map(|(mailbox, items)| CommandBody::Status { mailbox, items }),
         message_set().prop_map(|set| CommandBody::Expunge { uids: Some(set) }),
         search.prop_map(CommandBody::Search),
+        (search_for_sort, criteria()).prop_map(|(search, criteria)| CommandBody::Sort(Sort {
+            uid: search.uid,
+            returns: search.returns.map(|returns| SearchReturn {
+                save: false,
+                all: returns.all || !(returns.min || returns.max || returns.count),
+                ..returns
+            }),
+            criteria,
+            charset: "UTF-8".into(),
+            key: search.key,
+        })),
+        (any::<bool>(), any::<bool>(), key()).prop_map(|(uid, references, key)| {
+            CommandBody::Thread(Thread {
+                uid,
+                algorithm: if references {
+                    ThreadAlgorithm::References
+                } else {
+                    ThreadAlgorithm::OrderedSubject
+                },
+                charset: "US-ASCII".into(),
+                key,
+            })
+        }),
         fetch().prop_map(CommandBody::Fetch),
         store.prop_map(CommandBody::Store),
         (any::<bool>(), message_set(), mailbox())
@@ -623,6 +671,7 @@ fn numbers_and_codes_go_there_and_back() {
     }
     .encode(&mut out);
     encode::search(&mut out, &[3, 1], Some(8));
+    out.extend_from_slice(b"* SORT 3 1 (MODSEQ 8)\r\n");
     encode::vanished(&mut out, true, &set);
     encode::untagged(
         &mut out,
@@ -663,6 +712,10 @@ fn numbers_and_codes_go_there_and_back() {
                 mod_seq: Some(8)
             },
             Response::Search {
+                numbers: vec![3, 1],
+                mod_seq: Some(8)
+            },
+            Response::Sort {
                 numbers: vec![3, 1],
                 mod_seq: Some(8)
             },

@@ -300,6 +300,71 @@ S: A03 OK [READ-WRITE] mailbox selected
 }
 
 #[test]
+fn rfc5256_rfc5267() {
+    let responses = check(
+        r##"
+C: A282 SORT (SUBJECT) UTF-8 SINCE 1-Feb-1994
+S: * SORT 2 84 882
+S: A282 OK SORT completed
+C: A283 SORT (SUBJECT REVERSE DATE) UTF-8 ALL
+S: * SORT 5 3 4 1 2
+S: A283 OK SORT completed
+C: A284 SORT (SUBJECT) US-ASCII TEXT "not in mailbox"
+S: * SORT
+S: A284 OK SORT completed
+C: A285 THREAD ORDEREDSUBJECT UTF-8 SINCE 5-MAR-2000
+S: * THREAD (166)(173)(174 (175)(176)(178)(181)(180))(194 195)(196 (197)(198))(199)
+S: A285 OK THREAD completed
+C: A286 THREAD ORDEREDSUBJECT US-ASCII TEXT "gewp"
+S: * THREAD
+S: A286 OK THREAD completed
+C: A287 THREAD REFERENCES UTF-8 SINCE 5-MAR-2000
+S: * THREAD ((177)(183)(182)(188 (184)(189))(185 186)(187))(190)((194)(195 196))(205 206 207)
+S: A287 OK THREAD completed
+C: E01 UID SORT RETURN () (REVERSE DATE) UTF-8 UNDELETED UNKEYWORD $Junk
+S: * ESEARCH (TAG "E01") UID ALL 23765,23764,23763,23761
+S: E01 OK Sort completed
+"##,
+        7,
+        14,
+    );
+    assert!(responses.contains(&Response::Sort {
+        numbers: vec![5, 3, 4, 1, 2],
+        mod_seq: None
+    }));
+    let threads = responses.iter().filter_map(|response| match response {
+        Response::Thread(nodes) => Some(nodes),
+        _ => None,
+    });
+    let trees: Vec<Vec<(Option<u32>, Option<usize>)>> = threads
+        .map(|nodes| {
+            nodes
+                .iter()
+                .map(|node| (node.number, node.parent))
+                .collect()
+        })
+        .collect();
+    assert_eq!(trees[1], []);
+    // 188 has two children and four siblings under a message that is not there.
+    assert_eq!(
+        trees[2][..11],
+        [
+            (None, None),
+            (Some(177), Some(0)),
+            (Some(183), Some(0)),
+            (Some(182), Some(0)),
+            (Some(188), Some(0)),
+            (Some(184), Some(4)),
+            (Some(189), Some(4)),
+            (Some(185), Some(0)),
+            (Some(186), Some(7)),
+            (Some(187), Some(0)),
+            (Some(190), None),
+        ]
+    );
+}
+
+#[test]
 fn rfc4315_rfc5182_rfc4731() {
     check(
         r##"

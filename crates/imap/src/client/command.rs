@@ -3,7 +3,8 @@
 use super::NonSynchronising;
 use crate::CommandBody;
 use crate::command::{
-    Fetch, FetchItem, List, Partial, Search, SearchKey, Select, StatusItem, Store,
+    Fetch, FetchItem, List, Partial, Search, SearchKey, SearchReturn, Select, Sort, StatusItem,
+    Store, Thread, ThreadAlgorithm,
 };
 use crate::core::set::push_decimal;
 use crate::core::{
@@ -271,6 +272,8 @@ pub(super) fn encode(body: &CommandBody, mut w: Writer) -> Vec<Vec<u8>> {
         CommandBody::Expunge { uids: None } => w.word("EXPUNGE"),
         CommandBody::Expunge { uids: Some(set) } => w.word("UID EXPUNGE").set(set),
         CommandBody::Search(arguments) => search(&mut w, arguments),
+        CommandBody::Sort(arguments) => sort(&mut w, arguments),
+        CommandBody::Thread(arguments) => thread(&mut w, arguments),
         CommandBody::Fetch(arguments) => fetch(&mut w, arguments),
         CommandBody::Store(arguments) => store(&mut w, arguments),
         CommandBody::Copy { uid, set, mailbox } => w
@@ -427,7 +430,17 @@ fn fetch<'a>(w: &'a mut Writer, fetch: &Fetch) -> &'a mut Writer {
 
 fn search<'a>(w: &'a mut Writer, search: &Search) -> &'a mut Writer {
     w.word(by(search.uid, "SEARCH", "UID SEARCH"));
-    if let Some(returns) = &search.returns {
+    returns(w, search.returns);
+    if let Some(charset) = &search.charset {
+        w.word("CHARSET").string(charset.as_bytes());
+    }
+    w.text(" ");
+    key(w, &search.key);
+    w
+}
+
+fn returns(w: &mut Writer, returns: Option<SearchReturn>) {
+    if let Some(returns) = returns {
         w.word("RETURN").list(chosen([
             (returns.min, "MIN"),
             (returns.max, "MAX"),
@@ -436,11 +449,29 @@ fn search<'a>(w: &'a mut Writer, search: &Search) -> &'a mut Writer {
             (returns.save, "SAVE"),
         ]));
     }
-    if let Some(charset) = &search.charset {
-        w.word("CHARSET").string(charset.as_bytes());
+}
+
+fn sort<'a>(w: &'a mut Writer, sort: &Sort) -> &'a mut Writer {
+    w.word(by(sort.uid, "SORT", "UID SORT"));
+    returns(w, sort.returns);
+    for (n, criterion) in sort.criteria.iter().enumerate() {
+        w.text(if n == 0 { " (" } else { " " })
+            .text(by(criterion.reverse, "", "REVERSE "))
+            .text(criterion.key.name());
     }
-    w.text(" ");
-    key(w, &search.key);
+    w.text(")").string(sort.charset.as_bytes()).text(" ");
+    key(w, &sort.key);
+    w
+}
+
+fn thread<'a>(w: &'a mut Writer, thread: &Thread) -> &'a mut Writer {
+    w.word(by(thread.uid, "THREAD", "UID THREAD"));
+    w.word(match thread.algorithm {
+        ThreadAlgorithm::OrderedSubject => "ORDEREDSUBJECT",
+        ThreadAlgorithm::References => "REFERENCES",
+    });
+    w.string(thread.charset.as_bytes()).text(" ");
+    key(w, &thread.key);
     w
 }
 

@@ -11,7 +11,7 @@ pub mod response;
 mod structure;
 
 pub use command::Append;
-pub use response::{FetchData, ListItem, ReplyCode, Response};
+pub use response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 
 use crate::CommandBody;
 use crate::core::Tag;

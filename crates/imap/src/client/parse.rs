@@ -1,10 +1,10 @@
 //! The strict parser of responses: one whole response, literals in place, into its type.
 
-use super::response::{FetchData, ListItem, ReplyCode, Response};
+use super::response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 use super::structure;
 use crate::command::{HeaderFields, Section, SectionText, StatusItem};
 use crate::core::{
-    DateTime, MailboxName, SequenceSet, Tag, is_astring_char, is_atom_char, mailbox,
+    DateTime, MailboxName, ModSeq, SequenceSet, Tag, is_astring_char, is_atom_char, mailbox,
 };
 use crate::encode::Kind;
 
@@ -340,7 +340,15 @@ impl<'a> Parser<'a> {
         Ok(match &*word {
             "CAPABILITY" => Response::Capability(capabilities(self.words()?)?),
             "ENABLED" => Response::Enabled(self.words()?),
-            "SEARCH" => self.search()?,
+            "SEARCH" => {
+                let (numbers, mod_seq) = self.found()?;
+                Response::Search { numbers, mod_seq }
+            }
+            "SORT" => {
+                let (numbers, mod_seq) = self.found()?;
+                Response::Sort { numbers, mod_seq }
+            }
+            "THREAD" => Response::Thread(self.threads()?),
             "ESEARCH" => self.esearch()?,
             word => {
                 self.space()?;
@@ -568,7 +576,8 @@ impl<'a> Parser<'a> {
         Ok((item, value))
     }
 
-    fn search(&mut self) -> Result<Response> {
+    /// What follows SEARCH and SORT.
+    fn found(&mut self) -> Result<(Vec<u32>, Option<ModSeq>)> {
         let mut numbers = Vec::new();
         let mut mod_seq = None;
         while mod_seq.is_none() && self.skip(b' ') {
@@ -580,7 +589,48 @@ impl<'a> Parser<'a> {
                 numbers.push(self.nz_number()?);
             }
         }
-        Ok(Response::Search { numbers, mod_seq })
+        Ok((numbers, mod_seq))
+    }
+
+    /// What follows THREAD. Without recursion: the depth of threads has no limit.
+    fn threads(&mut self) -> Result<Vec<ThreadNode>> {
+        let mut nodes: Vec<ThreadNode> = Vec::new();
+        if !self.skip(b' ') {
+            return Ok(nodes);
+        }
+        // What the lists that are open hang on.
+        let mut open: Vec<Option<usize>> = Vec::new();
+        let mut last = None;
+        loop {
+            if self.skip(b'(') {
+                open.push(last);
+                let number = if self.peek() == Some(b'(') {
+                    None
+                } else {
+                    Some(self.nz_number()?)
+                };
+                nodes.push(ThreadNode {
+                    number,
+                    parent: last,
+                });
+                last = Some(nodes.len() - 1);
+            } else if self.skip(b')') {
+                last = open.pop().ok_or("expected (")?;
+                if open.is_empty() && self.peek() != Some(b'(') {
+                    return Ok(nodes);
+                }
+            } else {
+                self.space()?;
+                if self.peek() == Some(b'(') {
+                    continue;
+                }
+                nodes.push(ThreadNode {
+                    number: Some(self.nz_number()?),
+                    parent: last,
+                });
+                last = Some(nodes.len() - 1);
+            }
+        }
     }
 
     fn esearch(&mut self) -> Result<Response> {

@@ -74,11 +74,20 @@ pub enum Response {
         max: Option<u32>,
         /// `COUNT`
         count: Option<u32>,
-        /// `ALL`
+        /// `ALL`; of the order in which an extended SORT names them nothing is left.
         all: Option<SequenceSet>,
         /// `MODSEQ`
         mod_seq: Option<ModSeq>,
     },
+    /// `SORT`
+    Sort {
+        /// In order.
+        numbers: Vec<u32>,
+        /// `(MODSEQ n)`
+        mod_seq: Option<ModSeq>,
+    },
+    /// `THREAD`: every message after the one it hangs on.
+    Thread(Vec<ThreadNode>),
     /// `n EXISTS`
     Exists(u32),
     /// `n RECENT`
@@ -99,6 +108,15 @@ pub enum Response {
         /// In order.
         items: Vec<FetchData>,
     },
+}
+
+/// One message of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadNode {
+    /// Its number; `None` for one that is not there.
+    pub number: Option<u32>,
+    /// The place of its parent among the nodes.
+    pub parent: Option<usize>,
 }
 
 /// A response code.

@@ -219,8 +219,6 @@ mod tests {
         refuse("NOOPNOOPNOOPNOOPNOOP", "unknown command");
         refuse("UID NOOP", "unknown command after UID");
         refuse("UID", "expected a space");
-        refuse("SORT (DATE) UTF-8 ALL", "SORT is not supported");
-        refuse("UID THREAD REFERENCES UTF-8 ALL", "THREAD is not supported");
         refuse("APPEND x", "APPEND without a message");
     }
 }

@@ -8,6 +8,7 @@ pub mod mailbox;
 pub mod messages;
 pub mod search;
 pub mod select;
+pub mod sort;
 pub mod status;
 
 pub use access::IdFields;
@@ -17,6 +18,7 @@ pub use mailbox::SpecialUse;
 pub use messages::Store;
 pub use search::{Search, SearchKey, SearchReturn};
 pub use select::{Qresync, Select};
+pub use sort::{Sort, SortCriterion, SortKey, Thread, ThreadAlgorithm};
 pub use status::StatusItem;
 
 use crate::core::{MailboxName, MessageSet, Secret, Tag};
@@ -125,6 +127,10 @@ pub enum CommandBody {
     },
     /// Section 6.4.4.
     Search(Search),
+    /// RFC 5256.
+    Sort(Sort),
+    /// RFC 5256.
+    Thread(Thread),
     /// Section 6.4.5.
     Fetch(Fetch),
     /// Section 6.4.6.
@@ -176,10 +182,12 @@ enum Verb {
     Rename,
     Search,
     Select,
+    Sort,
     StartTls,
     Status,
     Store,
     Subscribe,
+    Thread,
     Uid,
     Unselect,
     Unsubscribe,
@@ -216,12 +224,12 @@ impl Verb {
             b"RENAME" => Self::Rename,
             b"SEARCH" => Self::Search,
             b"SELECT" => Self::Select,
-            b"SORT" => return Err("SORT is not supported"),
+            b"SORT" => Self::Sort,
             b"STARTTLS" => Self::StartTls,
             b"STATUS" => Self::Status,
             b"STORE" => Self::Store,
             b"SUBSCRIBE" => Self::Subscribe,
-            b"THREAD" => return Err("THREAD is not supported"),
+            b"THREAD" => Self::Thread,
             b"UID" => Self::Uid,
             b"UNSELECT" => Self::Unselect,
             b"UNSUBSCRIBE" => Self::Unsubscribe,
@@ -317,6 +325,8 @@ fn on_messages(c: &mut Cursor<'_>, verb: Verb, uid: bool) -> Result<CommandBody,
         }),
         Verb::Fetch => fetch::parse(c, uid).map(CommandBody::Fetch),
         Verb::Search => search::parse(c, uid).map(CommandBody::Search),
+        Verb::Sort => sort::sort(c, uid).map(CommandBody::Sort),
+        Verb::Thread => sort::thread(c, uid).map(CommandBody::Thread),
         Verb::Store => messages::store(c, uid).map(CommandBody::Store),
         _ => Err("unknown command after UID"),
     }

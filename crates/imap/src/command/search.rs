@@ -144,7 +144,7 @@ pub(crate) fn parse(c: &mut Cursor<'_>, uid: bool) -> Result<Search, Refusal> {
     })
 }
 
-fn options(c: &mut Cursor<'_>) -> Result<SearchReturn, Refusal> {
+pub(super) fn options(c: &mut Cursor<'_>) -> Result<SearchReturn, Refusal> {
     c.open()?;
     let mut options = SearchReturn::default();
     if c.skip(b')') {
@@ -184,7 +184,7 @@ enum Open {
 }
 
 /// The keys up to the end of the command.
-fn keys(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
+pub(super) fn keys(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
     let mut open = vec![Open::Program(Vec::new())];
     let mut count = 0;
     loop {

@@ -3,12 +3,13 @@
 //! Plain functions and small writers over `&mut Vec<u8>`, so that a session can flush between any two of them. What differs
 //! between revisions is a parameter (`utf8`) or another function ([`search`] and [`ESearch`]); the session decides.
 //!
-//! Reading order: [`strings`], [`status`] (OK, NO, BAD, BYE and codes), [`data`], [`list`], [`search`](mod@search), [`fetch`], [`structure`].
+//! Reading order: [`strings`], [`status`] (OK, NO, BAD, BYE and codes), [`data`], [`list`], [`search`](mod@search), [`sort`], [`fetch`], [`structure`].
 
 pub mod data;
 pub mod fetch;
 pub mod list;
 pub mod search;
+pub mod sort;
 pub mod status;
 pub mod strings;
 pub mod structure;
@@ -20,4 +21,5 @@ pub use data::{
 pub use fetch::{BodyAnswer, FetchWriter};
 pub use list::{ListData, ListResponse, list, lsub};
 pub use search::{ESearch, search};
+pub use sort::ThreadWriter;
 pub use status::{Code, Kind, greeting, tagged, untagged};
