@@ -8,7 +8,7 @@ use whimbrel_imap::{
 
 use super::{
     super::{context::Context, finish::SetText, ranges::Cursor},
-    Found,
+    find::Found,
 };
 
 /// An answer that is being written.
@@ -39,14 +39,8 @@ impl Answer {
     }
 
     /// Writes what there is room for; says whether that was all.
-    pub(super) fn write(
-        &mut self,
-        cx: &mut Context,
-        tag: &Tag,
-        uid: bool,
-        modseq: bool,
-        found: &Found,
-    ) -> bool {
+    pub(super) fn write(&mut self, cx: &mut Context, tag: &Tag, uid: bool, found: &Found) -> bool {
+        let modseq = found.with_modseq;
         let begun = std::mem::replace(&mut self.begun, true);
         match self.returns {
             None => {

@@ -1,0 +1,250 @@
+//! Finds the messages that a search program wants: what SEARCH, SORT and THREAD begin with.
+//!
+//! Messages are looked at in windows of rows; of those whose rows do not decide, content rows are fetched a few at a time; of those whose
+//! summaries do not decide, bodies are read one chunk after another and no further than needed. What is held is one window, one chunk, and
+//! the result as ranges.
+
+use bytes::Bytes;
+use whimbrel_imap::command::SearchKey;
+use whimbrel_service::api::{
+    CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
+};
+
+use super::{
+    super::{
+        blob::Opened,
+        context::Context,
+        ranges::{Cursor, Ranges},
+        task::{Outcome, Step, Wake},
+    },
+    message::{Message, Next},
+    program::{Facts, Program},
+};
+
+/// A search that is going on.
+pub(super) struct Find {
+    program: Program,
+    /// One message is all that is wanted.
+    only_first: bool,
+    bounds: Ranges,
+    cursor: Cursor,
+    /// Places of the present window whose rows were asked for.
+    asked: Vec<u32>,
+    /// Messages of the window that rows do not decide.
+    open: Vec<(u32, Row)>,
+    /// The next of `open`.
+    at: usize,
+    contents: std::vec::IntoIter<Option<Bytes>>,
+    message: Option<Box<Message>>,
+    /// What was found in the window: place and MODSEQ.
+    hits: Vec<(u32, u64)>,
+    found: Found,
+    state: State,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) places: Ranges,
+    /// Greatest MODSEQ of all, of the first and of the last; meaningful if `with_modseq`.
+    pub(super) modseq: u64,
+    pub(super) first_modseq: u64,
+    pub(super) last_modseq: u64,
+    /// A MODSEQ key was used.
+    pub(super) with_modseq: bool,
+    /// Messages that could not be read.
+    pub(super) unread: bool,
+}
+
+/// How the search goes on.
+pub(super) enum Finding {
+    Step(Step),
+    Done(Found),
+    /// The service failed.
+    Failed(Outcome),
+}
+
+enum State {
+    Window,
+    Rows,
+    Contents,
+    Body,
+}
+
+impl Find {
+    pub(super) fn new(
+        cx: &mut Context,
+        key: SearchKey,
+        charset: Option<&str>,
+        only_first: bool,
+    ) -> Result<Find, Outcome> {
+        let now = cx.now.wall_seconds() as i64;
+        let program = Program::new(cx.view(), key, charset, now)?;
+        if program.modseq {
+            cx.enable_condstore();
+        }
+        let bounds = program.bounds(cx.view().count());
+        Ok(Find {
+            found: Found {
+                with_modseq: program.modseq,
+                ..Found::default()
+            },
+            program,
+            only_first,
+            bounds,
+            cursor: Cursor::default(),
+            asked: Vec::new(),
+            open: Vec::new(),
+            at: 0,
+            contents: Vec::new().into_iter(),
+            message: None,
+            hits: Vec::new(),
+            state: State::Window,
+        })
+    }
+
+    pub(super) fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Finding {
+        match (&self.state, wake) {
+            (State::Window, Wake::Go) => self.next_window(cx),
+            (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
+            (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
+                self.contents = contents.into_iter();
+                self.next_message(cx, None)
+            }
+            (State::Body, Wake::Reply(Reply::Bytes(bytes))) => self.next_message(cx, Some(bytes)),
+            (State::Body, Wake::Reply(Reply::Failed(_))) => {
+                self.message = None;
+                self.found.unread = true;
+                self.next_message(cx, None)
+            }
+            (State::Rows | State::Contents | State::Body, Wake::Reply(reply)) => {
+                Finding::Failed(Outcome::of_reply(reply))
+            }
+            _ => Finding::Failed(Outcome::bug()),
+        }
+    }
+
+    fn next_window(&mut self, cx: &mut Context) -> Finding {
+        let mut window = Vec::new();
+        loop {
+            self.end_window();
+            self.cursor
+                .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window);
+            if window.is_empty() || (self.only_first && !self.found.places.is_empty()) {
+                return Finding::Done(std::mem::take(&mut self.found));
+            }
+            self.asked.clear();
+            for &place in &window {
+                match self.program.holds(&Facts {
+                    place,
+                    ..Facts::default()
+                }) {
+                    Some(false) => {}
+                    // Its MODSEQ is part of the answer.
+                    Some(true) if !self.program.modseq => self.hits.push((place, 0)),
+                    _ => self.asked.push(place),
+                }
+            }
+            if !self.asked.is_empty() {
+                let view = cx.view();
+                let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
+                self.state = State::Rows;
+                return Finding::Step(Step::Call(cx.call(MailboxCall::Rows {
+                    name: view.name.clone(),
+                    uids,
+                })));
+            }
+        }
+    }
+
+    fn end_window(&mut self) {
+        self.hits.sort_unstable();
+        if self.found.places.is_empty()
+            && let Some(first) = self.hits.first()
+        {
+            self.found.first_modseq = first.1;
+        }
+        for (place, modseq) in self.hits.drain(..) {
+            self.found.places.push(place, place + 1);
+            self.found.last_modseq = modseq;
+            self.found.modseq = self.found.modseq.max(modseq);
+        }
+    }
+
+    fn take_rows(&mut self, cx: &mut Context, rows: Vec<Row>) -> Finding {
+        let view = cx.view();
+        let mut places = self.asked.iter().copied();
+        self.open.clear();
+        self.at = 0;
+        for row in rows {
+            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else {
+                return Finding::Failed(Outcome::bug());
+            };
+            match self.program.holds(&Facts {
+                place,
+                row: Some(&row),
+                ..Facts::default()
+            }) {
+                Some(true) => self.hits.push((place, row.modseq)),
+                Some(false) => {}
+                None => self.open.push((place, row)),
+            }
+        }
+        self.contents = Vec::new().into_iter();
+        self.next_message(cx, None)
+    }
+
+    /// Goes on with the messages that need reading. `bytes` is what was read of the present one.
+    fn next_message(&mut self, cx: &mut Context, mut bytes: Option<Bytes>) -> Finding {
+        loop {
+            if let Some(message) = &mut self.message {
+                match message.go_on(&self.program, bytes.take()) {
+                    Next::Wants(call) => {
+                        self.state = State::Body;
+                        return Finding::Step(Step::Call(call));
+                    }
+                    Next::Result(found) => {
+                        if found {
+                            let (place, row) = &self.open[self.at - 1];
+                            self.hits.push((*place, row.modseq));
+                        }
+                    }
+                    Next::Failed => self.found.unread = true,
+                }
+                self.message = None;
+            }
+            let Some((place, row)) = self.open.get(self.at) else {
+                self.state = State::Window;
+                return Finding::Step(Step::Again);
+            };
+            match self.contents.next() {
+                None => {
+                    let end = self.open.len().min(self.at + CONTENTS_PER_CALL_MAX);
+                    let origins = self.open[self.at..end]
+                        .iter()
+                        .map(|(_, row)| row.origin)
+                        .collect();
+                    let Some(account) = cx.account else {
+                        return Finding::Failed(Outcome::bug());
+                    };
+                    self.state = State::Contents;
+                    return Finding::Step(Step::Call(Call::Contents { account, origins }));
+                }
+                // It was expunged after its row was read.
+                Some(None) => {}
+                Some(Some(content)) => match Opened::new(&content) {
+                    Some(opened) => {
+                        self.message = Some(Box::new(Message::new(
+                            &self.program,
+                            *place,
+                            row.clone(),
+                            opened,
+                        )));
+                    }
+                    None => self.found.unread = true,
+                },
+            }
+            self.at += 1;
+        }
+    }
+}
