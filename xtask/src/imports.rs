@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
     rule("whimbrel-mime", &[], &[]),
     rule("whimbrel-imap", &["whimbrel-mime"], &[]),
+    rule("whimbrel-pop3", &[], &[]),
     rule("whimbrel-smtp", &[], &[]),
     rule("whimbrel-storage", &["whimbrel-crdt"], &[]),
     rule(
@@ -56,6 +57,7 @@ const RULES: &[Rule] = &[
         &[
             "whimbrel-imap",
             "whimbrel-mime",
+            "whimbrel-pop3",
             "whimbrel-service",
             "whimbrel-smtp",
         ],
@@ -85,6 +87,7 @@ const RULES: &[Rule] = &[
             "whimbrel-imap",
             "whimbrel-mailbox",
             "whimbrel-mime",
+            "whimbrel-pop3",
             "whimbrel-service",
             "whimbrel-smtp",
             "whimbrel-storage",
@@ -104,6 +107,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-directory",
     "whimbrel-mime",
     "whimbrel-imap",
+    "whimbrel-pop3",
     "whimbrel-smtp",
     "whimbrel-service",
     "whimbrel-frontend",
