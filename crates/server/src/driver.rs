@@ -365,7 +365,7 @@ impl<S: Store> Driver<S> {
         if !self.registered.log_in(*account) {
             metrics::refused("account");
             tracing::info!(session = self.registered.id.0, account = %account, "too many connections of this account");
-            return Reply::Failed(Failure::Throttled);
+            return Reply::Failed(Failure::InUse);
         }
         self.place.authenticated();
         reply

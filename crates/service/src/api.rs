@@ -206,6 +206,16 @@ pub enum MailboxCall {
         /// Only those that this session was shown: greatest UID it knows. A message that came since stays.
         up_to: u32,
     },
+    /// Removes these messages, `\Deleted` or not, as POP3 does at its end (RFC 1939, 6). What is gone already is no failure.
+    /// [`Reply::Done`].
+    Remove {
+        /// Which mailbox.
+        name: MailboxName,
+        /// Under which the UIDs were shown: under another one they mean other messages, and nothing is removed ([`Failure::Gone`]).
+        uid_validity: u32,
+        /// UIDs as this session knows them, ascending.
+        uids: Vec<u32>,
+    },
     /// CREATE, with superior names. [`Reply::Done`].
     Create {
         /// The new name.
@@ -321,6 +331,9 @@ pub enum Failure {
     /// Too many failures from here, or too many logins at once: later.
     #[error("too many attempts, try again later")]
     Throttled,
+    /// The login was right, and the account has as many sessions as it may.
+    #[error("too many sessions of this account, try again later")]
+    InUse,
     /// No such mailbox.
     #[error("no such mailbox")]
     NoSuchMailbox,

@@ -775,6 +775,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Copy { remove: true, .. } => "MOVE",
         MailboxCall::Store { .. } => "STORE",
         MailboxCall::Expunge { .. } => "EXPUNGE",
+        MailboxCall::Remove { .. } => "REMOVE",
         MailboxCall::Create { .. } => "CREATE",
         MailboxCall::Delete { .. } => "DELETE",
         MailboxCall::Rename { .. } => "RENAME",

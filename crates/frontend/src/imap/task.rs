@@ -140,6 +140,10 @@ impl Outcome {
         let (code, text) = match failure {
             Failure::Credentials => (Code::AuthenticationFailed, "Authentication failed"),
             Failure::Throttled => (Code::Unavailable, "Too many attempts, try again later"),
+            Failure::InUse => (
+                Code::Unavailable,
+                "Too many sessions of this account, try again later",
+            ),
             Failure::NoSuchMailbox => (Code::NonExistent, "No such mailbox"),
             Failure::Exists => (Code::AlreadyExists, "Mailbox exists already"),
             Failure::BadName => (Code::Cannot, "Mailbox name is not allowed"),

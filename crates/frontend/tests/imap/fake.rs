@@ -444,6 +444,12 @@ impl Fake {
                     highest_modseq: self.modseq,
                 }
             }
+            MailboxCall::Remove { name, uids, .. } => {
+                let store = self.store(&name)?;
+                store.messages.retain(|uid, _| !uids.contains(uid));
+                self.touch(&name);
+                Reply::Done
+            }
             MailboxCall::Create { name, special_use } => {
                 if self.boxes.contains_key(&name) {
                     return Err(Failure::Exists);

@@ -103,6 +103,11 @@ impl PartitionOwner {
             MailboxCall::Expunge {
                 name, uids, up_to, ..
             } => self.expunge(now, account, &name, uids, up_to),
+            MailboxCall::Remove {
+                name,
+                uid_validity,
+                uids,
+            } => self.remove(now, account, &name, uid_validity, &uids),
             MailboxCall::Create { name, special_use } => {
                 let at = self.at(now, account);
                 let plan = self
@@ -496,22 +501,50 @@ impl PartitionOwner {
                         .is_some_and(|row| row.flags.contains(&Flag::Deleted))
             });
         }
-        for chunk in doomed.chunks(MESSAGES_PER_BATCH_MAX) {
-            let plan = self
-                .replica(account)?
-                .plan_expunge(name, chunk)
-                .map_err(failure)?;
-            self.write(now, account, plan.ops, &[]);
-        }
-        if !doomed.is_empty() {
-            self.collect_soon(now, account);
-        }
+        self.take_away(now, account, name, &doomed)?;
         let highest_modseq = status(self.replica(account)?, name)
             .map_or(before.highest_modseq, |status| status.highest_modseq);
         Ok(Reply::Expunged {
             uids: doomed,
             highest_modseq,
         })
+    }
+
+    fn remove(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        uid_validity: u32,
+        uids: &[u32],
+    ) -> Result<Reply, Failure> {
+        self.selected_exists(account, name)?;
+        if self.replica(account)?.uidvalidity() != uid_validity {
+            return Err(Failure::Gone);
+        }
+        self.take_away(now, account, name, uids)?;
+        Ok(Reply::Done)
+    }
+
+    /// Removes messages batch by batch.
+    fn take_away(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        uids: &[u32],
+    ) -> Result<(), Failure> {
+        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
+            let plan = self
+                .replica(account)?
+                .plan_expunge(name, chunk)
+                .map_err(failure)?;
+            self.write(now, account, plan.ops, &[]);
+        }
+        if !uids.is_empty() {
+            self.collect_soon(now, account);
+        }
+        Ok(())
     }
 }
 
