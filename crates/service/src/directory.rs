@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Section};
-use whimbrel_directory::{Address, Directory, Op, Refusal};
+use whimbrel_directory::{Account, AccountKey, Address, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
 use whimbrel_storage::Mutation;
 
@@ -18,6 +18,9 @@ use crate::{
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
 };
+
+/// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
+const BARE_LOGIN_DOMAINS_MAX: usize = 64;
 
 /// The subject of the directory's sections: there is one directory.
 const SUBJECT: [u8; 16] = *b"whimbrel direct.";
@@ -309,12 +312,30 @@ impl Running {
     }
 
     fn known(&self, login: &str) -> Option<Known> {
-        let (account, entry) = self.directory.holder(&Address::parse(login).ok()?)?;
+        let (account, entry) = if login.contains('@') {
+            self.directory.holder(&Address::parse(login).ok()?)?
+        } else {
+            self.only_holder(login)?
+        };
         Some(Known {
             account: AccountId(account),
             login: entry.address.clone(),
             verifier: entry.verifier.value.clone(),
         })
+    }
+
+    /// Who logs in by the local part alone: the one account of that name. If a second domain has one, nobody.
+    fn only_holder(&self, local: &str) -> Option<(AccountKey, &Account)> {
+        let mut domains = self.directory.domains();
+        let mut found = None;
+        for (domain, _) in domains.by_ref().take(BARE_LOGIN_DOMAINS_MAX) {
+            let holder = self.directory.holder(&Address::new(local, domain).ok()?);
+            if holder.is_some() && found.is_some() {
+                return None;
+            }
+            found = found.or(holder);
+        }
+        found.filter(|_| domains.next().is_none())
     }
 
     fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {
