@@ -1,0 +1,61 @@
+//! What all commands of a session share: its state, and the output being gathered.
+
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+
+use whimbrel_service::api::{Call, MailboxCall, SessionId};
+
+use super::{
+    limits::{Limits, OUTPUT_BYTES},
+    maildrop::Maildrop,
+    retrieve::Ahead,
+};
+use crate::session::{Note, Tls};
+
+/// The state of a session.
+pub(super) struct Context {
+    pub(super) limits: Arc<Limits>,
+    pub(super) session: SessionId,
+    pub(super) address: IpAddr,
+    pub(super) tls: Option<Tls>,
+    /// USER was given.
+    pub(super) user: Option<String>,
+    /// UTF8 was given (RFC 6856).
+    pub(super) utf8: bool,
+    pub(super) login_failures: u32,
+    /// The TRANSACTION state.
+    pub(super) maildrop: Option<Box<Maildrop>>,
+    /// More commands have come already.
+    pub(super) pipelined: bool,
+    /// Messages that were looked up for them.
+    pub(super) ahead: Option<Box<Ahead>>,
+    /// Gathered output; given away when it is sent, so that an idle session holds none.
+    pub(super) out: Vec<u8>,
+    pub(super) notes: VecDeque<Note>,
+}
+
+impl Context {
+    /// Whether enough output is gathered to let the client take it first.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() >= OUTPUT_BYTES
+    }
+
+    /// The maildrop, in commands that are accepted only in the TRANSACTION state.
+    pub(super) fn maildrop(&self) -> &Maildrop {
+        self.maildrop
+            .as_deref()
+            .expect("only in the TRANSACTION state")
+    }
+
+    /// As [`Context::maildrop`].
+    pub(super) fn maildrop_mut(&mut self) -> &mut Maildrop {
+        self.maildrop
+            .as_deref_mut()
+            .expect("only in the TRANSACTION state")
+    }
+
+    /// A call about the mail of who is logged in.
+    pub(super) fn call(&self, call: MailboxCall) -> Call {
+        let account = self.maildrop().account;
+        Call::Mailbox { account, call }
+    }
+}

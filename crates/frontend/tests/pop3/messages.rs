@@ -1,0 +1,153 @@
+//! RETR and TOP: octets, sizes, pipelines, damage.
+
+use proptest::prelude::*;
+use whimbrel_frontend::session::Note;
+
+use crate::world::{Cut, World};
+
+/// What a client that is strict about CRLF reads, and the rest of the answer.
+fn unstuffed(answer: &[u8]) -> (Vec<u8>, &[u8]) {
+    let mut message = Vec::new();
+    let mut rest = answer;
+    loop {
+        let end = rest.windows(2).position(|pair| pair == b"\r\n").unwrap() + 2;
+        let (line, after) = rest.split_at(end);
+        rest = after;
+        match line {
+            b".\r\n" => return (message, rest),
+            [b'.', line @ ..] | line => message.extend_from_slice(line),
+        }
+    }
+}
+
+fn text(lines: usize) -> Vec<u8> {
+    let mut text = b"Subject: x\r\n\r\n".to_vec();
+    for n in 0..lines {
+        text.extend(format!("{}line {n} of a message\r\n", ".".repeat(n % 4)).bytes());
+    }
+    text
+}
+
+#[test]
+fn large_messages_in_pieces() {
+    let mut world = World::new(Cut::Whole);
+    let body = text(40_000);
+    world.put("INBOX", b"X-Prefix: 1\r\n", &body);
+    world.login("a");
+    let size = body.len() + 13;
+    assert_eq!(world.ask("LIST 1"), format!("+OK 1 {size}\r\n"));
+    world.send(b"RETR 1\r\nNOOP\r\n");
+    let told = world.told().into_bytes();
+    let rest = told
+        .strip_prefix(format!("+OK {size} octets\r\n").as_bytes())
+        .unwrap();
+    let (message, rest) = unstuffed(rest);
+    assert_eq!(message, [b"X-Prefix: 1\r\n", &body[..]].concat());
+    assert_eq!(rest, b"+OK Nothing done\r\n");
+    // A chunk is at most doubled by its dots.
+    assert!(world.client().largest_send < 3 * 64 * 1024);
+    // TOP reads as far as it must.
+    world.client().calls.clear();
+    let top = world.ask("TOP 1 3");
+    assert_eq!(top.lines().count(), 1 + 3 + 3 + 1);
+    assert_eq!(world.client().calls.get("BlobRead"), Some(&1));
+    let all = world.ask(&format!("TOP 1 {}", u64::MAX));
+    assert_eq!(all.len(), told.len() - b"+OK Nothing done\r\n".len());
+}
+
+/// A client that does not wait: the same answers, with far fewer questions to the owner.
+#[test]
+fn pipelines() {
+    let mut world = World::new(Cut::Whole);
+    let mut expected = String::new();
+    for n in 0..100 {
+        let body = format!("{n}\r\n.dot\r\n");
+        world.put("INBOX", b"", body.as_bytes());
+        if n % 10 != 3 {
+            expected += &format!("+OK {} octets\r\n{n}\r\n..dot\r\n.\r\n", body.len());
+        }
+    }
+    world.login("a");
+    let mut commands = String::new();
+    for n in 0..100 {
+        let verb = if n % 10 == 3 { "DELE" } else { "RETR" };
+        commands += &format!("{verb} {}\r\n", n + 1);
+    }
+    world.client().calls.clear();
+    world.send(commands.as_bytes());
+    let told = world.told().replace("+OK Marked as deleted\r\n", "");
+    assert_eq!(told, expected);
+    let calls = &world.client().calls;
+    assert!(calls["Rows"] <= 10 && calls["Contents"] <= 10, "{calls:?}");
+    assert_eq!(calls["BlobRead"], 90);
+    // The same without a pipeline holds nothing between two commands.
+    world.connect("b", true);
+    world.send(b"USER anne\r\nPASS secret\r\n");
+    world.told();
+    let before = {
+        use whimbrel_frontend::session::Session as _;
+        assert!(world.client().session.wants_input());
+        world.client().session.buffered_bytes()
+    };
+    world.ask("RETR 1");
+    assert_eq!(world.client().session.buffered_bytes(), before);
+    // Backwards and again.
+    world.send(b"RETR 3\r\nRETR 1\r\nRETR 1\r\nRETR 2\r\nNOOP\r\n");
+    let told = world.told();
+    let bodies: Vec<&str> = told
+        .lines()
+        .filter(|line| line.parse::<u32>().is_ok())
+        .collect();
+    assert_eq!(bodies, ["2", "0", "0", "1"]);
+}
+
+/// Whatever cannot be read is told before a message begins, or cuts the connection: a client must not take a piece for the whole.
+#[test]
+fn bodies_that_are_not_what_they_should_be() {
+    let mut world = World::new(Cut::Whole);
+    world.put_sized("INBOX", b"", b"", 5);
+    world.put_sized("INBOX", b"A: 1\r\n", b"", 5);
+    world.put("INBOX", b"A: 1\r\n", b"");
+    world.put_sized("INBOX", b"", b"two\r\n", 10);
+    world.login("a");
+    world.send(b"RETR 1\r\nRETR 2\r\nRETR 3\r\nRETR 4\r\nNOOP\r\n");
+    assert_eq!(
+        world.told(),
+        "-ERR [SYS/TEMP] Message was removed by another session\r\n-ERR [SYS/PERM] Message cannot be read\r\n\
+         +OK 6 octets\r\nA: 1\r\n.\r\n+OK 10 octets\r\ntwo\r\n"
+    );
+    assert!(world.client().closed);
+    assert!(
+        world
+            .client()
+            .notes
+            .contains(&Note::Closed("a body could not be read"))
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn sizes_are_the_octets_that_are_sent(
+        bodies in proptest::collection::vec("([.a: ]{0,5}\r\n){0,8}", 1..5),
+        prefix in "(B: 1\r\n)?",
+        sizes in proptest::collection::vec(1usize..30, 1..4),
+    ) {
+        let mut world = World::new(Cut::Sizes(sizes));
+        for body in &bodies {
+            world.put("INBOX", prefix.as_bytes(), body.as_bytes());
+        }
+        world.login("a");
+        for (n, body) in (1..).zip(&bodies) {
+            let listed = world.ask(&format!("LIST {n}"));
+            let told = world.ask(&format!("RETR {n}"));
+            let (first, rest) = told.split_once("\r\n").unwrap();
+            let (message, rest) = unstuffed(rest.as_bytes());
+            let whole = format!("{prefix}{body}");
+            prop_assert_eq!(&message, whole.as_bytes());
+            prop_assert_eq!(rest, b"");
+            prop_assert_eq!(listed, format!("+OK {n} {}\r\n", message.len()));
+            prop_assert_eq!(first, format!("+OK {} octets", message.len()));
+        }
+    }
+}
