@@ -218,6 +218,10 @@ impl<S: Store> Driver<S> {
                 Wake::Answer(reply) => {
                     self.answer = None;
                     let reply = self.seen(reply.ok_or(End::Stopped)?);
+                    // What happened before the answer was made is heard before it: the session must not take for all what is not.
+                    if let Some(event) = self.registered.signal.take() {
+                        self.session.on_event(now, event);
+                    }
                     self.session.on_reply(now, reply);
                 }
                 Wake::Event(event) => self.session.on_event(now, event),
