@@ -672,7 +672,9 @@ fn numbers_and_codes_go_there_and_back() {
     .encode(&mut out);
     encode::search(&mut out, &[3, 1], Some(8));
     out.extend_from_slice(b"* SORT 3 1 (MODSEQ 8)\r\n");
-    encode::vanished(&mut out, true, &set);
+    encode::vanished_begin(&mut out, true);
+    set.encode(&mut out);
+    out.extend_from_slice(b"\r\n");
     encode::untagged(
         &mut out,
         Kind::Ok,

@@ -52,6 +52,6 @@ pub use plan::{
     At, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan, PlanError, Renamed,
     StoreMode, Stored, Takeover,
 };
-pub use read::{Changes, NameInfo, Row, Status};
+pub use read::{NameInfo, Row, Status};
 pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};

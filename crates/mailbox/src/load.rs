@@ -196,9 +196,15 @@ impl Replica {
                 state.highest = state.highest.max(highest);
             }
         }
+        let slot = u64::from(self.slot);
         for state in self.names.values_mut() {
             // What was cut may have been the last that was told.
             state.highest = state.highest.max(self.history_from).max(state.history_from);
+            // The last change was given under another slot: clients are told a MODSEQ that they will be believed.
+            if state.highest % 64 != slot {
+                state.highest = (state.highest / 64 + 1) * 64 + slot;
+            }
+            self.last_change = self.last_change.max(state.highest / 64);
         }
         self.last_change = self.last_change.max(self.history_from / 64);
     }

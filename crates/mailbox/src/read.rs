@@ -58,20 +58,6 @@ pub struct Row {
     pub blob: BlobName,
 }
 
-/// What changed under a name since a MODSEQ.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// New or with new flags, ascending.
-    pub changed: Vec<u32>,
-    /// UIDs that are shown no more, ascending. Not of use unless `complete`.
-    pub vanished: Vec<u32>,
-    /// Whether `vanished` is all: else the history was cut, and what the client knows must be compared with what is
-    /// shown.
-    pub complete: bool,
-    /// The MODSEQ to ask from next time.
-    pub highestmodseq: u64,
-}
-
 impl Replica {
     /// All names: those that exist, and those that are only subscribed; in order.
     pub fn names(&self) -> Vec<NameInfo> {
@@ -232,11 +218,8 @@ impl Replica {
             .map(|slot| self.records[slot].shown)
     }
 
-    /// What changed under the name since `modseq`. Costs what changed, not what is there.
-    pub fn changes(&self, name: &MailboxName, modseq: u64) -> Changes {
-        let Some(state) = self.names.get(name) else {
-            return Changes::default();
-        };
+    /// UIDs under the name that are new or have new flags since `modseq`, ascending. Costs what changed, not what is there.
+    pub fn changed_since(&self, name: &MailboxName, modseq: u64) -> Vec<u32> {
         let mut changed = Vec::new();
         for (number, record) in self.members(name) {
             if record.base_modseq > modseq {
@@ -250,6 +233,16 @@ impl Replica {
             changed.extend(fresh.map(|(_, slot)| self.records[*slot].shown));
         }
         changed.sort_unstable();
+        changed
+    }
+
+    /// UIDs that have ceased to be shown under the name since `modseq`, ascending. `None` when the history does not reach back so far:
+    /// then what the client knows must be compared with what is shown. Costs what has vanished since in the whole account.
+    pub fn vanished_since(&self, name: &MailboxName, modseq: u64) -> Option<Vec<u32>> {
+        let state = self.names.get(name)?;
+        if modseq < self.history_from || modseq < state.history_from {
+            return None;
+        }
         let from = self
             .history
             .partition_point(|vanished| vanished.modseq <= modseq);
@@ -269,15 +262,11 @@ impl Replica {
         }
         vanished.sort_unstable();
         vanished.dedup();
-        Changes {
-            changed,
-            vanished,
-            complete: modseq >= self.history_from && modseq >= state.history_from,
-            highestmodseq: state.highest,
-        }
+        Some(vanished)
     }
 
-    /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is not of the future.
+    /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is not of the future. Of any other it is
+    /// not known what the client had seen when it was told it.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {
         modseq % 64 == u64::from(self.slot) && modseq / 64 <= self.last_change
     }

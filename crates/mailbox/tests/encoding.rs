@@ -342,6 +342,26 @@ fn rows_of_version_1_keep_their_meaning() {
     assert!(replica.take_dirty().is_empty());
 }
 
+/// Rows that were written under another slot: what is told as HIGHESTMODSEQ is believed when it comes back, and nothing has changed since.
+#[test]
+fn the_highest_modseq_is_ours_under_any_slot() {
+    let written = account();
+    let slot = written.slot() + 4;
+    let none = VersionVector::new();
+    let replica = Replica::load(written.account(), slot, written.all_rows(), &none).expect("loads");
+    let inbox = name("INBOX");
+    let highest = |replica: &Replica| replica.status(&inbox).map(|status| status.highestmodseq);
+    let (before, after) = (highest(&written), highest(&replica));
+    assert!(after > before, "{after:?} {before:?}");
+    let after = after.expect("it is there");
+    assert!(replica.is_own_modseq(after));
+    assert!(!replica.is_own_modseq(before.expect("it is there")));
+    assert_eq!(replica.changed_since(&inbox, after), [0u32; 0]);
+    assert_eq!(replica.vanished_since(&inbox, after), Some(Vec::new()));
+    let again = Replica::load(written.account(), slot, replica.all_rows(), &none).expect("loads");
+    assert_eq!(highest(&again), Some(after));
+}
+
 #[test]
 fn damaged_rows_are_named() {
     let rows = account().all_rows();

@@ -142,6 +142,15 @@ pub enum MailboxCall {
         /// vanished messages stay in the answer of a later call that allows it, and so do new ones that would follow them.
         expunges: bool,
     },
+    /// What has changed since a MODSEQ that the client names (RFC 7162: CHANGEDSINCE, QRESYNC). [`Reply::Since`].
+    Since {
+        /// Which mailbox.
+        name: MailboxName,
+        /// As the client names it. It is believed only if this replica gave it out.
+        modseq: u64,
+        /// Whether vanished messages are asked for, too.
+        vanished: bool,
+    },
     /// Flags and figures of these messages, in the order of their UIDs; those that are gone are left out. [`Reply::Rows`]. At most
     /// [`ROWS_PER_CALL_MAX`].
     Rows {
@@ -192,7 +201,7 @@ pub enum MailboxCall {
         change: FlagChange,
         /// The flags in question.
         flags: Flags,
-        /// RFC 7162, 3.1.3: leave those that have a greater MODSEQ.
+        /// RFC 7162, 3.1.3: leave those that have a greater MODSEQ; all of them if this replica did not give out this one.
         unchanged_since: Option<u64>,
     },
     /// Removes the messages that are `\Deleted`: all, or those of `uids`. [`Reply::Expunged`].
@@ -282,6 +291,8 @@ pub enum Reply {
     Selected(Selected),
     /// To [`MailboxCall::Changes`].
     Changes(Changes),
+    /// To [`MailboxCall::Since`].
+    Since(Since),
     /// To [`MailboxCall::Rows`].
     Rows(Vec<Row>),
     /// To [`MailboxCall::Append`].
@@ -480,6 +491,8 @@ pub struct Changes {
     /// The session slept longer than the history of vanished messages reaches: these are all UIDs there are now, ascending; what it
     /// knows besides is gone (told only when expunges were allowed). `vanished` is empty then.
     pub present: Option<Vec<u32>>,
+    /// Messages are gone, and it could not be told (expunges were not allowed): up to this MODSEQ the session was told everything.
+    pub held_back: Option<u64>,
     /// Whether the mailbox itself is gone (deleted or renamed away).
     pub gone: bool,
     /// Whether more has changed than this answer holds (`changed` has at most [`CHANGES_PER_CALL_MAX`] rows): the session asks
@@ -491,6 +504,19 @@ pub struct Changes {
     pub uid_next: u32,
     /// To be given to the next call.
     pub as_of: u64,
+}
+
+/// What has changed since a MODSEQ that a client named.
+#[derive(Clone, Debug, Default)]
+pub struct Since {
+    /// Whether this replica gave the MODSEQ out. If not, nothing is known of what the client has seen: everything may have changed, and
+    /// the other fields are empty.
+    pub believed: bool,
+    /// UIDs of messages that are new or have new flags, ascending.
+    pub changed: Vec<u32>,
+    /// UIDs that have vanished, ascending; may name some that no client was told of. `None` if they were not asked for, or if the history
+    /// does not reach back so far: then what the client knows and is not there is gone.
+    pub vanished: Option<Vec<u32>>,
 }
 
 /// Most rows in one [`Changes`]: a session that slept while every message of a big mailbox was changed holds no more at a time.

@@ -769,6 +769,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Select { .. } => "SELECT",
         MailboxCall::Unselect { .. } => "UNSELECT",
         MailboxCall::Changes { .. } => "NOOP",
+        MailboxCall::Since { .. } => "UID FETCH (CHANGEDSINCE)",
         MailboxCall::Rows { .. } => "FETCH",
         MailboxCall::Append { .. } => "APPEND",
         MailboxCall::Copy { remove: false, .. } => "COPY",

@@ -15,6 +15,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "UIDPLUS",
             "MOVE",
             "CONDSTORE",
+            "QRESYNC",
             "LIST-EXTENDED",
             "LIST-STATUS",
             "CHILDREN",
@@ -52,6 +53,11 @@ pub(super) fn enable(cx: &mut Context, names: &[String]) -> Outcome {
             "CONDSTORE" if !cx.condstore => {
                 cx.enable_condstore();
                 enabled.push("CONDSTORE");
+            }
+            "QRESYNC" if !cx.qresync => {
+                cx.enable_condstore();
+                cx.qresync = true;
+                enabled.push("QRESYNC");
             }
             _ => {}
         }

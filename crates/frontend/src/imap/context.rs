@@ -32,6 +32,8 @@ pub(super) struct Context {
     pub(super) rev2: bool,
     /// A CONDSTORE enabling command was given (RFC 7162, 3.1).
     pub(super) condstore: bool,
+    /// ENABLE QRESYNC was given: VANISHED instead of EXPUNGE (RFC 7162, 3.2.3).
+    pub(super) qresync: bool,
     /// The selected mailbox.
     pub(super) view: Option<Box<View>>,
     /// Gathered output; given away when it is sent, so that an idle session holds none.

@@ -2,7 +2,7 @@
 
 use whimbrel_imap::{
     core::{MailboxName as WireName, MessageSet},
-    encode::{self, Code},
+    encode::Code,
 };
 use whimbrel_service::api::{MailboxCall, MailboxName, Reply};
 
@@ -10,6 +10,7 @@ use super::{
     context::Context,
     expunge,
     finish::SetText,
+    gone::Gone,
     ranges::Ranges,
     task::{EndCode, Outcome, Step, Task, Wake},
 };
@@ -33,7 +34,7 @@ enum State {
         next: usize,
         text: SetText,
     },
-    Expunge(std::vec::IntoIter<u32>),
+    Expunge(Gone),
 }
 
 impl Copy {
@@ -118,21 +119,14 @@ impl Copy {
                     }
                     cx.out.extend_from_slice(b"] Moved\r\n");
                     let gone: Vec<u32> = uids.iter().map(|pair| pair.0).collect();
-                    self.state = State::Expunge(cx.view_mut().remove(&gone).into_iter());
+                    let qresync = cx.qresync;
+                    self.state = State::Expunge(Gone::new(cx.view_mut(), &gone, qresync));
                 }
-                State::Expunge(numbers) => {
-                    for number in numbers.by_ref() {
-                        encode::expunge(&mut cx.out, number);
-                        if cx.is_full() {
-                            return Step::Again;
-                        }
+                State::Expunge(gone) => {
+                    if !gone.write(cx) {
+                        return Step::Again;
                     }
-                    let code = if cx.condstore {
-                        EndCode::HighestModSeq
-                    } else {
-                        EndCode::None
-                    };
-                    return Step::Done(Outcome::ok_code(code, "Moved"));
+                    return Step::Done(Outcome::ok_code(expunge::removed_code(cx), "Moved"));
                 }
                 State::Begin | State::Asked => return Step::Done(Outcome::bug()),
             }

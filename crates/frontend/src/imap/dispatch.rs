@@ -58,7 +58,12 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Close => ("CLOSE", Mailbox, Telling::Nothing),
         C::Unselect => ("UNSELECT", Mailbox, Telling::Nothing),
         C::Expunge { .. } => ("EXPUNGE", Mailbox, Telling::Ask),
-        C::Search(search) => ("SEARCH", Mailbox, by_number(search.uid)),
+        // "The VANISHED response MUST NOT be sent during a UID SEARCH command that contains message numbers in the search criteria" (RFC 7162,
+        // 3.2.10.2).
+        C::Search(search) => {
+            let by_uid = search.uid && !search.key.has_numbers();
+            ("SEARCH", Mailbox, by_number(by_uid))
+        }
         C::Fetch(fetch) => ("FETCH", Mailbox, by_number(fetch.uid)),
         C::Store(store) => ("STORE", Mailbox, by_number(store.uid)),
         C::Copy { .. } => ("COPY", Mailbox, Telling::All),
@@ -169,8 +174,8 @@ impl ImapSession {
                 Box::new(auth::Login::Ready(user, password))
             }
             C::Enable(names) => return Err(capability::enable(cx, &names)),
-            C::Select(arguments) => Box::new(Select::new(arguments, false)?),
-            C::Examine(arguments) => Box::new(Select::new(arguments, true)?),
+            C::Select(arguments) => Box::new(Select::new(cx, arguments, false)?),
+            C::Examine(arguments) => Box::new(Select::new(cx, arguments, true)?),
             C::Create {
                 mailbox,
                 special_use,

@@ -1,30 +1,25 @@
 //! EXPUNGE, UID EXPUNGE and CLOSE (RFC 9051, 6.4.1 and 6.4.3; RFC 4315).
 
-use whimbrel_imap::{
-    core::MessageSet,
-    encode::{self, Code},
-};
+use whimbrel_imap::{core::MessageSet, encode::Code};
 use whimbrel_service::api::{MailboxCall, Reply};
 
 use super::{
     context::Context,
+    gone::Gone,
     task::{EndCode, Outcome, Step, Task, Wake},
 };
 
 /// EXPUNGE and UID EXPUNGE.
 pub(super) struct Expunge {
     uids: Option<MessageSet>,
-    /// Numbers that are still to be told.
-    numbers: std::vec::IntoIter<u32>,
+    /// What is still to be told.
+    gone: Option<Gone>,
 }
 
 impl Expunge {
     pub(super) fn new(cx: &Context, uids: Option<MessageSet>) -> Result<Expunge, Outcome> {
         writable(cx)?;
-        Ok(Expunge {
-            uids,
-            numbers: Vec::new().into_iter(),
-        })
+        Ok(Expunge { uids, gone: None })
     }
 }
 
@@ -52,7 +47,7 @@ fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
 impl Task for Expunge {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match wake {
-            Wake::Go if self.numbers.len() == 0 => {
+            Wake::Go if self.gone.is_none() => {
                 if cx.view().uids.is_empty() {
                     return Step::Done(Outcome::ok("Nothing to expunge"));
                 }
@@ -70,7 +65,8 @@ impl Task for Expunge {
                 call(cx, uids)
             }
             Wake::Reply(Reply::Expunged { uids, .. }) => {
-                self.numbers = cx.view_mut().remove(&uids).into_iter();
+                let qresync = cx.qresync;
+                self.gone = Some(Gone::new(cx.view_mut(), &uids, qresync));
                 self.tell(cx)
             }
             Wake::Go => self.tell(cx),
@@ -82,26 +78,27 @@ impl Task for Expunge {
 
 impl Expunge {
     fn tell(&mut self, cx: &mut Context) -> Step {
-        while let Some(number) = self.numbers.next() {
-            encode::expunge(&mut cx.out, number);
-            // The last one does not stop here: `Go` without numbers would begin anew.
-            if cx.is_full() && self.numbers.len() > 0 {
-                return Step::Again;
-            }
+        if self.gone.as_mut().is_some_and(|gone| !gone.write(cx)) {
+            return Step::Again;
         }
-        // A client that keeps a cache wants to know (RFC 7162, 3.2.7).
-        let code = if cx.condstore {
-            EndCode::HighestModSeq
-        } else {
-            EndCode::None
-        };
-        Step::Done(Outcome::ok_code(code, "Expunged"))
+        Step::Done(Outcome::ok_code(removed_code(cx), "Expunged"))
+    }
+}
+
+/// "If at least one message got expunged and QRESYNC was enabled, the server MUST send the updated per-mailbox modification sequence using the
+/// HIGHESTMODSEQ response code" (RFC 7162, 3.2.7); whoever uses CONDSTORE may want to know, too.
+pub(super) fn removed_code(cx: &Context) -> EndCode {
+    if cx.condstore {
+        EndCode::HighestModSeq
+    } else {
+        EndCode::None
     }
 }
 
 /// CLOSE: "permanently removes all messages that have the \Deleted flag set from the currently selected mailbox, and it returns to the
 /// authenticated state from the selected state. No untagged EXPUNGE responses are sent" (RFC 9051, 6.4.1). And UNSELECT, which removes
-/// nothing (RFC 3691).
+/// nothing (RFC 3691). "The server MUST NOT send the updated per-mailbox modification sequence using the HIGHESTMODSEQ response code [...] in the
+/// tagged OK response, as this might cause loss of synchronization on the client" (RFC 7162, 3.2.8).
 pub(super) struct Close {
     expunge: bool,
 }

@@ -124,11 +124,15 @@ pub(super) struct SetText {
 
 impl SetText {
     pub(super) fn add(&mut self, out: &mut Vec<u8>, number: u32) {
+        self.add_range(out, (number, number));
+    }
+
+    pub(super) fn add_range(&mut self, out: &mut Vec<u8>, (first, last): (u32, u32)) {
         match &mut self.run {
-            Some(run) if run.1.checked_add(1) == Some(number) => run.1 = number,
+            Some(run) if run.1.checked_add(1) == Some(first) => run.1 = last,
             _ => {
                 self.flush(out);
-                self.run = Some((number, number));
+                self.run = Some((first, last));
             }
         }
     }

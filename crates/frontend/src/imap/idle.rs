@@ -4,7 +4,7 @@ use whimbrel_imap::encode;
 
 use super::{
     context::Context,
-    sync::{Sync, SyncStep},
+    sync::Sync,
     task::{Expect, Outcome, Step, Task, Wake},
 };
 
@@ -32,18 +32,13 @@ impl Idle {
         let State::Telling(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
-        match sync.step(cx, reply) {
-            SyncStep::Call(call) => Step::Call(call),
-            SyncStep::Again => Step::Again,
-            SyncStep::Done => {
+        match sync.within(cx, reply) {
+            Ok(step) => step,
+            Err(false) => {
                 self.state = State::Waiting;
                 Step::Input(Expect::StillDone)
             }
-            // The end of the command will find the same, and take leave.
-            SyncStep::Gone => {
-                cx.view_mut().dirty = true;
-                Step::Done(Outcome::ok("The selected mailbox is gone"))
-            }
+            Err(true) => Step::Done(Outcome::ok("The selected mailbox is gone")),
         }
     }
 

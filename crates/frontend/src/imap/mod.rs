@@ -24,6 +24,7 @@ mod dispatch;
 mod expunge;
 mod fetch;
 mod finish;
+mod gone;
 mod idle;
 pub mod limits;
 mod list;
@@ -129,6 +130,7 @@ impl ImapSession {
                 login_failures: 0,
                 rev2: false,
                 condstore: false,
+                qresync: false,
                 view: None,
                 out: Vec::new(),
                 notes: std::collections::VecDeque::new(),

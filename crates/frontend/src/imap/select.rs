@@ -1,4 +1,4 @@
-//! SELECT and EXAMINE (RFC 9051, 6.3.2 and 6.3.3; RFC 3501; RFC 7162, 3.1.8).
+//! SELECT and EXAMINE (RFC 9051, 6.3.2 and 6.3.3; RFC 3501; RFC 7162, 3.1.8 and 3.2.5).
 
 use whimbrel_imap::{
     command::Select as Arguments,
@@ -8,6 +8,7 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
 
 use super::{
     context::{self, Context},
+    fetch::Fetch,
     sync,
     task::{EndCode, Outcome, Step, Task, Wake},
     view::View,
@@ -25,12 +26,18 @@ enum State {
     /// A mailbox that was selected is given up, because the new one cannot be had: then this is the answer.
     Leave(Option<Outcome>),
     Asked(MailboxName, bool),
+    /// The client is told what has changed since it was here.
+    Resync(Box<Fetch>),
 }
 
 impl Select {
-    pub(super) fn new(arguments: Arguments, read_only: bool) -> Result<Select, Outcome> {
-        if arguments.qresync.is_some() {
-            return Err(Outcome::bad("QRESYNC is not supported"));
+    pub(super) fn new(
+        cx: &Context,
+        arguments: Arguments,
+        read_only: bool,
+    ) -> Result<Select, Outcome> {
+        if arguments.qresync.is_some() && !cx.qresync {
+            return Err(Outcome::bad("QRESYNC is not enabled"));
         }
         Ok(Select {
             arguments,
@@ -66,6 +73,42 @@ impl Select {
         }
     }
 
+    fn selected(&mut self, cx: &mut Context) -> Step {
+        // "If the provided UIDVALIDITY doesn't match the UIDVALIDITY for the mailbox being opened, then the server MUST ignore the remaining
+        // parameters" (RFC 7162, 3.2.5); and where no message ever was, none is known.
+        let view = cx.view();
+        let (uid_validity, uid_next) = (view.uid_validity, view.uid_next);
+        let known = self
+            .arguments
+            .qresync
+            .take()
+            .filter(|known| known.uid_validity == uid_validity && uid_next > 1);
+        let Some(known) = known else {
+            return self.end();
+        };
+        match Fetch::resync(cx, known) {
+            Ok(fetch) => {
+                self.state = State::Resync(Box::new(fetch));
+                Step::Again
+            }
+            Err(outcome) => self.unselected(cx, outcome),
+        }
+    }
+
+    fn end(&self) -> Step {
+        let (code, text) = if self.read_only {
+            (Code::ReadOnly, "Examined")
+        } else {
+            (Code::ReadWrite, "Selected")
+        };
+        Step::Done(Outcome::ok_code(EndCode::Plain(code), text))
+    }
+
+    fn unselected(&mut self, cx: &mut Context, outcome: Outcome) -> Step {
+        cx.view = None;
+        self.fail(cx, true, outcome)
+    }
+
     fn fail(&mut self, cx: &Context, was_selected: bool, outcome: Outcome) -> Step {
         if !was_selected {
             return Step::Done(outcome);
@@ -99,13 +142,13 @@ impl Task for Select {
                 );
                 cx.view = Some(Box::new(view));
                 tell(cx, &name, first_unseen);
-                let (code, text) = if self.read_only {
-                    (Code::ReadOnly, "Examined")
-                } else {
-                    (Code::ReadWrite, "Selected")
-                };
-                Step::Done(Outcome::ok_code(EndCode::Plain(code), text))
+                self.selected(cx)
             }
+            (State::Resync(fetch), wake) => match fetch.step(cx, wake) {
+                Step::Done(outcome) if outcome.is_ok() => self.end(),
+                Step::Done(outcome) => self.unselected(cx, outcome),
+                step => step,
+            },
             (State::Asked(_, was_selected), Wake::Reply(reply)) => {
                 let was_selected = *was_selected;
                 self.fail(cx, was_selected, Outcome::of_reply(reply))

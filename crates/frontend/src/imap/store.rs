@@ -13,7 +13,7 @@ use super::{
     context::Context,
     expunge,
     ranges::{Cursor, Ranges},
-    sync::{self, Sync, SyncStep},
+    sync::{self, Sync},
     task::{EndCode, Outcome, Step, Task, Wake},
     view::service_flags,
 };
@@ -181,17 +181,13 @@ impl Store {
         let State::Sync(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
-        match sync.step(cx, reply) {
-            SyncStep::Call(call) => Step::Call(call),
-            SyncStep::Again => Step::Again,
-            SyncStep::Done => {
+        match sync.within(cx, reply) {
+            Ok(step) => step,
+            Err(false) => {
                 self.state = State::Chunk;
                 Step::Again
             }
-            SyncStep::Gone => {
-                cx.view_mut().dirty = true;
-                Step::Done(self.outcome())
-            }
+            Err(true) => Step::Done(self.outcome()),
         }
     }
 }

@@ -1,13 +1,19 @@
-//! Tells the client what has changed in the selected mailbox: EXPUNGE, EXISTS, FLAGS and FETCH.
+//! Tells the client what has changed in the selected mailbox: EXPUNGE (or VANISHED), EXISTS, FLAGS and FETCH.
 //!
 //! Asks [`MailboxCall::Changes`] until there is nothing more, and writes the answers piece by piece. This is the only place, apart from
 //! [`super::expunge`], where sequence numbers change.
+//!
+//! "If the server sends MODSEQ FETCH data items while EXPUNGE (or VANISHED) replies with lower mod-sequences being delayed, the server MUST send
+//! the HIGHESTMODSEQ response code with a lower value than the EXPUNGE's mod-sequence" (RFC 7162, 3.2): a client that lost its connection then
+//! would never hear of the EXPUNGE. So who uses QRESYNC is told up to where it knows everything, and again when it knows all.
 
 use whimbrel_imap::encode::{self, Code, FetchWriter};
 use whimbrel_service::api::{Changes, Failure, MailboxCall, Reply, Row};
 
 use super::{
     context::Context,
+    gone::Gone,
+    task::Step,
     view::{View, wire_flags},
 };
 
@@ -27,11 +33,11 @@ enum State {
 
 /// An answer that is being told.
 struct Tell {
-    /// Numbers of EXPUNGE that are still to be written, in the order of `numbers`.
-    numbers: std::vec::IntoIter<u32>,
+    gone: Gone,
     exists: bool,
     flags: bool,
     changed: std::vec::IntoIter<Row>,
+    held_back: Option<u64>,
     more: bool,
 }
 
@@ -57,6 +63,20 @@ impl Sync {
         }
     }
 
+    /// Goes on in the middle of a command that is not at its end: `Err` when there is nothing more to tell; `true`: because the mailbox is
+    /// gone, which the end of the command will find, too.
+    pub(super) fn within(&mut self, cx: &mut Context, reply: Option<Reply>) -> Result<Step, bool> {
+        match self.step(cx, reply) {
+            SyncStep::Call(call) => Ok(Step::Call(call)),
+            SyncStep::Again => Ok(Step::Again),
+            SyncStep::Done => Err(false),
+            SyncStep::Gone => {
+                cx.view_mut().dirty = true;
+                Err(true)
+            }
+        }
+    }
+
     /// Goes on. `reply` answers the call.
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> SyncStep {
         match (&mut self.state, reply) {
@@ -78,6 +98,7 @@ impl Sync {
                     return SyncStep::Gone;
                 }
                 let tell = Tell::new(
+                    cx.qresync,
                     cx.view.as_deref_mut().expect("only in the selected state"),
                     changes,
                     cx.limits.keywords_max,
@@ -91,6 +112,9 @@ impl Sync {
             (State::Wait, Some(_)) => {
                 // A temporary failure: nothing is told now, and it is tried again after the next command.
                 cx.view_mut().dirty = true;
+                if cx.qresync {
+                    told_up_to(cx, Some(cx.view().highest_modseq));
+                }
                 SyncStep::Done
             }
             (State::Tell(tell), _) => {
@@ -100,6 +124,10 @@ impl Sync {
                 if tell.more {
                     self.state = State::Ask;
                     return SyncStep::Again;
+                }
+                if cx.qresync {
+                    let held_back = tell.held_back;
+                    told_up_to(cx, held_back);
                 }
                 let view = cx.view_mut();
                 view.told = Vec::new();
@@ -114,16 +142,12 @@ impl Sync {
 }
 
 impl Tell {
-    fn new(view: &mut View, changes: Changes, keywords_max: usize) -> Tell {
+    fn new(qresync: bool, view: &mut View, changes: Changes, keywords_max: usize) -> Tell {
         let vanished = match &changes.present {
             None => changes.vanished,
             Some(present) => view.missing_from(present),
         };
-        let numbers = if vanished.is_empty() {
-            Vec::new()
-        } else {
-            view.remove(&vanished)
-        };
+        let gone = Gone::new(view, &vanished, qresync);
         let exists = view.arrive(changes.present.as_deref().unwrap_or(&changes.arrived));
         let flags = view.learn_keywords(&changes.changed, keywords_max);
         view.uid_next = changes.uid_next;
@@ -131,21 +155,19 @@ impl Tell {
         view.as_of = changes.as_of;
         view.told.sort_unstable();
         Tell {
-            numbers: numbers.into_iter(),
+            gone,
             exists,
             flags,
             changed: changes.changed.into_iter(),
+            held_back: changes.held_back,
             more: changes.more,
         }
     }
 
     /// Writes what there is room for; says whether that was all.
     fn write(&mut self, cx: &mut Context, uid: bool) -> bool {
-        for number in self.numbers.by_ref() {
-            encode::expunge(&mut cx.out, number);
-            if cx.is_full() {
-                return false;
-            }
+        if !self.gone.write(cx) {
+            return false;
         }
         if std::mem::take(&mut self.exists) {
             let count = cx.view().count();
@@ -167,6 +189,19 @@ impl Tell {
             }
         }
         true
+    }
+}
+
+/// Tells up to which MODSEQ the client knows everything, if that is not what it must conclude from what it was told.
+fn told_up_to(cx: &mut Context, held_back: Option<u64>) {
+    let view = cx.view_mut();
+    let was_held_back = std::mem::replace(&mut view.held_back, held_back.is_some());
+    let highest = view.highest_modseq;
+    if let Some(up_to) = held_back {
+        let text = "Some messages are gone, which cannot be told now";
+        cx.ok(Some(Code::HighestModSeq(up_to)), text);
+    } else if was_held_back {
+        cx.ok(Some(Code::HighestModSeq(highest)), "All is told");
     }
 }
 

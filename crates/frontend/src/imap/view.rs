@@ -29,6 +29,8 @@ pub(super) struct View {
     pub(super) dirty: bool,
     /// Own flag changes that were told (or must not be) with the MODSEQ they got: UID and MODSEQ, ascending by UID.
     pub(super) told: Vec<(u32, u64)>,
+    /// Who has enabled QRESYNC was told a HIGHESTMODSEQ below what it has seen, because an EXPUNGE could not be told.
+    pub(super) held_back: bool,
     /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
     pub(super) left: bool,
 }
@@ -60,6 +62,7 @@ impl View {
             saved: Vec::new(),
             dirty: false,
             told: Vec::new(),
+            held_back: false,
             left: false,
         }
     }
@@ -117,6 +120,39 @@ impl View {
         places
     }
 
+    /// The places of these UIDs (ascending; unknown ones do not matter).
+    pub(super) fn places_of_list(&self, uids: &[u32]) -> Ranges {
+        self.places_of_uids(uids.iter().map(|&uid| (uid, uid)))
+    }
+
+    /// The UIDs that a set names, there or not, as ranges. `*` is the greatest that there ever was: a client that names all it may know with
+    /// `1:*` wants to hear of the last ones, too, when just they are gone.
+    pub(super) fn known(&self, set: &MessageSet) -> Vec<(u32, u32)> {
+        match set {
+            MessageSet::Saved => self.saved.clone(),
+            MessageSet::Numbers(set) => set
+                .resolve(self.uid_next.saturating_sub(1).max(1))
+                .collect(),
+        }
+    }
+
+    /// The greatest UID of which a client tells the right sequence number: "the client knows of any expunges up to, and including, the
+    /// message" (RFC 7162, 3.2.5.2). 0 if there is none. `numbers` and `uids` have as many elements; costs no more than the messages there are.
+    pub(super) fn matched(&self, numbers: &SequenceSet, uids: &SequenceSet) -> u32 {
+        let count = self.count();
+        let numbers = numbers
+            .ranges()
+            .iter()
+            .flat_map(|&(first, last)| first..=last);
+        let uids = uids.ranges().iter().flat_map(|&(first, last)| first..=last);
+        numbers
+            .zip(uids)
+            .take_while(|&(number, _)| number <= count)
+            .filter(|&(number, uid)| self.uid(number - 1) == uid)
+            .last()
+            .map_or(0, |(_, uid)| uid)
+    }
+
     fn places_of_set(&self, set: &SequenceSet) -> Ranges {
         // "or, if the mailbox is empty, the mailbox's current UIDNEXT value" (RFC 9051, 9): names no message either way.
         let largest = self.uids.last().copied().unwrap_or(self.uid_next.max(1));
@@ -147,10 +183,9 @@ impl View {
         from + step / 2 + rest[step / 2..end].partition_point(|&uid| below(uid))
     }
 
-    /// Removes these UIDs (ascending; unknown ones do not matter) and gives the sequence numbers to be told, the last message first, so
-    /// that no number depends on one told before.
-    pub(super) fn remove(&mut self, uids: &[u32]) -> Vec<u32> {
-        let mut numbers = Vec::new();
+    /// Removes these UIDs (ascending; unknown ones do not matter); of each that was there, `told` learns the sequence number that it had
+    /// before, and the UID.
+    pub(super) fn remove(&mut self, uids: &[u32], mut told: impl FnMut(u32, u32)) {
         let mut gone = uids.iter().copied().peekable();
         let mut place = 0;
         self.uids.retain(|&uid| {
@@ -160,12 +195,10 @@ impl View {
             }
             let goes = gone.peek() == Some(&uid);
             if goes {
-                numbers.push(place);
+                told(place, uid);
             }
             !goes
         });
-        numbers.reverse();
-        numbers
     }
 
     /// The UIDs known here that are not among `present` (ascending).
@@ -348,14 +381,35 @@ mod tests {
         ) {
             let mut view = view(uids.iter().copied().collect());
             let mut client: Vec<u32> = uids.iter().copied().collect();
-            let numbers = view.remove(&gone.iter().copied().collect::<Vec<_>>());
-            for number in numbers {
-                let uid = client.remove(number as usize - 1);
+            let mut numbers = Vec::new();
+            view.remove(&gone.iter().copied().collect::<Vec<_>>(), |number, uid| numbers.push((number, uid)));
+            for (number, uid) in numbers.into_iter().rev() {
+                prop_assert_eq!(client.remove(number as usize - 1), uid);
                 prop_assert!(gone.contains(&uid));
             }
             prop_assert_eq!(&client, &view.uids);
             prop_assert!(client.iter().all(|uid| !gone.contains(uid)));
         }
+    }
+
+    #[test]
+    fn numbers_that_a_client_remembers_rightly() {
+        #[track_caller]
+        fn check(numbers: &str, uids: &str, expected: u32) {
+            let (MessageSet::Numbers(numbers), MessageSet::Numbers(uids)) =
+                (set(numbers), set(uids))
+            else {
+                unreachable!("numbers")
+            };
+            assert_eq!(view(vec![64, 128, 192]).matched(&numbers, &uids), expected);
+        }
+        check("1", "64", 64);
+        check("1:2", "64,128", 128);
+        check("2:3", "64,128", 0);
+        check("1,3", "64,256", 64);
+        check("1,3", "65,192", 192);
+        check("4", "192", 0);
+        check("1:4294967295", "1:4294967295", 0);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BlobName, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call,
     Changes, Date, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId,
-    MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, SpecialUse, Status,
+    MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse,
+    Status,
 };
 
 /// The store of one account.
@@ -32,6 +33,8 @@ pub(crate) struct Fake {
 struct Store {
     special_use: Option<SpecialUse>,
     messages: BTreeMap<u32, Row>,
+    /// UIDs that are gone, and since when.
+    vanished: BTreeMap<u32, u64>,
     /// Highest MODSEQ, that of an expunge included.
     modseq: u64,
 }
@@ -40,8 +43,13 @@ struct Watch {
     name: MailboxName,
     /// What the session was told of.
     shown: BTreeSet<u32>,
+    /// Up to which MODSEQ it was told everything.
+    knows: u64,
     gone: bool,
 }
+
+/// MODSEQs are 64 apart, as those of one replica: any other was not given out here.
+const MODSEQ_STEP: u64 = 64;
 
 /// What a call is called in scripts.
 pub(crate) fn name_of(call: &Call) -> String {
@@ -83,7 +91,7 @@ impl Fake {
             blobs: BTreeMap::new(),
             contents: BTreeMap::new(),
             counter: 1,
-            modseq: 1,
+            modseq: MODSEQ_STEP,
             forgets: false,
             fail: None,
         }
@@ -122,7 +130,7 @@ impl Fake {
     }
 
     fn touch(&mut self, name: &MailboxName) -> u64 {
-        self.modseq += 1;
+        self.modseq += MODSEQ_STEP;
         if let Some(store) = self.boxes.get_mut(name) {
             store.modseq = self.modseq;
         }
@@ -132,6 +140,12 @@ impl Fake {
             }
         }
         self.modseq
+    }
+
+    fn vanish(&mut self, name: &MailboxName, uids: &[u32]) {
+        let modseq = self.touch(name);
+        let store = self.boxes.get_mut(name).expect("it is there");
+        store.vanished.extend(uids.iter().map(|uid| (*uid, modseq)));
     }
 
     pub(crate) fn call(&mut self, call: Call) -> Reply {
@@ -227,11 +241,7 @@ impl Fake {
         Ok(Status {
             id: MailboxId([2; 16]),
             uid_validity: 7,
-            uid_next: store
-                .messages
-                .keys()
-                .last()
-                .map_or(64, |_| (counter as u32 + 1) * 64),
+            uid_next: (counter as u32 + 1) * 64,
             messages: store.messages.len() as u32,
             unseen: store
                 .messages
@@ -244,7 +254,7 @@ impl Fake {
                 .filter(|row| has(row, &Flag::Deleted))
                 .count() as u32,
             size: store.messages.values().map(|row| u64::from(row.size)).sum(),
-            highest_modseq: store.modseq.max(1),
+            highest_modseq: store.modseq.max(MODSEQ_STEP),
         })
     }
 
@@ -295,6 +305,7 @@ impl Fake {
                 let watch = Watch {
                     name,
                     shown: uids.iter().copied().collect(),
+                    knows: as_of,
                     gone: false,
                 };
                 self.watches.insert(session, watch);
@@ -315,6 +326,30 @@ impl Fake {
                 since,
                 expunges,
             } => return self.changes(session, since, expunges),
+            MailboxCall::Since {
+                name,
+                modseq,
+                vanished,
+            } => {
+                let believed = modseq % MODSEQ_STEP == 0 && modseq <= self.modseq;
+                let forgets = vanished && std::mem::take(&mut self.forgets);
+                let store = self.store(&name)?;
+                if !believed {
+                    return Ok(Reply::Since(Since::default()));
+                }
+                let changed = |row: &&Row| row.modseq > modseq;
+                let gone = store.vanished.iter().filter(|gone| *gone.1 > modseq);
+                Reply::Since(Since {
+                    believed,
+                    changed: store
+                        .messages
+                        .values()
+                        .filter(changed)
+                        .map(|row| row.uid)
+                        .collect(),
+                    vanished: (vanished && !forgets).then(|| gone.map(|gone| *gone.0).collect()),
+                })
+            }
             MailboxCall::Rows { name, uids } => {
                 assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
                 let store = self.store(&name)?;
@@ -372,7 +407,7 @@ impl Fake {
                     };
                     if remove {
                         store.messages.remove(&uid);
-                        self.touch(&name);
+                        self.vanish(&name, &[uid]);
                     }
                     row.id = MessageId(self.id());
                     done.push((uid, self.add(&to, row)));
@@ -392,11 +427,13 @@ impl Fake {
             } => {
                 assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
                 let (mut rows, mut modified) = (Vec::new(), Vec::new());
+                let modseq = self.modseq;
                 for uid in uids {
                     let Some(row) = self.store(&name)?.messages.get(&uid) else {
                         continue;
                     };
-                    if unchanged_since.is_some_and(|since| row.modseq > since) {
+                    let believed = |since| since % MODSEQ_STEP == 0 && since <= modseq;
+                    if unchanged_since.is_some_and(|since| row.modseq > since || !believed(since)) {
                         modified.push(uid);
                         continue;
                     }
@@ -437,7 +474,7 @@ impl Fake {
                     store.messages.remove(uid);
                 }
                 if !gone.is_empty() {
-                    self.touch(&name);
+                    self.vanish(&name, &gone);
                 }
                 Reply::Expunged {
                     uids: gone,
@@ -488,7 +525,8 @@ impl Fake {
                 self.store(&from)?;
                 if from.is_inbox() {
                     let messages = std::mem::take(&mut self.store(&from)?.messages);
-                    self.touch(&from);
+                    let gone: Vec<u32> = messages.keys().copied().collect();
+                    self.vanish(&from, &gone);
                     self.boxes.insert(
                         to,
                         Store {
@@ -577,6 +615,11 @@ impl Fake {
                 .filter(|uid| !watch.shown.contains(uid))
                 .collect();
             watch.shown.extend(&changes.arrived);
+        }
+        if expunges || gone.is_empty() {
+            watch.knows = modseq;
+        } else {
+            changes.held_back = Some(watch.knows);
         }
         if expunges && std::mem::take(&mut self.forgets) {
             changes.present = Some(store.messages.keys().copied().collect());

@@ -6,6 +6,7 @@ mod fake;
 mod limits;
 mod model;
 mod noise;
+mod qresync;
 mod real;
 mod script;
 mod streams;

@@ -117,6 +117,18 @@ pub enum SearchKey {
     Younger(u32),
 }
 
+impl SearchKey {
+    /// Whether a key names messages by sequence number. Recursion is as deep as the tree, which the parser limits.
+    pub fn has_numbers(&self) -> bool {
+        match self {
+            Self::Sequence(MessageSet::Numbers(_)) => true,
+            Self::And(keys) | Self::Or(keys) => keys.iter().any(Self::has_numbers),
+            Self::Not(key) => key.has_numbers(),
+            _ => false,
+        }
+    }
+}
+
 /// `"SEARCH" [SP "RETURN" SP "(" [option *(SP option)] ")"] SP ["CHARSET" SP charset SP] search-key *(SP search-key)`
 pub(crate) fn parse(c: &mut Cursor<'_>, uid: bool) -> Result<Search, Refusal> {
     c.space()?;
@@ -510,6 +522,21 @@ mod tests {
         refuse_key("()", "expected a search key");
         refuse_key("SEEN)", "expected a space");
         refuse_key("(SEEN))", "expected a space");
+    }
+
+    #[test]
+    fn numbers_are_found() {
+        let check = |input: &str, expected| {
+            let Ok(CommandBody::Search(search)) =
+                parse(format!("SEARCH {input}").as_bytes(), false)
+            else {
+                panic!("{input}")
+            };
+            assert_eq!(search.key.has_numbers(), expected, "{input}");
+        };
+        check("SEEN UID 1:5 $", false);
+        check("1:5", true);
+        check("SEEN OR SEEN NOT (DELETED 1)", true);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub mod structure;
 
 pub use data::{
     NamespaceEntry, StatusValues, capability, continuation, enabled, exists, expunge, flags, id,
-    namespace, recent, sasl_continuation, status_data, vanished,
+    namespace, recent, sasl_continuation, status_data, vanished_begin,
 };
 pub use fetch::{BodyAnswer, FetchWriter};
 pub use list::{ListData, ListResponse, list, lsub};

@@ -659,7 +659,8 @@ impl World {
                 .names
                 .get(name.as_str())
                 .map_or(0, |known| known.modseq);
-            let changes = node.replica.changes(name, since);
+            let changed = node.replica.changed_since(name, since);
+            let vanished = node.replica.vanished_since(name, since);
             let rows = node.replica.rows(name, 1..=u32::MAX);
             let count = |bit: u8| {
                 rows.iter()
@@ -710,9 +711,9 @@ impl World {
                 uidnext: status.uidnext,
                 modseq: status.highestmodseq,
                 messages,
-                changed: changes.changed,
-                vanished: changes.vanished,
-                complete: changes.complete,
+                changed,
+                complete: vanished.is_some(),
+                vanished: vanished.unwrap_or_default(),
             };
             client.look(name.as_str(), shown, wanders)?;
             self.told_names.insert(name.to_string());

@@ -11,7 +11,7 @@ use super::{Partition, PartitionOwner, Phase, Watch, keys};
 use crate::{
     api::{
         CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall,
-        ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Status,
+        ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Output, Ticket},
 };
@@ -47,6 +47,15 @@ impl PartitionOwner {
                 since,
                 expunges,
             } => self.changes(now, account, session, since, expunges),
+            MailboxCall::Since {
+                name,
+                modseq,
+                vanished,
+            } => {
+                self.selected_exists(account, &name)?;
+                let replica = self.replica(account)?;
+                Ok(Reply::Since(since(replica, &name, modseq, vanished)))
+            }
             MailboxCall::Rows { name, uids } => {
                 let replica = self.replica(account)?;
                 Ok(Reply::Rows(
@@ -347,21 +356,14 @@ impl PartitionOwner {
                 ..Changes::default()
             }));
         };
-        let found = replica.changes(&name, since);
+        let mut found = replica.changed_since(&name, since);
         // Whatever this session was not told of came after its last answer, so it is among the changed ones.
-        let arrived: Vec<u32> = found
-            .changed
-            .iter()
-            .copied()
-            .filter(|uid| *uid > known_up_to)
-            .collect();
+        let arrived = found.split_off(found.partition_point(|uid| *uid <= known_up_to));
         let mut changed: Vec<Row> = found
-            .changed
-            .iter()
-            .take_while(|uid| **uid <= known_up_to)
-            .filter_map(|uid| row(replica, &name, *uid))
+            .into_iter()
+            .filter_map(|uid| row(replica, &name, uid))
             .collect();
-        let mut as_of = found.highestmodseq;
+        let mut as_of = status.highest_modseq;
         if changed.len() > CHANGES_PER_CALL_MAX {
             changed.sort_unstable_by_key(|row| row.modseq);
             // The answer ends between two MODSEQs, or the next one would repeat or miss what was changed at once.
@@ -374,25 +376,23 @@ impl PartitionOwner {
             as_of = changed.last().map_or(as_of, |row| row.modseq);
             changed.sort_unstable_by_key(|row| row.uid);
         }
-        let more = as_of < found.highestmodseq;
-        let (mut vanished, mut present) = (Vec::new(), None);
-        if expunges {
-            let gone = if vanished_since == since {
-                found.clone()
-            } else {
-                replica.changes(&name, vanished_since)
-            };
-            if gone.complete {
-                vanished = gone.vanished;
-                vanished.retain(|uid| *uid <= known_up_to);
-            } else {
-                present = Some(replica.uids(&name));
-            }
+        let more = as_of < status.highest_modseq;
+        let gone = replica.vanished_since(&name, vanished_since);
+        let gone = gone.map(|mut gone| {
+            gone.retain(|uid| *uid <= known_up_to);
+            gone
+        });
+        let (mut vanished, mut present, mut held_back) = (Vec::new(), None, None);
+        match gone {
+            Some(gone) if gone.is_empty() => {}
+            _ if !expunges => held_back = Some(vanished_since),
+            Some(gone) => vanished = gone,
+            None => present = Some(replica.uids(&name)),
         }
         if let Some(watch) = self.sessions.get_mut(&session) {
             watch.known_up_to = arrived.last().copied().unwrap_or(known_up_to);
-            if expunges {
-                watch.vanished_since = found.highestmodseq;
+            if held_back.is_none() {
+                watch.vanished_since = status.highest_modseq;
             }
         }
         Ok(Reply::Changes(Changes {
@@ -400,6 +400,7 @@ impl PartitionOwner {
             arrived,
             changed,
             present,
+            held_back,
             gone: false,
             more,
             highest_modseq: status.highest_modseq,
@@ -460,11 +461,13 @@ impl PartitionOwner {
         let (mut rows, mut modified) = (Vec::new(), Vec::new());
         for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
             let replica = self.replica(account)?;
+            let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
             let mut wanted = Vec::with_capacity(chunk.len());
             for uid in chunk {
                 match unchanged_since {
                     Some(since)
-                        if row(replica, name, *uid).is_some_and(|row| row.modseq > since) =>
+                        if row(replica, name, *uid)
+                            .is_some_and(|row| row.modseq > since || !believed) =>
                     {
                         modified.push(*uid)
                     }
@@ -545,6 +548,19 @@ impl PartitionOwner {
             self.collect_soon(now, account);
         }
         Ok(())
+    }
+}
+
+/// What has changed since a MODSEQ that a client names. One that this replica did not give out says nothing of what the client has seen.
+fn since(replica: &Replica, name: &MailboxName, modseq: u64, vanished: bool) -> Since {
+    if !replica.is_own_modseq(modseq) {
+        return Since::default();
+    }
+    let gone = vanished.then(|| replica.vanished_since(name, modseq));
+    Since {
+        believed: true,
+        changed: replica.changed_since(name, modseq),
+        vanished: gone.flatten(),
     }
 }
 

@@ -56,9 +56,15 @@ impl Message {
         place: u32,
         row: Row,
         changed: bool,
+        uid_is_due: bool,
         opened: Option<Opened>,
     ) -> Message {
         let mut writer = FetchWriter::begin(&mut cx.out, place + 1);
+        if uid_is_due {
+            // "The server MUST automatically include both UID and mod-sequence data [...] whether they were caused by [...] a FETCH/UID FETCH
+            // that implicitly set the \Seen flag" (RFC 7162, 3.2.4).
+            writer.uid(&mut cx.out, row.uid);
+        }
         if changed {
             writer.flags(&mut cx.out, &wire_flags(&row.flags), false);
             if cx.condstore {

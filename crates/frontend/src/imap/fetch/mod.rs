@@ -1,4 +1,7 @@
-//! FETCH and UID FETCH (RFC 9051, 6.4.5; RFC 7162, 3.1.4).
+//! FETCH and UID FETCH (RFC 9051, 6.4.5; RFC 7162, 3.1.4 and 3.2.6).
+//!
+//! With CHANGEDSINCE the service names what has changed, so that the rest is not looked at. It believes only a MODSEQ that this replica gave
+//! out; with any other all messages are answered, and all that the client names and does not see has vanished.
 //!
 //! Rows come in chunks, content rows (only when an item needs them) in smaller ones, bodies piece by piece as the client takes them. So the
 //! answer to `1:* BODY[]` is made while it is read, and needs one chunk of memory.
@@ -11,20 +14,22 @@ mod message;
 
 use bytes::Bytes;
 use whimbrel_imap::{
-    command::{Fetch as Arguments, FetchItem},
+    command::{Fetch as Arguments, FetchItem, Qresync},
+    core::{MessageSet, SequenceSet},
     encode::Code,
 };
 use whimbrel_service::api::{
     CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply,
-    Row,
+    Row, Since,
 };
 
 use self::message::{Message, Written};
 use super::{
     blob::Opened,
     context::Context,
+    gone::Earlier,
     ranges::{Cursor, Ranges},
-    sync::{self, Sync, SyncStep},
+    sync::{self, Sync},
     task::{Outcome, Step, Task, Wake},
 };
 
@@ -32,7 +37,10 @@ use super::{
 pub(super) struct Fetch {
     uid: bool,
     items: Vec<FetchItem>,
-    changed_since: Option<u64>,
+    /// VANISHED of QRESYNC: which UIDs the client knows.
+    vanished: Option<MessageSet>,
+    /// The greatest UID up to which the client knows what was expunged, as its sequence numbers show.
+    matched: u32,
     /// An item needs the content row.
     needs_content: bool,
     /// An item sets `\Seen`, and the mailbox can be changed.
@@ -65,6 +73,10 @@ struct FetchRow {
 }
 
 enum State {
+    /// What has changed since this MODSEQ?
+    Since(u64),
+    SinceAsked,
+    Vanished(Earlier),
     Chunk,
     Rows,
     Seen,
@@ -75,8 +87,8 @@ enum State {
 
 impl Fetch {
     pub(super) fn new(cx: &mut Context, arguments: Arguments) -> Result<Fetch, Outcome> {
-        if arguments.vanished {
-            return Err(Outcome::bad("QRESYNC is not supported"));
+        if arguments.vanished && !cx.qresync {
+            return Err(Outcome::bad("QRESYNC is not enabled"));
         }
         let places = cx
             .view()
@@ -90,7 +102,8 @@ impl Fetch {
             needs_content: arguments.items.iter().any(message::needs_content),
             sets_seen: !cx.view().read_only && arguments.items.iter().any(FetchItem::sets_seen),
             items: arguments.items,
-            changed_since: arguments.changed_since,
+            vanished: arguments.vanished.then_some(arguments.set),
+            matched: 0,
             places,
             cursor: Cursor::default(),
             chunk: Vec::new(),
@@ -101,8 +114,59 @@ impl Fetch {
             missing: false,
             damaged: false,
             unknown_encoding: false,
-            state: State::Chunk,
+            state: arguments.changed_since.map_or(State::Chunk, State::Since),
         })
+    }
+
+    /// What SELECT with QRESYNC tells: "semantically equivalent to the client issuing: tag1 UID FETCH "known-uids" (FLAGS) (CHANGEDSINCE
+    /// "mod-sequence-value" VANISHED)" (RFC 7162, 3.2.5.1).
+    pub(super) fn resync(cx: &mut Context, known: Qresync) -> Result<Fetch, Outcome> {
+        let view = cx.view();
+        let all = || SequenceSet::from_ranges([(1, view.uid_next.saturating_sub(1).max(1))]);
+        let matched = known
+            .sequence_match
+            .as_ref()
+            .map_or(0, |(numbers, uids)| view.matched(numbers, uids));
+        let arguments = Arguments {
+            uid: true,
+            set: MessageSet::Numbers(known.known_uids.unwrap_or_else(all)),
+            items: vec![FetchItem::Uid, FetchItem::Flags, FetchItem::ModSeq],
+            changed_since: Some(known.mod_seq),
+            vanished: true,
+        };
+        let fetch = Fetch::new(cx, arguments)?;
+        Ok(Fetch { matched, ..fetch })
+    }
+
+    fn take_since(&mut self, cx: &mut Context, since: Since) -> Step {
+        let view = cx.view();
+        if since.believed {
+            self.places = self.places.and(&view.places_of_list(&since.changed));
+        }
+        let Some(set) = self.vanished.take() else {
+            self.state = State::Chunk;
+            return self.next_chunk(cx);
+        };
+        let known = view.known(&set);
+        self.state = State::Vanished(match since.vanished {
+            Some(vanished) => Earlier::of_history(view, &known, vanished),
+            // Numbers of messages that another replica may have told prove nothing.
+            None if !since.believed => Earlier::of_known(known, 0),
+            None => Earlier::of_known(known, self.matched),
+        });
+        self.tell_vanished(cx)
+    }
+
+    /// "Any VANISHED (EARLIER) responses MUST be returned before any FETCH responses" (RFC 7162, 3.2.6).
+    fn tell_vanished(&mut self, cx: &mut Context) -> Step {
+        let State::Vanished(earlier) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
+        if !earlier.write(cx) {
+            return Step::Again;
+        }
+        self.state = State::Chunk;
+        self.next_chunk(cx)
     }
 
     /// Asks for the next rows.
@@ -159,13 +223,11 @@ impl Fetch {
             let Some(place) = places.find(|&place| view.uid(place) == row.uid) else {
                 return Step::Done(Outcome::bug());
             };
-            if self.changed_since.is_none_or(|since| row.modseq > since) {
-                self.rows.push(FetchRow {
-                    place,
-                    row,
-                    changed: false,
-                });
-            }
+            self.rows.push(FetchRow {
+                place,
+                row,
+                changed: false,
+            });
         }
         self.state = State::Messages;
         let unseen = |row: &&FetchRow| !row.row.flags.contains(&Flag::Seen);
@@ -276,11 +338,13 @@ impl Fetch {
                 self.at += 1;
                 continue;
             }
+            let uid_is_due = row.changed && cx.condstore && !self.items.contains(&FetchItem::Uid);
             self.message = Some(Box::new(Message::begin(
                 cx,
                 row.place,
                 row.row.clone(),
                 row.changed,
+                uid_is_due,
                 opened,
             )));
             self.at += 1;
@@ -301,17 +365,13 @@ impl Fetch {
         let State::Sync(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
-        match sync.step(cx, reply) {
-            SyncStep::Call(call) => Step::Call(call),
-            SyncStep::Again => Step::Again,
-            SyncStep::Done => {
+        match sync.within(cx, reply) {
+            Ok(step) => step,
+            Err(false) => {
                 self.state = State::Chunk;
                 Step::Again
             }
-            SyncStep::Gone => {
-                cx.view_mut().dirty = true;
-                Step::Done(self.outcome())
-            }
+            Err(true) => Step::Done(self.outcome()),
         }
     }
 }
@@ -319,6 +379,18 @@ impl Fetch {
 impl Task for Fetch {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&self.state, wake) {
+            (State::Since(modseq), Wake::Go) => {
+                let call = MailboxCall::Since {
+                    name: cx.view().name.clone(),
+                    modseq: *modseq,
+                    vanished: self.vanished.is_some(),
+                };
+                self.state = State::SinceAsked;
+                Step::Call(cx.call(call))
+            }
+            (State::SinceAsked, Wake::Reply(Reply::Since(since))) => self.take_since(cx, since),
+            (State::SinceAsked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (State::Vanished(_), Wake::Go) => self.tell_vanished(cx),
             (State::Chunk, Wake::Go) => self.next_chunk(cx),
             (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
             (State::Rows | State::Contents, Wake::Reply(reply @ Reply::Failed(_))) => {
