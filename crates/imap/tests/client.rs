@@ -9,7 +9,8 @@ use whimbrel_imap::command::{
     ThreadAlgorithm,
 };
 use whimbrel_imap::core::{
-    Date, DateTime, Flag, Keyword, MailboxName, MessageSet, Secret, SequenceSet, StoreOperation,
+    Date, DateTime, Flag, Keyword, MailboxName, MessageSet, ObjectId, Secret, SequenceSet,
+    StoreOperation,
 };
 use whimbrel_imap::{Command, CommandBody, Decoder, Event, Limits, encode};
 use whimbrel_mime::{Address, Content, Disposition, Envelope, Message, Octets, Param, Part, Span};
@@ -151,6 +152,12 @@ fn key() -> impl Strategy<Value = SearchKey> {
         (0..=i64::MAX as u64).prop_map(SearchKey::ModSeq),
         (1..=u32::MAX).prop_map(SearchKey::Older),
         (1..=u32::MAX).prop_map(SearchKey::Younger),
+        "[A-Za-z0-9_-]{1,9}"
+            .prop_map(|id| SearchKey::EmailId(ObjectId::new(id.as_bytes()).unwrap())),
+        "[A-Za-z0-9_-]{1,9}"
+            .prop_map(|id| SearchKey::ThreadId(ObjectId::new(id.as_bytes()).unwrap())),
+        date().prop_map(SearchKey::SavedOn),
+        Just(SearchKey::SaveDateSupported),
         "[a-z$]{1,9}".prop_map(|k| SearchKey::Keyword(Keyword::new(k.as_bytes()).unwrap())),
     ];
     simple.prop_recursive(4, 24, 4, |inner| {
@@ -231,7 +238,8 @@ fn fetch() -> impl Strategy<Value = Fetch> {
     )
         .prop_map(|(uid, set, section, changed_since)| {
             use FetchItem::{
-                Body, BodyStructure, Envelope, InternalDate, ModSeq, Rfc822, Rfc822Size, Uid,
+                Body, BodyStructure, EmailId, Envelope, InternalDate, ModSeq, Rfc822, Rfc822Size,
+                SaveDate, ThreadId, Uid,
             };
             let FetchItem::Section {
                 section: Section { part, .. },
@@ -258,6 +266,9 @@ fn fetch() -> impl Strategy<Value = Fetch> {
                 Rfc822,
                 Rfc822Size,
                 ModSeq,
+                EmailId,
+                SaveDate,
+                ThreadId,
                 Uid,
             ];
             Fetch {
@@ -570,10 +581,11 @@ proptest! {
         prop_assert_eq!((&found.name[..], found.old_name.as_deref()), (name.as_str(), Some(name.as_str())));
         prop_assert_eq!(found.child_info, ["SUBSCRIBED"]);
         out.clear();
-        let values = encode::StatusValues { messages: 1, recent: 0, uid_next: 2, uid_validity: 3, unseen: 4, deleted: 5, size: 6, highest_mod_seq: 7 };
+        let values = encode::StatusValues { messages: 1, recent: 0, uid_next: 2, uid_validity: 3, unseen: 4, deleted: 5, size: 6, highest_mod_seq: 7, mailbox_id: ObjectId::new(b"F-8_a") };
         encode::status_data(&mut out, name.as_str(), &StatusItem::ALL, &values, utf8);
-        let Response::MailboxStatus { mailbox, items } = read_one(&out, utf8) else { panic!() };
+        let Response::MailboxStatus { mailbox, items, mailbox_id } = read_one(&out, utf8) else { panic!() };
         prop_assert_eq!((mailbox.as_str(), items.len()), (name.as_str(), 8));
+        prop_assert_eq!(mailbox_id, values.mailbox_id);
         out.clear();
         encode::untagged(&mut out, encode::Kind::No, None, &words, utf8);
         let all = read(&out, utf8);
@@ -619,6 +631,10 @@ proptest! {
         fetch.uid(&mut out, uid);
         fetch.size(&mut out, size);
         fetch.mod_seq(&mut out, 5);
+        let id = ObjectId::new(format!("M-{uid}_").as_bytes()).unwrap();
+        fetch.email_id(&mut out, &id);
+        fetch.thread_id(&mut out, None);
+        fetch.save_date(&mut out, date);
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Literal(data.len() as u64));
         out.extend_from_slice(&data);
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Bytes(&data));
@@ -637,7 +653,7 @@ proptest! {
         let decoded = |data: Option<&Vec<u8>>, literal8| FetchData::Binary { part: section.part.clone(), origin, data: data.cloned(), literal8 };
         prop_assert_eq!(items, [
             FetchData::Flags(names), FetchData::InternalDate(date), FetchData::Uid(uid), FetchData::Size(size),
-            FetchData::ModSeq(5), body(Some(&data)), body(Some(&data)), body(None),
+            FetchData::ModSeq(5), FetchData::EmailId(id), FetchData::ThreadId(None), FetchData::SaveDate(Some(date)), body(Some(&data)), body(Some(&data)), body(None),
             FetchData::BinarySize { part: section.part.clone(), size: size >> 1 },
             decoded(Some(&data), false), decoded(Some(&binary), true), decoded(None, false),
         ]);

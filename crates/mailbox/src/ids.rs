@@ -23,7 +23,7 @@ macro_rules! id {
             }
         }
 
-        /// 32 hexadecimal digits: a valid `objectid` of RFC 8474.
+        /// 32 hexadecimal digits.
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

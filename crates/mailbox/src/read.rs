@@ -54,6 +54,9 @@ pub struct Row {
     pub size: u32,
     /// INTERNALDATE
     pub date: Date,
+    /// When it came into its mailbox, in seconds since the epoch: the time of its placement; of a delivery, which is placed at the same time
+    /// wherever it is made, when it was accepted.
+    pub saved: i64,
     /// Where the bytes are.
     pub blob: BlobName,
 }
@@ -168,6 +171,7 @@ impl Replica {
 
     fn row_of(&self, slot: u32) -> Row {
         let record = &self.records[slot];
+        let placed = i64::try_from(record.placed.hlc / 1_000_000).unwrap_or(i64::MAX);
         Row {
             uid: record.shown,
             message: record.id,
@@ -176,6 +180,7 @@ impl Replica {
             modseq: record.modseq.max(self.boxes[record.view_box].base_modseq),
             size: record.size,
             date: record.message().date,
+            saved: if placed == 0 { record.seconds } else { placed },
             blob: record.blob,
         }
     }

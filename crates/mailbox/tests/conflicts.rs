@@ -51,6 +51,7 @@ scenarios! {
     delivered_by_two_nodes
     delivery_after_expunge
     delivered_into_two_mailboxes
+    saved_when_placed
     rename_inbox
     rename_carries_children
     late_is_claimed_again

@@ -225,7 +225,7 @@ pub enum MailboxCall {
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
-    /// CREATE, with superior names. [`Reply::Done`].
+    /// CREATE, with superior names. [`Reply::Created`].
     Create {
         /// The new name.
         name: MailboxName,
@@ -295,6 +295,8 @@ pub enum Reply {
     Since(Since),
     /// To [`MailboxCall::Rows`].
     Rows(Vec<Row>),
+    /// To [`MailboxCall::Create`]: the new mailbox (MAILBOXID of RFC 8474).
+    Created(MailboxId),
     /// To [`MailboxCall::Append`].
     Appended {
         /// The mailbox's.
@@ -539,6 +541,8 @@ pub struct Row {
     pub size: u32,
     /// INTERNALDATE.
     pub date: Date,
+    /// SAVEDATE (RFC 8514), in seconds since the epoch.
+    pub saved: i64,
     /// Where the body lies.
     pub blob: BlobName,
 }

@@ -24,6 +24,8 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "ESEARCH",
             "SEARCHRES",
             "STATUS=SIZE",
+            "OBJECTID",
+            "SAVEDATE",
             "WITHIN",
         ]);
     } else if cx.tls.is_some() {

@@ -64,6 +64,7 @@ impl Finish {
                     .map(|view| Code::HighestModSeq(view.highest_modseq));
                 short(cx, code)
             }
+            EndCode::MailboxId(id) => short(cx, Some(Code::MailboxId(id))),
             EndCode::Modified(numbers) => {
                 let Some(()) = self
                     .text

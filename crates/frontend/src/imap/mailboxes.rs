@@ -1,4 +1,4 @@
-//! CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE and STATUS (RFC 9051, 6.3.4 to 6.3.8 and 6.3.11; RFC 6154; RFC 8438).
+//! CREATE, DELETE, RENAME, SUBSCRIBE, UNSUBSCRIBE and STATUS (RFC 9051, 6.3.4 to 6.3.8 and 6.3.11; RFC 6154; RFC 8438; RFC 8474).
 
 use whimbrel_imap::{
     command::{SpecialUse as WireUse, StatusItem},
@@ -9,7 +9,8 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply, SpecialUse, S
 
 use super::{
     context::{self, Context},
-    task::{Outcome, Step, Task, Wake},
+    objectid,
+    task::{EndCode, Outcome, Step, Task, Wake},
 };
 
 /// A command that is one call and has no data to tell.
@@ -44,6 +45,12 @@ impl Task for Simple {
                     view.left = true;
                 }
                 Step::Done(Outcome::ok(self.done))
+            }
+            // "A server advertising the OBJECTID capability MUST include the MAILBOXID response code in the tagged OK response to all
+            // successful CREATE commands" (RFC 8474, 4.1).
+            Wake::Reply(Reply::Created(id)) => {
+                let code = EndCode::MailboxId(objectid::mailbox_id(id));
+                Step::Done(Outcome::ok_code(code, self.done))
             }
             Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
             _ => Step::Done(Outcome::bug()),
@@ -185,6 +192,9 @@ pub(super) fn write_status(
         deleted: u64::from(status.deleted),
         size: status.size,
         highest_mod_seq: status.highest_modseq,
+        mailbox_id: items
+            .contains(&StatusItem::MailboxId)
+            .then(|| objectid::mailbox_id(status.id)),
     };
     encode::status_data(&mut cx.out, name.as_str(), items, &values, cx.rev2);
 }

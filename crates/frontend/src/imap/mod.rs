@@ -29,6 +29,7 @@ mod idle;
 pub mod limits;
 mod list;
 mod mailboxes;
+mod objectid;
 mod ranges;
 mod search;
 mod select;

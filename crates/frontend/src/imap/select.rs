@@ -2,6 +2,7 @@
 
 use whimbrel_imap::{
     command::Select as Arguments,
+    core::ObjectId,
     encode::{self, Code, ListData, ListResponse},
 };
 use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
@@ -9,7 +10,7 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
 use super::{
     context::{self, Context},
     fetch::Fetch,
-    sync,
+    objectid, sync,
     task::{EndCode, Outcome, Step, Task, Wake},
     view::View,
 };
@@ -133,6 +134,7 @@ impl Task for Select {
             }
             (State::Asked(name, _), Wake::Reply(Reply::Selected(selected))) => {
                 let first_unseen = selected.first_unseen;
+                let id = objectid::mailbox_id(selected.status.id);
                 let name = name.clone();
                 let view = View::new(
                     name.clone(),
@@ -141,7 +143,7 @@ impl Task for Select {
                     cx.limits.keywords_max,
                 );
                 cx.view = Some(Box::new(view));
-                tell(cx, &name, first_unseen);
+                tell(cx, &name, &id, first_unseen);
                 self.selected(cx)
             }
             (State::Resync(fetch), wake) => match fetch.step(cx, wake) {
@@ -159,7 +161,7 @@ impl Task for Select {
 }
 
 /// The untagged answers.
-fn tell(cx: &mut Context, name: &MailboxName, first_unseen: Option<u32>) {
+fn tell(cx: &mut Context, name: &MailboxName, id: &ObjectId, first_unseen: Option<u32>) {
     let view = cx.view();
     let (count, uid_validity, uid_next) = (view.count(), view.uid_validity, view.uid_next);
     let highest = view.highest_modseq;
@@ -178,6 +180,8 @@ fn tell(cx: &mut Context, name: &MailboxName, first_unseen: Option<u32>) {
         Some(Code::HighestModSeq(highest)),
         "Highest modification sequence",
     );
+    // "On all successful SELECT and EXAMINE commands" (RFC 8474, 4.2).
+    cx.ok(Some(Code::MailboxId(id)), "Mailbox");
     if cx.rev2 {
         // "The server MUST return a LIST response with the mailbox name" (RFC 9051, 6.3.2).
         let response = ListResponse {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use whimbrel_imap::{
     SaslReply,
-    core::Tag,
+    core::{ObjectId, Tag},
     encode::{Code, Kind},
 };
 use whimbrel_service::api::{Call, Failure, Reply};
@@ -99,6 +99,8 @@ pub(super) enum EndCode {
     },
     /// Numbers: may be long, too.
     Modified(Vec<u32>),
+    /// The mailbox that was made.
+    MailboxId(ObjectId),
     /// HIGHESTMODSEQ as it is after the changes were told.
     HighestModSeq,
 }

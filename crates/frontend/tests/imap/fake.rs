@@ -31,6 +31,8 @@ pub(crate) struct Fake {
 
 #[derive(Default)]
 struct Store {
+    /// Of its MAILBOXID.
+    number: u64,
     special_use: Option<SpecialUse>,
     messages: BTreeMap<u32, Row>,
     /// UIDs that are gone, and since when.
@@ -48,8 +50,15 @@ struct Watch {
     gone: bool,
 }
 
+/// The real owner's world has this time, too.
+const NOW_SECONDS: i64 = 1_700_000_000;
+
 /// MODSEQs are 64 apart, as those of one replica: any other was not given out here.
 const MODSEQ_STEP: u64 = 64;
+
+fn id_of(number: u64) -> MailboxId {
+    MailboxId(u128::from(number).to_be_bytes())
+}
 
 /// What a call is called in scripts.
 pub(crate) fn name_of(call: &Call) -> String {
@@ -65,17 +74,18 @@ pub(crate) fn name_of(call: &Call) -> String {
 impl Fake {
     pub(crate) fn new() -> Fake {
         let mut boxes = BTreeMap::new();
-        for (name, special_use) in [
+        for (number, (name, special_use)) in (100..).zip([
             ("INBOX", None),
             ("Drafts", Some(SpecialUse::Drafts)),
             ("Sent", Some(SpecialUse::Sent)),
             ("Archive", Some(SpecialUse::Archive)),
             ("Junk", Some(SpecialUse::Junk)),
             ("Trash", Some(SpecialUse::Trash)),
-        ] {
+        ]) {
             boxes.insert(
                 MailboxName::new(name).unwrap(),
                 Store {
+                    number,
                     special_use,
                     ..Store::default()
                 },
@@ -121,6 +131,14 @@ impl Fake {
     fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
+    }
+
+    fn new_store(&mut self, special_use: Option<SpecialUse>) -> Store {
+        Store {
+            number: 1000 + self.next(),
+            special_use,
+            ..Store::default()
+        }
     }
 
     fn id(&mut self) -> [u8; 16] {
@@ -239,7 +257,7 @@ impl Fake {
         let store = self.store(name)?;
         let has = |row: &Row, flag: &Flag| row.flags.contains(flag);
         Ok(Status {
-            id: MailboxId([2; 16]),
+            id: id_of(store.number),
             uid_validity: 7,
             uid_next: (counter as u32 + 1) * 64,
             messages: store.messages.len() as u32,
@@ -382,6 +400,7 @@ impl Fake {
                         modseq: 0,
                         size,
                         date,
+                        saved: NOW_SECONDS,
                         blob,
                     },
                 );
@@ -410,6 +429,7 @@ impl Fake {
                         self.vanish(&name, &[uid]);
                     }
                     row.id = MessageId(self.id());
+                    row.saved = NOW_SECONDS;
                     done.push((uid, self.add(&to, row)));
                 }
                 Reply::Copied {
@@ -494,16 +514,15 @@ impl Fake {
                 let mut above = name.parent();
                 while let Some(parent) = above {
                     above = parent.parent();
-                    self.boxes.entry(parent).or_default();
+                    if !self.boxes.contains_key(&parent) {
+                        let store = self.new_store(None);
+                        self.boxes.insert(parent, store);
+                    }
                 }
-                self.boxes.insert(
-                    name,
-                    Store {
-                        special_use,
-                        ..Store::default()
-                    },
-                );
-                Reply::Done
+                let store = self.new_store(special_use);
+                let id = id_of(store.number);
+                self.boxes.insert(name, store);
+                Reply::Created(id)
             }
             MailboxCall::Delete { name } => {
                 if name.is_inbox() {
@@ -527,13 +546,8 @@ impl Fake {
                     let messages = std::mem::take(&mut self.store(&from)?.messages);
                     let gone: Vec<u32> = messages.keys().copied().collect();
                     self.vanish(&from, &gone);
-                    self.boxes.insert(
-                        to,
-                        Store {
-                            messages,
-                            ..Store::default()
-                        },
-                    );
+                    let store = self.new_store(None);
+                    self.boxes.insert(to, Store { messages, ..store });
                     return Ok(Reply::Done);
                 }
                 let names: Vec<MailboxName> = self

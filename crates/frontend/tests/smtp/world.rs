@@ -91,7 +91,7 @@ impl World {
             name: MailboxName::new("Lists").unwrap(),
             special_use: None,
         };
-        assert!(matches!(world.mailbox(ANNE, create), Reply::Done));
+        assert!(matches!(world.mailbox(ANNE, create), Reply::Created(_)));
         world
     }
 

@@ -4,7 +4,8 @@ use super::response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 use super::structure;
 use crate::command::{HeaderFields, Section, SectionText, StatusItem};
 use crate::core::{
-    DateTime, MailboxName, ModSeq, SequenceSet, Tag, is_astring_char, is_atom_char, mailbox,
+    DateTime, MailboxName, ModSeq, ObjectId, SequenceSet, Tag, is_astring_char, is_atom_char,
+    mailbox,
 };
 use crate::encode::Kind;
 
@@ -265,7 +266,10 @@ impl<'a> Parser<'a> {
     }
 
     /// `(item item)`, maybe empty.
-    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
         self.open()?;
         let mut items = Vec::new();
         if self.skip(b')') {
@@ -367,9 +371,12 @@ impl<'a> Parser<'a> {
                     "STATUS" => {
                         let mailbox = self.mailbox()?;
                         self.space()?;
+                        let mut mailbox_id = None;
+                        let items = self.list(|p| p.status_item(&mut mailbox_id))?;
                         Response::MailboxStatus {
                             mailbox,
-                            items: self.list(Self::status_item)?,
+                            items: items.into_iter().flatten().collect(),
+                            mailbox_id,
                         }
                     }
                     "VANISHED" => {
@@ -465,6 +472,7 @@ impl<'a> Parser<'a> {
                 ReplyCode::CopyUid(validity, from.into_iter().zip(to).collect())
             }
             "HIGHESTMODSEQ" => ReplyCode::HighestModSeq(self.mod_seq()?),
+            "MAILBOXID" => ReplyCode::MailboxId(self.object_id()?),
             "MODIFIED" => ReplyCode::Modified(self.set()?),
             "PERMANENTFLAGS" => ReplyCode::PermanentFlags(self.list(Self::flag)?),
             "UIDNEXT" => ReplyCode::UidNext(self.nz_number()?),
@@ -562,18 +570,35 @@ impl<'a> Parser<'a> {
         Ok(item)
     }
 
-    fn status_item(&mut self) -> Result<(StatusItem, u64)> {
+    /// An item with its number, or MAILBOXID, which goes to its own place.
+    fn status_item(
+        &mut self,
+        mailbox_id: &mut Option<ObjectId>,
+    ) -> Result<Option<(StatusItem, u64)>> {
         let item = StatusItem::ALL
             .into_iter()
             .find(|item| self.skip_word(item.as_str()))
             .ok_or("unknown STATUS item")?;
         self.space()?;
+        if item == StatusItem::MailboxId {
+            *mailbox_id = Some(self.object_id()?);
+            return Ok(None);
+        }
         let value = match item {
             StatusItem::UidNext | StatusItem::UidValidity => u64::from(self.nz_number()?),
             StatusItem::Size | StatusItem::HighestModSeq => self.mod_seq()?,
             _ => u64::from(self.number32()?),
         };
-        Ok((item, value))
+        Ok(Some((item, value)))
+    }
+
+    /// `"(" objectid ")"`
+    fn object_id(&mut self) -> Result<ObjectId> {
+        self.open()?;
+        let word = self.run(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+        let id = ObjectId::new(word).ok_or("invalid object identifier")?;
+        self.close()?;
+        Ok(id)
     }
 
     /// What follows SEARCH and SORT.
@@ -699,6 +724,7 @@ impl<'a> Parser<'a> {
         Ok(match &*name {
             b"BODY" => FetchData::Body(structure::body(self, false)?),
             b"BODYSTRUCTURE" => FetchData::BodyStructure(structure::body(self, true)?),
+            b"EMAILID" => FetchData::EmailId(self.object_id()?),
             b"ENVELOPE" => FetchData::Envelope(structure::envelope(self)?),
             b"FLAGS" => FetchData::Flags(self.list(Self::flag)?),
             b"INTERNALDATE" => {
@@ -714,6 +740,13 @@ impl<'a> Parser<'a> {
             b"RFC822" | b"RFC822.HEADER" | b"RFC822.TEXT" => {
                 FetchData::Rfc822(String::from_utf8_lossy(&name).into_owned(), self.nstring()?)
             }
+            b"SAVEDATE" if self.skip_word("NIL") => FetchData::SaveDate(None),
+            b"SAVEDATE" => {
+                let text = self.string()?;
+                FetchData::SaveDate(Some(DateTime::parse(&text).ok_or("invalid date-time")?))
+            }
+            b"THREADID" if self.skip_word("NIL") => FetchData::ThreadId(None),
+            b"THREADID" => FetchData::ThreadId(Some(self.object_id()?)),
             b"RFC822.SIZE" => FetchData::Size(self.number()?),
             b"UID" => FetchData::Uid(self.nz_number()?),
             _ => return Err("unknown FETCH data"),

@@ -1,7 +1,7 @@
 //! What a server says, as types.
 
 use crate::command::{Section, SpecialUse, StatusItem};
-use crate::core::{DateTime, ModSeq, SequenceSet, Tag};
+use crate::core::{DateTime, ModSeq, ObjectId, SequenceSet, Tag};
 use crate::encode::Kind;
 use whimbrel_mime::{Envelope, Part};
 
@@ -54,6 +54,8 @@ pub enum Response {
         mailbox: String,
         /// In order.
         items: Vec<(StatusItem, u64)>,
+        /// MAILBOXID, which is no number and not among the items.
+        mailbox_id: Option<ObjectId>,
     },
     /// `SEARCH`
     Search {
@@ -132,6 +134,8 @@ pub enum ReplyCode {
     CopyUid(u32, Vec<(u32, u32)>),
     /// Greatest modification sequence.
     HighestModSeq(ModSeq),
+    /// Name of the mailbox that outlives renaming.
+    MailboxId(ObjectId),
     /// Messages not changed by a conditional STORE.
     Modified(SequenceSet),
     /// Flags, `\*` as it is.
@@ -203,6 +207,8 @@ pub enum FetchData {
     Body(Part),
     /// `BODYSTRUCTURE (...)`
     BodyStructure(Part),
+    /// `EMAILID (id)`
+    EmailId(ObjectId),
     /// `ENVELOPE (...)`, sender and reply-to as they came.
     Envelope(Envelope),
     /// `FLAGS (...)`
@@ -213,6 +219,8 @@ pub enum FetchData {
     ModSeq(ModSeq),
     /// `RFC822`, `RFC822.HEADER`, `RFC822.TEXT`
     Rfc822(String, Option<Vec<u8>>),
+    /// `SAVEDATE "..."`, or NIL
+    SaveDate(Option<DateTime>),
     /// `RFC822.SIZE n`
     Size(u64),
     /// `BODY[...]`
@@ -224,6 +232,8 @@ pub enum FetchData {
         /// `None` for NIL.
         data: Option<Vec<u8>>,
     },
+    /// `THREADID (id)`, or NIL
+    ThreadId(Option<ObjectId>),
     /// `UID n`
     Uid(u32),
 }

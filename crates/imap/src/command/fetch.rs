@@ -1,4 +1,4 @@
-//! FETCH (RFC 9051, section 6.4.5; RFC 3516 for BINARY; RFC 7162 for its modifiers).
+//! FETCH (RFC 9051, section 6.4.5; RFC 3516 for BINARY; RFC 7162 for its modifiers; RFC 8474, 8514).
 
 use crate::core::{MessageSet, ModSeq};
 use crate::decode::cursor::{Cursor, Refusal};
@@ -40,6 +40,8 @@ pub enum FetchItem {
     Body,
     /// `BODYSTRUCTURE`
     BodyStructure,
+    /// `EMAILID` (RFC 8474)
+    EmailId,
     /// `ENVELOPE`
     Envelope,
     /// `FLAGS`
@@ -56,6 +58,8 @@ pub enum FetchItem {
     Rfc822Size,
     /// `RFC822.TEXT` (rev1); sets `\Seen`.
     Rfc822Text,
+    /// `SAVEDATE` (RFC 8514)
+    SaveDate,
     /// `BODY[...]` and `BODY.PEEK[...]`
     Section {
         /// Which bytes.
@@ -65,6 +69,8 @@ pub enum FetchItem {
         /// `.PEEK`: `\Seen` is not set.
         peek: bool,
     },
+    /// `THREADID` (RFC 8474)
+    ThreadId,
     /// `UID`
     Uid,
 }
@@ -195,6 +201,7 @@ fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
         (b"BODY.PEEK", true) => section_item(c, true)?,
         (b"BODY", false) => FetchItem::Body,
         (b"BODYSTRUCTURE", false) => FetchItem::BodyStructure,
+        (b"EMAILID", false) => FetchItem::EmailId,
         (b"ENVELOPE", false) => FetchItem::Envelope,
         (b"FLAGS", false) => FetchItem::Flags,
         (b"INTERNALDATE", false) => FetchItem::InternalDate,
@@ -203,6 +210,8 @@ fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
         (b"RFC822.HEADER", false) => FetchItem::Rfc822Header,
         (b"RFC822.SIZE", false) => FetchItem::Rfc822Size,
         (b"RFC822.TEXT", false) => FetchItem::Rfc822Text,
+        (b"SAVEDATE", false) => FetchItem::SaveDate,
+        (b"THREADID", false) => FetchItem::ThreadId,
         (b"UID", false) => FetchItem::Uid,
         (b"BINARY", true) => binary_item(c, false)?,
         (b"BINARY.PEEK", true) => binary_item(c, true)?,

@@ -1,6 +1,6 @@
-//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5032, 5182, 7162).
+//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5032, 5182, 7162, 8474, 8514).
 
-use crate::core::{Date, Keyword, MessageSet, ModSeq};
+use crate::core::{Date, Keyword, MessageSet, ModSeq, ObjectId};
 use crate::decode::cursor::{Cursor, Refusal};
 
 /// SEARCH and UID SEARCH.
@@ -63,6 +63,8 @@ pub enum SearchKey {
     Draft,
     /// `FLAGGED`
     Flagged,
+    /// `EMAILID` (RFC 8474)
+    EmailId(ObjectId),
     /// `FROM`
     From(Vec<u8>),
     /// `HEADER`: field name and text (empty: the field is there).
@@ -83,6 +85,14 @@ pub enum SearchKey {
     On(Date),
     /// `RECENT` (rev1)
     Recent,
+    /// `SAVEDATESUPPORTED` (RFC 8514)
+    SaveDateSupported,
+    /// `SAVEDBEFORE` (RFC 8514)
+    SavedBefore(Date),
+    /// `SAVEDON` (RFC 8514)
+    SavedOn(Date),
+    /// `SAVEDSINCE` (RFC 8514)
+    SavedSince(Date),
     /// `SEEN`
     Seen,
     /// `SENTBEFORE`
@@ -99,6 +109,8 @@ pub enum SearchKey {
     Subject(Vec<u8>),
     /// `TEXT`
     Text(Vec<u8>),
+    /// `THREADID` (RFC 8474)
+    ThreadId(ObjectId),
     /// `TO`
     To(Vec<u8>),
     /// `UNANSWERED`
@@ -308,7 +320,8 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
     if c.set_is_next() {
         return c.message_set().map(SearchKey::Sequence);
     }
-    let mut upper = [0; 16];
+    // The longest is SAVEDATESUPPORTED.
+    let mut upper = [0; 17];
     let word = c.atom().map_err(|_| "expected a search key")?;
     let upper = upper.get_mut(..word.len()).ok_or("unknown search key")?;
     upper.copy_from_slice(word);
@@ -317,6 +330,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
     let date = |c: &mut Cursor<'_>| c.space().and_then(|()| c.date());
     let number = |c: &mut Cursor<'_>| c.space().and_then(|()| c.number64());
     let interval = |c: &mut Cursor<'_>| c.space().and_then(|()| c.nz_number());
+    let object_id = |c: &mut Cursor<'_>| c.space().and_then(|()| c.object_id());
     let keyword = |c: &mut Cursor<'_>| {
         c.space()?;
         Keyword::new(c.atom()?).ok_or("keyword is too long")
@@ -331,6 +345,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
         b"DELETED" => SearchKey::Deleted,
         b"DRAFT" => SearchKey::Draft,
         b"FLAGGED" => SearchKey::Flagged,
+        b"EMAILID" => SearchKey::EmailId(object_id(c)?),
         b"FROM" => SearchKey::From(text(c)?),
         b"HEADER" => {
             c.space()?;
@@ -345,6 +360,10 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
         b"OLDER" => SearchKey::Older(interval(c)?),
         b"ON" => SearchKey::On(date(c)?),
         b"RECENT" => SearchKey::Recent,
+        b"SAVEDATESUPPORTED" => SearchKey::SaveDateSupported,
+        b"SAVEDBEFORE" => SearchKey::SavedBefore(date(c)?),
+        b"SAVEDON" => SearchKey::SavedOn(date(c)?),
+        b"SAVEDSINCE" => SearchKey::SavedSince(date(c)?),
         b"SEEN" => SearchKey::Seen,
         b"SENTBEFORE" => SearchKey::SentBefore(date(c)?),
         b"SENTON" => SearchKey::SentOn(date(c)?),
@@ -353,6 +372,7 @@ fn simple(c: &mut Cursor<'_>) -> Result<SearchKey, Refusal> {
         b"SMALLER" => SearchKey::Smaller(number(c)?),
         b"SUBJECT" => SearchKey::Subject(text(c)?),
         b"TEXT" => SearchKey::Text(text(c)?),
+        b"THREADID" => SearchKey::ThreadId(object_id(c)?),
         b"TO" => SearchKey::To(text(c)?),
         b"UID" => {
             c.space()?;
@@ -458,6 +478,17 @@ mod tests {
             SearchKey::ModSeq(620_162_338),
         );
         check_key("MODSEQ 0", SearchKey::ModSeq(0));
+        // RFC 8474, section 6; RFC 8514, section 4.3.
+        let id = |text: &str| ObjectId::new(text.as_bytes()).unwrap();
+        check_key("EMAILID M6d99-a_C", SearchKey::EmailId(id("M6d99-a_C")));
+        check_key("threadid T64", SearchKey::ThreadId(id("T64")));
+        check_key("SAVEDON 1-Feb-1994", SearchKey::SavedOn(date));
+        check_key("SAVEDBEFORE 1-Feb-1994", SearchKey::SavedBefore(date));
+        check_key("SAVEDSINCE 1-Feb-1994", SearchKey::SavedSince(date));
+        check_key("SaveDateSupported", SearchKey::SaveDateSupported);
+        refuse_key("EMAILID", "expected a space");
+        refuse_key("EMAILID )", "invalid object identifier");
+        refuse_key("EMAILID a.b", "expected a space");
         check_key("OLDER 1", SearchKey::Older(1));
         check_key("younger 4294967295", SearchKey::Younger(u32::MAX));
         refuse_key("", "expected a search key");

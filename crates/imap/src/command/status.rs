@@ -1,4 +1,4 @@
-//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 8438).
+//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 8438, 8474).
 
 use super::CommandBody;
 use crate::decode::cursor::{Cursor, Refusal};
@@ -22,11 +22,13 @@ pub enum StatusItem {
     Size,
     /// `HIGHESTMODSEQ` (RFC 7162)
     HighestModSeq,
+    /// `MAILBOXID` (RFC 8474)
+    MailboxId,
 }
 
 impl StatusItem {
     /// All there are.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Messages,
         Self::Recent,
         Self::UidNext,
@@ -35,6 +37,7 @@ impl StatusItem {
         Self::Deleted,
         Self::Size,
         Self::HighestModSeq,
+        Self::MailboxId,
     ];
 
     /// As the protocol spells it.
@@ -48,6 +51,7 @@ impl StatusItem {
             Self::Deleted => "DELETED",
             Self::Size => "SIZE",
             Self::HighestModSeq => "HIGHESTMODSEQ",
+            Self::MailboxId => "MAILBOXID",
         }
     }
 }
@@ -101,7 +105,8 @@ mod tests {
             "STATUS blurdybloop (size Size)",
             status(&[StatusItem::Size]),
         );
-        let all = "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ)";
+        let all =
+            "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ MAILBOXID)";
         check(
             &format!("STATUS blurdybloop {all}"),
             status(&StatusItem::ALL),

@@ -1,10 +1,11 @@
 //! The words of the protocol, each as a type that cannot hold an invalid value.
 //!
-//! Reading order: [`Tag`], [`SequenceSet`], [`MailboxName`] (with [`utf7`]), [`Flag`], [`Date`] and [`DateTime`], [`Secret`].
+//! Reading order: [`Tag`], [`SequenceSet`], [`MailboxName`] (with [`utf7`]), [`Flag`], [`Date`] and [`DateTime`], [`ObjectId`], [`Secret`].
 
 mod date;
 mod flag;
 pub(crate) mod mailbox;
+mod object_id;
 mod secret;
 pub(crate) mod set;
 mod tag;
@@ -13,6 +14,7 @@ pub mod utf7;
 pub use date::{Date, DateTime};
 pub use flag::{Flag, Keyword, StoreOperation};
 pub use mailbox::{InvalidName, MailboxName};
+pub use object_id::ObjectId;
 pub use secret::Secret;
 pub use set::{MessageSet, SequenceSet, SetBuilder, SetError};
 pub use tag::Tag;

@@ -3,7 +3,7 @@
 use super::collect::{Collected, Piece};
 use crate::command::{ListPattern, Section};
 use crate::core::{
-    Date, Flag, MailboxName, MessageSet, ModSeq, SequenceSet, SetError, is_astring_char,
+    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, SequenceSet, SetError, is_astring_char,
     is_atom_char, mailbox,
 };
 use crate::limits::Limits;
@@ -377,6 +377,12 @@ impl<'a> Cursor<'a> {
         } else {
             Ok(date)
         }
+    }
+
+    /// `objectid` (RFC 8474)
+    pub(crate) fn object_id(&mut self) -> Result<ObjectId, Refusal> {
+        let word = self.run(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+        ObjectId::new(word).ok_or("invalid object identifier")
     }
 
     /// `header-fld-name`: an astring that can be the name of a field (RFC 5322, section 2.2).

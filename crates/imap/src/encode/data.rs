@@ -3,7 +3,7 @@
 use super::status::flag_list;
 use super::strings::{mailbox, nstring, number, string, text};
 use crate::command::StatusItem;
-use crate::core::Flag;
+use crate::core::{Flag, ObjectId};
 use base64::Engine as _;
 
 /// `* CAPABILITY ...` (RFC 9051, section 7.2.2).
@@ -94,7 +94,7 @@ pub fn namespace(out: &mut Vec<u8>, classes: [&[NamespaceEntry<'_>]; 3], utf8: b
 }
 
 /// What STATUS may tell; `None` is not told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StatusValues {
     /// Messages.
     pub messages: u64,
@@ -112,6 +112,8 @@ pub struct StatusValues {
     pub size: u64,
     /// Highest modification sequence.
     pub highest_mod_seq: u64,
+    /// Name of the mailbox that outlives renaming; to be there when it is asked for.
+    pub mailbox_id: Option<ObjectId>,
 }
 
 /// `* STATUS name (...)`: of `values` the items asked, in that order.
@@ -131,6 +133,10 @@ pub fn status_data(
         }
         out.extend_from_slice(item.as_str().as_bytes());
         out.push(b' ');
+        if item == StatusItem::MailboxId {
+            object_id(out, values.mailbox_id.as_ref());
+            continue;
+        }
         number(
             out,
             match item {
@@ -142,10 +148,23 @@ pub fn status_data(
                 StatusItem::Deleted => values.deleted,
                 StatusItem::Size => values.size,
                 StatusItem::HighestModSeq => values.highest_mod_seq,
+                StatusItem::MailboxId => continue,
             },
         );
     }
     out.extend_from_slice(b")\r\n");
+}
+
+/// `(id)`, or NIL.
+pub(super) fn object_id(out: &mut Vec<u8>, id: Option<&ObjectId>) {
+    match id {
+        Some(id) => {
+            out.push(b'(');
+            out.extend_from_slice(id.as_str().as_bytes());
+            out.push(b')');
+        }
+        None => out.extend_from_slice(b"NIL"),
+    }
 }
 
 /// `* FLAGS (...)`
@@ -253,6 +272,7 @@ mod tests {
         let values = StatusValues {
             messages: 231,
             uid_next: 44292,
+            mailbox_id: ObjectId::new(b"F6352ae03"),
             ..StatusValues::default()
         };
         check(
@@ -260,12 +280,16 @@ mod tests {
                 status_data(
                     o,
                     "blurdybloop",
-                    &[StatusItem::Messages, StatusItem::UidNext],
+                    &[
+                        StatusItem::Messages,
+                        StatusItem::MailboxId,
+                        StatusItem::UidNext,
+                    ],
                     &values,
                     false,
                 )
             },
-            r#"* STATUS "blurdybloop" (MESSAGES 231 UIDNEXT 44292)"#,
+            r#"* STATUS "blurdybloop" (MESSAGES 231 MAILBOXID (F6352ae03) UIDNEXT 44292)"#,
         );
     }
 }

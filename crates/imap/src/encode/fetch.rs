@@ -1,10 +1,11 @@
 //! FETCH responses (RFC 9051, section 7.5.2).
 
+use super::data::object_id;
 use super::status::flag_list;
 use super::strings::{number, string};
 use super::structure;
 use crate::command::{Section, SectionText};
-use crate::core::{DateTime, Flag, ModSeq};
+use crate::core::{DateTime, Flag, ModSeq, ObjectId};
 use whimbrel_mime::{Envelope, Part};
 
 /// Writes one `* n FETCH (...)`. It holds no buffer, so that a body can be streamed between its header and the next item:
@@ -88,6 +89,26 @@ impl FetchWriter {
         out.push(b'"');
         date.encode(out);
         out.push(b'"');
+    }
+
+    /// `SAVEDATE "..."`
+    pub fn save_date(&mut self, out: &mut Vec<u8>, date: DateTime) {
+        self.name(out, "SAVEDATE");
+        out.push(b'"');
+        date.encode(out);
+        out.push(b'"');
+    }
+
+    /// `EMAILID (id)` (RFC 8474)
+    pub fn email_id(&mut self, out: &mut Vec<u8>, id: &ObjectId) {
+        self.name(out, "EMAILID");
+        object_id(out, Some(id));
+    }
+
+    /// `THREADID (id)`, or `THREADID NIL` (RFC 8474)
+    pub fn thread_id(&mut self, out: &mut Vec<u8>, id: Option<&ObjectId>) {
+        self.name(out, "THREADID");
+        object_id(out, id);
     }
 
     /// `RFC822.SIZE n`
@@ -278,6 +299,16 @@ mod tests {
         check(
             |f, o| f.internal_date(o, date),
             r#"INTERNALDATE "17-Jul-1996 02:44:25 -0700""#,
+        );
+        let id = ObjectId::new(b"M1-a_").unwrap();
+        check(
+            |f, o| {
+                f.save_date(o, date);
+                f.email_id(o, &id);
+                f.thread_id(o, None);
+                f.thread_id(o, Some(&id));
+            },
+            r#"SAVEDATE "17-Jul-1996 02:44:25 -0700" EMAILID (M1-a_) THREADID NIL THREADID (M1-a_)"#,
         );
         check(
             |f, o| f.rfc822(o, "RFC822.TEXT", BodyAnswer::Bytes(b"hi")),

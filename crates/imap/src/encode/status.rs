@@ -1,8 +1,9 @@
-//! OK, NO, BAD, PREAUTH, BYE and the response codes (RFC 9051, section 7.1; RFC 5530, 4315, 7162, 4959, 5182, 6154).
+//! OK, NO, BAD, PREAUTH, BYE and the response codes (RFC 9051, section 7.1; RFC 5530, 4315, 7162, 4959, 5182, 6154, 8474).
 
+use super::data::object_id;
 use super::strings;
 use crate::core::set::push_decimal;
-use crate::core::{Flag, SequenceSet, Tag};
+use crate::core::{Flag, ObjectId, SequenceSet, Tag};
 
 /// Kind of a status response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub enum Code<'a> {
     InUse,
     /// RFC 5530.
     Limit,
+    /// RFC 8474: the mailbox's name that outlives renaming.
+    MailboxId(&'a ObjectId),
     /// RFC 7162: messages that a conditional STORE did not touch.
     Modified(&'a SequenceSet),
     /// RFC 7162: the mailbox keeps no modification sequences.
@@ -232,6 +235,10 @@ impl Code<'_> {
                 out.push(b' ');
                 push_decimal(out, n);
             }
+            Self::MailboxId(id) => {
+                out.push(b' ');
+                object_id(out, Some(id));
+            }
             Self::Modified(set) => {
                 out.push(b' ');
                 set.encode(out);
@@ -269,6 +276,7 @@ impl Code<'_> {
             Self::HighestModSeq(_) => "HIGHESTMODSEQ",
             Self::InUse => "INUSE",
             Self::Limit => "LIMIT",
+            Self::MailboxId(_) => "MAILBOXID",
             Self::Modified(_) => "MODIFIED",
             Self::NoModSeq => "NOMODSEQ",
             Self::NonExistent => "NONEXISTENT",
@@ -356,6 +364,8 @@ mod tests {
             Code::HighestModSeq(u64::MAX),
             "HIGHESTMODSEQ 18446744073709551615",
         );
+        let id = ObjectId::new(b"F2212ea87-6097").unwrap();
+        check(Code::MailboxId(&id), "MAILBOXID (F2212ea87-6097)");
         // RFC 7162, section 3.1.3.
         check(Code::Modified(&set), "MODIFIED 7,9");
         check(Code::PermanentFlags(&[], false), "PERMANENTFLAGS ()");

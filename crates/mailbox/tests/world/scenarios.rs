@@ -25,6 +25,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("delivered_by_two_nodes", delivered_by_two_nodes),
     ("delivery_after_expunge", delivery_after_expunge),
     ("delivered_into_two_mailboxes", delivered_into_two_mailboxes),
+    ("saved_when_placed", saved_when_placed),
     ("rename_inbox", rename_inbox),
     ("rename_carries_children", rename_carries_children),
     ("late_is_claimed_again", late_is_claimed_again),
@@ -858,6 +859,50 @@ fn vanished_history_is_bounded() -> Outcome {
     w.crash(0, 0)?;
     let vanished = w.nodes[0].replica.vanished_since(&name, before);
     ensure_eq!(vanished.map(|uids| uids.len()), Some(4_000));
+    Ok(())
+}
+
+/// RFC 8514: what is copied or moved is saved anew, what is renamed or claimed again is not; and all replicas tell the same.
+fn saved_when_placed() -> Outcome {
+    const HOUR: u64 = 3_600_000_000;
+    let mut w = pair();
+    w.create(0, "x")?;
+    w.create(0, "y")?;
+    let uid = w.append(0, "x")?;
+    let appended = (w.now / 1_000_000) as i64;
+    ensure_eq!(w.only(0, "x")?.saved, appended);
+    w.now += HOUR;
+    w.copy(0, "x", uid, "y")?;
+    ensure_eq!(
+        (w.only(0, "x")?.saved, w.only(0, "y")?.saved),
+        (appended, appended + 3600)
+    );
+    w.now += HOUR;
+    let copy = w.only(0, "y")?;
+    ensure!(copy.date.seconds != copy.saved);
+    w.move_to(0, "y", copy.uid, "INBOX")?;
+    ensure_eq!(w.only(0, "INBOX")?.saved, appended + 7200);
+    w.now += HOUR;
+    w.rename(0, "x", "z")?;
+    w.store(0, "z", uid, StoreMode::Add, 1)?;
+    w.meet()?;
+    ensure_eq!(w.only(1, "z")?.saved, appended);
+    // A delivery was accepted when its date says, whoever makes it and however late.
+    w.deliver(0, 1, "y")?;
+    w.now += HOUR;
+    w.deliver(1, 1, "y")?;
+    w.meet()?;
+    ensure_eq!((w.only(0, "y")?.saved, w.only(1, "y")?.saved), (5, 5));
+    let delivered = w.only(1, "y")?.uid;
+    w.move_to(1, "y", delivered, "INBOX")?;
+    w.meet()?;
+    let saved: Vec<i64> = w.nodes[0]
+        .replica
+        .rows(&n("INBOX"), 1..=u32::MAX)
+        .iter()
+        .map(|row| row.saved)
+        .collect();
+    ensure_eq!(saved, vec![appended + 7200, (w.now / 1_000_000) as i64]);
     Ok(())
 }
 

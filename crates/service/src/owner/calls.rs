@@ -123,8 +123,9 @@ impl PartitionOwner {
                     .replica(account)?
                     .plan_create(&at, &name, special_use)
                     .map_err(failure)?;
+                let id = plan.outcome.id;
                 self.write(now, account, plan.ops, &[]);
-                Ok(Reply::Done)
+                Ok(Reply::Created(id))
             }
             MailboxCall::Delete { name } => self.delete(now, account, &name),
             MailboxCall::Rename { from, to } => self.rename(now, account, &from, &to),
@@ -591,6 +592,7 @@ fn row(replica: &Replica, name: &MailboxName, uid: u32) -> Option<Row> {
         modseq: found.modseq,
         size: found.size,
         date: found.date,
+        saved: found.saved,
         blob: found.blob,
     })
 }

@@ -10,7 +10,7 @@ use whimbrel_mime::{SectionText, Span, section};
 use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
-    super::{blob::Opened, context::Context, view::wire_flags},
+    super::{blob::Opened, context::Context, objectid, view::wire_flags},
     binary::{self, Found, Source},
     body::{Body, Next},
 };
@@ -47,6 +47,9 @@ pub(super) fn needs_content(item: &FetchItem) -> bool {
             | FetchItem::ModSeq
             | FetchItem::InternalDate
             | FetchItem::Rfc822Size
+            | FetchItem::EmailId
+            | FetchItem::ThreadId
+            | FetchItem::SaveDate
     )
 }
 
@@ -145,6 +148,11 @@ impl Message {
                     out,
                     DateTime::with_zone(row.date.seconds, row.date.zone_minutes),
                 );
+            }
+            (FetchItem::EmailId, _) => writer.email_id(out, &objectid::email_id(row.origin)),
+            (FetchItem::ThreadId, _) => writer.thread_id(out, None),
+            (FetchItem::SaveDate, _) => {
+                writer.save_date(out, DateTime::with_zone(row.saved, 0));
             }
             (FetchItem::Rfc822Size, _) => writer.size(out, u64::from(row.size)),
             (FetchItem::Envelope, Some(opened)) => {

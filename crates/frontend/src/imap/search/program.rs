@@ -13,9 +13,9 @@ use whimbrel_mime::{
     charset::{Charset, CharsetDecoder},
     search::Needle,
 };
-use whimbrel_service::api::{Flag, Keyword, Row};
+use whimbrel_service::api::{Flag, Keyword, MessageId, Row};
 
-use super::super::{blob::Opened, ranges::Ranges, task::Outcome, view::View};
+use super::super::{blob::Opened, objectid, ranges::Ranges, task::Outcome, view::View};
 
 /// A program.
 pub(super) struct Program {
@@ -43,6 +43,8 @@ enum Node {
     Larger(u64),
     Smaller(u64),
     Received(Compare, WireDate),
+    Saved(Compare, WireDate),
+    Origin(MessageId),
     /// Received at this second or before it.
     Older(i64),
     /// Received at this second or after it.
@@ -181,6 +183,13 @@ impl Program {
             K::Before(date) => Node::Received(Compare::Before, date),
             K::On(date) => Node::Received(Compare::On, date),
             K::Since(date) => Node::Received(Compare::Since, date),
+            // RFC 8514, 4.3: there is a save date in every mailbox.
+            K::SaveDateSupported => Node::Known(true),
+            K::SavedBefore(date) => Node::Saved(Compare::Before, date),
+            K::SavedOn(date) => Node::Saved(Compare::On, date),
+            K::SavedSince(date) => Node::Saved(Compare::Since, date),
+            K::EmailId(id) => objectid::origin_of(&id).map_or(Node::Known(false), Node::Origin),
+            K::ThreadId(_) => Node::Known(false),
             K::SentBefore(date) => Node::Sent(Compare::Before, date),
             K::SentOn(date) => Node::Sent(Compare::On, date),
             K::SentSince(date) => Node::Sent(Compare::Since, date),
@@ -279,6 +288,12 @@ impl Node {
             // match if the INTERNALDATE is more recent than or equal to the target time" (RFC 5032, 2).
             Node::Older(target) => facts.row.map(|row| row.date.seconds <= *target),
             Node::Younger(target) => facts.row.map(|row| row.date.seconds >= *target),
+            // "disregarding time and timezone" (RFC 8514, 4.3): it is told in Greenwich time.
+            Node::Saved(compare, date) => facts.row.map(|row| {
+                let saved = DateTime::with_zone(row.saved, 0).local_date();
+                compare.holds(&saved, date)
+            }),
+            Node::Origin(origin) => facts.row.map(|row| row.origin == *origin),
             Node::ModSeq(modseq) => facts.row.map(|row| row.modseq >= *modseq),
             Node::Sent(compare, date) => facts.opened.map(|opened| {
                 let field = opened.summary.message.envelope.date.as_deref();
