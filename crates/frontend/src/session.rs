@@ -18,6 +18,8 @@ pub enum Action {
     Send(Vec<u8>),
     /// Carry this to the service; the reply comes by [`Session::on_reply`]. One at a time: no other `Call` comes before that.
     Call(Call),
+    /// Let others go on first: a slice of long work is done. Then poll again.
+    Yield,
     /// Start the TLS handshake, after all bytes sent before have gone out in clear; then [`Session::on_tls`].
     StartTls,
     /// Write a line to the log and count it.

@@ -28,9 +28,9 @@ pub fn base<'a>(raw: &[u8], scratch: &'a mut String) -> BaseSubject<'a> {
     extract(scratch)
 }
 
-/// Step 1: "Convert all tabs and continuations to space. Convert all multiple spaces to a single space." Encoded words and folds are
-/// undone already.
-fn squeeze(text: &mut String) {
+/// Step 1, for a text whose encoded words and folds are undone already: "Convert all tabs and continuations to space. Convert all multiple
+/// spaces to a single space."
+pub fn squeeze(text: &mut String) {
     let bytes = text.as_bytes();
     let plain = !bytes.contains(&b'\t') && !bytes.windows(2).any(|pair| pair == b"  ");
     if plain {

@@ -48,6 +48,8 @@ pub(crate) struct Context<S> {
     pub(crate) handshake_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) uploads_max: usize,
+    /// Sessions that sort or thread at once.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 impl<S> Context<S> {
@@ -147,6 +149,7 @@ impl<S: Store> Connection<S> {
             calls: StoreCalls::new(
                 context.store.clone(),
                 context.uploads_max,
+                Arc::clone(&context.turns),
                 Arc::clone(&context.fatal),
             ),
             transport: Some(transport),
@@ -296,6 +299,10 @@ impl<S: Store> Driver<S> {
                     }
                 }
                 Action::Call(call) => self.call(call).await?,
+                Action::Yield => {
+                    tokio::task::yield_now().await;
+                    self.interrupt();
+                }
                 Action::StartTls => self.start_tls().await?,
                 Action::Note(note) => self.note(&note),
                 Action::Close => {

@@ -23,7 +23,7 @@ use crate::{
     tls::{Certificates, provider},
 };
 
-/// Understands lines: `STARTTLS`, `BIG n`, `CALL`, `STORE`, `WAIT`, `QUIT`; answers with the line. Keeps what it heard.
+/// Understands lines: `STARTTLS`, `BIG n`, `CALL`, `STORE`, `TURN`, `DONE`, `YIELD`, `WAIT`, `QUIT`; answers with the line. Keeps what it heard.
 struct Toy {
     heard: Arc<Mutex<Vec<String>>>,
     input: Vec<u8>,
@@ -58,6 +58,12 @@ impl Toy {
                     password: zeroize::Zeroizing::new(b"secret".to_vec()),
                     peer: IpAddr::from([127, 0, 0, 1]),
                 }))),
+            ["TURN"] => self.actions.push_back(Action::Call(Call::TurnBegin)),
+            ["DONE"] => self.actions.push_back(Action::Call(Call::TurnEnd)),
+            ["YIELD"] => {
+                self.actions.push_back(Action::Yield);
+                self.send("went on\r\n");
+            }
             ["STORE"] => self.actions.push_back(Action::Call(Call::BlobCreate)),
             ["STOP"] => self.wants = false,
             ["WAIT"] => self.deadline = Some(now.mono_micros + 1_000),
@@ -209,6 +215,7 @@ async fn world(tls: bool, text: &str) -> World {
         handshake_timeout: config.tls.handshake_timeout,
         write_timeout: config.limits.write_timeout,
         uploads_max: config.limits.uploads_max,
+        turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
     });
     let listener = Listener {
         protocol: Protocol::Imap,
@@ -290,6 +297,7 @@ async fn the_task_of_a_connection_is_small() {
         handshake_timeout: Duration::from_secs(1),
         write_timeout: Duration::from_secs(1),
         uploads_max: 1,
+        turns: Arc::new(Semaphore::new(1)),
     });
     let toy = Toy {
         heard: Arc::default(),
@@ -472,6 +480,44 @@ async fn calls_are_carried_and_the_owner_learns_of_the_end() {
         world.inboxes.owners[0].inputs.try_recv().is_err(),
         "it asked no owner anything"
     );
+}
+
+#[tokio::test]
+async fn turns_come_one_after_another() {
+    let world = world(false, "[imap]\nsorts_at_once_max = 1").await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = world.connect().await;
+        expect(&mut stream, "hello\r\n").await;
+        streams.push(stream);
+    }
+    let [first, second, third] = &mut streams[..] else {
+        unreachable!("there are three")
+    };
+    first.write_all(b"TURN\r\n").await.unwrap();
+    expect(first, "Done\r\n").await;
+    second.write_all(b"TURN\r\n").await.unwrap();
+    let turns = || world.heard().iter().filter(|line| *line == "TURN").count();
+    until("the second asks", || turns() == 2).await;
+    // Who has a turn goes on; who waits is told nothing.
+    first.write_all(b"YIELD\r\n").await.unwrap();
+    expect(first, "went on\r\n").await;
+    let silent = |stream: &TcpStream| {
+        let read = stream.try_read(&mut [0; 8]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    };
+    assert!(silent(second));
+    first.write_all(b"DONE\r\n").await.unwrap();
+    expect(first, "Done\r\n").await;
+    expect(second, "Done\r\n").await;
+    third.write_all(b"TURN\r\n").await.unwrap();
+    until("the third asks", || turns() == 3).await;
+    assert!(silent(third));
+    // A connection that ends gives its turn back.
+    drop(streams.remove(1));
+    expect(&mut streams[1], "Done\r\n").await;
+    drop(streams);
+    world.ended().await;
 }
 
 #[tokio::test]

@@ -212,6 +212,7 @@ impl Server {
             handshake_timeout: config.tls.handshake_timeout,
             write_timeout: config.limits.write_timeout,
             uploads_max: config.limits.uploads_max,
+            turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
         });
         let places = Places::new(&config.limits);
         for (kind, socket, address) in sockets.0 {

@@ -1,10 +1,11 @@
-//! Calls that need no machine: contents and blobs, answered from the store. One of these a connection.
+//! Calls that need no machine: contents and blobs, answered from the store, and turns. One of these a connection.
 //!
 //! Uploads belong to their connection: when it ends, what was not finished is dropped, which aborts it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use whimbrel_mailbox::{AccountId, BlobName, MessageId};
 use whimbrel_service::{
     api::{BLOB_CHUNK_BYTES_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply},
@@ -32,16 +33,21 @@ pub(crate) struct StoreCalls<S: Store> {
     /// Finished, and not known to be named by anything.
     finished: BTreeMap<UploadId, whimbrel_storage::BlobName>,
     uploads_max: usize,
+    turns: Arc<Semaphore>,
+    /// This connection's turn.
+    turn: Option<OwnedSemaphorePermit>,
     fatal: Fatal,
 }
 
 impl<S: Store> StoreCalls<S> {
-    pub(crate) fn new(store: S, uploads_max: usize, fatal: Fatal) -> Self {
+    pub(crate) fn new(store: S, uploads_max: usize, turns: Arc<Semaphore>, fatal: Fatal) -> Self {
         StoreCalls {
             store,
             uploads: BTreeMap::new(),
             finished: BTreeMap::new(),
             uploads_max,
+            turns,
+            turn: None,
             fatal,
         }
     }
@@ -59,6 +65,16 @@ impl<S: Store> StoreCalls<S> {
                 let len = u64::from(len).min(BLOB_CHUNK_BYTES_MAX as u64);
                 let read = self.store.read(name, offset, len).next().await;
                 read.map(|bytes| Reply::Bytes(bytes.unwrap_or_default()))
+            }
+            Call::TurnBegin => {
+                // They wait in the order in which they came; nobody has two.
+                self.turn = None;
+                self.turn = Arc::clone(&self.turns).acquire_owned().await.ok();
+                Ok(Reply::Done)
+            }
+            Call::TurnEnd => {
+                self.turn = None;
+                Ok(Reply::Done)
             }
             _ => Ok(Reply::Failed(Failure::Temporary)),
         };

@@ -80,6 +80,11 @@ pub enum Call {
     },
     /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
     Accept(Entry),
+    /// Asks for a turn at work that holds much memory or a core for long (SORT, THREAD): so many sessions have one at a time, the others
+    /// wait. Answered by [`Reply::Done`] when it has come.
+    TurnBegin,
+    /// Gives the turn back, had or not. Answered by [`Reply::Done`]. A connection that ends gives it back, too.
+    TurnEnd,
 }
 
 /// Most content rows in one [`Call::Contents`]: bounds what a reply holds in memory to this times the summary limit.

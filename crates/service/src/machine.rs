@@ -209,7 +209,7 @@ pub enum Route {
     Queue,
     /// The owner of this account's partition.
     Owner(AccountId),
-    /// No machine: the driver answers from the store (contents, blobs).
+    /// No machine: the driver answers, from the store (contents, blobs) or by itself (turns).
     Store,
 }
 
@@ -224,6 +224,8 @@ pub fn route(call: &Call) -> Route {
         | Call::BlobWrite { .. }
         | Call::BlobFinish { .. }
         | Call::BlobAbort { .. }
-        | Call::BlobRead { .. } => Route::Store,
+        | Call::BlobRead { .. }
+        | Call::TurnBegin
+        | Call::TurnEnd => Route::Store,
     }
 }

@@ -27,6 +27,11 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "OBJECTID",
             "SAVEDATE",
             "WITHIN",
+            "SORT",
+            "SORT=DISPLAY",
+            "ESORT",
+            "THREAD=ORDEREDSUBJECT",
+            "THREAD=REFERENCES",
         ]);
     } else if cx.tls.is_some() {
         names.extend(["SASL-IR", "AUTH=PLAIN", "AUTH=LOGIN"]);

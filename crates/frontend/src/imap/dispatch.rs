@@ -12,7 +12,7 @@ use super::{
     fetch::Fetch,
     idle::Idle,
     list, mailboxes,
-    search::Search,
+    search::{Search, Sort, Thread},
     select::Select,
     store::Store,
     task::{Header, Outcome, Task, Telling},
@@ -59,10 +59,18 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Unselect => ("UNSELECT", Mailbox, Telling::Nothing),
         C::Expunge { .. } => ("EXPUNGE", Mailbox, Telling::Ask),
         // "The VANISHED response MUST NOT be sent during a UID SEARCH command that contains message numbers in the search criteria" (RFC 7162,
-        // 3.2.10.2).
+        // 3.2.10.2); so with UID SORT and UID THREAD.
         C::Search(search) => {
             let by_uid = search.uid && !search.key.has_numbers();
             ("SEARCH", Mailbox, by_number(by_uid))
+        }
+        C::Sort(sort) => {
+            let by_uid = sort.uid && !sort.key.has_numbers();
+            ("SORT", Mailbox, by_number(by_uid))
+        }
+        C::Thread(thread) => {
+            let by_uid = thread.uid && !thread.key.has_numbers();
+            ("THREAD", Mailbox, by_number(by_uid))
         }
         C::Fetch(fetch) => ("FETCH", Mailbox, by_number(fetch.uid)),
         C::Store(store) => ("STORE", Mailbox, by_number(store.uid)),
@@ -76,6 +84,8 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
 fn is_uid(body: &CommandBody) -> bool {
     match body {
         CommandBody::Search(search) => search.uid,
+        CommandBody::Sort(sort) => sort.uid,
+        CommandBody::Thread(thread) => thread.uid,
         CommandBody::Fetch(fetch) => fetch.uid,
         CommandBody::Store(store) => store.uid,
         CommandBody::Copy { uid, .. } | CommandBody::Move { uid, .. } => *uid,
@@ -195,6 +205,8 @@ impl ImapSession {
             C::Unselect => Box::new(Close::new(cx, false)),
             C::Expunge { uids } => Box::new(Expunge::new(cx, uids)?),
             C::Search(arguments) => Box::new(Search::new(cx, header.tag.clone(), arguments)?),
+            C::Sort(arguments) => Box::new(Sort::new(cx, header.tag.clone(), arguments)?),
+            C::Thread(arguments) => Box::new(Thread::new(cx, arguments)?),
             C::Fetch(arguments) => Box::new(Fetch::new(cx, arguments)?),
             C::Store(arguments) => Box::new(Store::new(cx, arguments)?),
             C::Copy { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, false)?),

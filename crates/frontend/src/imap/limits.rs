@@ -22,6 +22,14 @@ pub struct Limits {
     pub bad_commands_max: u32,
     /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
     pub keywords_max: usize,
+    /// Messages that are sorted or threaded by one command: each costs some ten bytes, in a thread some hundred, for as long as that takes.
+    pub sort_messages_max: usize,
+    /// Memory for the texts that one SORT goes by: some eighty bytes for each of two hundred thousand messages. When it is full longer texts are
+    /// compared by their beginning.
+    pub sort_key_bytes_max: usize,
+    /// Message ids of one References field that THREAD looks at, the last ones. Real threads are deeper, but each of their messages has
+    /// a References field of its own.
+    pub thread_references_max: usize,
 }
 
 impl Default for Limits {
@@ -35,6 +43,9 @@ impl Default for Limits {
             login_failures_max: 3,
             bad_commands_max: 20,
             keywords_max: 1000,
+            sort_messages_max: 500_000,
+            sort_key_bytes_max: 16 << 20,
+            thread_references_max: 100,
         }
     }
 }

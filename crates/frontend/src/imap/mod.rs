@@ -71,6 +71,8 @@ pub struct ImapSession {
     calling: bool,
     /// The decoder has nothing more: input is wanted.
     drained: bool,
+    /// The running task lets others go on first.
+    yields: bool,
     /// Tagged answers wait in the output: they go out before a call is waited for.
     answered: bool,
     /// Output was given out and not yet asked for more: since when, by the monotonic clock.
@@ -141,6 +143,7 @@ impl ImapSession {
             next_call: None,
             calling: false,
             drained: false,
+            yields: false,
             answered: false,
             sending: false,
             eof: false,
@@ -334,6 +337,10 @@ impl ImapSession {
         };
         match step {
             Step::Again => *waits = Waits::Nothing,
+            Step::Yield => {
+                *waits = Waits::Nothing;
+                self.yields = true;
+            }
             Step::Call(call) => {
                 *waits = Waits::Reply;
                 self.next_call = Some(call);
@@ -598,6 +605,9 @@ impl Session for ImapSession {
                     self.stage = Stage::Open;
                 }
                 Stage::Open => {
+                    if std::mem::take(&mut self.yields) {
+                        return Some(Action::Yield);
+                    }
                     if self.next_call.is_some() {
                         return self.give_call();
                     }

@@ -37,6 +37,8 @@ pub(super) enum Step {
     Call(Call),
     /// To go on when there is room for output.
     Again,
+    /// To go on when others had their chance: a slice of long work is done.
+    Yield,
     /// Something of the client.
     Input(Expect),
     /// Nothing more.

@@ -27,6 +27,8 @@ pub(crate) struct Fake {
     pub(crate) forgets: bool,
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
+    /// Turns that were begun and not ended.
+    pub(crate) turns: i32,
 }
 
 #[derive(Default)]
@@ -104,6 +106,7 @@ impl Fake {
             modseq: MODSEQ_STEP,
             forgets: false,
             fail: None,
+            turns: 0,
         }
     }
 
@@ -206,6 +209,14 @@ impl Fake {
                         .map(|origin| self.contents.get(origin).cloned())
                         .collect(),
                 )
+            }
+            Call::TurnBegin => {
+                self.turns += 1;
+                Reply::Done
+            }
+            Call::TurnEnd => {
+                self.turns -= 1;
+                Reply::Done
             }
             Call::BlobCreate => {
                 let upload = self.id();

@@ -178,3 +178,62 @@ fn an_idle_session_holds_no_buffer() {
     let size = std::mem::size_of_val(&world.get("1").session);
     assert!(size <= 4096, "{size}");
 }
+
+fn of_three(limits: impl FnOnce(&mut World), message: fn(u32) -> Vec<u8>) -> World {
+    let mut world = World::new(Cut::Whole);
+    limits(&mut world);
+    world.connect("1", true);
+    world.fake.fill("INBOX", 3, message);
+    world.send("1", b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");
+    said(&mut world);
+    world
+}
+
+#[test]
+fn sort_messages_max() {
+    let mut world = of_three(
+        |world| world.limits.sort_messages_max = 2,
+        |_| b"x".to_vec(),
+    );
+    for command in [
+        "SORT (SIZE) UTF-8",
+        "UID SORT RETURN (MIN) (DATE) UTF-8",
+        "THREAD REFERENCES UTF-8",
+    ] {
+        world.send("1", format!("c {command} ALL\r\n").as_bytes());
+        assert!(said(&mut world).starts_with("c NO [LIMIT] "), "{command}");
+        world.send("1", format!("d {command} 1:2\r\n").as_bytes());
+        assert!(said(&mut world).contains("d OK "), "{command}");
+    }
+    // To count them needs no order.
+    world.send("1", b"e SORT RETURN (COUNT) (SIZE) UTF-8 ALL\r\n");
+    assert!(said(&mut world).contains("COUNT 3\r\ne OK "));
+    assert_eq!(world.fake.turns, 0);
+}
+
+#[test]
+fn sort_key_bytes_max() {
+    let subject = |n| format!("Subject: {}{}\r\n\r\n", "x".repeat(50), 9 - n).into_bytes();
+    let mut world = of_three(|_| {}, subject);
+    world.send("1", b"c SORT (SUBJECT) UTF-8 ALL\r\n");
+    assert!(said(&mut world).contains("* SORT 3 2 1\r\n"));
+    // What is longer than there is room for is compared by its beginning.
+    let mut world = of_three(|world| world.limits.sort_key_bytes_max = 120, subject);
+    world.send("1", b"c SORT (SUBJECT) UTF-8 ALL\r\n");
+    assert!(said(&mut world).contains("* SORT 1 2 3\r\n"));
+}
+
+#[test]
+fn thread_references_max() {
+    let message = |n| {
+        let references = if n == 2 { "<1@x> <gone@x>" } else { "" };
+        format!("Message-ID: <{n}@x>\r\nReferences: {references}\r\n\r\n").into_bytes()
+    };
+    let mut world = of_three(|_| {}, message);
+    world.send("1", b"c THREAD REFERENCES UTF-8 ALL\r\n");
+    assert!(said(&mut world).starts_with("* THREAD (1 2)(3)\r\n"));
+    // Only the last one is looked at.
+    let mut world = of_three(|world| world.limits.thread_references_max = 1, message);
+    world.send("1", b"c THREAD REFERENCES UTF-8 ALL\r\n");
+    assert!(said(&mut world).starts_with("* THREAD (1)(2)(3)\r\n"));
+}

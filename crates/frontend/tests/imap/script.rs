@@ -80,6 +80,7 @@ pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
         0,
         "{file}: an upload was left open"
     );
+    assert_eq!(world.fake.turns, 0, "{file}: a turn was kept");
 }
 
 fn assert_quiet(world: &mut World, place: &str) {

@@ -149,6 +149,77 @@ fn search_results_of_many() {
     assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
 }
 
+/// What stands in rows decides these keys: not one content row is read for them, nor for an order by what stands there.
+#[test]
+fn rows_need_no_contents() {
+    let mut world = selected(|world| {
+        world.fake.fill("INBOX", 3_000, |n| {
+            format!("Subject: s{n}\r\n\r\nt\r\n").into_bytes()
+        })
+    });
+    for keys in [
+        "UNSEEN",
+        "OR SEEN KEYWORD $Junk",
+        "NOT (FLAGGED DRAFT) 5:2000",
+        "UID 1:* SINCE 1-Jan-1990 NOT BEFORE 1-Jan-1990",
+        "OLDER 1",
+        "LARGER 1 SMALLER 100000 MODSEQ 1",
+        // What the row says no to is not asked for.
+        "SEEN TEXT never",
+    ] {
+        command(&mut world, &format!("SEARCH {keys}"));
+        command(
+            &mut world,
+            &format!("SORT (ARRIVAL REVERSE SIZE) UTF-8 {keys}"),
+        );
+    }
+    assert!(!world.get("1").calls.contains_key("Contents"));
+    command(&mut world, "SORT (SIZE SUBJECT) UTF-8 1");
+    assert_eq!(world.get("1").calls["Contents"], 1);
+}
+
+/// Sorting and threading a large mailbox is cut into slices, between which other sessions go on; a number a message is what an answer holds.
+#[test]
+fn sorts_and_threads_of_many() {
+    let count = 30_000;
+    let mut world = selected(|world| {
+        world.fake.fill("INBOX", count, |n| {
+            let parent = n / 3;
+            format!(
+                "Subject: s{}\r\nMessage-ID: <{n}@x>\r\nReferences: <{parent}@x>\r\n\r\n",
+                n % 1000
+            )
+            .into_bytes()
+        })
+    });
+    let mut expected: Vec<u32> = (1..=count).collect();
+    let numbers = |said: &str| -> Vec<u32> {
+        let line = said.lines().next().unwrap();
+        let numbers = line.split(|c: char| !c.is_ascii_digit());
+        numbers.filter_map(|n| n.parse().ok()).collect()
+    };
+    for text in [
+        "SORT (SUBJECT) UTF-8 ALL",
+        "SORT (REVERSE SIZE DATE) UTF-8 ALL",
+        "THREAD ORDEREDSUBJECT UTF-8 ALL",
+        "THREAD REFERENCES UTF-8 ALL",
+    ] {
+        world.get("1").yields = 0;
+        let mut found = numbers(&command(&mut world, text));
+        found.sort_unstable();
+        assert_eq!(found, expected, "{text}");
+        assert!(
+            world.get("1").yields >= 8,
+            "{text}: {}",
+            world.get("1").yields
+        );
+    }
+    let found = numbers(&command(&mut world, "SORT (SUBJECT) UTF-8 ALL"));
+    expected.sort_by_key(|n| (format!("s{}", n % 1000), *n));
+    assert_eq!(found, expected);
+    assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
+}
+
 #[test]
 fn metadata_opens_no_body() {
     let mut world = selected(|world| {

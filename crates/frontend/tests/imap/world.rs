@@ -36,6 +36,7 @@ pub(crate) struct Connection {
     /// Does not read: output is not taken.
     pub(crate) stuck: bool,
     pub(crate) sends: usize,
+    pub(crate) yields: usize,
     pub(crate) largest_send: usize,
     pub(crate) calls: BTreeMap<String, usize>,
     pieces: usize,
@@ -108,6 +109,7 @@ impl World {
             held: None,
             stuck: false,
             sends: 0,
+            yields: 0,
             largest_send: 0,
             calls: BTreeMap::new(),
             pieces: 0,
@@ -192,6 +194,7 @@ impl World {
                 }
                 self.carry_out(name, call);
             }
+            Some(Action::Yield) => connection.yields += 1,
             Some(Action::StartTls) => connection.wants_tls = true,
             Some(Action::Note(note)) => connection.notes.push(note),
             Some(Action::Close) => connection.closed = true,

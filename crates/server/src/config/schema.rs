@@ -131,6 +131,14 @@ schema! {
         bad_commands_max: u32 = "20", "1" ..= "100000";
         /// Keywords of a mailbox that are told in FLAGS; further ones are told with their messages only.
         keywords_max: usize = "1000", "10" ..= "100000";
+        /// Messages sorted or threaded by one command: each costs some ten bytes, in a thread some hundred, for as long as that takes.
+        sort_messages_max: usize = "500000", "1000" ..= "10000000";
+        /// Memory for the texts of one SORT; beyond, texts are compared by their beginning.
+        sort_key_bytes_max: Size = "\"16MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
+        /// SORT and THREAD at work at once; the others wait. Each holds what the two keys above allow.
+        sorts_at_once_max: usize = "2", "1" ..= "1000";
+        /// Message ids of one References field that THREAD looks at, the last ones.
+        thread_references_max: usize = "100", "10" ..= "10000";
         /// A command before login, literals included: a stranger has nothing longer to say than a bearer token.
         command_bytes_max_before_login: Size = "\"16KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
         /// A command after login, sequence sets apart, literals included: it is held in memory. RFC 7162, section 4 asks for 8192 octets.

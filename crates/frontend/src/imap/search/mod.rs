@@ -1,11 +1,18 @@
-//! SEARCH and UID SEARCH (RFC 9051, 6.4.4; RFC 4731; RFC 5032; RFC 5182; RFC 7162, 3.1.5).
+//! SEARCH and UID SEARCH (RFC 9051, 6.4.4; RFC 4731; RFC 5032; RFC 5182; RFC 7162, 3.1.5), and what begins as they do: [`sort`], [`thread`].
 //!
-//! Reading order: [`program`], [`find`], [`message`], this file, [`answer`].
+//! Reading order: [`program`], [`find`], [`message`], this file, [`answer`]; then [`gather`], [`keys`], [`order`], [`sort`], [`thread`].
 
 mod answer;
 mod find;
+mod gather;
+mod keys;
 mod message;
+mod order;
 mod program;
+mod sort;
+mod thread;
+
+pub(super) use self::{sort::Sort, thread::Thread};
 
 use whimbrel_imap::{
     command::{Search as Arguments, SearchReturn},
