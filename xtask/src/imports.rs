@@ -95,6 +95,8 @@ const RULES: &[Rule] = &[
         ],
         &[],
     ),
+    // It measures any server, and shares the machine with it: lean clients of its own.
+    rule("whimbrel-bench", &[], &[]),
     // Its models of what is right must not share a line with what they judge.
     rule("whimbrel-e2e", &[], &[]),
     rule("xtask", &[], &[]),
