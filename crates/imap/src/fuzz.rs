@@ -1,7 +1,9 @@
 //! Entry points for fuzzers; the property tests use them, too.
 
 use crate::core::{MailboxName, SequenceSet, Tag};
-use crate::{AppendBegin, Command, Decoder, Event, Limits, SaslReply};
+use crate::{
+    AppendBegin, AppendLiteral, AppendMessage, Command, Decoder, Event, Limits, SaslReply,
+};
 
 /// An [`Event`] that owns its bytes; chunks of a message are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +12,11 @@ pub enum Owned {
     Command(Command),
     Continue(Tag, u64),
     Append(AppendBegin),
+    Message(AppendMessage),
+    Literal(AppendLiteral),
     Chunk(Vec<u8>),
+    Url(String),
+    MessageEnd,
     AppendEnd,
     Sasl(SaslReply),
     Done,
@@ -96,6 +102,10 @@ fn drain(decoder: &mut Decoder, found: &mut Vec<Owned>, session: Session) -> boo
         Event::Command(command) => Owned::Command(command),
         Event::Continue { tag, size } => Owned::Continue(tag, size),
         Event::AppendBegin(begin) => Owned::Append(begin),
+        Event::AppendMessage(message) => Owned::Message(message),
+        Event::AppendLiteral(literal) => Owned::Literal(literal),
+        Event::AppendUrl(url) => Owned::Url(url),
+        Event::AppendMessageEnd => Owned::MessageEnd,
         Event::AppendChunk(bytes) => Owned::Chunk(bytes.to_vec()),
         Event::AppendEnd => Owned::AppendEnd,
         Event::Sasl(reply) => Owned::Sasl(reply),
@@ -105,8 +115,12 @@ fn drain(decoder: &mut Decoder, found: &mut Vec<Owned>, session: Session) -> boo
     };
     match &owned {
         Owned::Continue(..) if session.refuse => decoder.refuse_literal(),
-        Owned::Append(begin) if session.refuse || begin.too_big => decoder.refuse_literal(),
-        Owned::Append(_) => decoder.accept_literal(),
+        // What a session does with a stranger.
+        Owned::Append(_) if session.refuse && !session.authenticated => decoder.refuse_literal(),
+        Owned::Literal(literal) if session.refuse || literal.too_big => decoder.refuse_literal(),
+        Owned::Literal(_) => decoder.accept_literal(),
+        // A session may give up anywhere.
+        Owned::Url(_) | Owned::MessageEnd if session.refuse => decoder.refuse_literal(),
         Owned::Command(command) => match &command.body {
             crate::CommandBody::Idle => decoder.expect_done(),
             crate::CommandBody::Authenticate { initial: None, .. } => decoder.expect_sasl(),

@@ -58,8 +58,9 @@ fn carry(client: &mut Client, utf8: bool) -> (Option<Command>, Vec<u8>) {
         while let Some(event) = decoder.next() {
             match event {
                 Event::Continue { .. } => client.push(b"+ go on\r\n"),
-                Event::AppendBegin(begin) => {
-                    if begin.synchronising {
+                Event::AppendBegin(_) | Event::AppendMessage(_) | Event::AppendMessageEnd => {}
+                Event::AppendLiteral(literal) => {
+                    if literal.synchronising {
                         client.push(b"+ go on\r\n");
                     }
                     decoder.accept_literal();

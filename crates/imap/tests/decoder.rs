@@ -35,15 +35,31 @@ fn show(event: &Owned) -> String {
             format!("{} {}", c.tag, name)
         }
         Owned::Continue(tag, size) => format!("{tag} + {size}"),
-        Owned::Append(a) => format!(
-            "{} APPEND {} {}{}{}{}",
-            a.tag,
-            a.mailbox,
-            a.size,
-            if a.synchronising { "" } else { "+" },
-            if a.binary { " binary" } else { "" },
-            if a.too_big { " too big" } else { "" }
+        Owned::Append(a) => match &a.replaces {
+            None => format!("{} APPEND {}", a.tag, a.mailbox),
+            Some(r) => {
+                let whimbrel_imap::core::MessageSet::Numbers(set) = &r.set else {
+                    panic!("{r:?}")
+                };
+                let mut text = Vec::new();
+                set.encode(&mut text);
+                let uid = if r.uid { "UID " } else { "" };
+                let number = String::from_utf8(text).unwrap();
+                format!("{} {uid}REPLACE {number} {}", a.tag, a.mailbox)
+            }
+        },
+        Owned::Message(m) if m.catenate => "catenate".into(),
+        Owned::Message(_) => "message".into(),
+        Owned::Literal(l) => format!(
+            "octets {}{}{}{}{}",
+            l.size,
+            if l.synchronising { "" } else { "+" },
+            if l.binary { " binary" } else { "" },
+            if l.utf8 { " utf8" } else { "" },
+            if l.too_big { " too big" } else { "" }
         ),
+        Owned::Url(url) => format!("url {url}"),
+        Owned::MessageEnd => "whole".into(),
         Owned::Chunk(bytes) => format!("chunk {}", bytes.escape_ascii()),
         Owned::AppendEnd => "end".into(),
         Owned::Sasl(whimbrel_imap::SaslReply::Cancel) => "cancel".into(),
@@ -172,86 +188,113 @@ fn appends() {
     check(
         USER,
         b"a APPEND x {5}\r\nhello\r\nb NOOP\r\n",
-        &["a APPEND x 5", "chunk hello", "end", "b Noop"],
+        &[
+            "a APPEND x",
+            "message",
+            "octets 5",
+            "chunk hello",
+            "whole",
+            "end",
+            "b Noop",
+        ],
     );
     check(
         USER,
-        b"a APPEND x {5+}\r\nhello\r\nb NOOP\r\n",
-        &["a APPEND x 5+", "chunk hello", "end", "b Noop"],
+        b"a append x {5+}\r\nhello\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "message",
+            "octets 5+",
+            "chunk hello",
+            "whole",
+            "end",
+            "b Noop",
+        ],
     );
     check(
         USER,
         b"a APPEND {1}\r\nx {0}\r\n\r\n",
-        &["a + 1", "a APPEND x 0", "end"],
+        &["a + 1", "a APPEND x", "message", "octets 0", "whole", "end"],
     );
     check(
         USER,
         b"a APPEND x {5}\r\nhelloX\r\nb NOOP\r\n",
         &[
-            "a APPEND x 5",
+            "a APPEND x",
+            "message",
+            "octets 5",
             "chunk hello",
+            "whole",
             "a BAD unexpected text after the message",
             "b Noop",
         ],
     );
     check(
         USER,
-        b"a APPEND x {2+}\r\nhi {3+}\r\nhoy\r\nb NOOP\r\n",
-        &[
-            "a APPEND x 2+",
-            "chunk hi",
-            "a BAD MULTIAPPEND and CATENATE are not supported",
-            "b Noop",
-        ],
+        b"a APPEND x\r\nb NOOP\r\n",
+        &["a APPEND x", "a BAD expected the message", "b Noop"],
     );
     check(
         USER,
-        b"a APPEND x {2}\r\nhi {3}\r\nb NOOP\r\n",
-        &[
-            "a APPEND x 2",
-            "chunk hi",
-            "a BAD MULTIAPPEND and CATENATE are not supported",
-            "b Noop",
-        ],
+        b"a APPEND\r\nb NOOP\r\n",
+        &["a BAD expected a space", "b Noop"],
     );
-    check(
-        USER,
-        b"a APPEND x \"1-Foo-2020\" {2+}\r\nhi\r\nb NOOP\r\n",
-        &["a BAD invalid date-time", "b Noop"],
-    );
-    check(
-        USER,
-        b"a APPEND x \"1-Foo-2020\" {2}\r\nb NOOP\r\n",
-        &["a BAD invalid date-time", "b Noop"],
-    );
-    check(
-        USER,
-        b"a APPEND x CATENATE (TEXT {2+}\r\nhi)\r\nb NOOP\r\n",
-        &["a BAD CATENATE is not supported", "b Noop"],
-    );
+    for size in ["2+", "2"] {
+        let text = format!(
+            "a APPEND x \"1-Foo-2020\" {{{size}}}\r\n{}b NOOP\r\n",
+            if size == "2" { "" } else { "hi\r\n" }
+        );
+        check(
+            USER,
+            text.as_bytes(),
+            &["a APPEND x", "a BAD invalid date-time", "b Noop"],
+        );
+    }
     check(
         USER,
         b"a APPEND x ~{2+}\r\n\0i\r\nb NOOP\r\n",
-        &["a APPEND x 2+ binary", "chunk \\x00i", "end", "b Noop"],
+        &[
+            "a APPEND x",
+            "message",
+            "octets 2+ binary",
+            "chunk \\x00i",
+            "whole",
+            "end",
+            "b Noop",
+        ],
     );
     check(
         USER,
         b"a APPEND x UTF8 (~{2+}\r\nhi)\r\nb NOOP\r\n",
-        &["a BAD UTF8 before ENABLE", "b Noop"],
+        &[
+            "a APPEND x",
+            "message",
+            "octets 2+ utf8",
+            "chunk hi",
+            "whole",
+            "end",
+            "b Noop",
+        ],
     );
-    let utf8 = Session { utf8: true, ..USER };
     check(
-        utf8,
-        b"a APPEND x UTF8 (~{2+}\r\nhi)\r\nb NOOP\r\n",
-        &["a APPEND x 2+", "chunk hi", "end", "b Noop"],
-    );
-    check(
-        utf8,
+        USER,
         b"a APPEND x UTF8 (~{2+}\r\nhi\r\nb NOOP\r\n",
         &[
-            "a APPEND x 2+",
+            "a APPEND x",
+            "message",
+            "octets 2+ utf8",
             "chunk hi",
-            "a BAD unexpected text after the message",
+            "a BAD expected )",
+            "b Noop",
+        ],
+    );
+    check(
+        USER,
+        b"a APPEND x UTF8 ({2+}\r\nhi)\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "message",
+            "a BAD UTF8 wants a literal of the form ~{n}",
             "b Noop",
         ],
     );
@@ -261,14 +304,214 @@ fn appends() {
         &Limits::default(),
         USER,
     );
-    let [Owned::Append(begin)] = &all[..] else {
+    let [_, Owned::Message(message), _] = &all[..] else {
         panic!("{all:?}")
     };
     assert_eq!(
-        begin.flags.iter().map(|f| f.as_str()).collect::<Vec<_>>(),
+        message.flags.iter().map(|f| f.as_str()).collect::<Vec<_>>(),
         ["\\Seen", "$A"]
     );
-    assert_eq!(begin.date.unwrap().unix_seconds(), 760_686_745);
+    assert_eq!(message.date.unwrap().unix_seconds(), 760_686_745);
+}
+
+/// RFC 3502.
+#[test]
+fn appends_of_several_messages() {
+    check(
+        USER,
+        b"a APPEND x {2+}\r\nhi (\\Seen) \" 7-Feb-1994 21:52:25 -0800\" {3}\r\nhoy ~{1+}\r\n!\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "message",
+            "octets 2+",
+            "chunk hi",
+            "whole",
+            "message",
+            "octets 3",
+            "chunk hoy",
+            "whole",
+            "message",
+            "octets 1+ binary",
+            "chunk !",
+            "whole",
+            "end",
+            "b Noop",
+        ],
+    );
+    check(
+        USER,
+        b"a APPEND x {2+}\r\nhi (\\Seen)\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "message",
+            "octets 2+",
+            "chunk hi",
+            "whole",
+            "a BAD expected the message",
+            "b Noop",
+        ],
+    );
+}
+
+/// RFC 4469.
+#[test]
+fn catenates() {
+    check(
+        USER,
+        b"a APPEND x (\\Seen) CATENATE (URL \"/a;UID=1\" TEXT {2+}\r\nhi URL u TEXT ~{1}\r\n! UTF8 (~{1+}\r\n?))\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "catenate",
+            "url /a;UID=1",
+            "octets 2+",
+            "chunk hi",
+            "url u",
+            "octets 1 binary",
+            "chunk !",
+            "octets 1+ utf8",
+            "chunk ?",
+            "whole",
+            "end",
+            "b Noop",
+        ],
+    );
+    // No literal, and several messages.
+    check(
+        USER,
+        b"a APPEND x CATENATE (URL a) CATENATE (url b URL c) {1+}\r\nx\r\nb NOOP\r\n",
+        &[
+            "a APPEND x",
+            "catenate",
+            "url a",
+            "whole",
+            "catenate",
+            "url b",
+            "url c",
+            "whole",
+            "message",
+            "octets 1+",
+            "chunk x",
+            "whole",
+            "end",
+            "b Noop",
+        ],
+    );
+    // A URL as a literal is held, even where the mailbox is called URL.
+    check(
+        USER,
+        b"a APPEND URL CATENATE (URL {3}\r\n/a; URL {2+}\r\n/b)\r\nb NOOP\r\n",
+        &[
+            "a APPEND URL",
+            "catenate",
+            "a + 3",
+            "url /a;",
+            "url /b",
+            "whole",
+            "end",
+            "b Noop",
+        ],
+    );
+    for (text, refusal) in [
+        ("()", "expected TEXT, URL or UTF8"),
+        ("(TEXT x)", "TEXT wants a literal"),
+        ("(URL a", "expected )"),
+        ("(URL a )", "expected TEXT, URL or UTF8"),
+    ] {
+        let found = events(
+            format!("a APPEND x CATENATE {text}\r\nb NOOP\r\n").as_bytes(),
+            &[1],
+            &Limits::default(),
+            USER,
+        );
+        let bad = format!("a BAD {refusal}");
+        assert_eq!(show(&found[found.len() - 2]), bad, "{text}");
+    }
+    let limits = small_limits();
+    check_limits(
+        &limits,
+        USER,
+        format!(
+            "a APPEND x CATENATE (URL {{101+}}\r\n{})\r\nb NOOP\r\n",
+            "x".repeat(101)
+        )
+        .as_bytes(),
+        &[
+            "a APPEND x",
+            "catenate",
+            "a BAD literal is too large",
+            "b Noop",
+        ],
+    );
+    // Each stretch of text between two literals may be as long as a command, and no longer.
+    let text = "URL 12345678901234567890 ".repeat(30);
+    check_limits(
+        &limits,
+        USER,
+        format!("a APPEND x CATENATE (TEXT {{1+}}\r\nx {text})\r\nb NOOP\r\n").as_bytes(),
+        &[
+            "a APPEND x",
+            "catenate",
+            "octets 1+",
+            "chunk x",
+            "a BAD command is too long",
+            "b Noop",
+        ],
+    );
+}
+
+/// RFC 8508.
+#[test]
+fn replaces() {
+    check(
+        USER,
+        b"a REPLACE 4 x {2+}\r\nhi\r\nb uid replace * x {1+}\r\nx\r\n",
+        &[
+            "a REPLACE 4 x",
+            "message",
+            "octets 2+",
+            "chunk hi",
+            "whole",
+            "end",
+            "b UID REPLACE * x",
+            "message",
+            "octets 1+",
+            "chunk x",
+            "whole",
+            "end",
+        ],
+    );
+    check(
+        USER,
+        b"a REPLACE 4 x {2+}\r\nhi {1+}\r\nx\r\nb NOOP\r\n",
+        &[
+            "a REPLACE 4 x",
+            "message",
+            "octets 2+",
+            "chunk hi",
+            "whole",
+            "a BAD REPLACE takes one message",
+            "b Noop",
+        ],
+    );
+    check(
+        USER,
+        b"a UID REPLACE 4 {1}\r\nx CATENATE (URL y)\r\n",
+        &[
+            "a + 1",
+            "a UID REPLACE 4 x",
+            "catenate",
+            "url y",
+            "whole",
+            "end",
+        ],
+    );
+    for set in ["1:2", "1,2", "0", "", "$"] {
+        check(
+            USER,
+            format!("a REPLACE {set} x {{2+}}\r\nhi\r\nb NOOP\r\n").as_bytes(),
+            &["a BAD REPLACE wants one number", "b Noop"],
+        );
+    }
 }
 
 #[test]
@@ -276,23 +519,35 @@ fn refused_literals() {
     check(
         REFUSING,
         b"a APPEND x {5}\r\nb NOOP\r\n",
-        &["a APPEND x 5", "b Noop"],
+        &["a APPEND x", "message", "octets 5", "b Noop"],
     );
-    check(
-        REFUSING,
-        b"a APPEND x {5+}\r\nhello\r\nb NOOP\r\n",
-        &["a APPEND x 5+", "b Noop"],
-    );
-    check(
-        REFUSING,
-        b"a APPEND x {5+}\r\nhello {3+}\r\nabc x\r\nb NOOP\r\n",
-        &["a APPEND x 5+", "b Noop"],
-    );
-    check(
-        REFUSING,
-        b"a APPEND x {5+}\r\nhello {3}\r\nb NOOP\r\n",
-        &["a APPEND x 5+", "b Noop"],
-    );
+    for rest in [
+        "",
+        " {3+}\r\nabc x",
+        " {3}",
+        " CATENATE (TEXT {3+}\r\nabc URL {1+}\r\nx)",
+    ] {
+        check(
+            REFUSING,
+            format!("a APPEND x {{5+}}\r\nhello{rest}\r\nb NOOP\r\n").as_bytes(),
+            &["a APPEND x", "message", "octets 5+", "b Noop"],
+        );
+    }
+    // Given up in the middle, with more of it on its way, or all of it there.
+    for rest in [
+        " TEXT {3+}\r\nabc)",
+        " TEXT {3}",
+        " URL {3+}\r\nabc)",
+        " URL {3}",
+        " URL x)",
+        "",
+    ] {
+        check(
+            REFUSING,
+            format!("a APPEND x CATENATE (URL u{rest}\r\nb NOOP\r\n").as_bytes(),
+            &["a APPEND x", "catenate", "url u", "b Noop"],
+        );
+    }
     check(REFUSING, b"a LOGIN {5}\r\nb NOOP\r\n", &["a + 5", "b Noop"]);
     let limits = Limits {
         append_bytes_max: 4,
@@ -303,20 +558,50 @@ fn refused_literals() {
         &limits,
         USER,
         b"a APPEND x {5+}\r\nhello\r\nb NOOP\r\n",
-        &["a APPEND x 5+ too big", "b Noop"],
+        &["a APPEND x", "message", "octets 5+ too big", "b Noop"],
     );
     check_limits(
         &limits,
         USER,
         b"a APPEND x {5}\r\nb NOOP\r\n",
-        &["a APPEND x 5 too big", "b Noop"],
+        &["a APPEND x", "message", "octets 5 too big", "b Noop"],
     );
     check_limits(
         &limits,
         USER,
         b"a APPEND x {21+}\r\nb NOOP\r\n",
-        &["a APPEND x 21+ too big", "BYE literal is too large"],
+        &[
+            "a APPEND x",
+            "message",
+            "octets 21+ too big",
+            "BYE literal is too large",
+        ],
     );
+}
+
+/// A session may give up while a message comes in.
+#[test]
+fn a_message_is_refused_in_its_middle() {
+    for rest in ["lo\r\n", "lo {3+}\r\nabc\r\n", "lo {3}\r\n"] {
+        let mut decoder = Decoder::new(Limits::default());
+        decoder.set_authenticated(true);
+        decoder.push(b"a APPEND x {5+}\r\nhel");
+        while let Some(event) = decoder.next() {
+            match event {
+                Event::AppendLiteral(_) => decoder.accept_literal(),
+                Event::AppendChunk(_) => decoder.refuse_literal(),
+                _ => {}
+            }
+        }
+        decoder.push(rest.as_bytes());
+        assert!(decoder.next().is_none(), "{rest}");
+        decoder.push(b"b NOOP\r\n");
+        assert!(matches!(decoder.next(), Some(Event::Command(_))), "{rest}");
+        // Nothing is in hand any more: nothing is refused.
+        decoder.refuse_literal();
+        decoder.push(b"c NOOP\r\n");
+        assert!(matches!(decoder.next(), Some(Event::Command(_))), "{rest}");
+    }
 }
 
 #[test]
@@ -446,7 +731,10 @@ fn limits_before_login() {
         b"a LOGIN {99999999999999999999999+}\r\nb NOOP\r\n",
         &["BYE literal is too large"],
     );
-    check(b"a APPEND x {300+}\r\n", &["a APPEND x 300+"]);
+    check(
+        b"a APPEND x {300+}\r\n",
+        &["a APPEND x", "message", "octets 300+"],
+    );
     // A state that goes round the limit: literals and lines count together.
     let piece = format!(" {{40+}}\r\n{}", "x".repeat(40));
     check(
@@ -482,7 +770,7 @@ fn a_stranger_who_is_refused_cannot_send_a_message() {
         &small_limits(),
         refusing,
         b"a APPEND x {300+}\r\n",
-        &["a APPEND x 300+", "BYE literal is too large"],
+        &["a APPEND x", "BYE literal is too large"],
     );
 }
 
@@ -619,6 +907,8 @@ fn declared_sizes_allocate_nothing() {
     decoder.refuse_literal();
     decoder.push(b"a APPEND x {60000000}\r\n");
     assert!(matches!(decoder.next(), Some(Event::AppendBegin(_))));
+    assert!(matches!(decoder.next(), Some(Event::AppendMessage(_))));
+    assert!(matches!(decoder.next(), Some(Event::AppendLiteral(_))));
     decoder.accept_literal();
     assert!(decoder.next().is_none());
     assert!(decoder.buffered_bytes() < 1_024);
@@ -643,6 +933,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         b"FETCH ", b"UID FETCH ", b"BODY[", b"]", b"1.2", b"HEADER.FIELDS (", b"SEARCH ", b"OR ", b"NOT ", b"SEEN", b"LIST \"\" ", b"1,2:4,*",
         b"1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41,43,45,47,49,51,53,55,57,59,61,63,65,67,69,71,73,75,77,79,81,83,85,87,89,91,93,95,97,99,101,103,105,107,109,111,113,115,117,119,121,123,125,127,129,131",
         b"{300+}\r\n", b"{9999}\r\n", b"\0", b"STORE 1 +FLAGS (\\Seen)", b"x NOOP\r\n", b"y SELECT {3+}\r\nfoo\r\n", b"a APPEND x {3+}\r\nfoo\r\n",
+        b"a APPEND x {3+}\r\nfoo", b"CATENATE (", b"TEXT ", b"URL ", b"URL u", b"REPLACE 1 x ", b"UID REPLACE * x ",
     ];
     prop_oneof![
         9 => prop::sample::select(words.to_vec()).prop_map(<[u8]>::to_vec),

@@ -47,8 +47,12 @@ impl Replay {
                         _ => {}
                     }
                 }
-                Event::AppendBegin(_) => self.decoder.accept_literal(),
+                Event::AppendLiteral(_) => self.decoder.accept_literal(),
                 Event::AppendEnd => self.commands += 1,
+                Event::AppendBegin(_)
+                | Event::AppendMessage(_)
+                | Event::AppendUrl(_)
+                | Event::AppendMessageEnd => {}
                 Event::AppendChunk(_) | Event::Continue { .. } | Event::Sasl(_) | Event::Done => {}
                 bad @ (Event::Bad { .. } | Event::Fatal { .. }) => panic!("{bad:?} after {line}"),
             }

@@ -50,6 +50,8 @@ pub(crate) struct Context<S> {
     pub(crate) uploads_max: usize,
     /// Sessions that sort or thread at once.
     pub(crate) turns: Arc<Semaphore>,
+    /// Uploads that are whole and wait to be named.
+    pub(crate) finished_max: usize,
 }
 
 impl<S> Context<S> {
@@ -149,6 +151,7 @@ impl<S: Store> Connection<S> {
             calls: StoreCalls::new(
                 context.store.clone(),
                 context.uploads_max,
+                context.finished_max,
                 Arc::clone(&context.turns),
                 Arc::clone(&context.fatal),
             ),

@@ -216,6 +216,7 @@ async fn world(tls: bool, text: &str) -> World {
         write_timeout: config.limits.write_timeout,
         uploads_max: config.limits.uploads_max,
         turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
+        finished_max: config.imap.append_messages_max,
     });
     let listener = Listener {
         protocol: Protocol::Imap,
@@ -298,6 +299,7 @@ async fn the_task_of_a_connection_is_small() {
         write_timeout: Duration::from_secs(1),
         uploads_max: 1,
         turns: Arc::new(Semaphore::new(1)),
+        finished_max: 1,
     });
     let toy = Toy {
         heard: Arc::default(),

@@ -213,6 +213,7 @@ impl Server {
             write_timeout: config.limits.write_timeout,
             uploads_max: config.limits.uploads_max,
             turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
+            finished_max: config.imap.append_messages_max,
         });
         let places = Places::new(&config.limits);
         for (kind, socket, address) in sockets.0 {

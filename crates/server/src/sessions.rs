@@ -78,6 +78,8 @@ fn imap_limits(config: &Config) -> imap::Limits {
         sort_messages_max: of.sort_messages_max,
         sort_key_bytes_max: of.sort_key_bytes_max.bytes(),
         thread_references_max: of.thread_references_max,
+        append_messages_max: of.append_messages_max,
+        append_summary_bytes_max: of.append_summary_bytes_max.bytes(),
     }
 }
 

@@ -36,11 +36,18 @@ pub(crate) struct StoreCalls<S: Store> {
     turns: Arc<Semaphore>,
     /// This connection's turn.
     turn: Option<OwnedSemaphorePermit>,
+    finished_max: usize,
     fatal: Fatal,
 }
 
 impl<S: Store> StoreCalls<S> {
-    pub(crate) fn new(store: S, uploads_max: usize, turns: Arc<Semaphore>, fatal: Fatal) -> Self {
+    pub(crate) fn new(
+        store: S,
+        uploads_max: usize,
+        finished_max: usize,
+        turns: Arc<Semaphore>,
+        fatal: Fatal,
+    ) -> Self {
         StoreCalls {
             store,
             uploads: BTreeMap::new(),
@@ -48,6 +55,7 @@ impl<S: Store> StoreCalls<S> {
             uploads_max,
             turns,
             turn: None,
+            finished_max,
             fatal,
         }
     }
@@ -122,7 +130,7 @@ impl<S: Store> StoreCalls<S> {
     }
 
     async fn create(&mut self) -> Result<Reply, StoreError> {
-        if self.uploads.len() + self.finished.len() >= self.uploads_max {
+        if self.uploads.len() >= self.uploads_max || self.finished.len() >= self.finished_max {
             return Ok(Reply::Failed(Failure::Limit("too many uploads")));
         }
         let upload = UploadId(random());

@@ -164,22 +164,16 @@ pub enum MailboxCall {
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
-    /// Adds a message. [`Reply::Appended`].
+    /// Adds messages, all of them or none, in one commit. [`Reply::Appended`].
     Append {
-        /// The session that is told the UID.
+        /// The session that is told the UIDs.
         session: SessionId,
         /// Where to.
         name: MailboxName,
-        /// Initial flags.
-        flags: Flags,
-        /// The internal date.
-        date: Date,
-        /// Whole size in bytes.
-        size: u32,
-        /// The body.
-        blob: BlobName,
-        /// The encoded content row.
-        content: Bytes,
+        /// At least one, in the order of their UIDs.
+        messages: Vec<NewMail>,
+        /// REPLACE (RFC 8508): a message that goes in the same commit.
+        replaces: Option<Replaced>,
     },
     /// Copies or moves messages. [`Reply::Copied`].
     Copy {
@@ -258,6 +252,30 @@ pub enum MailboxCall {
     },
 }
 
+/// A message to add.
+#[derive(Clone, Debug)]
+pub struct NewMail {
+    /// Initial flags.
+    pub flags: Flags,
+    /// The internal date.
+    pub date: Date,
+    /// Whole size in bytes.
+    pub size: u32,
+    /// The body.
+    pub blob: BlobName,
+    /// The encoded content row.
+    pub content: Bytes,
+}
+
+/// A message that another one takes the place of.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// Where it lies.
+    pub name: MailboxName,
+    /// Its UID as this session knows it.
+    pub uid: u32,
+}
+
 /// Most messages in one [`MailboxCall::Rows`]: an owner works for no session longer than this at a time.
 pub const ROWS_PER_CALL_MAX: usize = 1024;
 
@@ -306,8 +324,8 @@ pub enum Reply {
     Appended {
         /// The mailbox's.
         uid_validity: u32,
-        /// The new message's.
-        uid: u32,
+        /// The new messages', ascending.
+        uids: Vec<u32>,
     },
     /// To [`MailboxCall::Copy`].
     Copied {
@@ -355,6 +373,9 @@ pub enum Failure {
     /// No such mailbox.
     #[error("no such mailbox")]
     NoSuchMailbox,
+    /// The message to be replaced has been expunged.
+    #[error("no such message")]
+    NoSuchMessage,
     /// It exists already.
     #[error("mailbox exists already")]
     Exists,

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_service::{
     admin::AdminCall,
     api::{
-        AccountId, BlobName, Call, Date, Delivery, Entry, Failure, MailboxCall, MailboxName, Reply,
-        SessionId,
+        AccountId, BlobName, Call, Date, Delivery, Entry, Failure, MailboxCall, MailboxName,
+        NewMail, Reply, SessionId,
     },
     content::Content,
     machine::{RequestId, Ticket},
@@ -350,14 +350,17 @@ impl World {
         let call = MailboxCall::Append {
             session: self.clients[index].session,
             name: MailboxName::new(&name).map_err(|error| error.to_string())?,
-            flags: client::flags(&flags),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            size: body,
-            blob,
-            content: content(body),
+            messages: vec![NewMail {
+                flags: client::flags(&flags),
+                date: Date {
+                    seconds: 1,
+                    zone_minutes: 0,
+                },
+                size: body,
+                blob,
+                content: content(body),
+            }],
+            replaces: None,
         };
         self.say(|| format!("client {index} appends {body} to {name}"));
         self.clients[index].due = None;

@@ -6,8 +6,8 @@ use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
         AccountId, Authenticate, BlobName, Call, Changes, Date, Delivery, Entry, Event, Failure,
-        Flag, FlagChange, Flags, MailboxCall, MailboxName, Reply, Resolution, Row, Selected,
-        SessionId, Status,
+        Flag, FlagChange, Flags, MailboxCall, MailboxName, NewMail, Reply, Resolution, Row,
+        Selected, SessionId, Status,
     },
     content::Content,
     machine::RequestId,
@@ -111,17 +111,20 @@ impl World {
         let call = MailboxCall::Append {
             session: SessionId(1),
             name: name(to),
-            flags: Flags::none(),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            size: u32::try_from(body.len()).unwrap(),
-            blob,
-            content,
+            messages: vec![NewMail {
+                flags: Flags::none(),
+                date: Date {
+                    seconds: 1,
+                    zone_minutes: 0,
+                },
+                size: u32::try_from(body.len()).unwrap(),
+                blob,
+                content,
+            }],
+            replaces: None,
         };
         match self.mailbox(call) {
-            Reply::Appended { uid, .. } => uid,
+            Reply::Appended { uids, .. } => uids[0],
             other => panic!("{other:?}"),
         }
     }
@@ -527,14 +530,17 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
     let append = MailboxCall::Append {
         session: SessionId(1),
         name: name("INBOX"),
-        flags: Flags::none(),
-        date: Date {
-            seconds: 1,
-            zone_minutes: 0,
-        },
-        size: 5,
-        blob,
-        content,
+        messages: vec![NewMail {
+            flags: Flags::none(),
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+            size: 5,
+            blob,
+            content,
+        }],
+        replaces: None,
     };
     for _ in 0..3 {
         let reply = world.mailbox(append.clone());

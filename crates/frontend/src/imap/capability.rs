@@ -33,6 +33,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "THREAD=ORDEREDSUBJECT",
             "THREAD=REFERENCES",
         ]);
+        names.extend(["MULTIAPPEND", "CATENATE", "REPLACE"]);
     } else if cx.tls.is_some() {
         names.extend(["SASL-IR", "AUTH=PLAIN", "AUTH=LOGIN"]);
     } else {

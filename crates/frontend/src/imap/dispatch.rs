@@ -110,16 +110,21 @@ impl ImapSession {
         self.start(header, task);
     }
 
-    /// Begins APPEND, whose message has not yet come.
+    /// Begins APPEND or REPLACE, whose messages have not yet come.
     pub(super) fn begin_append(&mut self, begin: AppendBegin) {
+        // "the REPLACE and UID REPLACE commands MUST only be valid in the selected state" (RFC 8508, 3.5).
+        let (name, needs, telling) = match &begin.replaces {
+            None => ("APPEND", Needs::Login, Telling::All),
+            Some(_) => ("REPLACE", Needs::Mailbox, Telling::Ask),
+        };
         let header = Header {
             tag: begin.tag.clone(),
-            name: "APPEND",
-            telling: Telling::All,
-            uid: false,
+            name,
+            telling,
+            uid: begin.replaces.as_ref().is_some_and(|replaces| replaces.uid),
         };
         let task = self
-            .permitted(Needs::Login)
+            .permitted(needs)
             .and_then(|()| append::Append::new(&self.cx, begin));
         if task.is_err() {
             self.decoder.refuse_literal();

@@ -53,10 +53,11 @@ impl Finish {
                 let names = capability::list(cx);
                 short(cx, Some(Code::Capability(&names)))
             }
-            EndCode::AppendUid { uid_validity, uid } => {
-                let uids = SequenceSet::from_numbers([*uid]);
+            EndCode::AppendUid { uid_validity, uids } => {
+                let uids = SequenceSet::from_numbers(uids.iter().copied());
                 short(cx, Some(Code::AppendUid(*uid_validity, &uids)))
             }
+            EndCode::BadUrl(url) => short(cx, Some(Code::BadUrl(url))),
             EndCode::HighestModSeq => {
                 let code = cx
                     .view

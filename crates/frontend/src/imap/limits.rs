@@ -30,6 +30,12 @@ pub struct Limits {
     /// Message ids of one References field that THREAD looks at, the last ones. Real threads are deeper, but each of their messages has
     /// a References field of its own.
     pub thread_references_max: usize,
+    /// Messages of one APPEND (RFC 3502). All of them become visible in one commit, which has a greatest size; what an upload leaves of
+    /// each is kept until then.
+    pub append_messages_max: usize,
+    /// What the messages of one APPEND leave in memory, and twice in the commit: their summaries, together. A first message is taken in
+    /// any case.
+    pub append_summary_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -46,6 +52,8 @@ impl Default for Limits {
             sort_messages_max: 500_000,
             sort_key_bytes_max: 16 << 20,
             thread_references_max: 100,
+            append_messages_max: 1000,
+            append_summary_bytes_max: 4 << 20,
         }
     }
 }

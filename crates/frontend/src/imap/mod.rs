@@ -280,6 +280,10 @@ impl ImapSession {
                 }
                 Wake::Broken(text)
             }
+            Decoded::AppendMessage(message) => Wake::Message(message),
+            Decoded::AppendLiteral(literal) => Wake::Literal(literal),
+            Decoded::AppendUrl(url) => Wake::Url(url),
+            Decoded::AppendMessageEnd => Wake::MessageEnd,
             Decoded::AppendEnd => Wake::AppendEnd,
             Decoded::Sasl(reply) => Wake::Sasl(reply),
             Decoded::Done => Wake::Done,
@@ -351,7 +355,7 @@ impl ImapSession {
                     Expect::Sasl => self.decoder.expect_sasl(),
                     Expect::Done => self.decoder.expect_done(),
                     Expect::Literal => self.decoder.accept_literal(),
-                    Expect::MoreLiteral | Expect::StillDone => {}
+                    Expect::Append | Expect::StillDone => {}
                 }
             }
             Step::Done(outcome) => self.done(outcome),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use whimbrel_imap::{
-    SaslReply,
+    AppendLiteral, AppendMessage, SaslReply,
     core::{ObjectId, Tag},
     encode::{Code, Kind},
 };
@@ -17,9 +17,17 @@ pub(super) enum Wake<'a> {
     Go,
     /// Its call was answered.
     Reply(Reply),
-    /// Part of the message of APPEND.
+    /// A message of APPEND begins.
+    Message(AppendMessage),
+    /// Octets of it are announced.
+    Literal(AppendLiteral),
+    /// Some of them.
     Chunk(&'a [u8]),
-    /// All of it.
+    /// Octets of it are those of this URL.
+    Url(String),
+    /// The message is whole.
+    MessageEnd,
+    /// The command is whole.
     AppendEnd,
     /// A line of AUTHENTICATE.
     Sasl(SaslReply),
@@ -43,7 +51,7 @@ pub(super) enum Step {
     Input(Expect),
     /// Nothing more.
     Done(Outcome),
-    /// Nothing more, and the literal that was announced is not wanted.
+    /// Nothing more, and what may still come of the command is not wanted.
     Refuse(Outcome),
     /// To break off in the middle of an answer: the reason for the log.
     Abort(&'static str),
@@ -54,10 +62,10 @@ pub(super) enum Step {
 pub(super) enum Expect {
     /// A line of AUTHENTICATE.
     Sasl,
-    /// The literal of APPEND, which is accepted now.
+    /// The literal of APPEND that was announced, which is accepted now.
     Literal,
-    /// More of it.
-    MoreLiteral,
+    /// What comes next of APPEND.
+    Append,
     /// DONE of IDLE, or a change of the mailbox.
     Done,
     /// The same, once more.
@@ -90,10 +98,13 @@ pub(super) enum EndCode {
     Plain(Code<'static>),
     /// The capabilities as they are now.
     Capability,
+    /// The UIDs ascend.
     AppendUid {
         uid_validity: u32,
-        uid: u32,
+        uids: Vec<u32>,
     },
+    /// The URL that cannot be resolved.
+    BadUrl(String),
     /// Old and new UIDs: may be long, and is written piece by piece.
     CopyUid {
         uid_validity: u32,
@@ -129,6 +140,10 @@ impl Outcome {
         Outcome::new(Kind::No, EndCode::Plain(code), text)
     }
 
+    pub(super) fn no_code(code: EndCode, text: impl Into<Cow<'static, str>>) -> Outcome {
+        Outcome::new(Kind::No, code, text)
+    }
+
     pub(super) fn bad(text: impl Into<Cow<'static, str>>) -> Outcome {
         Outcome::new(Kind::Bad, EndCode::None, text)
     }
@@ -157,6 +172,7 @@ impl Outcome {
             Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
             Failure::Temporary => (Code::Unavailable, "Temporary failure, try again later"),
             Failure::NoSuchAccount => (Code::ContactAdmin, "Account is unavailable"),
+            Failure::NoSuchMessage => (Code::ExpungeIssued, "The message has been expunged"),
             Failure::Gone => (Code::NonExistent, "The selected mailbox is gone"),
         };
         Outcome::no(code, text)

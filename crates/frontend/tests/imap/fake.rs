@@ -6,8 +6,8 @@ use bytes::Bytes;
 use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BlobName, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call,
     Changes, Date, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId,
-    MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse,
-    Status,
+    MailboxName, MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since,
+    SpecialUse, Status,
 };
 
 /// The store of one account.
@@ -390,34 +390,42 @@ impl Fake {
             }
             MailboxCall::Append {
                 name,
-                flags,
-                date,
-                size,
-                blob,
-                content,
+                messages,
+                replaces,
                 ..
             } => {
                 self.store(&name)?;
-                assert!(self.blobs[&blob.upload].len() <= size as usize);
-                let id = MessageId(self.id());
-                self.contents.insert(id, content);
-                let uid = self.add(
-                    &name,
-                    Row {
-                        uid: 0,
-                        id,
-                        origin: id,
-                        flags,
-                        modseq: 0,
-                        size,
-                        date,
-                        saved: NOW_SECONDS,
-                        blob,
-                    },
-                );
+                assert!(!messages.is_empty());
+                if let Some(replaced) = replaces {
+                    let store = self.store(&replaced.name)?;
+                    if store.messages.remove(&replaced.uid).is_none() {
+                        return Err(Failure::NoSuchMessage);
+                    }
+                    self.touch(&replaced.name);
+                }
+                let mut uids = Vec::new();
+                for new in messages {
+                    assert!(self.blobs[&new.blob.upload].len() <= new.size as usize);
+                    let id = MessageId(self.id());
+                    self.contents.insert(id, new.content);
+                    uids.push(self.add(
+                        &name,
+                        Row {
+                            uid: 0,
+                            id,
+                            origin: id,
+                            flags: new.flags,
+                            modseq: 0,
+                            size: new.size,
+                            date: new.date,
+                            saved: NOW_SECONDS,
+                            blob: new.blob,
+                        },
+                    ));
+                }
                 Reply::Appended {
                     uid_validity: 7,
-                    uid,
+                    uids,
                 }
             }
             MailboxCall::Copy {
@@ -682,17 +690,20 @@ impl Fake {
         let call = MailboxCall::Append {
             session: SessionId(0),
             name: MailboxName::new(name).unwrap(),
-            flags: Flags::none(),
-            date: Date {
-                seconds: 1_700_000_000,
-                zone_minutes: 0,
-            },
-            size,
-            blob: BlobName {
-                hash: [0; 32],
-                upload,
-            },
-            content: whimbrel_service::content::Content { prefix, summary }.encode(),
+            messages: vec![NewMail {
+                flags: Flags::none(),
+                date: Date {
+                    seconds: 1_700_000_000,
+                    zone_minutes: 0,
+                },
+                size,
+                blob: BlobName {
+                    hash: [0; 32],
+                    upload,
+                },
+                content: whimbrel_service::content::Content { prefix, summary }.encode(),
+            }],
+            replaces: None,
         };
         let account = AccountId([1; 16]);
         let reply = self.answer(Call::Mailbox { account, call });

@@ -138,6 +138,91 @@ fn keywords_max() {
     );
 }
 
+/// What APPEND stored in INBOX, and its answer.
+fn append(world: &mut World, messages: &str) -> (String, u32) {
+    world.send("1", format!("b APPEND INBOX{messages}\r\n").as_bytes());
+    let answer = said(world);
+    world.send("1", b"c STATUS INBOX (MESSAGES)\r\n");
+    let status = said(world);
+    let count = status.split_once("MESSAGES ").unwrap().1;
+    (answer, count.split_once(')').unwrap().0.parse().unwrap())
+}
+
+#[test]
+fn append_messages_max() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.append_messages_max = 2;
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    said(&mut world);
+    let (answer, stored) = append(&mut world, &" {1+}\r\nx".repeat(3));
+    assert!(answer.starts_with("b NO [LIMIT]"), "{answer}");
+    assert_eq!(stored, 0);
+    assert_eq!(append(&mut world, &" {1+}\r\nx".repeat(2)).1, 2);
+    // Parts are no messages.
+    let parts = " TEXT {1+}\r\nx".repeat(9);
+    assert_eq!(
+        append(&mut world, &format!(" CATENATE (TEXT {{1+}}\r\nx{parts})")).1,
+        3
+    );
+}
+
+#[test]
+fn append_summary_bytes_max() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.append_summary_bytes_max = 1000;
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    said(&mut world);
+    let text = format!("Subject: {}\r\n\r\n", "x".repeat(600));
+    let message = format!(" {{{}+}}\r\n{text}", text.len());
+    assert_eq!(append(&mut world, &message).1, 1);
+    let (answer, stored) = append(&mut world, &message.repeat(2));
+    assert!(answer.starts_with("b NO [LIMIT]"), "{answer}");
+    assert_eq!(stored, 1);
+    assert_eq!(append(&mut world, &" {1+}\r\nx".repeat(2)).1, 3);
+}
+
+/// A message that is made of parts is as long as they are together.
+#[test]
+fn append_bytes_max_of_a_message_in_parts() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.syntax.append_bytes_max = 10;
+    world.connect("1", true);
+    world.fake.fill("INBOX", 1, |_| b"a: b\r\n".to_vec());
+    world.send(
+        "1",
+        b"a LOGIN anne secret\r\nb SELECT INBOX\r\nc FETCH 1 UID\r\n",
+    );
+    let uid = said(&mut world);
+    let uid: u32 = uid
+        .split_once("(UID ")
+        .unwrap()
+        .1
+        .split_once(')')
+        .unwrap()
+        .0
+        .parse()
+        .unwrap();
+    let message = |parts: &str| format!(" CATENATE ({parts})");
+    let text = "TEXT {4+}\r\nabcd";
+    let url = format!("URL ;UID={uid}");
+    for (parts, stored) in [
+        (format!("{text} {text} TEXT {{3+}}\r\nabc"), 1),
+        (format!("{url} TEXT {{5+}}\r\nabcde"), 1),
+        (format!("{url} {url}"), 1),
+        (format!("{url} {text}"), 2),
+    ] {
+        let (answer, found) = append(&mut world, &message(&parts));
+        assert_eq!(
+            answer.contains("b NO [TOOBIG]"),
+            stored == 1,
+            "{parts}: {answer}"
+        );
+        assert_eq!(found, stored);
+    }
+}
+
 /// BAD_INPUTS, row 2.
 #[test]
 fn what_follows_starttls_is_not_acted_upon() {

@@ -352,6 +352,41 @@ fn a_long_append_is_streamed() {
     assert!(command(&mut world, "FETCH 1 ENVELOPE").contains("\"long\""));
 }
 
+/// The octets that URLs name go from the store to the store, a chunk at a time, those of a prefix included.
+#[test]
+fn a_long_catenate_is_streamed() {
+    let text = long_message();
+    let prefix = b"Return-Path: <carl@example.com>\r\n";
+    let mut world = selected(|world| world.fake.deliver("INBOX", prefix, &text));
+    let uid = command(&mut world, "FETCH 1 UID");
+    let uid: String = uid
+        .chars()
+        .skip_while(|c| *c != '(')
+        .filter(char::is_ascii_digit)
+        .collect();
+    let calls =
+        |world: &mut World, name: &str| world.get("1").calls.get(name).copied().unwrap_or(0);
+    let answer = command(
+        &mut world,
+        &format!(
+            "APPEND INBOX CATENATE (URL ;UID={uid} TEXT {{3+}}\r\nEND URL ;UID={uid}/;SECTION=TEXT)"
+        ),
+    );
+    assert!(answer.contains("OK [APPENDUID"), "{answer}");
+    let whole = [&prefix[..], &text].concat();
+    let body = text.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let expected = [&whole[..], b"END", &text[body..]].concat();
+    let (reads, writes) = (
+        calls(&mut world, "BlobRead"),
+        calls(&mut world, "BlobWrite"),
+    );
+    // The store of this test gives 40,000 bytes at a time.
+    assert!(reads <= 2 * text.len() / 40_000 + 2, "{reads}");
+    assert!(writes <= expected.len() / (64 * 1024) + 1, "{writes}");
+    let answer = command(&mut world, "FETCH 2 BODY.PEEK[]");
+    assert!(answer.contains(std::str::from_utf8(&expected).unwrap()));
+}
+
 #[test]
 fn a_prefix_is_part_of_the_message() {
     let mut world = selected(|world| {

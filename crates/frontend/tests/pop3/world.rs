@@ -9,8 +9,8 @@ use whimbrel_frontend::{
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
-        AccountId, Call, Date, Event, Flags, MailboxCall, MailboxName, MessageId, Reply, Row,
-        SessionId,
+        AccountId, Call, Date, Event, Flags, MailboxCall, MailboxName, MessageId, NewMail, Reply,
+        Row, SessionId,
     },
     content::Content,
     machine::RequestId,
@@ -147,17 +147,20 @@ impl World {
         let appended = self.mailbox(MailboxCall::Append {
             session: SessionId(0),
             name: name(mailbox),
-            flags: Flags::none(),
-            date: Date {
-                seconds: 0,
-                zone_minutes: 0,
-            },
-            size: size as u32,
-            blob,
-            content,
+            messages: vec![NewMail {
+                flags: Flags::none(),
+                date: Date {
+                    seconds: 0,
+                    zone_minutes: 0,
+                },
+                size: size as u32,
+                blob,
+                content,
+            }],
+            replaces: None,
         });
         match appended {
-            Reply::Appended { uid, .. } => uid,
+            Reply::Appended { uids, .. } => uids[0],
             other => panic!("{other:?}"),
         }
     }

@@ -460,6 +460,7 @@ impl<'a> Parser<'a> {
                 let name = p.astring()?;
                 String::from_utf8(name).map_err(|_| "charset is not text")
             })?),
+            "BADURL" => ReplyCode::BadUrl(self.url()?),
             "COPYUID" => {
                 let validity = self.nz_number()?;
                 self.space()?;
@@ -480,6 +481,12 @@ impl<'a> Parser<'a> {
             "UNSEEN" => ReplyCode::Unseen(self.nz_number()?),
             _ => return Err("unknown response code"),
         })
+    }
+
+    /// `url-resp-text`: up to the bracket.
+    fn url(&mut self) -> Result<String> {
+        let url = self.run(|b| b != b']').to_vec();
+        String::from_utf8(url).map_err(|_| "URL is not text")
     }
 
     fn id(&mut self) -> Result<Vec<(String, Option<String>)>> {

@@ -126,6 +126,8 @@ pub struct ThreadNode {
 pub enum ReplyCode {
     /// UIDVALIDITY and UIDs.
     AppendUid(u32, SequenceSet),
+    /// BADURL (RFC 4469): the URL.
+    BadUrl(String),
     /// Charsets.
     BadCharset(Vec<String>),
     /// Capabilities.

@@ -279,9 +279,21 @@ fn partial(c: &mut Cursor<'_>) -> Result<Option<Partial>, Refusal> {
 /// `section = "[" [section-spec] "]"`
 fn section(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
     c.skip(b'[');
+    if c.skip(b']') {
+        return Ok(Section::default());
+    }
+    let section = section_spec(c)?;
+    if c.skip(b']') {
+        Ok(section)
+    } else {
+        Err("expected ] after section")
+    }
+}
+
+/// `section-spec`
+pub(super) fn section_spec(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
     let mut section = Section::default();
-    let word_follows = c.section_part(&mut section)?;
-    if word_follows && (!section.part.is_empty() || c.peek() != Some(b']')) {
+    if c.section_part(&mut section)? {
         let word = c
             .run(|b| b.is_ascii_alphabetic() || b == b'.')
             .to_ascii_uppercase();
@@ -294,11 +306,7 @@ fn section(c: &mut Cursor<'_>) -> Result<Section, Refusal> {
             _ => return Err("invalid section"),
         });
     }
-    if c.skip(b']') {
-        Ok(section)
-    } else {
-        Err("expected ] after section")
-    }
+    Ok(section)
 }
 
 /// `SP "(" header-fld-name *(SP header-fld-name) ")"`

@@ -10,6 +10,7 @@ pub mod search;
 pub mod select;
 pub mod sort;
 pub mod status;
+pub mod url;
 
 pub use access::IdFields;
 pub use fetch::{Fetch, FetchItem, HeaderFields, Partial, Section, SectionText};
@@ -20,6 +21,7 @@ pub use search::{Search, SearchKey, SearchReturn};
 pub use select::{Qresync, Select};
 pub use sort::{Sort, SortCriterion, SortKey, Thread, ThreadAlgorithm};
 pub use status::StatusItem;
+pub use url::{InvalidUrl, MessageUrl, UrlMailbox};
 
 use crate::core::{MailboxName, MessageSet, Secret, Tag};
 use crate::decode::collect::Collected;
@@ -35,7 +37,7 @@ pub struct Command {
     pub body: CommandBody,
 }
 
-/// What a command asks. APPEND is not here: see [`AppendBegin`](crate::AppendBegin).
+/// What a command asks. APPEND and REPLACE are not here: see [`AppendBegin`](crate::AppendBegin).
 ///
 /// `uid` says that the command was given with UID in front: numbers are UIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +182,7 @@ enum Verb {
     Namespace,
     Noop,
     Rename,
+    Replace,
     Search,
     Select,
     Sort,
@@ -222,6 +225,7 @@ impl Verb {
             b"NAMESPACE" => Self::Namespace,
             b"NOOP" => Self::Noop,
             b"RENAME" => Self::Rename,
+            b"REPLACE" => Self::Replace,
             b"SEARCH" => Self::Search,
             b"SELECT" => Self::Select,
             b"SORT" => Self::Sort,
@@ -245,13 +249,26 @@ pub(crate) fn tag_of(line: &[u8]) -> Option<Tag> {
     Tag::new(&line[..end])
 }
 
-/// Looks at a command whose first literal has been announced: its tag, and whether it is APPEND. What cannot become a command
-/// is refused before its literal is read.
+/// Looks at a command whose first literal has been announced: its tag, and whether it is APPEND or REPLACE. What cannot become a
+/// command is refused before its literal is read.
 pub(crate) fn first_look(line: &[u8]) -> Result<(Tag, bool), Refusal> {
     let tag = tag_of(line).ok_or("invalid tag")?;
     let rest = &line[tag.as_str().len() + 1..];
-    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
-    Ok((tag, Verb::new(&rest[..end])? == Verb::Append))
+    let mut words = rest.split(|&b| b == b' ');
+    let mut verb = Verb::new(words.next().unwrap_or_default())?;
+    if verb == Verb::Uid {
+        verb = Verb::new(words.next().unwrap_or_default())?;
+        return Ok((tag, verb == Verb::Replace));
+    }
+    Ok((tag, matches!(verb, Verb::Append | Verb::Replace)))
+}
+
+/// A whole line.
+pub(crate) enum Parsed {
+    /// A command.
+    Command(Command),
+    /// The begin of APPEND or REPLACE, which are read otherwise.
+    Append(Tag),
 }
 
 /// Parses a whole command.
@@ -259,20 +276,22 @@ pub(crate) fn parse(
     collected: &mut Collected,
     limits: &Limits,
     utf8: bool,
-) -> Result<Command, (Option<Tag>, Refusal)> {
+) -> Result<Parsed, (Option<Tag>, Refusal)> {
     let mut cursor = Cursor::new(collected, limits, utf8);
     let tag = Tag::new(cursor.run(|b| b != b' ')).ok_or((None, "invalid tag"))?;
     match body(&mut cursor) {
-        Ok(body) => Ok(Command { tag, body }),
+        Ok(Some(body)) => Ok(Parsed::Command(Command { tag, body })),
+        Ok(None) => Ok(Parsed::Append(tag)),
         Err(refusal) => Err((Some(tag), refusal)),
     }
 }
 
-fn body(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+/// `None` for APPEND and REPLACE.
+fn body(c: &mut Cursor<'_>) -> Result<Option<CommandBody>, Refusal> {
     c.space()?;
     let verb = Verb::new(c.run(|b| b != b' '))?;
     let body = match verb {
-        Verb::Append => return Err("APPEND without a message"),
+        Verb::Append | Verb::Replace => return Ok(None),
         Verb::Authenticate => access::authenticate(c)?,
         Verb::Capability => CommandBody::Capability,
         Verb::Check => CommandBody::Check,
@@ -301,13 +320,14 @@ fn body(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
             c.space()?;
             match Verb::new(c.run(|b| b != b' '))? {
                 Verb::Expunge => messages::uid_expunge(c)?,
+                Verb::Replace => return Ok(None),
                 verb => on_messages(c, verb, true)?,
             }
         }
         verb => on_messages(c, verb, false)?,
     };
     c.end()?;
-    Ok(body)
+    Ok(Some(body))
 }
 
 /// The commands that UID may precede.

@@ -38,6 +38,44 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A cursor that goes on where another one stood ([`Cursor::position`]) in the same text, which may have grown. For commands
+    /// without sequence sets.
+    pub(crate) fn resume(
+        collected: &'a mut Collected,
+        limits: &'a Limits,
+        utf8: bool,
+        (at, next_piece): (usize, usize),
+    ) -> Self {
+        let (text, pieces) = collected.parts();
+        Self {
+            text,
+            pieces,
+            at,
+            next_piece,
+            ranges_left: 0,
+            limits,
+            utf8,
+        }
+    }
+
+    /// A cursor over text that came in some other way, and has no literals.
+    pub(crate) fn over(text: &'a [u8], limits: &'a Limits) -> Self {
+        Self {
+            text,
+            pieces: &mut [],
+            at: 0,
+            next_piece: 0,
+            ranges_left: 0,
+            limits,
+            utf8: true,
+        }
+    }
+
+    /// Where it stands.
+    pub(crate) fn position(&self) -> (usize, usize) {
+        (self.at, self.next_piece)
+    }
+
     /// The next byte; `None` at the end and in front of a literal or a long sequence set.
     pub(crate) fn peek(&self) -> Option<u8> {
         if self.piece_is_next() {

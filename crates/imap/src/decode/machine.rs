@@ -1,9 +1,11 @@
 //! The state machine around the collected command: what the next byte belongs to.
 
 use super::collect::{Collected, IDLE_BYTES_MAX, LineEnd, LiteralHeader, TOO_LONG};
+use super::cursor::Cursor;
 use super::cursor::Refusal;
-use super::{Event, SaslReply};
-use crate::command::{self, append};
+use super::{AppendLiteral, Event, SaslReply};
+use crate::command::append::{Found, Progress};
+use crate::command::{self, Parsed};
 use crate::core::{Secret, Tag};
 use crate::limits::Limits;
 use base64::Engine as _;
@@ -33,6 +35,8 @@ pub struct Decoder {
     state: State,
     expected: Expected,
     refused: Option<Refused>,
+    /// Of the APPEND or REPLACE in hand.
+    append: Option<Progress>,
     /// Bytes dropped since the command was refused.
     skipped: u64,
     /// Of the command in hand; of the last one in AUTHENTICATE and IDLE.
@@ -48,14 +52,12 @@ enum State {
     Literal { left: u64, announced: bool },
     /// A byte of a literal that is dropped.
     Skip { left: u64 },
-    /// Nothing until the session has decided about the message of an APPEND.
-    Undecided {
-        size: u64,
-        synchronising: bool,
-        utf8: bool,
-    },
-    /// A byte of the message of an APPEND.
-    Message { left: u64, utf8: bool },
+    /// None: the text of an APPEND is whole up to this literal, or to its end, and is read.
+    Append(Option<LiteralHeader>),
+    /// Nothing until the session has decided about a literal of an APPEND.
+    Undecided { size: u64, synchronising: bool },
+    /// A byte of a literal of an APPEND.
+    Message { left: u64 },
     /// Nothing: the client sends more than will be dropped for its sake.
     Doomed,
     /// Nothing any more.
@@ -66,10 +68,8 @@ enum State {
 #[derive(Debug, PartialEq, Eq)]
 enum Expected {
     Command,
-    /// What stands behind the message of APPEND; with `utf8` it is `)`.
-    AppendTail {
-        utf8: bool,
-    },
+    /// Text of an APPEND behind a literal.
+    Append,
     Sasl,
     Done,
 }
@@ -99,6 +99,7 @@ impl Decoder {
             state: State::Line,
             expected: Expected::Command,
             refused: None,
+            append: None,
             skipped: 0,
             tag: None,
         }
@@ -143,35 +144,46 @@ impl Decoder {
         }
     }
 
-    /// Lets the message of APPEND come.
+    /// Lets the literal of an APPEND come.
     pub fn accept_literal(&mut self) {
-        if let State::Undecided { size, utf8, .. } = self.state {
-            self.state = State::Message { left: size, utf8 };
+        if let State::Undecided { size, .. } = self.state {
+            self.state = State::Message { left: size };
         }
     }
 
-    /// Drops the command whose literal was announced. A synchronising client will not send it; of another the bytes are skipped.
+    /// Drops the command that is being read: one whose literal was announced, or an APPEND at any time. A synchronising client will
+    /// not send the literal that it has announced; what others still send of the command is skipped. Does nothing when the command
+    /// is whole.
     pub fn refuse_literal(&mut self) {
-        match self.state {
+        let left = match self.state {
             State::Undecided {
-                size,
-                synchronising: false,
+                synchronising: true,
                 ..
-            } => {
-                self.collected.discard(!self.authenticated);
-                self.refused = Some(Refused { report: None });
-                self.state = if self.count_skipped(size) {
-                    State::Skip { left: size }
-                } else {
-                    State::Doomed
-                };
             }
-            State::Undecided { .. }
             | State::Literal {
                 announced: true, ..
-            } => self.begin_command(),
-            _ => {}
-        }
+            }
+            | State::Append(
+                None
+                | Some(LiteralHeader {
+                    synchronising: true,
+                    ..
+                }),
+            ) => return self.begin_command(),
+            State::Undecided { size, .. } => size,
+            State::Append(Some(LiteralHeader { size, .. })) => size,
+            State::Literal { left, .. } | State::Message { left } => left,
+            State::Line if self.expected == Expected::Append => 0,
+            _ => return,
+        };
+        self.collected.discard(!self.authenticated);
+        self.append = None;
+        self.refused = Some(Refused { report: None });
+        self.state = if self.count_skipped(left) {
+            State::Skip { left }
+        } else {
+            State::Doomed
+        };
     }
 
     /// The next line is an answer to a continuation of AUTHENTICATE.
@@ -215,19 +227,19 @@ impl Decoder {
             match self.state {
                 State::Dead | State::Undecided { .. } => return None,
                 State::Doomed => return Some(Step::Event(self.die("literal is too large"))),
-                State::Message { left: 0, utf8 } => {
-                    self.expected = Expected::AppendTail { utf8 };
-                    self.state = State::Line;
+                State::Append(literal) => {
+                    if let Some(event) = self.append(literal) {
+                        return Some(Step::Event(event));
+                    }
                 }
-                State::Literal { left: 0, .. } | State::Skip { left: 0 } => {
-                    self.state = State::Line
-                }
+                State::Literal { left: 0, .. }
+                | State::Message { left: 0 }
+                | State::Skip { left: 0 } => self.state = State::Line,
                 _ if available == 0 => return None,
-                State::Message { left, utf8 } => {
+                State::Message { left } => {
                     let range = self.take(left.min(available));
                     self.state = State::Message {
                         left: left - range.len() as u64,
-                        utf8,
                     };
                     return Some(Step::Chunk(range));
                 }
@@ -285,7 +297,7 @@ impl Decoder {
         // Lines of SASL and DONE have no literals.
         let end = match self.expected {
             Expected::Sasl | Expected::Done => LineEnd::Command,
-            Expected::Command | Expected::AppendTail { .. } => self.collected.line_end(),
+            Expected::Command | Expected::Append => self.collected.line_end(),
         };
         match end {
             LineEnd::Literal(header) if self.refused.is_some() => self.literal_of_refused(header),
@@ -299,33 +311,32 @@ impl Decoder {
                     self.begin_command();
                     event
                 }
-                None => Some(self.whole_line()),
+                None => self.whole_line(),
             },
         }
     }
 
     /// A line without a literal at its end, nothing wrong with its bytes.
-    fn whole_line(&mut self) -> Event<'static> {
+    fn whole_line(&mut self) -> Option<Event<'static>> {
         let event = match self.expected {
             Expected::Command => match command::parse(&mut self.collected, &self.limits, self.utf8)
             {
-                Ok(command) => {
+                Ok(Parsed::Command(command)) => {
                     self.tag = Some(command.tag.clone());
                     Event::Command(command)
                 }
+                Ok(Parsed::Append(tag)) => {
+                    self.tag = Some(tag);
+                    self.append = Some(Progress::new());
+                    self.state = State::Append(None);
+                    return None;
+                }
                 Err((tag, text)) => Event::Bad { tag, text },
             },
-            Expected::AppendTail { utf8 } => match (utf8, self.collected.text()) {
-                (false, b"") | (true, b")") => Event::AppendEnd,
-                (false, [b' ', ..]) => Event::Bad {
-                    tag: self.tag(),
-                    text: "MULTIAPPEND is not supported",
-                },
-                _ => Event::Bad {
-                    tag: self.tag(),
-                    text: "unexpected text after the message",
-                },
-            },
+            Expected::Append => {
+                self.state = State::Append(None);
+                return None;
+            }
             Expected::Done if self.collected.text().eq_ignore_ascii_case(b"DONE") => Event::Done,
             Expected::Done => Event::Bad {
                 tag: self.tag(),
@@ -343,14 +354,72 @@ impl Decoder {
             },
         };
         self.begin_command();
-        event
+        Some(event)
+    }
+
+    /// Reads on in the text of an APPEND, behind which `literal` stands.
+    fn append(&mut self, literal: Option<LiteralHeader>) -> Option<Event<'static>> {
+        let (Some(tag), Some(progress)) = (self.tag(), self.append.as_mut()) else {
+            self.begin_command();
+            return None;
+        };
+        self.expected = Expected::Append;
+        let at = progress.at();
+        let mut cursor = Cursor::resume(&mut self.collected, &self.limits, self.utf8, at);
+        let found = progress.read(&mut cursor, &tag, literal);
+        match (found, literal) {
+            (Ok(Found::Event(event)), _) => Some(event),
+            (Ok(Found::Octets { utf8 }), Some(header)) => {
+                progress.forget_text();
+                self.collected.reset(!self.authenticated);
+                self.state = State::Undecided {
+                    size: header.size,
+                    synchronising: header.synchronising,
+                };
+                Some(Event::AppendLiteral(AppendLiteral {
+                    size: header.size,
+                    too_big: header.size > self.limits.append_bytes_max,
+                    synchronising: header.synchronising,
+                    utf8,
+                    binary: header.binary && !utf8,
+                }))
+            }
+            (Ok(Found::Hold), Some(header)) => match self.hold(tag, header) {
+                Ok(event) => event,
+                Err(refusal) => {
+                    self.refuse(refusal);
+                    self.literal_of_refused(header)
+                }
+            },
+            (Ok(Found::End), _) => {
+                self.begin_command();
+                Some(Event::AppendEnd)
+            }
+            (Err(refusal), Some(header)) => {
+                self.state = State::Line;
+                self.refuse(refusal);
+                self.literal_of_refused(header)
+            }
+            (Err(text), None) => {
+                self.begin_command();
+                Some(Event::Bad {
+                    tag: Some(tag),
+                    text,
+                })
+            }
+            (Ok(Found::Octets { .. } | Found::Hold), None) => {
+                // There is no literal that they could stand for.
+                self.begin_command();
+                None
+            }
+        }
     }
 
     /// A literal in a command that is good so far.
     fn literal(&mut self, header: LiteralHeader) -> Option<Event<'static>> {
-        if matches!(self.expected, Expected::AppendTail { .. }) {
-            self.refuse("MULTIAPPEND and CATENATE are not supported");
-            return self.literal_of_refused(header);
+        if self.expected == Expected::Append {
+            self.state = State::Append(Some(header));
+            return None;
         }
         match self.try_literal(header) {
             Ok(event) => event,
@@ -365,23 +434,15 @@ impl Decoder {
         let (tag, is_append) = command::first_look(self.collected.text())?;
         self.tag = Some(tag.clone());
         if is_append {
-            let begin = append::parse(
-                &mut self.collected,
-                &self.limits,
-                self.utf8,
-                tag.clone(),
-                header,
-            )?;
-            if let Some(begin) = begin {
-                self.collected.reset(!self.authenticated);
-                self.state = State::Undecided {
-                    size: begin.size,
-                    synchronising: begin.synchronising,
-                    utf8: begin.utf8,
-                };
-                return Ok(Some(Event::AppendBegin(begin)));
-            }
+            self.append = Some(Progress::new());
+            self.state = State::Append(Some(header));
+            return Ok(None);
         }
+        self.hold(tag, header)
+    }
+
+    /// Begins a literal that is held in memory.
+    fn hold(&mut self, tag: Tag, header: LiteralHeader) -> Result<Option<Event<'static>>, Refusal> {
         if header.binary {
             // RFC 9051, section 9: no argument of a command is a literal8 but the message of APPEND.
             return Err("a literal of the form ~{n} is not allowed here");
@@ -440,6 +501,7 @@ impl Decoder {
                 report: Some(report),
             });
         }
+        self.append = None;
         self.collected.discard(!self.authenticated);
     }
 
@@ -469,6 +531,7 @@ impl Decoder {
         self.state = State::Line;
         self.expected = Expected::Command;
         self.refused = None;
+        self.append = None;
         self.skipped = 0;
     }
 

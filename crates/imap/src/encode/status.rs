@@ -49,6 +49,8 @@ pub enum Code<'a> {
     AuthorizationFailed,
     /// The charsets that are known; may be empty.
     BadCharset(&'a [&'a str]),
+    /// RFC 4469, section 4.1: the URL as the client gave it.
+    BadUrl(&'a str),
     /// RFC 5530.
     Cannot,
     /// Capabilities.
@@ -206,6 +208,10 @@ impl Code<'_> {
                 uids.encode(out);
             }
             Self::BadCharset([]) => {}
+            Self::BadUrl(url) => {
+                out.push(b' ');
+                bad_url(out, url);
+            }
             Self::BadCharset(names) => {
                 out.extend_from_slice(b" (");
                 for (n, name) in names.iter().enumerate() {
@@ -263,6 +269,7 @@ impl Code<'_> {
             Self::AuthenticationFailed => "AUTHENTICATIONFAILED",
             Self::AuthorizationFailed => "AUTHORIZATIONFAILED",
             Self::BadCharset(_) => "BADCHARSET",
+            Self::BadUrl(_) => "BADURL",
             Self::Cannot => "CANNOT",
             Self::Capability(_) => "CAPABILITY",
             Self::ClientBug => "CLIENTBUG",
@@ -301,6 +308,24 @@ impl Code<'_> {
         }
     }
 }
+
+/// Appends `url-resp-text = 1*(%x01-09 / %x0B-0C / %x0E-5B / %x5D-FE)`, "Any TEXT-CHAR except "]"": what stands in no URL is written in
+/// percent-encoding, and what is too long for a line is cut.
+fn bad_url(out: &mut Vec<u8>, url: &str) {
+    if url.is_empty() {
+        out.push(b'-');
+    }
+    for &byte in url.as_bytes().iter().take(BAD_URL_BYTES_MAX) {
+        if matches!(byte, b'!'..=b'~') && !matches!(byte, b']' | b'\\') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+}
+
+/// Of a URL that is told to be bad: more than any mailbox name, three characters an octet, with section and all.
+const BAD_URL_BYTES_MAX: usize = 4096;
 
 /// Appends `(flag flag extra)`.
 pub(crate) fn flag_list(out: &mut Vec<u8>, flags: &[Flag], extra: Option<&str>) {
@@ -343,6 +368,9 @@ mod tests {
             Code::BadCharset(&["US-ASCII", "UTF-8"]),
             "BADCHARSET (US-ASCII UTF-8)",
         );
+        check(Code::BadUrl("/a;UID=1"), "BADURL /a;UID=1");
+        check(Code::BadUrl("a]\\ \r\nü"), "BADURL a%5D%5C%20%0D%0A%C3%BC");
+        check(Code::BadUrl(""), "BADURL -");
         check(
             Code::Capability(&["IMAP4rev2", "IDLE"]),
             "CAPABILITY IMAP4rev2 IDLE",

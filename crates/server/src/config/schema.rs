@@ -155,6 +155,10 @@ schema! {
         literal_count_max: usize = "1000", "10" ..= "10000";
         /// The message of APPEND.
         append_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
+        /// Messages of one APPEND (MULTIAPPEND): all of them become visible in one commit.
+        append_messages_max: usize = "1000", "1" ..= "10000";
+        /// What the messages of one APPEND are to the server until they are stored: their summaries, together.
+        append_summary_bytes_max: Size = "\"4MiB\"", "\"64KiB\"" ..= "\"6MiB\"";
         /// What of a refused literal is still read and dropped so that the connection can go on.
         skip_bytes_max: Size = "\"128MiB\"", "\"0B\"" ..= "\"1GiB\"";
         /// Parentheses open at once, NOT and OR included: deeper nesting costs stack and serves nobody.
@@ -313,7 +317,7 @@ schema! {
         write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";
         /// Calls that wait for one account to be read from disk; beyond, clients are told to try later.
         waiting_calls_max: usize = "1024", "1" ..= "1000000";
-        /// Uploads one connection may have open.
+        /// Uploads one connection may have open; those of an APPEND that are whole and wait for the others do not count.
         uploads_max: usize = "4", "1" ..= "64";
     }
 

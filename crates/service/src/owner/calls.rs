@@ -10,8 +10,8 @@ use whimbrel_mailbox::{
 use super::{Partition, PartitionOwner, Phase, Watch, keys};
 use crate::{
     api::{
-        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall,
-        ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, Status,
+        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall, NewMail,
+        ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Output, Ticket},
 };
@@ -66,34 +66,11 @@ impl PartitionOwner {
                 ))
             }
             MailboxCall::Append {
-                session,
                 name,
-                flags,
-                date,
-                size,
-                blob,
-                content,
-            } => {
-                let at = self.at(now, account);
-                let message = NewMessage {
-                    flags,
-                    blob,
-                    size,
-                    date,
-                    content: content.into(),
-                };
-                let plan = self
-                    .replica(account)?
-                    .plan_append(&at, &name, vec![message])
-                    .map_err(failure)?;
-                let uid = *plan.outcome.first().ok_or(Failure::Temporary)?;
-                self.write(now, account, plan.ops, &[&name]);
-                let _ = session;
-                Ok(Reply::Appended {
-                    uid_validity: self.replica(account)?.uidvalidity(),
-                    uid,
-                })
-            }
+                messages,
+                replaces,
+                ..
+            } => self.append(now, account, &name, messages, replaces),
             MailboxCall::Copy {
                 name,
                 uids,
@@ -140,6 +117,46 @@ impl PartitionOwner {
                 Ok(Reply::Done)
             }
         }
+    }
+
+    /// APPEND and REPLACE: one batch, whatever the number of messages.
+    fn append(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        messages: Vec<NewMail>,
+        replaces: Option<Replaced>,
+    ) -> Result<Reply, Failure> {
+        let at = self.at(now, account);
+        let replica = self.replica(account)?;
+        let message = |new: NewMail| NewMessage {
+            flags: new.flags,
+            blob: new.blob,
+            size: new.size,
+            date: new.date,
+            content: new.content.into(),
+        };
+        let messages = messages.into_iter().map(message).collect();
+        let mut plan = replica.plan_append(&at, name, messages).map_err(failure)?;
+        let uids = plan.outcome;
+        if let Some(Replaced { name: from, uid }) = &replaces {
+            let expunge = replica
+                .plan_expunge(from, &[*uid])
+                .map_err(|_| Failure::Gone)?;
+            if expunge.outcome.uids.is_empty() {
+                return Err(Failure::NoSuchMessage);
+            }
+            plan.ops.extend(expunge.ops);
+        }
+        self.write(now, account, plan.ops, &[name]);
+        if replaces.is_some() {
+            self.collect_soon(now, account);
+        }
+        Ok(Reply::Appended {
+            uid_validity: self.replica(account)?.uidvalidity(),
+            uids,
+        })
     }
 
     /// A large mailbox is emptied batch by batch first: one batch must stay below the store's limit for a commit.

@@ -78,8 +78,17 @@ impl World {
                     }
                 }
             }
-            (Reply::Appended { uid_validity, uid }, _) => {
+            (
+                Reply::Appended {
+                    uid_validity,
+                    uids: told,
+                },
+                _,
+            ) => {
                 uids.validity(*uid_validity)?;
+                let [uid] = &told[..] else {
+                    return Err(format!("one message was appended, told were {told:?}"));
+                };
                 if let Some(made) = expected.and_then(<[Message]>::last) {
                     uids.seen(about, made.key, made.entered, *uid)?;
                 }

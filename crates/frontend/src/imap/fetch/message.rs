@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use whimbrel_imap::{
-    command::{FetchItem, Partial, Section, SectionText as WireText},
+    command::{FetchItem, HeaderFields, Partial, Section, SectionText as WireText},
     core::DateTime,
     encode::{BodyAnswer, FetchWriter},
 };
@@ -225,14 +225,7 @@ fn begin_plain(opened: &Opened, text: SectionText) -> Option<Body> {
 
 /// `None`: there is no such section.
 fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -> Option<Body> {
-    let (text, fields) = match &section.text {
-        None => (SectionText::Whole, None),
-        Some(WireText::Header) => (SectionText::Header, None),
-        Some(WireText::Text) => (SectionText::Text, None),
-        Some(WireText::Mime) => (SectionText::Mime, None),
-        Some(WireText::HeaderFields(fields)) => (SectionText::Header, Some(fields)),
-    };
-    let span = section::resolve(&opened.summary, &section.part, text)?.span;
+    let (span, fields) = locate(opened, section)?;
     let Some(fields) = fields else {
         return Some(Body::span(
             opened,
@@ -247,4 +240,20 @@ fn begin_section(opened: &Opened, section: &Section, partial: Option<Partial>) -
         return Some(Body::bytes(answer, partial));
     }
     Some(Body::sieved(Source::plain(span), partial))
+}
+
+/// Where a section lies, and which fields of it are wanted if it is HEADER.FIELDS. `None`: there is no such section.
+pub(in super::super) fn locate<'a>(
+    opened: &Opened,
+    section: &'a Section,
+) -> Option<(Span, Option<&'a HeaderFields>)> {
+    let (text, fields) = match &section.text {
+        None => (SectionText::Whole, None),
+        Some(WireText::Header) => (SectionText::Header, None),
+        Some(WireText::Text) => (SectionText::Text, None),
+        Some(WireText::Mime) => (SectionText::Mime, None),
+        Some(WireText::HeaderFields(fields)) => (SectionText::Header, Some(fields)),
+    };
+    let found = section::resolve(&opened.summary, &section.part, text)?;
+    Some((found.span, fields))
 }

@@ -23,6 +23,7 @@ use whimbrel_service::api::{
     Row, Since,
 };
 
+pub(super) use self::message::locate;
 use self::message::{Message, Written};
 use super::{
     blob::Opened,
