@@ -5,17 +5,19 @@
 //! one address at once, the one with the earlier stamp holds the address, the other is *set aside*: it keeps its mail and
 //! is reported, and comes forward when the holder is removed.
 //!
-//! Reading order: [`address`], [`op`], [`state`], [`resolve`], [`plan`].
+//! Reading order: [`address`], [`credential`], [`op`], [`state`], [`resolve`], [`plan`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod address;
+pub mod credential;
 pub mod op;
 pub mod plan;
 pub mod resolve;
 pub mod state;
 
 pub use address::{Address, AddressError, Domain};
+pub use credential::{Credential, DecoySecret, ScramKeys};
 pub use op::{AccountKey, Op, OpError};
 pub use plan::Refusal;
 pub use resolve::{Resolution, Target};

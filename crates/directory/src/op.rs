@@ -6,6 +6,8 @@
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::Dot;
 
+use crate::credential::{Credential, DecoySecret};
+
 /// Newest encoding version written and read.
 const OPS_VERSION: u8 = 1;
 
@@ -47,9 +49,9 @@ pub enum Op {
         /// UIDVALIDITY of all its mailboxes: above that of every earlier account with this address.
         #[n(3)]
         uid_validity: u32,
-        /// argon2id PHC string.
+        /// What is kept of its password.
         #[n(4)]
-        verifier: String,
+        credential: Credential,
     },
     /// The account goes.
     #[n(3)]
@@ -63,13 +65,13 @@ pub enum Op {
     },
     /// A new password.
     #[n(4)]
-    SetVerifier {
+    SetCredential {
         /// Whose.
         #[cbor(n(0), with = "minicbor::bytes")]
         account: AccountKey,
-        /// argon2id PHC string.
+        /// What is kept of it.
         #[n(1)]
-        verifier: String,
+        credential: Credential,
     },
     /// Mail for `from` goes to `to`, too.
     #[n(5)]
@@ -93,6 +95,14 @@ pub enum Op {
         /// What the maker saw of it.
         #[n(2)]
         seen: Vec<Dot>,
+    },
+    /// The secret from which salts are made up for names that have no SCRAM keys: the same on every node and after every start, so that no
+    /// change of them tells which names exist.
+    #[n(7)]
+    SetDecoy {
+        /// Random.
+        #[n(0)]
+        secret: DecoySecret,
     },
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     address::{Address, AddressError, Domain},
+    credential::{Credential, DecoySecret},
     op::{AccountKey, Op},
     resolve::Extension,
     state::Directory,
@@ -60,7 +61,7 @@ impl Directory {
         address: &str,
         account: AccountKey,
         now_seconds: u64,
-        verifier: String,
+        credential: impl Into<Credential>,
     ) -> Result<Vec<Op>, Refusal> {
         let address = parse(address, Address::parse)?;
         if self.holder(&address).is_some() {
@@ -77,9 +78,18 @@ impl Directory {
             address: name,
             created: now_seconds,
             uid_validity,
-            verifier,
+            credential: credential.into(),
         });
         Ok(ops)
+    }
+
+    /// Plans the secret behind made-up salts, if there is none yet.
+    #[must_use]
+    pub fn plan_decoy(&self, secret: DecoySecret) -> Vec<Op> {
+        match self.decoy() {
+            Some(_) => Vec::new(),
+            None => vec![Op::SetDecoy { secret }],
+        }
     }
 
     fn plan_domain(&self, domain: &Domain) -> Vec<Op> {
@@ -112,10 +122,17 @@ impl Directory {
     ///
     /// # Errors
     /// When there is no such account.
-    pub fn plan_set_verifier(&self, address: &str, verifier: String) -> Result<Vec<Op>, Refusal> {
+    pub fn plan_set_credential(
+        &self,
+        address: &str,
+        credential: impl Into<Credential>,
+    ) -> Result<Vec<Op>, Refusal> {
         let address = parse(address, Address::parse)?;
         let (account, _) = self.holder(&address).ok_or(Refusal::NoAccount(address))?;
-        Ok(vec![Op::SetVerifier { account, verifier }])
+        Ok(vec![Op::SetCredential {
+            account,
+            credential: credential.into(),
+        }])
     }
 
     /// Plans an alias. Its domain becomes ours with it.

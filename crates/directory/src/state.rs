@@ -7,6 +7,7 @@ use whimbrel_crdt::{Context, DotSet, Lww, OrMap, Stamp, VersionVector};
 
 use crate::{
     address::{Address, Domain},
+    credential::{Credential, DecoySecret},
     op::{AccountKey, Op},
 };
 
@@ -28,9 +29,9 @@ pub struct Account {
     /// UIDVALIDITY of its mailboxes.
     #[n(4)]
     pub uid_validity: u32,
-    /// argon2id PHC string.
+    /// What is kept of its password.
     #[n(5)]
-    pub verifier: Lww<String>,
+    pub credential: Lww<Credential>,
 }
 
 /// The whole directory.
@@ -42,6 +43,8 @@ pub struct Directory {
     aliases: BTreeMap<String, OrMap<String>>,
     /// Greatest UIDVALIDITY ever given under an address: it outlives the account.
     floors: BTreeMap<String, u32>,
+    /// See [`Op::SetDecoy`].
+    decoy: Option<Lww<DecoySecret>>,
     /// Derived: living accounts by address, the holder first.
     holders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
     /// Derived: living accounts by the domain of their address, the earliest first.
@@ -59,6 +62,8 @@ pub enum Row {
     Alias(String, String),
     /// A UIDVALIDITY floor.
     Floor(String),
+    /// The secret behind made-up salts.
+    Decoy,
 }
 
 /// A row that cannot be read.
@@ -86,7 +91,7 @@ impl Directory {
                 address,
                 created,
                 uid_validity,
-                verifier,
+                credential,
             } => {
                 let entry = self.accounts.entry(*account).or_insert_with(|| Account {
                     exists: DotSet::new(),
@@ -94,7 +99,7 @@ impl Directory {
                     address: address.clone(),
                     created: *created,
                     uid_validity: *uid_validity,
-                    verifier: Lww::new(context.stamp, verifier.clone()),
+                    credential: Lww::new(context.stamp, credential.clone()),
                 });
                 entry.exists.insert(context.dot);
                 let floor = self.floors.entry(address.clone()).or_insert(0);
@@ -111,9 +116,12 @@ impl Directory {
                 self.index(*account);
                 vec![Row::Account(*account)]
             }
-            Op::SetVerifier { account, verifier } => {
+            Op::SetCredential {
+                account,
+                credential,
+            } => {
                 if let Some(entry) = self.accounts.get_mut(account) {
-                    entry.verifier.write(context.stamp, verifier.clone());
+                    entry.credential.write(context.stamp, credential.clone());
                 }
                 vec![Row::Account(*account)]
             }
@@ -133,12 +141,23 @@ impl Directory {
                 }
                 vec![Row::Alias(from.clone(), to.clone())]
             }
+            Op::SetDecoy { secret } => {
+                self.join_decoy(&Lww::new(context.stamp, *secret));
+                vec![Row::Decoy]
+            }
+        }
+    }
+
+    fn join_decoy(&mut self, other: &Lww<DecoySecret>) {
+        match &mut self.decoy {
+            Some(own) => own.join(other),
+            None => self.decoy = Some(other.clone()),
         }
     }
 
     /// Joins another state; the vectors say what each side has applied. Equals applying the operations that are missing.
     ///
-    /// Entries of removed accounts are kept without dots (they are few and small), so that a late SetVerifier finds them.
+    /// Entries of removed accounts are kept without dots (they are few and small), so that a late SetCredential finds them.
     pub fn join(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
         self.domains.join(mine, &other.domains, theirs);
         let nothing = OrMap::default();
@@ -159,11 +178,14 @@ impl Directory {
             let own = self.floors.entry(address.clone()).or_insert(0);
             *own = (*own).max(*floor);
         }
+        if let Some(decoy) = &other.decoy {
+            self.join_decoy(decoy);
+        }
         for (key, account) in &other.accounts {
             match self.accounts.get_mut(key) {
                 Some(own) => {
                     own.exists.join(mine, &account.exists, theirs);
-                    own.verifier.join(&account.verifier);
+                    own.credential.join(&account.credential);
                 }
                 None => {
                     self.accounts.insert(*key, account.clone());
@@ -279,6 +301,12 @@ impl Directory {
         self.floors.get(address).copied().unwrap_or(0)
     }
 
+    /// The secret behind made-up salts, once it is there.
+    #[must_use]
+    pub fn decoy(&self) -> Option<DecoySecret> {
+        self.decoy.as_ref().map(|decoy| decoy.value)
+    }
+
     /// The stored form of a row: `None` where nothing is to be stored.
     #[must_use]
     pub fn row(&self, row: &Row) -> Option<Vec<u8>> {
@@ -287,6 +315,7 @@ impl Directory {
             Row::Account(key) => self.accounts.get(key).map(encode),
             Row::Alias(from, to) => self.aliases.get(from)?.dots(to).map(encode),
             Row::Floor(address) => self.floors.get(address).map(encode),
+            Row::Decoy => self.decoy.as_ref().map(encode),
         }
     }
 
@@ -314,6 +343,7 @@ impl Directory {
             Row::Floor(address) => {
                 self.floors.insert(address, decode(value).map_err(failed)?);
             }
+            Row::Decoy => self.decoy = Some(decode(value).map_err(failed)?),
         }
         Ok(())
     }
@@ -328,6 +358,7 @@ impl Row {
             Row::Account(key) => (b'a', key.to_vec()),
             Row::Alias(from, to) => (b'l', [from.as_bytes(), &[0], to.as_bytes()].concat()),
             Row::Floor(address) => (b'f', address.as_bytes().to_vec()),
+            Row::Decoy => (b's', Vec::new()),
         };
         [&[letter], name.as_slice()].concat()
     }
@@ -344,6 +375,7 @@ impl Row {
                 Row::Alias(from.to_owned(), to.to_owned())
             }
             b'f' => Row::Floor(text()?),
+            b's' if name.is_empty() => Row::Decoy,
             _ => return None,
         })
     }

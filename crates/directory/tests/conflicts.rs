@@ -32,9 +32,9 @@ fn two_nodes_create_one_address_at_once() {
         // A new password is the holder's.
         let set = a
             .directory
-            .plan_set_verifier("anne@x.org", "new".into())
+            .plan_set_credential("anne@x.org", "new")
             .unwrap();
-        assert!(matches!(&set[..], [Op::SetVerifier { account, .. }] if *account == [first; 16]));
+        assert!(matches!(&set[..], [Op::SetCredential { account, .. }] if *account == [first; 16]));
         // The holder goes: the other comes forward.
         let gone = a.remove("anne@x.org");
         b.take(&gone);

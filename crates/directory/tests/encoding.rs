@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_directory::{
-    Address, Directory, Op, OpError,
+    Address, Credential, DecoySecret, Directory, Op, OpError, ScramKeys,
     op::{decode, encode},
     state::Row,
 };
@@ -29,18 +29,18 @@ fn every_op() -> Vec<Op> {
             address: "anne@x.example".into(),
             created: 1_700_000_000,
             uid_validity: 1_700_000_001,
-            verifier: "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".into(),
+            credential: "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".into(),
         },
         Op::AddAccount {
             account: [8; 16],
             address: "bob@x.example".into(),
             created: 5,
             uid_validity: 5,
-            verifier: "old".into(),
+            credential: "old".into(),
         },
-        Op::SetVerifier {
+        Op::SetCredential {
             account: [8; 16],
-            verifier: "new".into(),
+            credential: "new".into(),
         },
         Op::RemoveAccount {
             account: [7; 16],
@@ -107,6 +107,60 @@ fn operations_of_version_1_keep_their_meaning() {
     let bytes = fixture("ops-v1.cbor", &encoded);
     assert_eq!(decode(&bytes), Ok(every_op()));
     assert_eq!(encoded, bytes);
+}
+
+/// What came with SCRAM, beside what was there before.
+#[test]
+fn credentials_with_keys_keep_their_meaning() {
+    let credential = |number: u8| Credential {
+        verifier: format!("of {number}"),
+        scram: Some(ScramKeys {
+            salt: [number; 16],
+            iterations: 4096,
+            stored_key: [number + 1; 32],
+            server_key: [number + 2; 32],
+        }),
+    };
+    let ops = vec![
+        Op::SetDecoy {
+            secret: DecoySecret([9; 32]),
+        },
+        Op::AddAccount {
+            account: [7; 16],
+            address: "anne@x.example".into(),
+            created: 1,
+            uid_validity: 1,
+            credential: credential(1),
+        },
+        Op::SetCredential {
+            account: [7; 16],
+            credential: credential(5),
+        },
+    ];
+    let encoded = encode(&ops);
+    let bytes = fixture("ops-v1-scram.cbor", &encoded);
+    assert_eq!(decode(&bytes), Ok(ops.clone()));
+    assert_eq!(encoded, bytes);
+
+    let mut directory = Directory::default();
+    let mut packed = Vec::new();
+    let mut loaded = Directory::default();
+    for (seq, op) in (1..).zip(&ops) {
+        let stamp = Stamp {
+            hlc: seq,
+            origin: origin(),
+        };
+        let dot = Dot::new(origin(), seq);
+        let deps = &VersionVector::new();
+        for row in directory.apply(&Context { dot, stamp, deps }, op) {
+            let value = directory.row(&row).unwrap();
+            loaded.load(&row.key(), &value).unwrap();
+            packed.extend([row.key(), value].concat());
+        }
+    }
+    assert_eq!(loaded, directory);
+    assert_eq!(packed, fixture("rows-v1-scram.bin", &packed));
+    assert_eq!(directory.decoy(), Some(DecoySecret([9; 32])));
 }
 
 #[test]
@@ -222,23 +276,41 @@ fn dots() -> impl Strategy<Value = Vec<Dot>> {
     proptest::collection::vec(dot, 0..4)
 }
 
+fn credential() -> impl Strategy<Value = Credential> {
+    let keys = any::<([u8; 16], u32, [u8; 32], [u8; 32])>();
+    let keys = keys.prop_map(|(salt, iterations, stored_key, server_key)| ScramKeys {
+        salt,
+        iterations,
+        stored_key,
+        server_key,
+    });
+    (any::<String>(), proptest::option::of(keys))
+        .prop_map(|(verifier, scram)| Credential { verifier, scram })
+}
+
 fn any_op() -> impl Strategy<Value = Op> {
     let key = any::<[u8; 16]>;
     let text = any::<String>;
     prop_oneof![
         text().prop_map(|domain| Op::AddDomain { domain }),
+        any::<[u8; 32]>().prop_map(|secret| Op::SetDecoy {
+            secret: DecoySecret(secret)
+        }),
         (text(), dots()).prop_map(|(domain, seen)| Op::RemoveDomain { domain, seen }),
-        (key(), text(), any::<u64>(), any::<u32>(), text()).prop_map(
-            |(account, address, created, uid_validity, verifier)| Op::AddAccount {
+        (key(), text(), any::<u64>(), any::<u32>(), credential()).prop_map(
+            |(account, address, created, uid_validity, credential)| Op::AddAccount {
                 account,
                 address,
                 created,
                 uid_validity,
-                verifier
+                credential
             }
         ),
         (key(), dots()).prop_map(|(account, seen)| Op::RemoveAccount { account, seen }),
-        (key(), text()).prop_map(|(account, verifier)| Op::SetVerifier { account, verifier }),
+        (key(), credential()).prop_map(|(account, credential)| Op::SetCredential {
+            account,
+            credential
+        }),
         (text(), text()).prop_map(|(from, to)| Op::AddAlias { from, to }),
         (text(), text(), dots()).prop_map(|(from, to, seen)| Op::RemoveAlias { from, to, seen }),
     ]

@@ -41,7 +41,7 @@ fn accounts_are_refused_for_each_reason() {
             Err(bad(text, cause))
         );
         assert_eq!(
-            node.directory.plan_set_verifier(text, "v".into()),
+            node.directory.plan_set_credential(text, "v"),
             Err(bad(text, cause))
         );
     }
@@ -50,14 +50,14 @@ fn accounts_are_refused_for_each_reason() {
         Err(Refusal::NoAccount(bob()))
     );
     assert_eq!(
-        node.directory.plan_set_verifier("bob@x.org", "v".into()),
+        node.directory.plan_set_credential("bob@x.org", "v"),
         Err(Refusal::NoAccount(bob()))
     );
-    let set = node.directory.plan_set_verifier("ANNE@x.org", "v".into());
+    let set = node.directory.plan_set_credential("ANNE@x.org", "v");
     node.make(6, set.unwrap());
     assert_eq!(
-        node.directory.holder(&anne()).unwrap().1.verifier.value,
-        "v"
+        node.directory.holder(&anne()).unwrap().1.credential.value,
+        "v".into()
     );
     node.remove("anne@x.org");
     assert_eq!(

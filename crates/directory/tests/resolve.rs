@@ -42,7 +42,7 @@ fn directory(text: &str) -> Directory {
                 address: from.into(),
                 created: 1,
                 uid_validity: 1,
-                verifier: String::new(),
+                credential: "".into(),
             },
         });
     }

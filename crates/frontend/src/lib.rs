@@ -2,5 +2,6 @@
 
 pub mod imap;
 pub mod pop3;
+pub mod sasl;
 pub mod session;
 pub mod smtp;

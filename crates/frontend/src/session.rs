@@ -4,7 +4,7 @@
 //! until there is no more [`Action`], carrying each out before it polls again. Because output is made only when it is
 //! polled for, a client that does not read holds one chunk of memory and no more.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use whimbrel_service::{
     api::{Call, Event, Reply, SessionId},
@@ -68,6 +68,23 @@ pub struct Tls {
     pub version: &'static str,
     /// `TLS_AES_256_GCM_SHA384`
     pub cipher: String,
+    /// What a login can be bound to.
+    pub binding: Binding,
+}
+
+/// Channel bindings (RFC 5056) of a TLS connection: what both ends know of it and nobody between them can have, too.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// "tls-exporter" (RFC 9266): of TLS 1.3 only.
+    pub exporter: Option<Box<[u8; 32]>>,
+    /// "tls-server-end-point" (RFC 5929, 4): a hash of our certificate. Absent where the RFC defines none.
+    pub end_point: Option<Arc<[u8]>>,
+}
+
+impl std::fmt::Debug for Binding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Binding").finish_non_exhaustive()
+    }
 }
 
 /// One connection's machine.

@@ -7,6 +7,8 @@
 //! Invariant: while a call is under way the machine's further outputs wait, so the calls of a session are strictly one after the
 //! other, and an abort never overtakes a write to the upload it aborts.
 
+mod auth;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -22,9 +24,7 @@ use whimbrel_service::{
 };
 use whimbrel_smtp::{
     Config, Domain, Enhanced, ForwardPath, LocalPart, Mailbox, Refusal, Role,
-    session::{
-        Accepted, AuthAnswer, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo,
-    },
+    session::{Accepted, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo},
     trace::{self, Received, WallTime},
 };
 
@@ -40,6 +40,8 @@ pub struct Limits {
     pub entry_bytes_max: usize,
     /// What the parser takes from a message.
     pub mime: whimbrel_mime::Limits,
+    /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
+    pub scram: bool,
 }
 
 impl Default for Limits {
@@ -48,6 +50,7 @@ impl Default for Limits {
             targets_max: 1000,
             entry_bytes_max: 8 << 20,
             mime: whimbrel_mime::Limits::default(),
+            scram: true,
         }
     }
 }
@@ -55,6 +58,7 @@ impl Default for Limits {
 /// One SMTP or LMTP connection.
 pub struct SmtpSession {
     machine: whimbrel_smtp::Session,
+    client: auth::Client,
     role: Role,
     config: Arc<Config>,
     limits: Arc<Limits>,
@@ -73,6 +77,7 @@ pub struct SmtpSession {
 }
 
 enum Pending {
+    Auth,
     Resolve,
     Create,
     /// This many bytes of a chunk, and those of it that are still to be written.
@@ -111,12 +116,14 @@ impl SmtpSession {
         peer: &Peer,
         now: Now,
     ) -> Self {
-        let tls = peer.tls.as_ref().map(tls_info);
+        let tls = peer.tls.clone();
+        let client = auth::Client::new(peer.address);
         let peer = whimbrel_smtp::session::Peer {
             ip: peer.address,
-            tls,
+            tls: tls.as_ref().map(tls_info),
         };
-        SmtpSession {
+        let mut session = SmtpSession {
+            client,
             machine: whimbrel_smtp::Session::new(role, config.clone(), peer, time(now)),
             role,
             config,
@@ -129,7 +136,9 @@ impl SmtpSession {
             next: None,
             closed: false,
             notes: std::collections::VecDeque::new(),
-        }
+        };
+        session.offer_auth(tls);
+        session
     }
 
     fn feed(&mut self, now: Now) {
@@ -158,7 +167,11 @@ impl SmtpSession {
                 return Some(Action::Close);
             }
             Output::StartTls => return Some(Action::StartTls),
-            Output::Auth(_) => self.machine.answer_auth(time(now), AuthAnswer::Unavailable),
+            Output::AuthBegin { mechanism, initial } => {
+                let initial = initial.as_ref().map(|message| message.0.as_slice());
+                return self.auth_begin(now, &mechanism, initial);
+            }
+            Output::AuthResponse(message) => return self.auth_respond(now, &message.0),
             Output::Mail(_) => {
                 self.notes.push_back(Note::Command("MAIL"));
                 self.recipients.clear();
@@ -476,6 +489,7 @@ impl Session for SmtpSession {
 
     fn on_reply(&mut self, now: Now, reply: Reply) {
         match (self.pending.take(), reply) {
+            (Some(Pending::Auth), reply) => self.next = self.auth_reply(now, reply),
             (Some(Pending::Resolve), reply) => self.resolved(now, reply),
             (Some(Pending::Create), Reply::Upload(upload)) => {
                 if let Some(message) = &mut self.message {
@@ -557,6 +571,7 @@ impl Session for SmtpSession {
 
     fn on_tls(&mut self, now: Now, tls: Tls) {
         self.machine.tls_started(time(now), tls_info(&tls));
+        self.offer_auth(Some(tls));
     }
 
     fn on_time(&mut self, now: Now) {

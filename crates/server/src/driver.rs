@@ -29,6 +29,7 @@ use crate::{
     registry::Registered,
     store_calls::{Store, StoreCalls},
     switchboard::Switchboard,
+    tls::Shown,
     transport::Transport,
 };
 
@@ -44,6 +45,7 @@ pub(crate) struct Context<S> {
     pub(crate) store: S,
     pub(crate) fatal: Fatal,
     pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) shown: Shown,
     pub(crate) handshakes: Arc<Semaphore>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) write_timeout: Duration,
@@ -64,7 +66,7 @@ impl<S> Context<S> {
                 .acquire()
                 .await
                 .map_err(|_| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-            Transport::start_tls(stream, Arc::clone(&self.tls)).await
+            Transport::start_tls(stream, Arc::clone(&self.tls), &self.shown).await
         });
         shaken.await?
     }
@@ -373,7 +375,9 @@ impl<S: Store> Driver<S> {
         if self.naming && matches!(reply, Reply::Done | Reply::Appended { .. }) {
             self.calls.named();
         }
-        let Reply::Authenticated { account, .. } = &reply else {
+        let (Reply::Authenticated { account, .. } | Reply::ScramAuthenticated { account, .. }) =
+            &reply
+        else {
             return reply;
         };
         if !self.registered.log_in(*account) {

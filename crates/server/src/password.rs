@@ -1,12 +1,13 @@
 //! argon2id: making verifiers, and checking them on a bounded number of threads.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use argon2::{
     Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
     password_hash::phc::PasswordHash,
 };
 use tokio::sync::Semaphore;
+use whimbrel_service::scram::{ITERATIONS_MIN, derive, to_text};
 use zeroize::Zeroizing;
 
 use crate::{config::AuthSection, node::random};
@@ -47,6 +48,48 @@ pub fn make_verifier(config: &AuthSection, password: &[u8]) -> Result<String, Pa
         .hash_password_with_salt(password, &salt)
         .map_err(|error| PasswordError::Argon2(error.to_string()))?;
     Ok(hash.to_string())
+}
+
+/// What is kept of a password: the verifier, and the keys of SCRAM if these are wanted and the password can be had with them.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// argon2id, a PHC string.
+    pub verifier: String,
+    /// As text (RFC 5803).
+    pub scram: Option<String>,
+    /// Why there are no keys although they are wanted.
+    pub no_scram: Option<String>,
+}
+
+/// Makes both, each under a new salt.
+///
+/// # Errors
+/// When the password cannot be used at all.
+pub fn make(config: &AuthSection, password: &[u8]) -> Result<Made, PasswordError> {
+    let verifier = make_verifier(config, password)?;
+    let (mut scram, mut no_scram) = (None, None);
+    if let Some(iterations) = scram_iterations(config) {
+        match std::str::from_utf8(password) {
+            Err(_) => no_scram = Some("it is no UTF-8".to_owned()),
+            Ok(text) => match derive(text, random(), iterations) {
+                Ok(keys) => scram = Some(to_text(&keys)),
+                Err(error) => no_scram = Some(error.to_string()),
+            },
+        }
+    }
+    Ok(Made {
+        verifier,
+        scram,
+        no_scram,
+    })
+}
+
+/// Iterations of new keys; `None`: SCRAM is switched off.
+pub fn scram_iterations(config: &AuthSection) -> Option<NonZeroU32> {
+    NonZeroU32::new(config.scram_iterations).map(|wanted| {
+        // Fewer than the RFC asks for are not made.
+        wanted.max(NonZeroU32::new(ITERATIONS_MIN).unwrap_or(NonZeroU32::MIN))
+    })
 }
 
 /// Whether a text is a verifier that [`matches`] can use.
@@ -146,6 +189,31 @@ mod tests {
             assert!(!is_verifier(text), "{text}");
             assert!(!matches(text, b"secret"));
         }
+    }
+
+    #[test]
+    fn keys_of_scram_are_made_where_they_can_be() {
+        let check = |iterations: u32, password: &[u8], expected: Result<u32, Option<&str>>| {
+            let config = AuthSection {
+                scram_iterations: iterations,
+                ..cheap()
+            };
+            let made = make(&config, password).unwrap();
+            assert!(matches(&made.verifier, password));
+            let keys = made
+                .scram
+                .map(|text| whimbrel_service::scram::from_text(&text).unwrap());
+            let found = keys.map_or(Err(made.no_scram.as_deref()), |keys| Ok(keys.iterations));
+            assert_eq!(found, expected);
+        };
+        check(5000, b"secret", Ok(5000));
+        check(1, b"secret", Ok(4096));
+        check(0, b"secret", Err(None));
+        check(5000, b"a\xff", Err(Some("it is no UTF-8")));
+        check(5000, b"a\x07", Err(Some("a character that is not allowed")));
+        let config = cheap();
+        let twice = [(); 2].map(|()| make(&config, b"secret").unwrap().scram);
+        assert_ne!(twice[0], twice[1], "salted");
     }
 
     #[test]

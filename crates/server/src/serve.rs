@@ -208,6 +208,7 @@ impl Server {
             store: store.clone(),
             fatal,
             tls,
+            shown: server.certificates.shown(),
             handshakes: Arc::new(Semaphore::new(config.tls.handshakes_max)),
             handshake_timeout: config.tls.handshake_timeout,
             write_timeout: config.limits.write_timeout,

@@ -135,6 +135,7 @@ fn auth_limits(config: &Config) -> auth::Limits {
         peers_max: auth.peers_max,
         cache_entries_max: auth.cache_entries_max,
         cache_seconds: auth.cache_time.as_secs(),
+        scram_iterations: auth.scram_iterations,
     }
 }
 

@@ -31,6 +31,7 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
             let limits = Arc::new(smtp::Limits {
                 targets_max: config.smtp.targets_max,
                 mime: mime_limits(config),
+                scram: config.auth.scram_iterations > 0,
                 ..smtp::Limits::default()
             });
             let smtp = Arc::new(smtp_config(config));
@@ -80,6 +81,7 @@ fn imap_limits(config: &Config) -> imap::Limits {
         thread_references_max: of.thread_references_max,
         append_messages_max: of.append_messages_max,
         append_summary_bytes_max: of.append_summary_bytes_max.bytes(),
+        scram: config.auth.scram_iterations > 0,
     }
 }
 

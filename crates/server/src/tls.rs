@@ -3,6 +3,8 @@
 //! Invariants: a certificate in use is whole (chain and matching key were read together); a broken new file never replaces a
 //! working one; private keys are created with mode 0600 and never logged.
 
+mod binding;
+
 use std::{
     fs,
     io::{self, Write as _},
@@ -58,13 +60,40 @@ pub struct Certificates {
 type Stamp = (i64, i64, u64, u64);
 
 #[derive(Debug)]
-struct InUse(RwLock<Arc<CertifiedKey>>);
+struct InUse(RwLock<Arc<Loaded>>);
+
+/// A certificate, and what is bound to it.
+#[derive(Debug)]
+pub struct Loaded {
+    certified: Arc<CertifiedKey>,
+    end_point: Option<Arc<[u8]>>,
+}
+
+impl Loaded {
+    fn new(certified: CertifiedKey) -> Arc<Self> {
+        let end_point = certified.cert.first();
+        Arc::new(Loaded {
+            end_point: end_point.and_then(|der| binding::end_point(der)),
+            certified: Arc::new(certified),
+        })
+    }
+}
+
+/// The certificate that is shown to clients, for what is bound to it.
+#[derive(Clone, Debug)]
+pub struct Shown(Arc<InUse>);
+
+impl Shown {
+    /// What is in use now.
+    pub fn now(&self) -> Arc<Loaded> {
+        Arc::clone(&self.0.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl ResolvesServerCert for InUse {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(
-            &self.0.read().unwrap_or_else(PoisonError::into_inner),
-        ))
+        let loaded = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&loaded.certified))
     }
 }
 
@@ -95,7 +124,7 @@ impl Certificates {
         Ok(Certificates {
             cert,
             key,
-            in_use: Arc::new(InUse(RwLock::new(Arc::new(certified)))),
+            in_use: Arc::new(InUse(RwLock::new(Loaded::new(certified)))),
             stamp: Mutex::new(stamp),
         })
     }
@@ -109,14 +138,14 @@ impl Certificates {
             return Ok(Reload::Unchanged);
         }
         *last = Some(now);
-        let certified = Arc::new(read(&self.cert, &self.key)?);
+        let loaded = Loaded::new(read(&self.cert, &self.key)?);
         let mut in_use = self
             .in_use
             .0
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let unchanged = in_use.cert == certified.cert;
-        *in_use = certified;
+        let unchanged = in_use.certified.cert == loaded.certified.cert;
+        *in_use = loaded;
         drop(in_use);
         Ok(if unchanged {
             Reload::Unchanged
@@ -129,9 +158,15 @@ impl Certificates {
     pub fn fingerprint(&self) -> String {
         let in_use = self.in_use.0.read().unwrap_or_else(PoisonError::into_inner);
         in_use
+            .certified
             .cert
             .first()
             .map_or_else(String::new, |der| fingerprint(der))
+    }
+
+    /// The certificate that clients are shown.
+    pub fn shown(&self) -> Shown {
+        Shown(Arc::clone(&self.in_use))
     }
 
     /// The certificate's file, for clients that want to trust it.
@@ -175,9 +210,17 @@ pub fn fingerprint(der: &[u8]) -> String {
     pairs.join(":")
 }
 
-/// What was negotiated on a finished connection.
-pub fn negotiated(connection: &rustls::ServerConnection) -> Tls {
+/// What was negotiated on a finished connection. `before` is what was shown when the handshake began: if another certificate has come
+/// into use meanwhile, nobody knows which one this client saw, and nothing is bound to it.
+pub fn negotiated(
+    connection: &rustls::ServerConnection,
+    before: &Arc<Loaded>,
+    shown: &Shown,
+) -> Tls {
+    let same = Arc::ptr_eq(before, &shown.now());
+    let end_point = before.end_point.clone().filter(|_| same);
     Tls {
+        binding: binding::of(connection, end_point),
         version: match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",

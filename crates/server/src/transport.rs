@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use whimbrel_frontend::session::Tls;
 
-use crate::tls::negotiated;
+use crate::tls::{Shown, negotiated};
 
 /// Read at once; a TLS record holds as much (RFC 8446, 5.1).
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -49,13 +49,15 @@ impl Transport {
     pub(crate) async fn start_tls(
         stream: TcpStream,
         config: Arc<ServerConfig>,
+        shown: &Shown,
     ) -> io::Result<(Self, Tls)> {
+        let certificate = shown.now();
         let accept = TlsAcceptor::from(config).accept_with(stream, |connection| {
             connection.set_buffer_limit(Some(TLS_WRITE_BYTES_MAX));
         });
         // Boxed: the handshake's state is not part of the connection's later size.
         let stream = Box::pin(accept).await?;
-        let tls = negotiated(stream.get_ref().1);
+        let tls = negotiated(stream.get_ref().1, &certificate, shown);
         Ok((Transport::Tls(Box::new(stream)), tls))
     }
 

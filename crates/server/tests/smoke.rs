@@ -136,6 +136,7 @@ async fn mail_goes_in_and_comes_out_and_is_there_after_a_restart() {
     let question = Question::AccountAdd {
         address: ANNE.to_owned(),
         verifier,
+        scram: None,
     };
     assert_eq!(
         ask(&config, question, fatal()).await.unwrap(),

@@ -2,6 +2,8 @@
 
 use whimbrel_mailbox::AccountId;
 
+use crate::scram::ScramKeys;
+
 /// A question of the administrator.
 #[derive(Clone, Debug)]
 pub enum AdminCall {
@@ -11,6 +13,8 @@ pub enum AdminCall {
         address: String,
         /// argon2id verifier as a PHC string, computed by the driver.
         verifier: String,
+        /// The keys of SCRAM for the same password, if there are to be any.
+        scram: Option<ScramKeys>,
         /// The new account's id: 128 random bits from the driver.
         account: AccountId,
     },
@@ -25,6 +29,8 @@ pub enum AdminCall {
         address: String,
         /// PHC string.
         verifier: String,
+        /// As of [`AdminCall::AddAccount`].
+        scram: Option<ScramKeys>,
     },
     /// All accounts.
     ListAccounts,

@@ -27,6 +27,15 @@ pub type UploadId = [u8; 16];
 pub enum Call {
     /// Who is this, and may he come in? Answered by [`Reply::Authenticated`].
     Authenticate(Authenticate),
+    /// Begins SCRAM: what is this name's salt? Answered by [`Reply::ScramChallenge`], whether there is such a name or not.
+    ScramBegin {
+        /// The name as the client gave it.
+        login: String,
+        /// Where the client connects from.
+        peer: IpAddr,
+    },
+    /// Ends SCRAM. Answered by [`Reply::ScramAuthenticated`].
+    ScramFinish(ScramFinish),
     /// Who receives mail for this address? Answered by [`Reply::Resolved`].
     Resolve {
         /// The local part as the client gave it, unquoted.
@@ -111,6 +120,22 @@ impl std::fmt::Debug for Authenticate {
             .finish_non_exhaustive()
     }
 }
+
+/// A proof of SCRAM-SHA-256 to check. The messages it covers hold no secret, and say who the client wants to be.
+#[derive(Clone, Debug)]
+pub struct ScramFinish {
+    /// The name as the client gave it in its first message.
+    pub login: String,
+    /// Where the client connects from: failures are counted for it.
+    pub peer: IpAddr,
+    /// The messages that are proved (RFC 5802, 3: AuthMessage).
+    pub auth_message: Vec<u8>,
+    /// ClientProof.
+    pub proof: [u8; SCRAM_KEY_BYTES],
+}
+
+/// Bytes of a proof and of a signature: SHA-256.
+pub const SCRAM_KEY_BYTES: usize = 32;
 
 /// Something about one account's mail.
 #[derive(Clone, Debug)]
@@ -303,6 +328,24 @@ pub enum Reply {
         account: AccountId,
         /// Its address, as the directory spells it.
         login: String,
+    },
+    /// To [`Call::ScramBegin`].
+    ScramChallenge {
+        /// Of the name; made up, but always the same, where there are no keys.
+        salt: [u8; 16],
+        /// Of PBKDF2.
+        iterations: u32,
+        /// The server's part of the nonce: printable, never given twice, and not to be guessed.
+        nonce: String,
+    },
+    /// To [`Call::ScramFinish`]: as [`Reply::Authenticated`], with the proof that this is the server.
+    ScramAuthenticated {
+        /// The account.
+        account: AccountId,
+        /// Its address, as the directory spells it.
+        login: String,
+        /// ServerSignature.
+        signature: [u8; SCRAM_KEY_BYTES],
     },
     /// To [`Call::Resolve`].
     Resolved(Resolution),

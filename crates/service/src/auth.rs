@@ -12,19 +12,25 @@
 //!   account with the same verifier.
 //!
 //! A name that does not exist costs a verification, too, so that time does not tell which names do.
+//!
+//! SCRAM (RFC 5802) is checked here and now: a proof costs a few hashes. A name without keys is given a salt that is made up, always the same, and
+//! fails at the end. The rate limit holds as for passwords.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use subtle::ConstantTimeEq;
+use whimbrel_directory::DecoySecret;
 use whimbrel_mailbox::AccountId;
 use zeroize::Zeroizing;
 
 use crate::{
-    api::{Authenticate, Failure, Reply},
+    api::{Authenticate, Failure, Reply, ScramFinish},
     machine::{Note, Now, Output, RequestId, Ticket},
+    scram::{self, ITERATIONS_MIN, KEY_BYTES, SALT_BYTES, ScramKeys},
 };
 
 /// What bounds authentication. All have config keys in `[auth]`.
@@ -46,6 +52,8 @@ pub struct Limits {
     pub cache_entries_max: usize,
     /// For how long, in seconds; 0 turns the cache off. `auth.cache_time`.
     pub cache_seconds: u64,
+    /// Iterations that are told with a made-up salt: those of new passwords. `auth.scram_iterations`.
+    pub scram_iterations: u32,
 }
 
 impl Default for Limits {
@@ -59,6 +67,7 @@ impl Default for Limits {
             peers_max: 16 * 1024,
             cache_entries_max: 16 * 1024,
             cache_seconds: 300,
+            scram_iterations: 100_000,
         }
     }
 }
@@ -72,7 +81,28 @@ pub struct Known {
     pub login: String,
     /// argon2id PHC string.
     pub verifier: String,
+    /// The keys of SCRAM, if there are any.
+    pub scram: Option<ScramKeys>,
 }
+
+/// From what a salt is made up for a name that has no keys.
+pub struct MadeUp {
+    /// The name, folded.
+    pub name: String,
+    /// The directory's secret; until it has one, [`Authenticator::decoy_secret`] stands for it.
+    pub secret: Option<DecoySecret>,
+}
+
+/// The server's part of a nonce, before base64.
+const NONCE_BYTES: usize = 18;
+
+/// Keys to compute with where there are none.
+const NOBODY: ScramKeys = ScramKeys {
+    salt: [0; SALT_BYTES],
+    iterations: 0,
+    stored_key: [0; KEY_BYTES],
+    server_key: [0; KEY_BYTES],
+};
 
 struct Attempt {
     request: RequestId,
@@ -102,6 +132,8 @@ pub struct Authenticator {
     /// Checked against when a name does not exist.
     decoy_verifier: String,
     cache: BTreeMap<CacheKey, Cached>,
+    /// Nonces given.
+    nonces: u64,
     /// Cache keys in the order in which they expire.
     cache_order: VecDeque<(u64, CacheKey)>,
     failures: BTreeMap<IpAddr, Failures>,
@@ -120,6 +152,7 @@ impl Authenticator {
             limits,
             secret,
             decoy_verifier,
+            nonces: 0,
             cache: BTreeMap::new(),
             cache_order: VecDeque::new(),
             failures: BTreeMap::new(),
@@ -142,11 +175,7 @@ impl Authenticator {
     ) {
         let seconds = now.mono_micros / 1_000_000;
         self.forget(seconds);
-        if self
-            .failures
-            .get(&peer_key(ask.peer))
-            .is_some_and(|f| f.count >= self.limits.failures_max)
-        {
+        if self.is_throttled(ask.peer) {
             out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
             return;
         }
@@ -235,28 +264,14 @@ impl Authenticator {
                 out.push_back(authenticated(attempt.request, &known));
                 self.remember(seconds, attempt.key, known);
             }
-            None => {
-                self.count_failure(seconds, attempt.peer);
-                out.push_back(Output::Log(Note::LoginFailed {
-                    login: printable(&attempt.login),
-                    peer: attempt.peer,
-                }));
-                out.push_back(Output::Reply(
-                    attempt.request,
-                    Reply::Failed(Failure::Credentials),
-                ));
-            }
+            None => self.failed(seconds, attempt.request, &attempt.login, attempt.peer, out),
         }
         // Those who waited are looked at again: their peer may have used up its failures by now.
         while self.running.len() < self.limits.verifications_max {
             let Some((attempt, password)) = self.next_waiting() else {
                 break;
             };
-            if self
-                .failures
-                .get(&peer_key(attempt.peer))
-                .is_some_and(|f| f.count >= self.limits.failures_max)
-            {
+            if self.is_throttled(attempt.peer) {
                 out.push_back(Output::Reply(
                     attempt.request,
                     Reply::Failed(Failure::Throttled),
@@ -287,6 +302,116 @@ impl Authenticator {
             verifier,
             password,
         });
+    }
+
+    /// The secret behind made-up salts of a directory that has none yet: random, because ours is.
+    #[must_use]
+    pub fn decoy_secret(&self) -> DecoySecret {
+        DecoySecret(blake3::derive_key("whimbrel scram decoy v1", &self.secret))
+    }
+
+    /// The answer to [`crate::api::Call::ScramBegin`].
+    pub fn scram_begin(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        peer: IpAddr,
+        known: Option<Known>,
+        made_up: &MadeUp,
+    ) -> Output {
+        self.forget(now.mono_micros / 1_000_000);
+        if self.is_throttled(peer) {
+            return Output::Reply(request, Reply::Failed(Failure::Throttled));
+        }
+        let secret = made_up.secret.unwrap_or_else(|| self.decoy_secret());
+        // Made whether it is wanted or not: neither the time nor the answer tells which names there are.
+        let made_up = blake3::keyed_hash(&secret.0, made_up.name.as_bytes());
+        let mut salt = [0; SALT_BYTES];
+        salt.copy_from_slice(&made_up.as_bytes()[..SALT_BYTES]);
+        let mut iterations = self.limits.scram_iterations.max(ITERATIONS_MIN);
+        if let Some(keys) = known.and_then(|known| known.scram) {
+            (salt, iterations) = (keys.salt, keys.iterations);
+        }
+        let nonce = self.nonce();
+        Output::Reply(
+            request,
+            Reply::ScramChallenge {
+                salt,
+                iterations,
+                nonce,
+            },
+        )
+    }
+
+    /// Unique in this run by its number, and in all others because the secret is random; who does not have that cannot guess the next one.
+    fn nonce(&mut self) -> String {
+        self.nonces += 1;
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher
+            .update(b"scram nonce")
+            .update(&self.nonces.to_le_bytes());
+        let mut bytes = [0; NONCE_BYTES];
+        hasher.finalize_xof().fill(&mut bytes);
+        STANDARD.encode(bytes)
+    }
+
+    /// The answer to [`crate::api::Call::ScramFinish`].
+    pub fn scram_finish(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        ask: &ScramFinish,
+        known: Option<Known>,
+        out: &mut VecDeque<Output>,
+    ) {
+        let seconds = now.mono_micros / 1_000_000;
+        self.forget(seconds);
+        if self.is_throttled(ask.peer) {
+            out.push_back(Output::Reply(request, Reply::Failed(Failure::Throttled)));
+            return;
+        }
+        let keys = known.as_ref().and_then(|known| known.scram.as_ref());
+        let signature = scram::check(keys.unwrap_or(&NOBODY), &ask.auth_message, &ask.proof);
+        match (known, signature) {
+            (Some(known), Some(signature)) if known.scram.is_some() => {
+                out.push_back(Output::Log(Note::LoggedIn {
+                    login: known.login.clone(),
+                    cached: false,
+                }));
+                out.push_back(Output::Reply(
+                    request,
+                    Reply::ScramAuthenticated {
+                        account: known.account,
+                        login: known.login,
+                        signature,
+                    },
+                ));
+            }
+            _ => self.failed(seconds, request, &ask.login, ask.peer, out),
+        }
+    }
+
+    fn is_throttled(&self, peer: IpAddr) -> bool {
+        self.failures
+            .get(&peer_key(peer))
+            .is_some_and(|f| f.count >= self.limits.failures_max)
+    }
+
+    /// Counts and tells a wrong login.
+    fn failed(
+        &mut self,
+        seconds: u64,
+        request: RequestId,
+        login: &str,
+        peer: IpAddr,
+        out: &mut VecDeque<Output>,
+    ) {
+        self.count_failure(seconds, peer);
+        out.push_back(Output::Log(Note::LoginFailed {
+            login: printable(login),
+            peer,
+        }));
+        out.push_back(Output::Reply(request, Reply::Failed(Failure::Credentials)));
     }
 
     fn cache_key(&self, ask: &Authenticate) -> CacheKey {

@@ -6,17 +6,18 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Section};
-use whimbrel_directory::{Account, AccountKey, Address, Directory, Op, Refusal};
+use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
 use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
     api::{Call, Reply, Resolution, Target},
-    auth::{Authenticator, Known},
+    auth::{Authenticator, Known, MadeUp},
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
+    saslprep::saslprep,
 };
 
 /// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
@@ -163,6 +164,19 @@ impl DirectoryOwner {
                 let known = running.known(&ask.login);
                 authenticator.begin(now, request, ask, known, &mut ticket_from(next_ticket), out);
             }
+            Call::ScramBegin { login, peer } => {
+                let known = running.known_by_scram(&login);
+                let made_up = MadeUp {
+                    name: folded(&login),
+                    secret: running.directory.decoy(),
+                };
+                let challenge = authenticator.scram_begin(now, request, peer, known, &made_up);
+                running.gate.reply(challenge, out);
+            }
+            Call::ScramFinish(ask) => {
+                let known = running.known_by_scram(&ask.login);
+                authenticator.scram_finish(now, request, &ask, known, out);
+            }
             Call::Resolve { local, domain } => {
                 let reply = running.resolve(&local, domain.as_deref());
                 running
@@ -179,6 +193,7 @@ impl DirectoryOwner {
         let ticket = self.ticket();
         let DirectoryOwner {
             state: Phase::Running(running),
+            authenticator,
             out,
             ..
         } = self
@@ -191,15 +206,25 @@ impl DirectoryOwner {
             AdminCall::AddAccount {
                 address,
                 verifier,
+                scram,
                 account,
             } => directory
-                .plan_add_account(&address, account.0, now.wall_seconds(), verifier)
+                .plan_add_account(
+                    &address,
+                    account.0,
+                    now.wall_seconds(),
+                    Credential { verifier, scram },
+                )
                 .map(|ops| (ops, None)),
             AdminCall::RemoveAccount { address } => directory
                 .plan_remove_account(&address)
                 .map(|(ops, account)| (ops, Some(AccountId(account)))),
-            AdminCall::SetVerifier { address, verifier } => directory
-                .plan_set_verifier(&address, verifier)
+            AdminCall::SetVerifier {
+                address,
+                verifier,
+                scram,
+            } => directory
+                .plan_set_credential(&address, Credential { verifier, scram })
                 .map(|ops| (ops, None)),
             AdminCall::AddAlias { from, to } => {
                 directory.plan_add_alias(&from, &to).map(|ops| (ops, None))
@@ -236,7 +261,8 @@ impl DirectoryOwner {
                     AdminReply::Refused("the disk is full, try again later".into()),
                 ));
             }
-            Ok((ops, purge)) => {
+            Ok((mut ops, purge)) => {
+                ops.extend(directory.plan_decoy(authenticator.decoy_secret()));
                 let commit = running.apply(now, &ops);
                 out.push_back(Output::Commit(ticket, commit));
                 running.gate.submitted(ticket);
@@ -251,6 +277,15 @@ impl DirectoryOwner {
                 .gate
                 .reply(Output::AdminReply(request, answer(refusal)), out),
         }
+    }
+}
+
+/// A login name such that all spellings of an account's name are one: a made-up salt must differ no more often than a real one.
+fn folded(login: &str) -> String {
+    let prepared = saslprep(login).map_or_else(|_| login.to_owned(), |name| name.to_string());
+    match Address::parse(&prepared) {
+        Ok(address) => address.to_string(),
+        Err(_) => prepared.to_lowercase(),
     }
 }
 
@@ -320,7 +355,8 @@ impl Running {
         Some(Known {
             account: AccountId(account),
             login: entry.address.clone(),
-            verifier: entry.verifier.value.clone(),
+            verifier: entry.credential.value.verifier.clone(),
+            scram: entry.credential.value.scram.clone(),
         })
     }
 
@@ -336,6 +372,11 @@ impl Running {
             found = found.or(holder);
         }
         found.filter(|_| domains.next().is_none())
+    }
+
+    /// RFC 5802, 5.1: names are prepared with SASLprep before they are looked up.
+    fn known_by_scram(&self, login: &str) -> Option<Known> {
+        self.known(&saslprep(login).ok()?)
     }
 
     fn resolve(&self, local: &str, domain: Option<&str>) -> Resolution {

@@ -21,3 +21,5 @@ pub mod log;
 pub mod machine;
 pub mod owner;
 pub mod queue;
+pub mod saslprep;
+pub mod scram;

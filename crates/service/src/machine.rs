@@ -216,7 +216,10 @@ pub enum Route {
 /// Where a call goes.
 pub fn route(call: &Call) -> Route {
     match call {
-        Call::Authenticate(_) | Call::Resolve { .. } => Route::Directory,
+        Call::Authenticate(_)
+        | Call::ScramBegin { .. }
+        | Call::ScramFinish(_)
+        | Call::Resolve { .. } => Route::Directory,
         Call::Accept(_) => Route::Queue,
         Call::Mailbox { account, .. } => Route::Owner(*account),
         Call::Contents { .. }

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_service::{
-    api::{AccountId, Authenticate, Failure, Reply},
-    auth::{Authenticator, Known, Limits},
+    api::{AccountId, Authenticate, Failure, Reply, ScramFinish},
+    auth::{Authenticator, Known, Limits, MadeUp},
     machine::{Now, Output, RequestId, Ticket},
+    scram::{ScramKeys, derive},
 };
 
 /// A driver whose directory is a map.
@@ -27,6 +28,7 @@ fn account(login: &str, number: u8, verifier: &str) -> (String, Known) {
         account: AccountId([number; 16]),
         login: login.into(),
         verifier: verifier.into(),
+        scram: None,
     };
     (login.into(), known)
 }
@@ -42,6 +44,7 @@ impl Bench {
             peers_max: 4,
             cache_entries_max: 3,
             cache_seconds: 300,
+            scram_iterations: 5000,
         };
         change(&mut limits);
         Bench {
@@ -80,6 +83,20 @@ impl Bench {
                 Output::Reply(RequestId(n), Reply::Authenticated { account, login }) => {
                     format!("{n}:{login}={}", account.0[0])
                 }
+                Output::Reply(
+                    RequestId(n),
+                    Reply::ScramAuthenticated {
+                        account,
+                        login,
+                        signature,
+                    },
+                ) => {
+                    assert_eq!(signature, bytes(SIGNATURE));
+                    format!("{n}:{login}={}", account.0[0])
+                }
+                Output::Reply(RequestId(n), Reply::ScramChallenge { iterations, .. }) => {
+                    format!("{n}:i={iterations}")
+                }
                 Output::Reply(RequestId(n), Reply::Failed(Failure::Credentials)) => {
                     format!("{n}:wrong")
                 }
@@ -115,6 +132,37 @@ impl Bench {
         self.drain()
     }
 
+    fn scram_begin(&mut self, login: &str, peer: &str) -> String {
+        self.requests += 1;
+        let made_up = MadeUp {
+            name: login.into(),
+            secret: None,
+        };
+        let known = self.known.get(login).cloned();
+        let (now, request) = (self.now(), RequestId(self.requests));
+        let output = self
+            .auth
+            .scram_begin(now, request, peer.parse().unwrap(), known, &made_up);
+        self.out.push_back(output);
+        self.drain()
+    }
+
+    fn scram_finish(&mut self, login: &str, right: bool, peer: &str) -> String {
+        self.requests += 1;
+        let mut proof: [u8; 32] = bytes(PROOF);
+        proof[31] ^= u8::from(!right);
+        let ask = ScramFinish {
+            login: login.into(),
+            peer: peer.parse().unwrap(),
+            auth_message: AUTH_MESSAGE.to_vec(),
+            proof,
+        };
+        let (now, known) = (self.now(), self.known.get(login).cloned());
+        self.auth
+            .scram_finish(now, RequestId(self.requests), &ask, known, &mut self.out);
+        self.drain()
+    }
+
     /// The oldest verification under way comes to this.
     fn verified(&mut self, matches: bool) -> String {
         let (ticket, ..) = self.asked.pop_front().expect("one is under way");
@@ -147,6 +195,23 @@ impl Bench {
 }
 
 const HERE: &str = "192.0.2.1";
+
+/// RFC 7677, 3, where the password is `pencil`.
+const AUTH_MESSAGE: &[u8] = b"n=user,r=rOprNGfwEbeRWgbNEkqO,\
+    r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,\
+    c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+const SALT: &str = "W22ZaJ0SNY7soEsUEjb6gQ==";
+const PROOF: &str = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+const SIGNATURE: &str = "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+fn bytes<const N: usize>(text: &str) -> [u8; N] {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    STANDARD.decode(text).unwrap().try_into().unwrap()
+}
+
+fn keys() -> ScramKeys {
+    derive("pencil", bytes(SALT), 4096.try_into().unwrap()).unwrap()
+}
 
 #[test]
 fn a_login_is_verified_once_and_answered_from_the_cache_then() {
@@ -436,4 +501,52 @@ fn one_peer_does_not_take_all_places_to_wait() {
     assert_eq!(bench.begin("anne", "2", HERE), "");
     assert_eq!(bench.begin("anne", "3", HERE), "");
     assert_eq!(bench.begin("anne", "4", HERE), "14:later");
+}
+
+#[test]
+fn proofs_are_throttled_as_passwords_are() {
+    let mut bench = Bench::new(|_| ());
+    bench.known.get_mut("anne").unwrap().scram = Some(keys());
+    assert_eq!(bench.scram_begin("anne", HERE), "1:i=4096");
+    assert_eq!(bench.scram_finish("anne", true, HERE), "2:anne=1");
+    assert_eq!(bench.scram_finish("anne", false, HERE), "3:wrong");
+    // Names that do not exist or have no keys: asked and refused like others, and counted.
+    assert_eq!(bench.scram_begin("carl", HERE), "4:i=5000");
+    assert_eq!(bench.scram_finish("carl", true, HERE), "5:wrong");
+    assert_eq!(bench.scram_begin("bob", HERE), "6:i=5000");
+    assert_eq!(bench.scram_finish("bob", true, HERE), "7:wrong");
+    assert_eq!(bench.scram_begin("anne", HERE), "8:later");
+    assert_eq!(
+        bench.scram_finish("anne", true, HERE),
+        "9:later",
+        "however right"
+    );
+    assert_eq!(
+        bench.begin("anne", "secret", HERE),
+        "10:later",
+        "and passwords"
+    );
+    assert_eq!(bench.scram_finish("anne", true, "192.0.2.2"), "11:anne=1");
+    bench.seconds += 60;
+    assert_eq!(bench.scram_finish("anne", true, HERE), "12:anne=1");
+    // Wrong passwords count for proofs.
+    for _ in 0..3 {
+        assert_eq!(bench.login("anne", "wrong", HERE), "wrong");
+    }
+    assert_eq!(bench.scram_finish("anne", true, HERE), "16:later");
+}
+
+#[test]
+fn keys_of_nobody_prove_nothing() {
+    // What is computed with for names without keys is no account's, even if somebody finds a proof for it.
+    let mut bench = Bench::new(|limits| limits.failures_max = 1000);
+    for _ in 0..2 {
+        assert!(bench.scram_finish("carl", true, HERE).ends_with("wrong"));
+        bench.known.get_mut("anne").unwrap().scram = Some(keys());
+    }
+    assert_eq!(bench.scram_finish("anne", true, HERE), "3:anne=1");
+    bench.known.get_mut("anne").unwrap().scram = None;
+    assert_eq!(bench.scram_finish("anne", true, HERE), "4:wrong");
+    bench.known.remove("anne");
+    assert_eq!(bench.scram_finish("anne", true, HERE), "5:wrong");
 }

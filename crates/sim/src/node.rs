@@ -107,6 +107,7 @@ pub struct Node {
     owner_config: owner::Config,
     queue_limits: queue::Limits,
     group: GroupCommit<(Dest, Ticket, Commit)>,
+    runs: u8,
     directory: DirectoryOwner,
     queue: QueueOwner,
     owners: Vec<PartitionOwner>,
@@ -148,7 +149,8 @@ impl Node {
             disk: Memory::new(),
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
-            directory: directory(&owner_config),
+            runs: 1,
+            directory: directory(&owner_config, 1),
             queue: QueueOwner::new(queue_limits.clone()),
             owners: owners(&owner_config),
             owner_config,
@@ -289,7 +291,8 @@ impl Node {
 
     fn restart(&mut self) {
         self.group = GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT);
-        self.directory = directory(&self.owner_config);
+        self.runs = self.runs.wrapping_add(1);
+        self.directory = directory(&self.owner_config, self.runs);
         self.queue = QueueOwner::new(self.queue_limits.clone());
         self.owners = owners(&self.owner_config);
         self.happenings.clear();
@@ -613,6 +616,8 @@ impl Node {
                 len as usize,
             )?),
             Call::Authenticate(_)
+            | Call::ScramBegin { .. }
+            | Call::ScramFinish(_)
             | Call::Resolve { .. }
             | Call::Mailbox { .. }
             | Call::Accept(_) => Reply::Failed(Failure::Temporary),
@@ -623,8 +628,9 @@ impl Node {
 /// Verifiers in the simulator are this and the password: argon2 has nothing to be simulated for.
 pub const VERIFIER_PREFIX: &str = "sim:";
 
-fn directory(config: &owner::Config) -> DirectoryOwner {
-    let authenticator = Authenticator::new(auth::Limits::default(), [7; 32], "nobody's".into());
+/// `run`: how often the node has started; each start has a secret of its own, as a real one draws it.
+fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
+    let authenticator = Authenticator::new(auth::Limits::default(), [run; 32], "nobody's".into());
     DirectoryOwner::new(config.origin, authenticator)
 }
 

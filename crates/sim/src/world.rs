@@ -246,6 +246,7 @@ impl World {
             let call = AdminCall::AddAccount {
                 address,
                 verifier: format!("{VERIFIER_PREFIX}x"),
+                scram: None,
                 account,
             };
             self.node.admin(RequestId(self.next_request), call);

@@ -12,6 +12,7 @@ use whimbrel_service::{
     content::Content,
     machine::RequestId,
     queue::entry_id,
+    scram::derive,
 };
 use whimbrel_sim::node::{Node, Outcome, VERIFIER_PREFIX};
 
@@ -37,6 +38,7 @@ fn world() -> World {
     let add = AdminCall::AddAccount {
         address: "anne@example.org".into(),
         verifier: format!("{VERIFIER_PREFIX}secret"),
+        scram: None,
         account: ANNE,
     };
     assert_eq!(world.admin(add), AdminReply::Done);
@@ -685,6 +687,7 @@ fn a_removed_account_takes_its_mail_with_it() {
     let add = AdminCall::AddAccount {
         address: "anne@example.org".into(),
         verifier: "x".into(),
+        scram: None,
         account: again,
     };
     assert_eq!(world.admin(add), AdminReply::Done);
@@ -734,6 +737,7 @@ fn logins_are_checked_cached_and_throttled() {
     let set = AdminCall::SetVerifier {
         address: "anne@example.org".into(),
         verifier: format!("{VERIFIER_PREFIX}new"),
+        scram: None,
     };
     assert_eq!(world.admin(set), AdminReply::Done);
     assert!(matches!(
@@ -807,4 +811,62 @@ fn addresses_resolve() {
     );
     assert_eq!(resolve("anne", Some("elsewhere.example")), "NotOurs");
     assert_eq!(resolve("postmaster", None), "anne@example.org None");
+}
+
+/// RFC 5802, and nobody learns which names there are, however often the node starts.
+#[test]
+fn salts_of_names_that_do_not_exist_stay_as_they_are() {
+    let mut world = world();
+    let ask = |world: &mut World, login: &str| {
+        let begin = Call::ScramBegin {
+            login: login.into(),
+            peer: [10, 0, 0, 1].into(),
+        };
+        match world.call(begin) {
+            Reply::ScramChallenge {
+                salt,
+                iterations,
+                nonce,
+            } => (salt, iterations, nonce),
+            other => panic!("{other:?}"),
+        }
+    };
+    let keys = derive("secret", [3; 16], 5000.try_into().unwrap()).unwrap();
+    let bob = AdminCall::AddAccount {
+        address: "bob@example.org".into(),
+        verifier: "x".into(),
+        scram: Some(keys),
+        account: AccountId([2; 16]),
+    };
+    assert_eq!(world.admin(bob), AdminReply::Done);
+    let names = ["carl@example.org", "anne@example.org", "dora", ""];
+    let before = names.map(|name| ask(&mut world, name));
+    world.node.crash(5);
+    let after = names.map(|name| ask(&mut world, name));
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!((before.0, before.1), (after.0, after.1));
+        assert_ne!(before.2, after.2, "nonces are new");
+    }
+    let mut salts: Vec<_> = before.iter().map(|(salt, ..)| *salt).collect();
+    salts.sort_unstable();
+    salts.dedup();
+    assert_eq!(salts.len(), names.len(), "each has its own");
+    // All spellings of a name are one, whether there is such an account or not.
+    for (one, other) in [
+        ("bob@example.org", "BOB@Example.ORG."),
+        ("carl@example.org", "Carl@EXAMPLE.org."),
+        ("Z\u{fc}rich", "zu\u{308}rich"),
+    ] {
+        assert_eq!(ask(&mut world, one).0, ask(&mut world, other).0, "{one}");
+    }
+    assert_eq!(ask(&mut world, "bob@example.org").0, [3; 16]);
+    assert_eq!(ask(&mut world, "bob@example.org").1, 5000);
+    // A new password without keys takes them away.
+    let set = AdminCall::SetVerifier {
+        address: "bob@example.org".into(),
+        verifier: "y".into(),
+        scram: None,
+    };
+    assert_eq!(world.admin(set), AdminReply::Done);
+    assert_ne!(ask(&mut world, "bob@example.org").0, [3; 16]);
 }

@@ -62,6 +62,7 @@ pub fn drive(role: Role, config: &Config, input: &[u8], piece: usize, lazy: bool
         tls: None,
     };
     let mut session = Session::new(role, Arc::new(config.clone()), peer, Time::ZERO);
+    session.offer_auth("PLAIN LOGIN".to_owned());
     let mut trace = Trace {
         sent: Vec::new(),
         asked: Vec::new(),
@@ -168,16 +169,21 @@ fn answer(session: &mut Session, question: &Output) -> bool {
                 cipher: "c".into(),
             },
         ),
-        Output::Auth(credentials) => {
-            let right = credentials.user == "a";
-            session.answer_auth(
-                now,
-                if right {
-                    AuthAnswer::Accepted
-                } else {
-                    AuthAnswer::Rejected
-                },
-            );
+        Output::AuthBegin { initial: None, .. } => {
+            session.answer_auth(now, AuthAnswer::Challenge(b"?".to_vec()));
+        }
+        Output::AuthBegin {
+            initial: Some(message),
+            ..
+        }
+        | Output::AuthResponse(message) => {
+            let answer = match message.0.first() {
+                Some(b'a') => AuthAnswer::Accepted,
+                Some(0) => AuthAnswer::Challenge(message.0.to_vec()),
+                None => AuthAnswer::Broken(Refusal::try_later()),
+                _ => AuthAnswer::Rejected,
+            };
+            session.answer_auth(now, answer);
         }
         Output::Mail(mail) => session.answer_mail(now, decide(mail.from.to_string())),
         Output::Rcpt(to) => session.answer_rcpt(now, decide(to.to_string())),

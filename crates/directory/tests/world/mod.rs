@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oracle::{expected, shown};
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
-use whimbrel_directory::{Directory, Op, state::Row};
+use whimbrel_directory::{DecoySecret, Directory, Op, state::Row};
 
 const DOMAINS: [&str; 2] = ["x.example", "y.example"];
 const ADDRESSES: [&str; 3] = ["anne@x.example", "bob@x.example", "anne@y.example"];
@@ -33,7 +33,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn steps(len: usize) -> impl Strategy<Value = Vec<Step>> {
-    let make = (0..4usize, 0..7u8, 0..6usize, 0..6usize, 0..40u64);
+    let make = (0..4usize, 0..8u8, 0..6usize, 0..6usize, 0..40u64);
     let step = prop_oneof![
         6 => make.prop_map(|(at, kind, a, b, wall)| Step::Make { at, kind, a, b, wall }),
         6 => (0..4usize, 0..4usize).prop_map(|(to, origin)| Step::Deliver { to, origin }),
@@ -185,7 +185,8 @@ impl World {
                     .aliases()
                     .map(|(from, to, _)| Row::Alias(from.into(), to.into())),
             )
-            .chain(ADDRESSES.map(|address| Row::Floor(address.into())));
+            .chain(ADDRESSES.map(|address| Row::Floor(address.into())))
+            .chain([Row::Decoy]);
         replica.store = rows
             .filter_map(|row| Some((row.key(), directory.row(&row)?)))
             .collect();
@@ -270,7 +271,7 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
             address: to.into(),
             created: number as u64,
             uid_validity: directory.uid_validity_floor(to) + 1 + (b as u32 / 3),
-            verifier: format!("first {number}"),
+            credential: format!("first {number}").into(),
         },
         3 => {
             let (account, entry, _) = living.get(a % living.len().max(1))?;
@@ -279,9 +280,12 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
                 seen: entry.exists.as_slice().to_vec(),
             }
         }
-        4 => Op::SetVerifier {
+        4 => Op::SetCredential {
             account: living.get(a % living.len().max(1))?.0,
-            verifier: format!("new {number}"),
+            credential: format!("new {number}").into(),
+        },
+        7 => Op::SetDecoy {
+            secret: DecoySecret([number as u8; 32]),
         },
         5 => Op::AddAlias {
             from: from.into(),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_directory::{AccountKey, Address, Directory, Domain, Op};
+use whimbrel_directory::{AccountKey, Address, DecoySecret, Directory, Domain, Op};
 
 use super::{ADDRESSES, DOMAINS, Made};
 
@@ -22,6 +22,7 @@ pub(super) struct Shown {
     floors: Vec<u32>,
     /// The earliest account of each domain, and of all.
     eldest: Vec<Option<AccountKey>>,
+    decoy: Option<DecoySecret>,
 }
 
 pub(super) fn shown(directory: &Directory) -> Shown {
@@ -45,7 +46,7 @@ pub(super) fn shown(directory: &Directory) -> Shown {
             key,
             entry.created,
             entry.uid_validity,
-            entry.verifier.value.clone(),
+            entry.credential.value.verifier.clone(),
         ));
     }
     Shown {
@@ -65,6 +66,7 @@ pub(super) fn shown(directory: &Directory) -> Shown {
             .chain([directory.eldest_of_all()])
             .map(|found| found.map(|(key, _)| key))
             .collect(),
+        decoy: directory.decoy(),
     }
 }
 
@@ -101,7 +103,7 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                 address,
                 created,
                 uid_validity,
-                verifier,
+                credential,
             } => {
                 let floor = floors.entry(address.clone()).or_insert(0);
                 *floor = (*floor).max(*uid_validity);
@@ -116,21 +118,21 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                     .iter()
                     .map(made)
                     .filter_map(|later| match &later.op {
-                        Op::SetVerifier {
+                        Op::SetCredential {
                             account: whose,
-                            verifier,
-                        } if whose == account => Some((later.stamp, verifier)),
+                            credential,
+                        } if whose == account => Some((later.stamp, credential)),
                         _ => None,
                     })
                     .max()
-                    .map_or(verifier, |(_, verifier)| verifier);
+                    .map_or(credential, |(_, credential)| credential);
                 accounts.push((
                     address.clone(),
                     all[number].stamp,
                     *account,
                     *created,
                     *uid_validity,
-                    newest.clone(),
+                    newest.verifier.clone(),
                 ));
             }
             _ => {}
@@ -148,6 +150,11 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
         .into_iter()
         .chain([eldest("")])
         .collect();
+    let decoys = applied.iter().map(made).filter_map(|made| match &made.op {
+        Op::SetDecoy { secret } => Some((made.stamp, *secret)),
+        _ => None,
+    });
+    shown.decoy = decoys.max().map(|(_, secret)| secret);
     accounts.sort();
     let mut place = 0;
     for (address, _, key, created, uid_validity, verifier) in accounts {

@@ -1,183 +1,136 @@
-//! LOGIN and AUTHENTICATE PLAIN and LOGIN (RFC 9051, 6.2.2 and 6.2.3; RFC 4616; RFC 4959).
+//! LOGIN and AUTHENTICATE (RFC 9051, 6.2.2 and 6.2.3; RFC 4959). The mechanisms are in [`crate::sasl`].
 //!
-//! None of them is accepted in the clear, over loopback neither: a password that was sent once is known to who listens.
+//! Neither is accepted in the clear, over loopback neither: a password that was sent once is known to who listens.
 
 use whimbrel_imap::{
     SaslReply,
     core::Secret,
     encode::{self, Code},
 };
-use whimbrel_service::api::{Authenticate, Call, Failure, Reply};
+use whimbrel_service::api::{AccountId, Authenticate, Call, Failure, Reply};
 use zeroize::Zeroizing;
 
 use super::{
     context::Context,
     task::{EndCode, Expect, Outcome, Step, Task, Wake},
 };
-use crate::session::Note;
+use crate::{
+    sasl::{self, Exchange, Refused},
+    session::Note,
+};
 
-/// A login under way.
-pub(super) enum Login {
-    /// AUTHENTICATE PLAIN waits for its one message.
-    Plain,
-    /// AUTHENTICATE LOGIN waits for the name.
-    User,
-    /// AUTHENTICATE LOGIN waits for the password.
-    Password(String),
-    /// All is known.
-    Ready(String, Secret),
-    /// The directory is asked.
-    Asked,
-}
+/// LOGIN.
+pub(super) struct Login(Option<(String, Secret)>);
 
-/// Begins AUTHENTICATE.
-pub(super) fn authenticate(mechanism: &str, initial: Option<Secret>) -> Result<Login, Outcome> {
-    let login = match mechanism {
-        "PLAIN" => Login::Plain,
-        "LOGIN" => Login::User,
-        _ => {
-            return Err(Outcome::no(
-                Code::Cannot,
-                "No such authentication mechanism",
-            ));
-        }
-    };
-    match initial {
-        None => Ok(login),
-        Some(initial) => login.take(initial),
-    }
-}
-
-impl Login {
-    /// Takes a message of the client.
-    fn take(self, message: Secret) -> Result<Login, Outcome> {
-        match self {
-            Login::Plain => plain(&message),
-            Login::User => Ok(Login::Password(text(message.expose())?)),
-            Login::Password(user) => Ok(Login::Ready(user, message)),
-            Login::Ready(..) | Login::Asked => Err(Outcome::bad("Unexpected line")),
-        }
-    }
-
-    /// Asks for what is missing, or the directory.
-    fn next(&mut self, cx: &mut Context) -> Step {
-        match std::mem::replace(self, Login::Asked) {
-            Login::Ready(login, password) => {
-                let password = Zeroizing::new(password.expose().to_vec());
-                Step::Call(Call::Authenticate(Authenticate {
-                    login,
-                    password,
-                    peer: cx.address,
-                }))
-            }
-            waiting => {
-                let challenge: &[u8] = match &waiting {
-                    Login::User => b"User Name\0",
-                    Login::Password(_) => b"Password\0",
-                    _ => b"",
-                };
-                encode::sasl_continuation(&mut cx.out, challenge);
-                *self = waiting;
-                Step::Input(Expect::Sasl)
-            }
-        }
-    }
+/// Begins LOGIN.
+pub(super) fn login(user: String, password: Secret) -> Login {
+    Login(Some((user, password)))
 }
 
 impl Task for Login {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        match wake {
-            Wake::Go => self.next(cx),
-            Wake::Sasl(SaslReply::Data(message)) => {
-                match std::mem::replace(self, Login::Asked).take(message) {
-                    Ok(login) => {
-                        *self = login;
-                        self.next(cx)
-                    }
-                    Err(outcome) => Step::Done(outcome),
-                }
+        match (self.0.take(), wake) {
+            (Some((login, password)), Wake::Go) => Step::Call(Call::Authenticate(Authenticate {
+                login,
+                password: Zeroizing::new(password.expose().to_vec()),
+                peer: cx.address,
+            })),
+            (None, Wake::Reply(Reply::Authenticated { account, login })) => {
+                Step::Done(accepted(cx, account, login))
             }
-            // "If the server receives such a response, or if it receives an invalid base64 string [...], it MUST reject the AUTHENTICATE
-            // command by sending a tagged BAD response" (RFC 9051, 6.2.2).
-            Wake::Sasl(SaslReply::Cancel) => Step::Done(Outcome::bad("Authentication cancelled")),
-            Wake::Broken(text) => Step::Done(Outcome::bad(text)),
-            Wake::Reply(reply) => Step::Done(finish(cx, reply)),
+            (None, Wake::Reply(Reply::Failed(failure))) => {
+                Step::Done(refused(cx, Refused::Failed(failure)))
+            }
+            (None, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
             _ => Step::Done(Outcome::bug()),
         }
     }
 }
 
-fn finish(cx: &mut Context, reply: Reply) -> Outcome {
-    match reply {
-        Reply::Authenticated { account, login } => {
-            cx.account = Some(account);
-            cx.notes.push_back(Note::LoggedIn(login));
-            Outcome::ok_code(EndCode::Capability, "Logged in")
-        }
-        Reply::Failed(failure) => {
-            let mut outcome = Outcome::failed(failure);
-            if failure == Failure::Credentials {
-                cx.login_failures += 1;
-                if cx.login_failures >= cx.limits.login_failures_max {
-                    outcome.close = Some("too many wrong logins");
-                }
+/// AUTHENTICATE.
+pub(super) struct Authentication {
+    exchange: Exchange,
+    /// What it wants first.
+    first: Option<sasl::Step>,
+}
+
+/// Begins AUTHENTICATE.
+pub(super) fn authenticate(
+    cx: &Context,
+    mechanism: &str,
+    initial: Option<Secret>,
+) -> Result<Authentication, Outcome> {
+    let initial = initial.as_ref().map(Secret::expose);
+    match Exchange::begin(mechanism, initial, &cx.channel()) {
+        Some((exchange, first)) => Ok(Authentication {
+            exchange,
+            first: Some(first),
+        }),
+        None => Err(Outcome::no(
+            Code::Cannot,
+            "No such authentication mechanism",
+        )),
+    }
+}
+
+impl Task for Authentication {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        let step = match wake {
+            Wake::Go => self.first.take(),
+            Wake::Sasl(SaslReply::Data(message)) => Some(self.exchange.respond(message.expose())),
+            // "If the server receives such a response, or if it receives an invalid base64 string [...], it MUST reject the AUTHENTICATE
+            // command by sending a tagged BAD response" (RFC 9051, 6.2.2).
+            Wake::Sasl(SaslReply::Cancel) => {
+                return Step::Done(Outcome::bad("Authentication cancelled"));
             }
-            outcome
+            Wake::Broken(text) => return Step::Done(Outcome::bad(text)),
+            Wake::Reply(reply) => Some(self.exchange.reply(reply)),
+            _ => None,
+        };
+        match step {
+            Some(sasl::Step::Challenge(challenge)) => {
+                encode::sasl_continuation(&mut cx.out, &challenge);
+                Step::Input(Expect::Sasl)
+            }
+            Some(sasl::Step::Ask(call)) => Step::Call(call),
+            Some(sasl::Step::Accepted { account, login }) => {
+                Step::Done(accepted(cx, account, login))
+            }
+            Some(sasl::Step::Refused(why)) => Step::Done(refused(cx, why)),
+            None => Step::Done(Outcome::bug()),
         }
-        reply => Outcome::of_reply(reply),
     }
 }
 
-/// `[authzid] NUL authcid NUL passwd` (RFC 4616, 2).
-fn plain(message: &Secret) -> Result<Login, Outcome> {
-    let mut parts = message.expose().split(|&b| b == 0);
-    let (Some(acts_for), Some(user), Some(password), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(Outcome::bad("Invalid PLAIN message"));
+fn accepted(cx: &mut Context, account: AccountId, login: String) -> Outcome {
+    cx.account = Some(account);
+    cx.notes.push_back(Note::LoggedIn(login));
+    Outcome::ok_code(EndCode::Capability, "Logged in")
+}
+
+fn refused(cx: &mut Context, why: Refused) -> Outcome {
+    let mut outcome = match why {
+        Refused::Malformed(text) => return Outcome::bad(text),
+        Refused::ActsForAnother => {
+            return Outcome::no(
+                Code::AuthorizationFailed,
+                "Acting for others is not possible",
+            );
+        }
+        Refused::Binding => Outcome::no(
+            Code::AuthenticationFailed,
+            "The channel binding does not match",
+        ),
+        Refused::Failed(failure) => Outcome::failed(failure),
     };
-    let user = text(user)?;
-    // Nobody may act for another one.
-    if !acts_for.is_empty() && !acts_for.eq_ignore_ascii_case(user.as_bytes()) {
-        return Err(Outcome::no(
-            Code::AuthorizationFailed,
-            "Acting for others is not possible",
-        ));
+    if matches!(
+        why,
+        Refused::Binding | Refused::Failed(Failure::Credentials)
+    ) {
+        cx.login_failures += 1;
+        if cx.login_failures >= cx.limits.login_failures_max {
+            outcome.close = Some("too many wrong logins");
+        }
     }
-    Ok(Login::Ready(user, Secret::new(password.to_vec())))
-}
-
-fn text(bytes: &[u8]) -> Result<String, Outcome> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.is_empty() && !text.contains('\0') => Ok(text.to_owned()),
-        _ => Err(Outcome::bad("Invalid login name")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(message: &[u8], expected: Option<(&str, &[u8])>) {
-        let login = plain(&Secret::new(message.to_vec())).ok();
-        let found = login.as_ref().map(|login| match login {
-            Login::Ready(user, password) => (user.as_str(), password.expose()),
-            _ => panic!("not ready"),
-        });
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn plain_messages() {
-        check(b"\0anne\0secret", Some(("anne", b"secret")));
-        check(b"anne\0anne\0secret", Some(("anne", b"secret")));
-        check(b"bob\0anne\0secret", None);
-        check(b"\0anne", None);
-        check(b"\0anne\0a\0b", None);
-        check(b"\0\0secret", None);
-        check(b"\0\xff\0secret", None);
-        check(b"", None);
-        check(b"\0anne\0", Some(("anne", b"")));
-    }
+    outcome
 }

@@ -35,7 +35,9 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
         ]);
         names.extend(["MULTIAPPEND", "CATENATE", "REPLACE"]);
     } else if cx.tls.is_some() {
-        names.extend(["SASL-IR", "AUTH=PLAIN", "AUTH=LOGIN"]);
+        names.push("SASL-IR");
+        let mechanisms = cx.channel().mechanisms().iter();
+        names.extend(mechanisms.map(|mechanism| mechanism.capability()));
     } else {
         names.extend(["STARTTLS", "LOGINDISABLED"]);
     }

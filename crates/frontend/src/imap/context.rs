@@ -16,7 +16,10 @@ use super::{
     task::Outcome,
     view::View,
 };
-use crate::session::{Note, Tls};
+use crate::{
+    sasl::Channel,
+    session::{Note, Tls},
+};
 
 /// The state of a session.
 pub(super) struct Context {
@@ -45,6 +48,15 @@ impl Context {
     /// Whether enough output is gathered to let the client take it first.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= OUTPUT_BYTES
+    }
+
+    /// The connection, as far as logins care.
+    pub(super) fn channel(&self) -> Channel<'_> {
+        Channel {
+            peer: self.address,
+            tls: self.tls.as_ref(),
+            scram: self.limits.scram,
+        }
     }
 
     /// A call about the mail of who is logged in.

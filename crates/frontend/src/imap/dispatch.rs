@@ -182,11 +182,11 @@ impl ImapSession {
             C::StartTls => return Err(self.start_tls()),
             C::Authenticate { mechanism, initial } => {
                 private(cx)?;
-                Box::new(auth::authenticate(&mechanism, initial)?)
+                Box::new(auth::authenticate(cx, &mechanism, initial)?)
             }
             C::Login { user, password } => {
                 private(cx)?;
-                Box::new(auth::Login::Ready(user, password))
+                Box::new(auth::login(user, password))
             }
             C::Enable(names) => return Err(capability::enable(cx, &names)),
             C::Select(arguments) => Box::new(Select::new(cx, arguments, false)?),

@@ -18,6 +18,8 @@ pub struct Limits {
     /// Wrong logins on one connection; then it is closed. A person mistypes twice. Who guesses must connect again, and is counted
     /// by the directory.
     pub login_failures_max: u32,
+    /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
+    pub scram: bool,
     /// Commands that are no commands, one after another: what speaks another protocol is cut off.
     pub bad_commands_max: u32,
     /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
@@ -47,6 +49,7 @@ impl Default for Limits {
             idle_seconds_max: 31 * 60,
             stall_seconds_max: 5 * 60,
             login_failures_max: 3,
+            scram: true,
             bad_commands_max: 20,
             keywords_max: 1000,
             sort_messages_max: 500_000,

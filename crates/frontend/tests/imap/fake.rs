@@ -63,6 +63,11 @@ fn id_of(number: u64) -> MailboxId {
 }
 
 /// What a call is called in scripts.
+fn bytes<const N: usize>(text: &str) -> [u8; N] {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    STANDARD.decode(text).unwrap().try_into().unwrap()
+}
+
 pub(crate) fn name_of(call: &Call) -> String {
     let text = match call {
         Call::Mailbox { call, .. } => format!("{call:?}"),
@@ -254,6 +259,23 @@ impl Fake {
                 // A store may answer with less than was asked.
                 let end = bytes.len().min(start + (len as usize).min(40_000));
                 Reply::Bytes(Bytes::copy_from_slice(&bytes[start..end]))
+            }
+            // The example of RFC 7677, 3.
+            Call::ScramBegin { .. } => Reply::ScramChallenge {
+                salt: bytes("W22ZaJ0SNY7soEsUEjb6gQ=="),
+                iterations: 4096,
+                nonce: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".into(),
+            },
+            Call::ScramFinish(who) => {
+                let proof = bytes("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+                if who.login != "user" || who.proof != proof {
+                    return Err(Failure::Credentials);
+                }
+                Reply::ScramAuthenticated {
+                    account: AccountId([1; 16]),
+                    login: "anne@example.org".into(),
+                    signature: bytes("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
+                }
             }
             Call::Resolve { .. } | Call::Accept(_) => unreachable!("not a call of IMAP"),
         })

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use whimbrel_frontend::{
     imap::{ImapSession, Limits},
-    session::{Action, Note, Peer, Session, Tls},
+    session::{Action, Binding, Note, Peer, Session, Tls},
 };
 use whimbrel_service::{
     api::{Call, Event, SessionId},
@@ -12,6 +12,13 @@ use whimbrel_service::{
 };
 
 use crate::fake::{Fake, name_of};
+
+fn binding() -> Binding {
+    Binding {
+        exporter: Some(Box::new([7; 32])),
+        end_point: None,
+    }
+}
 
 /// How client bytes are cut.
 #[derive(Clone, Debug)]
@@ -91,6 +98,7 @@ impl World {
         let tls = tls.then(|| Tls {
             version: "TLSv1.3",
             cipher: "TLS_AES_256_GCM_SHA384".into(),
+            binding: binding(),
         });
         let peer = Peer {
             session: id,
@@ -240,6 +248,7 @@ impl World {
             Tls {
                 version: "TLSv1.3",
                 cipher: "x".into(),
+                binding: binding(),
             },
         );
         self.run();

@@ -412,6 +412,7 @@ fn negotiated() -> Tls {
     Tls {
         version: "TLSv1.3",
         cipher: "TLS_AES_256_GCM_SHA384".into(),
+        binding: Default::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use whimbrel_frontend::{
-    session::{Action, Note, Peer, Session, Tls},
+    session::{Action, Binding, Note, Peer, Session, Tls},
     smtp::{Limits, SmtpSession},
 };
 use whimbrel_service::{
@@ -105,6 +105,7 @@ impl World {
         self.administrate(AdminCall::AddAccount {
             address: address.into(),
             verifier,
+            scram: None,
             account,
         });
     }
@@ -193,6 +194,7 @@ impl World {
         let tls = Tls {
             version: "TLSv1.3",
             cipher: "TLS_AES_256_GCM_SHA384".into(),
+            binding: Binding::default(),
         };
         self.client().session.on_tls(now, tls);
         self.run();

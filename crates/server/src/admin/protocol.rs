@@ -8,7 +8,10 @@ use std::io;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use whimbrel_mailbox::AccountId;
-use whimbrel_service::admin::{AccountLine, AdminCall, AdminReply};
+use whimbrel_service::{
+    admin::{AccountLine, AdminCall, AdminReply},
+    scram::from_text,
+};
 
 use crate::{node::random, password::is_verifier};
 
@@ -29,6 +32,8 @@ pub enum Question {
         address: String,
         /// argon2id, as a PHC string.
         verifier: String,
+        /// Keys of SCRAM, in the form of RFC 5803.
+        scram: Option<String>,
     },
     /// Sets a new password.
     AccountPasswd {
@@ -36,6 +41,8 @@ pub enum Question {
         address: String,
         /// argon2id, as a PHC string.
         verifier: String,
+        /// Keys of SCRAM, in the form of RFC 5803.
+        scram: Option<String>,
     },
     /// Removes an account and its mail.
     AccountRemove {
@@ -123,15 +130,30 @@ impl Question {
                 Err("this is no argon2id verifier".to_owned())
             }
         };
+        let keys = |scram: Option<String>| {
+            scram
+                .map(|text| from_text(&text).ok_or_else(|| "these are no keys of SCRAM".to_owned()))
+                .transpose()
+        };
         Ok(match self {
-            Question::AccountAdd { address, verifier } => AdminCall::AddAccount {
+            Question::AccountAdd {
+                address,
+                verifier,
+                scram,
+            } => AdminCall::AddAccount {
                 address,
                 verifier: checked(verifier)?,
+                scram: keys(scram)?,
                 account: AccountId(random()),
             },
-            Question::AccountPasswd { address, verifier } => AdminCall::SetVerifier {
+            Question::AccountPasswd {
+                address,
+                verifier,
+                scram,
+            } => AdminCall::SetVerifier {
                 address,
                 verifier: checked(verifier)?,
+                scram: keys(scram)?,
             },
             Question::AccountRemove { address } => AdminCall::RemoveAccount { address },
             Question::AccountList {} => AdminCall::ListAccounts,

@@ -63,6 +63,7 @@ async fn questions_reach_the_directory() {
     let question = Question::AccountAdd {
         address: address.clone(),
         verifier: verifier.clone(),
+        scram: None,
     };
     let (call, answer) = world.exchange(question, AdminReply::Done).await;
     assert_eq!(answer, Answer::Done {});
@@ -129,6 +130,7 @@ async fn what_is_no_question_is_not_asked() {
     let question = Question::AccountPasswd {
         address: "a@b".to_owned(),
         verifier: "secret".to_owned(),
+        scram: None,
     };
     let answer = ask_server(stream, &question).await.unwrap();
     assert_eq!(

@@ -27,8 +27,14 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
             config,
         } => {
             let config = open(&config)?;
-            let (verifier, made) = new_password(&config, &password, &address)?;
-            tell(&config, Question::AccountAdd { address, verifier })?;
+            let (kept, made) = new_password(&config, &password, &address)?;
+            let (verifier, scram) = (kept.verifier, kept.scram);
+            let question = Question::AccountAdd {
+                address,
+                verifier,
+                scram,
+            };
+            tell(&config, question)?;
             show(made)
         }
         Account::Passwd {
@@ -37,8 +43,14 @@ pub(super) fn account(command: Account) -> Result<(), Failure> {
             config,
         } => {
             let config = open(&config)?;
-            let (verifier, made) = new_password(&config, &password, &address)?;
-            tell(&config, Question::AccountPasswd { address, verifier })?;
+            let (kept, made) = new_password(&config, &password, &address)?;
+            let (verifier, scram) = (kept.verifier, kept.scram);
+            let question = Question::AccountPasswd {
+                address,
+                verifier,
+                scram,
+            };
+            tell(&config, question)?;
             show(made)
         }
         Account::Remove {
@@ -76,12 +88,12 @@ fn open(file: &ConfigFile) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// A verifier, and the password if it was made here.
+/// What is kept of it, and the password if it was made here.
 fn new_password(
     config: &Config,
     how: &Password,
     address: &str,
-) -> Result<(String, Option<Zeroizing<String>>), Failure> {
+) -> Result<(password::Made, Option<Zeroizing<String>>), Failure> {
     let given = if how.password_stdin {
         Some(prompt::password_from(&mut io::stdin().lock())?)
     } else if io::stdin().is_terminal() {
@@ -96,7 +108,11 @@ fn new_password(
             (Zeroizing::new(made.as_bytes().to_vec()), Some(made))
         }
     };
-    Ok((password::make_verifier(&config.auth, &password)?, made))
+    let kept = password::make(&config.auth, &password)?;
+    if let Some(why) = &kept.no_scram {
+        eprintln!("note: no login by SCRAM with this password: {why}");
+    }
+    Ok((kept, made))
 }
 
 fn show(made: Option<Zeroizing<String>>) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ use crate::{
     listen::Protocol,
     log,
     node::DataDir,
-    password::{generate, make_verifier},
+    password::{self, generate},
     serve::{Kind, Server, Sockets},
 };
 
@@ -85,10 +85,11 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
 
     let passwords = [generate(), generate()];
     for (name, password) in [ANNE, BOB].into_iter().zip(&passwords) {
-        let verifier = make_verifier(&config.auth, password.as_bytes())?;
+        let kept = password::make(&config.auth, password.as_bytes())?;
         let question = Question::AccountAdd {
             address: name.to_owned(),
-            verifier,
+            verifier: kept.verifier,
+            scram: kept.scram,
         };
         let reply = server.service().board.admin(question.into_call()?).await?;
         if let Some(Answer::Refused { reason }) = frames(reply).pop() {

@@ -1,36 +1,30 @@
-//! AUTH (RFC 4954) in submission: PLAIN (RFC 4616) and LOGIN, one exchange at a time.
+//! AUTH (RFC 4954) in submission: the frame of an exchange. The mechanisms are the owner's affair, one exchange at a time.
 //!
-//! Lines with a password are wiped from the buffer as soon as they are read.
+//! Lines of an exchange may hold a password: they are wiped from the buffer as soon as they are read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use super::{
-    AbortReason, AuthAnswer, CloseReason, Credentials, Mode, Output, Question, Role, Session,
-};
+use super::{AbortReason, AuthAnswer, CloseReason, Mode, Output, Question, Role, Secret, Session};
 use crate::Time;
 use crate::reply::{Enhanced, Refusal, Reply};
 
-/// RFC 4616 2: names and password each of 1 to 255 octets.
-const NAME_BYTES_MAX: usize = 255;
-
-/// What the client's next line is.
-#[derive(Debug)]
-pub(super) enum Exchange {
-    Plain,
-    LoginUser,
-    LoginPassword(String),
-}
-
 impl Session {
+    /// Which mechanisms are offered from now on, as names divided by spaces; none of them: no AUTH. To be told at the start and after the
+    /// handshake.
+    pub fn offer_auth(&mut self, mechanisms: String) {
+        self.mechanisms = mechanisms;
+    }
+
     pub(super) fn auth_offered(&self) -> bool {
         self.role == Role::Submission
             && !self.authenticated
+            && !self.mechanisms.is_empty()
             && (self.peer.tls.is_some() || self.config.auth_without_tls)
     }
 
-    pub(super) fn auth(&mut self, mechanism: &str, initial: Option<String>) {
+    pub(super) fn auth(&mut self, mechanism: String, initial: Option<String>) {
         let initial = initial.map(Zeroizing::new);
         let extended = matches!(&self.hello, Some((_, false)));
         let refusal = if self.role != Role::Submission {
@@ -45,36 +39,22 @@ impl Session {
                 "Encryption required for authentication",
             )
         } else {
-            let exchange = match mechanism {
-                "PLAIN" => Exchange::Plain,
-                "LOGIN" => Exchange::LoginUser,
-                _ => {
-                    self.fail(&Refusal::new(
-                        504,
-                        Enhanced(5, 4),
-                        "Mechanism not supported",
-                    ));
-                    return;
-                }
+            let initial = match initial.as_deref().map(String::as_str) {
+                None => None,
+                // RFC 4954 4: "If the client is transmitting an initial response of zero length, it MUST instead transmit [...] a single equals sign".
+                Some("=") => Some(Secret(Zeroizing::default())),
+                Some(text) => match decode(text.as_bytes()) {
+                    Some(message) => Some(message),
+                    None => return self.fail(&invalid_base64()),
+                },
             };
-            match (initial.as_deref().map(String::as_str), exchange) {
-                (Some("="), exchange) => self.auth_response(exchange, b""),
-                (Some(initial), exchange) => self.auth_response(exchange, initial.as_bytes()),
-                (None, Exchange::Plain) => self.challenge(Exchange::Plain, ""),
-                (None, exchange) => self.challenge(exchange, "Username:"),
-            }
-            return;
+            return self.ask(Question::Auth, Output::AuthBegin { mechanism, initial });
         };
         self.fail(&refusal);
     }
 
-    fn challenge(&mut self, next: Exchange, text: &str) {
-        self.reply(&Reply::new(334, None, &STANDARD.encode(text)));
-        self.mode = Mode::Auth(next);
-    }
-
     /// A line of an exchange is at the head of the buffer.
-    pub(super) fn auth_line(&mut self, exchange: Exchange, length: usize) {
+    pub(super) fn auth_line(&mut self, length: usize) {
         self.count_command();
         let line = Zeroizing::new(self.buffer.unread()[..length].to_vec());
         self.buffer.wipe(length + 2);
@@ -86,37 +66,14 @@ impl Session {
                 "Authentication cancelled",
             ));
         } else {
-            self.auth_response(exchange, &line);
+            match decode(&line) {
+                Some(message) => self.ask(Question::Auth, Output::AuthResponse(message)),
+                None => self.fail(&invalid_base64()),
+            }
         }
     }
 
-    fn auth_response(&mut self, exchange: Exchange, line: &[u8]) {
-        let Ok(response) = STANDARD.decode(line).map(Zeroizing::new) else {
-            self.fail(&Refusal::new(501, Enhanced(5, 2), "Invalid base64"));
-            return;
-        };
-        let credentials = match exchange {
-            Exchange::Plain => plain(&response),
-            Exchange::LoginUser => match name(&response) {
-                Some(user) => {
-                    self.challenge(Exchange::LoginPassword(user.to_owned()), "Password:");
-                    return;
-                }
-                None => None,
-            },
-            Exchange::LoginPassword(user) => name(&response).map(|password| Credentials {
-                authorization: None,
-                user,
-                password: Zeroizing::new(password.to_owned()),
-            }),
-        };
-        match credentials {
-            Some(credentials) => self.ask(Question::Auth, Output::Auth(credentials)),
-            None => self.fail(&Refusal::new(501, Enhanced(5, 2), "Malformed credentials")),
-        }
-    }
-
-    /// Answer to [`Output::Auth`].
+    /// Answer to [`Output::AuthBegin`] and [`Output::AuthResponse`].
     pub fn answer_auth(&mut self, now: Time, answer: AuthAnswer) {
         self.advance(now);
         if self
@@ -126,6 +83,10 @@ impl Session {
             return;
         }
         match answer {
+            AuthAnswer::Challenge(challenge) => {
+                self.reply(&Reply::new(334, None, &STANDARD.encode(challenge)));
+                self.mode = Mode::Auth;
+            }
             AuthAnswer::Accepted => {
                 self.authenticated = true;
                 self.say(235, Enhanced(7, 0), "Authentication succeeded");
@@ -146,27 +107,20 @@ impl Session {
             AuthAnswer::Unavailable => {
                 self.say(454, Enhanced(7, 0), "Temporary authentication failure")
             }
+            AuthAnswer::Broken(refusal) => self.fail(&refusal),
         }
         self.go_on();
     }
 }
 
-fn name(bytes: &[u8]) -> Option<&str> {
-    let text = core::str::from_utf8(bytes).ok()?;
-    (!text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.contains('\0')).then_some(text)
+fn invalid_base64() -> Refusal {
+    Refusal::new(501, Enhanced(5, 2), "Invalid base64")
 }
 
-/// `message = [authzid] UTF8NUL authcid UTF8NUL passwd`
-fn plain(response: &[u8]) -> Option<Credentials> {
-    let mut parts = response.splitn(3, |&b| b == 0);
-    let (authorization, user, password) = (parts.next()?, parts.next()?, parts.next()?);
-    let authorization = match authorization {
-        b"" => None,
-        given => Some(name(given)?.to_owned()),
-    };
-    Some(Credentials {
-        authorization,
-        user: name(user)?.to_owned(),
-        password: Zeroizing::new(name(password)?.to_owned()),
-    })
+fn decode(text: &[u8]) -> Option<Secret> {
+    // Of its final size at once: what a growing buffer leaves behind would not be wiped.
+    let mut message = Zeroizing::new(vec![0; base64::decoded_len_estimate(text.len())]);
+    let length = STANDARD.decode_slice(text, &mut message).ok()?;
+    message.truncate(length);
+    Some(Secret(message))
 }

@@ -93,7 +93,7 @@ impl Session {
             Command::Expn => self.fail(&Refusal::new(502, SEQUENCE, "EXPN not available")),
             Command::Help => self.say(214, Enhanced(0, 0), "See RFC 5321"),
             Command::StartTls => self.starttls(),
-            Command::Auth { mechanism, initial } => self.auth(&mechanism, initial),
+            Command::Auth { mechanism, initial } => self.auth(mechanism, initial),
         }
     }
 
@@ -114,8 +114,9 @@ impl Session {
         if self.config.starttls && self.peer.tls.is_none() {
             lines.push("STARTTLS");
         }
+        let auth = format!("AUTH {}", self.mechanisms);
         if self.auth_offered() {
-            lines.push("AUTH PLAIN LOGIN");
+            lines.push(&auth);
         }
         let reply = Reply::multi(250, None, lines);
         self.reply(&reply);

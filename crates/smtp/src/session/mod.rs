@@ -62,7 +62,6 @@ use crate::address::HostName;
 use crate::reply::{Enhanced, Refusal, Reply};
 use crate::{ForwardPath, Time};
 
-use auth::Exchange;
 use buffer::{InputBuffer, LineStep};
 use clock::{Clock, Waiting};
 use message::{Chunk, Message};
@@ -76,7 +75,7 @@ enum Mode {
     /// The rest of a line that has been answered.
     DiscardLine,
     /// An answer in an AUTH exchange.
-    Auth(Exchange),
+    Auth,
     Data,
     Chunk(Chunk),
     /// What may still come is not read.
@@ -119,6 +118,8 @@ pub struct Session {
     /// HELO (true: basic), EHLO or LHLO.
     hello: Option<(HostName, bool)>,
     authenticated: bool,
+    /// Offered for AUTH.
+    mechanisms: String,
     transaction: Option<Transaction>,
     message: Option<Message>,
     /// The last MAIL was refused: what a client had pipelined behind it is out of sequence through no fault of its own.
@@ -149,6 +150,7 @@ impl Session {
             outputs: VecDeque::new(),
             hello: None,
             authenticated: false,
+            mechanisms: String::new(),
             transaction: None,
             message: None,
             excused: false,
@@ -357,7 +359,7 @@ impl Session {
                 }
                 !matches!(self.mode, Mode::Greeting(_))
             }
-            Mode::Command | Mode::Auth(_) => self.step_line(),
+            Mode::Command | Mode::Auth => self.step_line(),
             Mode::DiscardLine => {
                 let found = self.buffer.discard();
                 if found {
@@ -386,7 +388,7 @@ impl Session {
             LineStep::Line(length) => {
                 self.clock.command_done();
                 match core::mem::replace(&mut self.mode, Mode::Command) {
-                    Mode::Auth(exchange) => self.auth_line(exchange, length),
+                    Mode::Auth => self.auth_line(length),
                     _ => self.command_line(length),
                 }
             }
@@ -396,7 +398,7 @@ impl Session {
                 // An AUTH exchange ends here, too.
                 let exchange = matches!(
                     core::mem::replace(&mut self.mode, Mode::DiscardLine),
-                    Mode::Auth(_)
+                    Mode::Auth
                 );
                 self.count_command();
                 let refusal = match fault {
@@ -424,8 +426,8 @@ impl Session {
             _ if !self.wants_input() => Waiting::Not,
             (Mode::Data | Mode::Chunk(_), _) => Waiting::Message,
             (Mode::DiscardLine, _) => Waiting::Line,
-            (Mode::Command | Mode::Auth(_), _) if self.buffer.is_empty() => Waiting::Command,
-            (Mode::Command | Mode::Auth(_), _) => Waiting::Line,
+            (Mode::Command | Mode::Auth, _) if self.buffer.is_empty() => Waiting::Command,
+            (Mode::Command | Mode::Auth, _) => Waiting::Line,
         }
     }
 

@@ -187,23 +187,13 @@ pub struct DataSummary {
     pub delivered_to: Vec<String>,
 }
 
-/// A name and password that a client offers. The password is wiped when dropped, and not shown by `Debug`.
+/// A message of an AUTH exchange, decoded: wiped when dropped, and not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// Whom the client wants to act as, when not the same (PLAIN only).
-    pub authorization: Option<String>,
-    /// The login name.
-    pub user: String,
-    /// The password.
-    pub password: Zeroizing<String>,
-}
+pub struct Secret(pub Zeroizing<Vec<u8>>);
 
-impl core::fmt::Debug for Credentials {
+impl core::fmt::Debug for Secret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Credentials")
-            .field("authorization", &self.authorization)
-            .field("user", &self.user)
-            .finish_non_exhaustive()
+        f.write_str("Secret(..)")
     }
 }
 
@@ -215,8 +205,15 @@ pub enum Output {
     /// Question: do the TLS handshake now (the 220 has been given to send); then [`tls_started`](crate::Session::tls_started). If it
     /// fails, [`on_eof`](crate::Session::on_eof).
     StartTls,
-    /// Question: [`answer_auth`](crate::Session::answer_auth).
-    Auth(Credentials),
+    /// Question: the client begins to authenticate; [`answer_auth`](crate::Session::answer_auth).
+    AuthBegin {
+        /// A mechanism's name in capitals, known to the owner or not.
+        mechanism: String,
+        /// The client's first message, if it came along.
+        initial: Option<Secret>,
+    },
+    /// Question: the client's answer to a challenge; [`answer_auth`](crate::Session::answer_auth).
+    AuthResponse(Secret),
     /// Question: [`answer_mail`](crate::Session::answer_mail).
     Mail(MailFrom),
     /// Question: [`answer_rcpt`](crate::Session::answer_rcpt).
@@ -253,9 +250,13 @@ pub enum DataAnswer {
     Each(Vec<Verdict>),
 }
 
-/// Answer to AUTH.
+/// Answer to AUTH and to each message of its exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthAnswer {
+    /// 334: the exchange goes on.
+    Challenge(Vec<u8>),
+    /// The exchange is over: the message is no message of the mechanism (501), or there is no such mechanism (504). Counted as an error.
+    Broken(Refusal),
     /// 235.
     Accepted,
     /// 535: wrong name or password. Counted.

@@ -42,8 +42,10 @@ impl Owner {
             ip: "192.0.2.7".parse().unwrap(),
             tls: tls.then(tls_info),
         };
+        let mut session = Session::new(role, Arc::new(config), peer, Time::ZERO);
+        session.offer_auth("PLAIN LOGIN".into());
         Owner {
-            session: Session::new(role, Arc::new(config), peer, Time::ZERO),
+            session,
             now: Time::ZERO,
             sent: Vec::new(),
             events: VecDeque::new(),
@@ -81,23 +83,18 @@ impl Owner {
                     self.session.tls_started(now, tls_info());
                 }
             }
-            Output::Auth(credentials) => {
-                let Credentials {
-                    authorization,
-                    user,
-                    password,
-                } = credentials;
-                self.event(format!(
-                    "auth {}:{user}:{}",
-                    authorization.unwrap_or_default(),
-                    password.as_str()
-                ));
-                let answer = match password.as_str() {
-                    "right" => AuthAnswer::Accepted,
-                    "later" => AuthAnswer::Unavailable,
-                    _ => AuthAnswer::Rejected,
-                };
-                self.session.answer_auth(now, answer);
+            Output::AuthBegin { mechanism, initial } => {
+                let initial = initial.map(|message| format!(" {:?}", text(&message)));
+                let shown = initial.as_deref().unwrap_or_default();
+                self.event(format!("auth {mechanism}{shown}"));
+                self.session
+                    .answer_auth(now, exchange(&mechanism, initial.as_deref()));
+            }
+            Output::AuthResponse(message) => {
+                let message = text(&message);
+                self.event(format!("response {message:?}"));
+                self.session
+                    .answer_auth(now, exchange("PLAIN", Some(&message)));
             }
             Output::Mail(mail) => {
                 let MailFrom {
@@ -205,6 +202,25 @@ fn tls_info() -> TlsInfo {
     TlsInfo {
         version: "TLS1.3".into(),
         cipher: "X".into(),
+    }
+}
+
+fn text(message: &Secret) -> String {
+    String::from_utf8_lossy(&message.0).into_owned()
+}
+
+/// A mechanism that goes by words.
+fn exchange(mechanism: &str, message: Option<&str>) -> AuthAnswer {
+    match (mechanism, message) {
+        ("CRAM-MD5", _) => {
+            AuthAnswer::Broken(Refusal::new(504, Enhanced(5, 4), "Mechanism not supported"))
+        }
+        (_, None) => AuthAnswer::Challenge(Vec::new()),
+        (_, Some(message)) if message.contains("right") => AuthAnswer::Accepted,
+        (_, Some(message)) if message.contains("later") => AuthAnswer::Unavailable,
+        (_, Some(message)) if message.contains("wrong") => AuthAnswer::Rejected,
+        (_, Some(message)) if message.contains("more") => AuthAnswer::Challenge(b"go on".to_vec()),
+        _ => AuthAnswer::Broken(Refusal::new(501, Enhanced(5, 2), "Malformed credentials")),
     }
 }
 
