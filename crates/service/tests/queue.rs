@@ -282,13 +282,19 @@ fn entries_that_are_being_removed_take_one_place_each() {
     let mut bench = Bench::new(limits());
     for number in 1..=2 {
         bench.accept(&entry(number, 1));
+    }
+    for _ in 0..2 {
         bench.commit();
+    }
+    for _ in 0..2 {
         bench.delivered();
     }
     assert_eq!((bench.commits.len(), bench.queue.len()), (2, 2));
     assert_eq!(bench.accept(&entry(3, 1)), "", "there is room for a third");
     assert_eq!(bench.queue.len(), 3);
     assert_eq!(bench.accept(&entry(4, 1)), "5 full");
+    assert_eq!(bench.commit(), "finished 1");
+    assert_eq!(bench.accept(&entry(5, 1)), "");
 }
 
 #[test]

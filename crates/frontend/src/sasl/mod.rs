@@ -224,4 +224,5 @@ impl Exchange {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -90,6 +90,7 @@ impl World {
         let call = AdminCall::AddAccount {
             address: address.into(),
             verifier: format!("{VERIFIER_PREFIX}secret"),
+            scram: None,
             account,
         };
         self.node.admin(request, call);
