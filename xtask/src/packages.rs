@@ -7,6 +7,7 @@ use crate::step::{self, Count, Counting};
 /// How to see that it is there (program and arguments), and the package that brings it.
 const NEEDED: &[(&[&str], &str)] = &[
     (&["curl", "--version"], "curl"),
+    (&["fetchmail", "--version"], "fetchmail"),
     (&["mbsync", "--version"], "isync"),
     (&["neomutt", "-v"], "neomutt"),
     (&["python3", "--version"], "python3"),

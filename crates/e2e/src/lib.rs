@@ -4,7 +4,7 @@
 //! cannot be in its judge as well. Nothing here measures time either: a test waits for a condition, with a deadline so generous that
 //! only a hang meets it.
 //!
-//! Reading order: [`server`] starts and stops the product; [`wire`], [`imap`] and [`mail`] are the clients; [`message`] makes messages
+//! Reading order: [`server`] starts and stops the product; [`wire`], [`imap`], [`pop3`] and [`mail`] are the clients; [`message`] makes messages
 //! that know what they must look like; [`uids`], [`trace`] and [`memory`] are checkers; [`model`] is what a random client believes.
 
 #![allow(
@@ -18,6 +18,7 @@ pub mod mail;
 pub mod memory;
 pub mod message;
 pub mod model;
+pub mod pop3;
 pub mod process;
 pub mod random;
 pub mod server;

@@ -21,6 +21,7 @@ use crate::{
     certificates::Authority,
     imap::Imap,
     mail::Mail,
+    pop3::Pop3,
     process::{self, Done, wait_for},
     wire::{Result, Trouble, Wire},
 };
@@ -73,6 +74,10 @@ pub struct Ports {
     pub imaps: u16,
     /// IMAP with STARTTLS.
     pub imap: u16,
+    /// POP3 over TLS.
+    pub pop3s: u16,
+    /// POP3 with STLS.
+    pub pop3: u16,
     /// SMTP with STARTTLS.
     pub smtp: u16,
     /// LMTP.
@@ -86,6 +91,8 @@ impl Ports {
         Ports {
             imaps: free_port(),
             imap: free_port(),
+            pop3s: free_port(),
+            pop3: free_port(),
             smtp: free_port(),
             lmtp: free_port(),
             metrics: free_port(),
@@ -167,6 +174,8 @@ impl Builder {
             ("tls", "key = \"key.pem\"".to_owned()),
             ("imap", format!("listen = {}", address(ports.imap))),
             ("imap", format!("listen_tls = {}", address(ports.imaps))),
+            ("pop3", format!("listen = {}", address(ports.pop3))),
+            ("pop3", format!("listen_tls = {}", address(ports.pop3s))),
             ("smtp", format!("listen = {}", address(ports.smtp))),
             ("lmtp", format!("listen = {}", address(ports.lmtp))),
             ("metrics", format!("listen = {}", address(ports.metrics))),
@@ -289,6 +298,7 @@ impl Server {
     #[must_use]
     pub fn answers(&self) -> bool {
         Imap::connect(self.ports.imaps, &self.tls).is_ok()
+            && Pop3::connect_clear(self.ports.pop3).is_ok()
             && Mail::connect(self.ports.smtp).is_ok()
             && Mail::connect(self.ports.lmtp).is_ok()
     }
@@ -364,6 +374,31 @@ impl Server {
     /// An IMAP session of an account.
     pub fn login(&self, (user, password): (&str, &str)) -> Result<Imap> {
         Imap::login(self.ports.imaps, &self.tls, user, password)
+    }
+
+    /// A POP3 session of the first account.
+    pub fn anne_pop3(&self) -> Pop3 {
+        Pop3::login(self.ports.pop3s, &self.tls, ACCOUNTS[0].0, ACCOUNTS[0].1).expect("login")
+    }
+
+    /// Puts messages of these names and about this size into the first account's INBOX, by LMTP, and waits for them.
+    pub fn deliver(&self, names: &[String], size: usize) {
+        let mut imap = self.anne();
+        let status = imap.command("STATUS INBOX (MESSAGES)").expect("STATUS");
+        let before = status
+            .status_figures()
+            .get("MESSAGES")
+            .copied()
+            .unwrap_or(0);
+        let mut mail = Mail::lmtp(self.ports.lmtp).expect("LMTP");
+        for name in names {
+            let text = crate::message::bytes(name, size);
+            let replies = mail
+                .deliver("carl@example.net", &[ACCOUNTS[0].0], &text, true)
+                .expect("delivery");
+            assert!(replies[0].is(2), "{replies:?}");
+        }
+        self.wait_count(&mut imap, "INBOX", before + names.len() as u64);
     }
 
     /// Everything of a mailbox: UIDVALIDITY, UIDNEXT, and UID, flags and bytes of each message.

@@ -32,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Protocol {
     /// IMAP4rev1 and IMAP4rev2.
     Imap,
+    /// POP3.
+    Pop3,
     /// SMTP from anywhere.
     Smtp,
     /// LMTP from a server in front.
@@ -44,15 +46,22 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Imap => "imap",
+            Protocol::Pop3 => "pop3",
             Protocol::Smtp => "smtp",
             Protocol::Lmtp => "lmtp",
         }
+    }
+
+    /// Whether a client has to log in: until then it takes a place of strangers.
+    fn logs_in(self) -> bool {
+        matches!(self, Protocol::Imap | Protocol::Pop3)
     }
 
     /// To a client that finds no place, if it speaks in clear.
     fn busy(self) -> &'static [u8] {
         match self {
             Protocol::Imap => b"* BYE [UNAVAILABLE] Too many connections, try again later\r\n",
+            Protocol::Pop3 => b"-ERR [SYS/TEMP] Too many connections, try again later\r\n",
             Protocol::Smtp | Protocol::Lmtp => {
                 b"421 4.3.2 Too many connections, try again later\r\n"
             }
@@ -208,7 +217,7 @@ impl<S: Store> Listener<S> {
     }
 
     fn admit(self: &Arc<Self>, stream: TcpStream, address: IpAddr) {
-        let place = match self.places.enter(address, self.protocol == Protocol::Imap) {
+        let place = match self.places.enter(address, self.protocol.logs_in()) {
             Ok(place) => place,
             Err(reason) => {
                 metrics::refused(reason);

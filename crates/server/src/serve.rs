@@ -78,6 +78,8 @@ impl Kind {
         match self {
             Kind::Mail(Protocol::Imap, true) => "IMAPS",
             Kind::Mail(Protocol::Imap, false) => "IMAP",
+            Kind::Mail(Protocol::Pop3, true) => "POP3S",
+            Kind::Mail(Protocol::Pop3, false) => "POP3",
             Kind::Mail(Protocol::Smtp, _) => "SMTP",
             Kind::Mail(Protocol::Lmtp, _) => "LMTP",
             Kind::Metrics => "metrics",
@@ -97,6 +99,8 @@ impl Sockets {
         let wanted = [
             (Kind::Mail(Protocol::Imap, true), &config.imap.listen_tls),
             (Kind::Mail(Protocol::Imap, false), &config.imap.listen),
+            (Kind::Mail(Protocol::Pop3, true), &config.pop3.listen_tls),
+            (Kind::Mail(Protocol::Pop3, false), &config.pop3.listen),
             (Kind::Mail(Protocol::Smtp, false), &config.smtp.listen),
             (Kind::Mail(Protocol::Lmtp, false), &config.lmtp.listen),
             (Kind::Metrics, &config.metrics.listen),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use whimbrel_frontend::{
     imap::{self, ImapSession},
+    pop3::{self, Pop3Session},
     smtp::{self, SmtpSession},
 };
 use whimbrel_smtp::{Domain, Role};
@@ -21,6 +22,10 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
         Protocol::Imap => {
             let limits = Arc::new(imap_limits(config));
             Arc::new(move |peer| Box::new(ImapSession::new(peer, Arc::clone(&limits), clock.now())))
+        }
+        Protocol::Pop3 => {
+            let limits = Arc::new(pop3_limits(config));
+            Arc::new(move |peer| Box::new(Pop3Session::new(peer, Arc::clone(&limits), clock.now())))
         }
         Protocol::Smtp | Protocol::Lmtp => {
             let role = if protocol == Protocol::Smtp {
@@ -82,6 +87,21 @@ fn imap_limits(config: &Config) -> imap::Limits {
         append_messages_max: of.append_messages_max,
         append_summary_bytes_max: of.append_summary_bytes_max.bytes(),
         scram: config.auth.scram_iterations > 0,
+    }
+}
+
+fn pop3_limits(config: &Config) -> pop3::Limits {
+    let of = &config.pop3;
+    pop3::Limits {
+        syntax: whimbrel_pop3::Limits {
+            command_line_bytes_max: of.command_line_bytes_max.bytes(),
+            auth_line_bytes_max: of.auth_line_bytes_max.bytes(),
+        },
+        login_seconds_max: of.login_timeout.as_secs(),
+        idle_seconds_max: of.idle_timeout.as_secs(),
+        stall_seconds_max: config.limits.write_timeout.as_secs(),
+        login_failures_max: of.login_failures_max,
+        bad_commands_max: of.bad_commands_max,
     }
 }
 

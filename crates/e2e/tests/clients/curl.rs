@@ -134,3 +134,54 @@ fn smtp() {
     server.wait_count(&mut bob, "INBOX", 1);
     server.assert_no_panic();
 }
+
+#[test]
+fn pop3s() {
+    let server = Server::start_plain();
+    let names: Vec<String> = (0..3).map(|n| format!("pop-{n}")).collect();
+    server.deliver(&names, 4000);
+    let pop3 = |user: &str, arguments: &[&str], path: &str| {
+        let url = format!("pop3s://localhost:{}/{path}", server.ports.pop3s);
+        let mut all = vec!["--user", user];
+        all.extend_from_slice(arguments);
+        all.push(&url);
+        curl(&server, &all)
+    };
+    let user = format!("{ANNE}:{PASSWORD}");
+    let listed = pop3(&user, &[], "").expect("LIST");
+    let sizes: Vec<usize> = listed
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap().parse().unwrap())
+        .collect();
+    for (n, name) in names.iter().enumerate() {
+        let message = pop3(&user, &[], &(n + 1).to_string()).expect("RETR");
+        assert!(message.as_bytes().ends_with(&message::bytes(name, 4000)));
+        assert_eq!(message.len(), sizes[n]);
+    }
+    let ids = pop3(&user, &["--request", "UIDL"], "").expect("UIDL");
+    let _ = pop3(&user, &["--list-only", "--request", "DELE 2", "--head"], "").expect("DELE");
+    let left = pop3(&user, &["--request", "UIDL"], "").expect("UIDL");
+    let id = |text: &str, n: usize| text.lines().nth(n).map(|line| line[2..].to_owned());
+    assert_eq!(left.lines().count(), 2);
+    assert_eq!((id(&left, 0), id(&left, 1)), (id(&ids, 0), id(&ids, 2)));
+    // SASL, by STLS, another mailbox, and a wrong password.
+    for mechanism in ["AUTH=PLAIN", "AUTH=LOGIN"] {
+        let clear = format!("pop3://localhost:{}/1", server.ports.pop3);
+        let message = curl(
+            &server,
+            &["--user", &user, "--login-options", mechanism, &clear],
+        );
+        assert!(
+            message
+                .expect(mechanism)
+                .as_bytes()
+                .ends_with(&message::bytes(&names[0], 4000))
+        );
+    }
+    let archive = format!("{ANNE}|Archive:{PASSWORD}");
+    // It shows the line end before the dot of an empty list.
+    assert_eq!(pop3(&archive, &[], "").expect("LIST"), "\r\n");
+    // 67: the server did not like the login.
+    assert_eq!(pop3(&format!("{ANNE}:x"), &[], "").code, 67);
+    server.assert_no_panic();
+}

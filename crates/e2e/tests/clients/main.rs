@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod curl;
+mod fetchmail;
 mod imaplib;
 mod mbsync;
 mod neomutt;
+mod poplib;
 mod swaks;
 
 use std::{path::PathBuf, process::Command};

@@ -10,6 +10,7 @@ mod answers;
 mod lines;
 mod literals;
 mod mime;
+mod pop3;
 mod smuggling;
 mod starttls;
 

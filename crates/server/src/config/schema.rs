@@ -177,6 +177,26 @@ schema! {
         list_patterns_max: usize = "32", "1" ..= "1000";
     }
 
+    /// POP3. A password is never accepted in the clear.
+    pop3: Pop3Section {
+        /// Addresses for POP3 that becomes TLS by STLS (the usual port is 110).
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10110\"]";
+        /// Addresses for POP3 over TLS from the first byte (the usual port is 995).
+        listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10995\"]";
+        /// How long a client may give no command after login; RFC 1939, 3 asks for at least 10 minutes. Then nothing is removed.
+        idle_timeout: Duration = "\"10m\"", "\"10m\"" ..= "\"7d\"";
+        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
+        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        login_failures_max: u32 = "3", "1" ..= "1000";
+        /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
+        bad_commands_max: u32 = "20", "1" ..= "100000";
+        /// A command line with its line end; RFC 2449, 4 asks for 255, a user name with a mailbox behind it may be longer.
+        command_line_bytes_max: Size = "\"2KiB\"", "\"255B\"" ..= "\"64KiB\"";
+        /// A line of AUTH.
+        auth_line_bytes_max: Size = "\"12KiB\"", "\"1KiB\"" ..= "\"64KiB\"";
+    }
+
     /// SMTP for incoming mail; the limits hold for LMTP, too.
     smtp: SmtpSection {
         /// Addresses for SMTP (the usual port is 25). STARTTLS is offered.
@@ -312,9 +332,9 @@ schema! {
         connections_max: usize = "20000", "10" ..= "1000000";
         /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP connections that have not logged in: strangers cannot take all places.
+        /// IMAP and POP3 connections that have not logged in: strangers cannot take all places.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP connections of one account.
+        /// IMAP and POP3 connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
         /// How long a client may take none of what it is sent: one that never reads holds memory.
         write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";

@@ -12,6 +12,8 @@ fn an_empty_file_is_the_defaults() {
     let config = Config::parse("").unwrap();
     assert_eq!(config.imap.listen_tls, ["127.0.0.1:10993".parse().unwrap()]);
     assert_eq!(config.imap.listen, ["127.0.0.1:10143".parse().unwrap()]);
+    assert_eq!(config.pop3.listen, ["127.0.0.1:10110".parse().unwrap()]);
+    assert_eq!(config.pop3.listen_tls, ["127.0.0.1:10995".parse().unwrap()]);
     assert_eq!(config.smtp.listen, ["127.0.0.1:10025".parse().unwrap()]);
     assert_eq!(config.lmtp.listen, ["127.0.0.1:10024".parse().unwrap()]);
     assert_eq!(config.metrics.listen, ["127.0.0.1:10900".parse().unwrap()]);

@@ -79,6 +79,7 @@ fn address(server: &Server, wanted: Kind) -> Result<SocketAddr, Failure> {
 
 async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
     let imaps = address(server, Kind::Mail(Protocol::Imap, true))?;
+    let pop3s = address(server, Kind::Mail(Protocol::Pop3, true))?;
     let smtp = address(server, Kind::Mail(Protocol::Smtp, false))?;
     let lmtp = address(server, Kind::Mail(Protocol::Lmtp, false))?;
     show::server(&config.server.data_dir, server.addresses());
@@ -135,7 +136,12 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
     show::body(&anne.command("FETCH * (BODY.PEEK[TEXT])").await?);
     anne.command("LOGOUT").await?;
 
-    show::connect(imaps, &passwords[0], &server.certificates().fingerprint());
+    show::connect(
+        imaps,
+        pop3s,
+        &passwords[0],
+        &server.certificates().fingerprint(),
+    );
     show::ready();
     Ok(())
 }

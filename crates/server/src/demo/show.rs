@@ -100,16 +100,18 @@ pub(super) fn body(responses: &[Response]) {
     say!("");
 }
 
-pub(super) fn connect(imaps: SocketAddr, password: &str, fingerprint: &str) {
+pub(super) fn connect(imaps: SocketAddr, pop3s: SocketAddr, password: &str, fingerprint: &str) {
     let user = ANNE.replace('@', "%40");
     say!(
-        "Your own client: host {}, port {} (IMAP, SSL/TLS), user {ANNE}, password {password};",
+        "Your own client: host {}, port {} (IMAP, SSL/TLS) or {} (POP3), user {ANNE}, password {password};",
         imaps.ip(),
-        imaps.port()
+        imaps.port(),
+        pop3s.port()
     );
     say!("accept the self-signed certificate, SHA-256 fingerprint\n  {fingerprint}\n");
     say!("  curl -k -u {ANNE}:{password} 'imaps://{imaps}/INBOX;MAILINDEX=1'");
     say!("  curl -k -u {ANNE}:{password} 'imaps://{imaps}/INBOX' -X 'UID SEARCH TEXT whimbrel'");
+    say!("  curl -k -u {ANNE}:{password} 'pop3s://{pop3s}/1'");
     say!("  neomutt -f 'imaps://{user}:{password}@{imaps}/INBOX'     (mutt likewise)\n");
 }
 
