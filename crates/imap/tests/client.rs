@@ -9,8 +9,8 @@ use whimbrel_imap::command::{
     ThreadAlgorithm,
 };
 use whimbrel_imap::core::{
-    Date, DateTime, Flag, Keyword, MailboxName, MessageSet, ObjectId, Secret, SequenceSet,
-    StoreOperation,
+    Date, DateTime, Flag, Keyword, MailboxName, MessageSet, ObjectId, PartialRange, Secret,
+    SequenceSet, StoreOperation,
 };
 use whimbrel_imap::{Command, CommandBody, Decoder, Event, Limits, encode};
 use whimbrel_mime::{Address, Content, Disposition, Envelope, Message, Octets, Param, Part, Span};
@@ -236,8 +236,9 @@ fn fetch() -> impl Strategy<Value = Fetch> {
         message_set(),
         section,
         prop::option::of(1..=i64::MAX as u64),
+        partial_range(),
     )
-        .prop_map(|(uid, set, section, changed_since)| {
+        .prop_map(|(uid, set, section, changed_since, range)| {
             use FetchItem::{
                 Body, BodyStructure, EmailId, Envelope, InternalDate, ModSeq, Rfc822, Rfc822Size,
                 SaveDate, ThreadId, Uid,
@@ -278,8 +279,19 @@ fn fetch() -> impl Strategy<Value = Fetch> {
                 items,
                 changed_since,
                 vanished: uid && changed_since.is_some(),
+                partial: range.filter(|_| uid),
             }
         })
+}
+
+fn partial_range() -> impl Strategy<Value = Option<PartialRange>> {
+    prop::option::of((1u32.., 1u32.., any::<bool>())).prop_map(|range| {
+        range.map(|(first, last, from_end)| PartialRange {
+            first,
+            last,
+            from_end,
+        })
+    })
 }
 
 fn body() -> impl Strategy<Value = CommandBody> {
@@ -326,15 +338,21 @@ fn body() -> impl Strategy<Value = CommandBody> {
                 flags,
             },
         );
-    let returns = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(min, max, count, save)| SearchReturn {
+    let returns = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        partial_range(),
+    )
+        .prop_map(|(min, max, count, save, partial)| SearchReturn {
             min,
             max,
-            all: true,
+            all: partial.is_none(),
             count,
             save,
-        },
-    );
+            partial,
+        });
     let search = (
         any::<bool>(),
         prop::option::of(returns),
@@ -386,6 +404,7 @@ fn body() -> impl Strategy<Value = CommandBody> {
             returns: search.returns.map(|returns| SearchReturn {
                 save: false,
                 all: returns.all || !(returns.min || returns.max || returns.count),
+                partial: None,
                 ..returns
             }),
             criteria,
@@ -687,6 +706,8 @@ fn numbers_and_codes_go_there_and_back() {
         ..ESearch::new(&tag, true)
     }
     .encode(&mut out);
+    out.extend_from_slice(b"* ESEARCH UID PARTIAL (-1:-4 1:3,9)\r\n");
+    out.extend_from_slice(b"* ESEARCH PARTIAL (7:9 NIL)\r\n");
     encode::search(&mut out, &[3, 1], Some(8));
     out.extend_from_slice(b"* SORT 3 1 (MODSEQ 8)\r\n");
     encode::vanished_begin(&mut out, true);
@@ -728,7 +749,28 @@ fn numbers_and_codes_go_there_and_back() {
                 max: Some(9),
                 count: Some(4),
                 all: Some(set.clone()),
+                partial: None,
                 mod_seq: Some(8)
+            },
+            Response::ESearch {
+                tag: None,
+                uid: true,
+                min: None,
+                max: None,
+                count: None,
+                all: None,
+                partial: Some(set.clone()),
+                mod_seq: None
+            },
+            Response::ESearch {
+                tag: None,
+                uid: false,
+                min: None,
+                max: None,
+                count: None,
+                all: None,
+                partial: Some(SequenceSet::default()),
+                mod_seq: None
             },
             Response::Search {
                 numbers: vec![3, 1],

@@ -26,6 +26,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "STATUS=SIZE",
             "OBJECTID",
             "SAVEDATE",
+            "PARTIAL",
             "WITHIN",
             "SORT",
             "SORT=DISPLAY",

@@ -54,6 +54,20 @@ impl Ranges {
         self.0.iter().flat_map(|&(start, end)| start..end)
     }
 
+    /// Of all places, in their order, those from the `from`-th on to before the `to`-th.
+    pub(super) fn slice(&self, from: u32, to: u32) -> Ranges {
+        let mut slice = Ranges::default();
+        let mut before = 0;
+        for &(start, end) in &self.0 {
+            let len = end - start;
+            let first = from.saturating_sub(before).min(len);
+            let last = to.saturating_sub(before).min(len);
+            slice.push(start + first, start + last);
+            before += len;
+        }
+        slice
+    }
+
     /// The places in both.
     pub(super) fn and(&self, other: &Ranges) -> Ranges {
         let mut both = Ranges::default();
@@ -110,6 +124,37 @@ impl Cursor {
     }
 }
 
+/// Where a walk through [`Ranges`] has come to that begins with the last place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Back {
+    /// Ranges passed.
+    ranges: usize,
+    /// Places already given of the next one.
+    given: u32,
+}
+
+impl Back {
+    /// Replaces `places` by the places before those given last, ascending, at most `most`.
+    pub(super) fn fill(&mut self, ranges: &Ranges, most: usize, places: &mut Vec<u32>) {
+        places.clear();
+        while places.len() < most {
+            let left = ranges.0.len() - self.ranges;
+            let Some(&(start, end)) = left.checked_sub(1).and_then(|at| ranges.0.get(at)) else {
+                break;
+            };
+            let to = end - self.given;
+            let from = start.max(to.saturating_sub((most - places.len()) as u32));
+            places.extend((from..to).rev());
+            self.given += to - from;
+            if from == start {
+                self.ranges += 1;
+                self.given = 0;
+            }
+        }
+        places.reverse();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +179,7 @@ mod tests {
             a in proptest::collection::vec((0u32..60, 0u32..9), 0..8),
             b in proptest::collection::vec((0u32..60, 0u32..9), 0..8),
             most in 1usize..7,
+            cut in (0u32..40, 0u32..40),
         ) {
             let ((a, naive_a), (b, naive_b)) = (build(&a), build(&b));
             prop_assert!(a.as_slice().windows(2).all(|w| w[0].1 < w[1].0));
@@ -142,6 +188,10 @@ mod tests {
             prop_assert_eq!((a.first(), a.last()), (naive_a.first().copied(), naive_a.last().copied()));
             let both: BTreeSet<u32> = a.and(&b).iter().collect();
             prop_assert_eq!(both, naive_a.intersection(&naive_b).copied().collect());
+            let all: Vec<u32> = naive_a.iter().copied().collect();
+            let (from, to) = (cut.0.min(cut.1), cut.0.max(cut.1));
+            let slice: Vec<u32> = a.slice(from, to).iter().collect();
+            prop_assert_eq!(slice, &all[all.len().min(from as usize)..all.len().min(to as usize)]);
             for place in 0..75 {
                 prop_assert_eq!(a.contains(place), naive_a.contains(&place));
             }
@@ -151,6 +201,17 @@ mod tests {
                 prop_assert!(places.len() == most || cursor.is_done(&a));
                 all.extend_from_slice(&places);
             }
+            let (mut back, mut behind) = (Back::default(), Vec::<u32>::new());
+            loop {
+                back.fill(&a, most, &mut places);
+                prop_assert!(places.is_sorted() && places.len() <= most);
+                if places.is_empty() {
+                    break;
+                }
+                behind.extend(places.iter().rev());
+            }
+            behind.reverse();
+            prop_assert_eq!(&behind, &all);
             prop_assert_eq!(all, naive_a.into_iter().collect::<Vec<_>>());
         }
     }

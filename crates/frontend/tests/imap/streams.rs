@@ -119,6 +119,35 @@ fn copyuid_and_modified_of_many() {
     assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
 }
 
+/// RFC 9394: "this also helps servers to optimize resource usage when performing searches".
+#[test]
+fn a_part_of_the_results_does_not_cost_all_of_them() {
+    let mut world = selected(|world| world.fake.fill("INBOX", 9_000, |_| b"x".to_vec()));
+    let mut check = |returns: &str, expected: &str| {
+        world.get("1").calls.clear();
+        let found = command(&mut world, &format!("SEARCH RETURN ({returns}) UNSEEN"));
+        assert!(
+            found.starts_with(&format!("* ESEARCH (TAG \"x\") {expected}\r\n")),
+            "{found}"
+        );
+        world.get("1").calls.get("Rows").copied()
+    };
+    assert_eq!(check("PARTIAL 1:3", "PARTIAL (1:3 1:3)"), Some(1));
+    assert_eq!(
+        check("PARTIAL -1:-3 MAX", "MAX 9000 PARTIAL (-1:-3 8998:9000)"),
+        Some(1)
+    );
+    assert_eq!(
+        check("PARTIAL -3000:-2999", "PARTIAL (-3000:-2999 6001:6002)"),
+        Some(3)
+    );
+    assert_eq!(check("MAX", "MAX 9000"), Some(1));
+    assert_eq!(
+        check("PARTIAL -1:-3 MIN", "MIN 1 PARTIAL (-1:-3 8998:9000)"),
+        Some(9)
+    );
+}
+
 #[test]
 fn search_results_of_many() {
     let mut world = selected(|world| world.fake.fill("INBOX", 30_000, |_| b"x".to_vec()));

@@ -8,8 +8,8 @@ use crate::command::{
 };
 use crate::core::set::push_decimal;
 use crate::core::{
-    Date, DateTime, Flag, MailboxName, MessageSet, SequenceSet, StoreOperation, Tag, is_atom_char,
-    utf7,
+    Date, DateTime, Flag, MailboxName, MessageSet, PartialRange, SequenceSet, StoreOperation, Tag,
+    is_atom_char, utf7,
 };
 use base64::Engine as _;
 
@@ -357,9 +357,7 @@ fn list<'a>(w: &'a mut Writer, list: &List) -> &'a mut Writer {
     w
 }
 
-fn chosen<const N: usize>(
-    options: [(bool, &'static str); N],
-) -> impl Iterator<Item = &'static str> {
+fn chosen<const N: usize>(options: [(bool, &str); N]) -> impl Iterator<Item = &str> {
     options
         .into_iter()
         .filter(|(wanted, _)| *wanted)
@@ -423,10 +421,18 @@ fn fetch<'a>(w: &'a mut Writer, fetch: &Fetch) -> &'a mut Writer {
         };
     }
     w.text(")");
+    let mut modifiers = Vec::new();
     if let Some(mod_seq) = fetch.changed_since {
-        w.text(" (CHANGEDSINCE ")
-            .number(mod_seq)
-            .text(if fetch.vanished { " VANISHED)" } else { ")" });
+        modifiers.push(format!("CHANGEDSINCE {mod_seq}"));
+    }
+    if fetch.vanished {
+        modifiers.push("VANISHED".into());
+    }
+    if let Some(range) = fetch.partial {
+        modifiers.push(partial_range(range));
+    }
+    if !modifiers.is_empty() {
+        w.list(modifiers.iter().map(String::as_str));
     }
     w
 }
@@ -444,14 +450,23 @@ fn search<'a>(w: &'a mut Writer, search: &Search) -> &'a mut Writer {
 
 fn returns(w: &mut Writer, returns: Option<SearchReturn>) {
     if let Some(returns) = returns {
+        let partial = returns.partial.map(partial_range);
         w.word("RETURN").list(chosen([
             (returns.min, "MIN"),
             (returns.max, "MAX"),
             (returns.all, "ALL"),
             (returns.count, "COUNT"),
             (returns.save, "SAVE"),
+            (partial.is_some(), partial.as_deref().unwrap_or_default()),
         ]));
     }
+}
+
+/// `PARTIAL range`
+fn partial_range(range: PartialRange) -> String {
+    let mut text = b"PARTIAL ".to_vec();
+    range.encode(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn sort<'a>(w: &'a mut Writer, sort: &Sort) -> &'a mut Writer {

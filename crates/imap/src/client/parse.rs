@@ -668,6 +668,7 @@ impl<'a> Parser<'a> {
     fn esearch(&mut self) -> Result<Response> {
         let (mut tag, mut uid) = (None, false);
         let (mut min, mut max, mut count, mut all, mut found) = (None, None, None, None, None);
+        let mut partial = None;
         let mut first = true;
         while self.skip(b' ') {
             if std::mem::replace(&mut first, false) && self.skip(b'(') {
@@ -681,6 +682,7 @@ impl<'a> Parser<'a> {
                 && !uid
                 && min.or(max).or(count).is_none()
                 && all.is_none()
+                && partial.is_none()
                 && found.is_none()
             {
                 uid = true;
@@ -692,6 +694,7 @@ impl<'a> Parser<'a> {
                 "MAX" => max.replace(self.nz_number()?).is_none(),
                 "COUNT" => count.replace(self.number32()?).is_none(),
                 "ALL" => all.replace(self.set()?).is_none(),
+                "PARTIAL" => partial.replace(self.partial()?).is_none(),
                 "MODSEQ" => found.replace(self.mod_seq()?).is_none(),
                 _ => return Err("unknown data of ESEARCH"),
             };
@@ -706,8 +709,26 @@ impl<'a> Parser<'a> {
             max,
             count,
             all,
+            partial,
             mod_seq: found,
         })
+    }
+
+    /// `"(" partial-range SP (sequence-set / "NIL") ")"`
+    fn partial(&mut self) -> Result<SequenceSet> {
+        self.open()?;
+        let range = self.run(|b| matches!(b, b'0'..=b'9' | b'-' | b':'));
+        if !range.contains(&b':') {
+            return Err("invalid range of PARTIAL");
+        }
+        self.space()?;
+        let set = if self.skip_word("NIL") {
+            SequenceSet::default()
+        } else {
+            self.set()?
+        };
+        self.close()?;
+        Ok(set)
     }
 
     fn fetch_item(&mut self) -> Result<FetchData> {

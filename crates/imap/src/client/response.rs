@@ -78,6 +78,8 @@ pub enum Response {
         count: Option<u32>,
         /// `ALL`; of the order in which an extended SORT names them nothing is left.
         all: Option<SequenceSet>,
+        /// `PARTIAL`, without its range; empty for NIL.
+        partial: Option<SequenceSet>,
         /// `MODSEQ`
         mod_seq: Option<ModSeq>,
     },

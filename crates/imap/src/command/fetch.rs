@@ -1,6 +1,6 @@
-//! FETCH (RFC 9051, section 6.4.5; RFC 3516 for BINARY; RFC 7162 for its modifiers; RFC 8474, 8514).
+//! FETCH (RFC 9051, section 6.4.5; RFC 3516 for BINARY; RFC 7162 for its modifiers; RFC 8474, 8514, 9394).
 
-use crate::core::{MessageSet, ModSeq};
+use crate::core::{MessageSet, ModSeq, PartialRange};
 use crate::decode::cursor::{Cursor, Refusal};
 
 /// FETCH and UID FETCH.
@@ -16,6 +16,8 @@ pub struct Fetch {
     pub changed_since: Option<ModSeq>,
     /// `VANISHED` (RFC 7162, section 3.2.6); only with `uid` and `changed_since`.
     pub vanished: bool,
+    /// `PARTIAL` (RFC 9394, section 3.3); only with `uid`: only these of the messages that the set names.
+    pub partial: Option<PartialRange>,
 }
 
 /// One data item.
@@ -137,6 +139,7 @@ pub(crate) fn parse(c: &mut Cursor<'_>, uid: bool) -> Result<Fetch, Refusal> {
         items: Vec::new(),
         changed_since: None,
         vanished: false,
+        partial: None,
     };
     if c.skip(b'(') {
         loop {
@@ -325,7 +328,7 @@ fn header_fields(c: &mut Cursor<'_>, not: bool) -> Result<HeaderFields, Refusal>
     }
 }
 
-/// `"(" "CHANGEDSINCE" SP n / "VANISHED" ... ")"` (RFC 7162, sections 3.1.4.1 and 3.2.6)
+/// `"(" "CHANGEDSINCE" SP n / "VANISHED" / "PARTIAL" SP range ... ")"` (RFC 7162, sections 3.1.4.1 and 3.2.6; RFC 9394)
 fn modifiers(c: &mut Cursor<'_>, fetch: &mut Fetch) -> Result<(), Refusal> {
     c.open()?;
     loop {
@@ -334,6 +337,9 @@ fn modifiers(c: &mut Cursor<'_>, fetch: &mut Fetch) -> Result<(), Refusal> {
             fetch.changed_since = Some(c.mod_seq(false)?);
         } else if !fetch.vanished && c.skip_word(b"VANISHED") {
             fetch.vanished = true;
+        } else if fetch.partial.is_none() && c.skip_word(b"PARTIAL") {
+            c.space()?;
+            fetch.partial = Some(c.partial_range()?);
         } else {
             return Err("unknown FETCH modifier");
         }
@@ -344,6 +350,9 @@ fn modifiers(c: &mut Cursor<'_>, fetch: &mut Fetch) -> Result<(), Refusal> {
     // "The VANISHED UID FETCH modifier MUST only be specified together with the CHANGEDSINCE UID FETCH modifier."
     if fetch.vanished && !(fetch.uid && fetch.changed_since.is_some()) {
         return Err("VANISHED wants UID FETCH and CHANGEDSINCE");
+    }
+    if fetch.partial.is_some() && !fetch.uid {
+        return Err("PARTIAL wants UID FETCH");
     }
     Ok(())
 }
@@ -363,6 +372,7 @@ mod tests {
             items,
             changed_since: None,
             vanished: false,
+            partial: None,
         }
     }
 
@@ -546,6 +556,7 @@ mod tests {
             items: vec![FetchItem::Flags, FetchItem::Uid, FetchItem::ModSeq],
             changed_since: Some(12345),
             vanished: false,
+            partial: None,
         };
         check(
             "UID FETCH 1:* (FLAGS) (CHANGEDSINCE 12345)",
@@ -562,8 +573,23 @@ mod tests {
             "UID FETCH 1:* FLAGS (VANISHED CHANGEDSINCE 12345)",
             CommandBody::Fetch(Fetch {
                 vanished: true,
-                ..base
+                ..base.clone()
             }),
+        );
+        // RFC 9394, section 3.4.
+        let partial = Some(PartialRange {
+            first: 1,
+            last: 30,
+            from_end: true,
+        });
+        check(
+            "UID FETCH 1:* (FLAGS) (PARTIAL -1:-30 CHANGEDSINCE 12345)",
+            CommandBody::Fetch(Fetch { partial, ..base }),
+        );
+        refuse_items("FLAGS (PARTIAL 1:2)", "PARTIAL wants UID FETCH");
+        refuse(
+            "UID FETCH 1 FLAGS (PARTIAL 1:2 PARTIAL 1:2)",
+            "unknown FETCH modifier",
         );
         refuse_items(
             "FLAGS (CHANGEDSINCE 0)",

@@ -1,6 +1,6 @@
-//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5032, 5182, 7162, 8474, 8514).
+//! SEARCH (RFC 9051, section 6.4.4; RFC 4731, 5032, 5182, 7162, 8474, 8514, 9394).
 
-use crate::core::{Date, Keyword, MessageSet, ModSeq, ObjectId};
+use crate::core::{Date, Keyword, MessageSet, ModSeq, ObjectId, PartialRange};
 use crate::decode::cursor::{Cursor, Refusal};
 
 /// SEARCH and UID SEARCH.
@@ -29,6 +29,8 @@ pub struct SearchReturn {
     pub count: bool,
     /// `SAVE` (RFC 5182)
     pub save: bool,
+    /// `PARTIAL` (RFC 9394): never together with `all`.
+    pub partial: Option<PartialRange>,
 }
 
 /// One search key. The depth of the tree is at most `Limits::nesting_depth_max`: chains of OR and lists in lists are flattened.
@@ -179,6 +181,14 @@ pub(super) fn options(c: &mut Cursor<'_>) -> Result<SearchReturn, Refusal> {
         });
     }
     loop {
+        if options.partial.is_none() && c.skip_word(b"PARTIAL") {
+            c.space()?;
+            options.partial = Some(c.partial_range()?);
+            if c.more()? {
+                continue;
+            }
+            break;
+        }
         let option = match () {
             () if c.skip_word(b"MIN") => &mut options.min,
             () if c.skip_word(b"MAX") => &mut options.max,
@@ -189,9 +199,14 @@ pub(super) fn options(c: &mut Cursor<'_>) -> Result<SearchReturn, Refusal> {
         };
         *option = true;
         if !c.more()? {
-            return Ok(options);
+            break;
         }
     }
+    // "A single command MUST NOT contain more than one PARTIAL or ALL search return option" (RFC 9394, section 3.1).
+    if options.all && options.partial.is_some() {
+        return Err("either ALL or PARTIAL");
+    }
+    Ok(options)
 }
 
 /// What is open while keys are read. Depth is that of the tree, not of the text: an OR within an OR asks the same one for one
@@ -621,6 +636,7 @@ mod tests {
                     all: true,
                     count: true,
                     save: false,
+                    partial: None,
                 }),
                 Some("UTF-8"),
             ),
@@ -628,6 +644,51 @@ mod tests {
         check(
             "UID SEARCH CHARSET \"KOI8-R\" SEEN",
             search(None, Some("KOI8-R")),
+        );
+        let partial = |first, last, from_end| SearchReturn {
+            partial: Some(PartialRange {
+                first,
+                last,
+                from_end,
+            }),
+            ..none
+        };
+        // RFC 9394, section 3.1.
+        check(
+            "UID SEARCH RETURN (PARTIAL -1:-100) SEEN",
+            search(Some(partial(1, 100, true)), None),
+        );
+        check(
+            "UID SEARCH RETURN (partial 500:400 SAVE) SEEN",
+            search(
+                Some(SearchReturn {
+                    save: true,
+                    ..partial(500, 400, false)
+                }),
+                None,
+            ),
+        );
+        for bad in ["1:-5", "-1:5", "1", "1:", "*:5"] {
+            let text = format!("SEARCH RETURN (PARTIAL {bad}) SEEN");
+            let Err(text) = parse(text.as_bytes(), false) else {
+                panic!("{bad}")
+            };
+            assert!(
+                text.contains("PARTIAL") || text.contains("number"),
+                "{bad}: {text}"
+            );
+        }
+        refuse(
+            "SEARCH RETURN (PARTIAL 0:5) SEEN",
+            "number must not be zero",
+        );
+        refuse(
+            "SEARCH RETURN (ALL PARTIAL 1:5) SEEN",
+            "either ALL or PARTIAL",
+        );
+        refuse(
+            "SEARCH RETURN (PARTIAL 1:5 PARTIAL 1:5) SEEN",
+            "unknown SEARCH return option",
         );
         refuse("SEARCH RETURN (FOO) SEEN", "unknown SEARCH return option");
         refuse("SEARCH RETURN SEEN", "expected (");

@@ -100,6 +100,10 @@ pub(crate) fn sort(c: &mut Cursor<'_>, uid: bool) -> Result<Sort, Refusal> {
     let returns = if c.skip_word(b"RETURN") {
         c.space()?;
         let options = options(c)?;
+        // Only RFC 5267 has it here, with CONTEXT=SORT.
+        if options.partial.is_some() {
+            return Err("PARTIAL is for SEARCH");
+        }
         c.space()?;
         Some(options)
     } else {

@@ -1,11 +1,12 @@
 //! The words of the protocol, each as a type that cannot hold an invalid value.
 //!
-//! Reading order: [`Tag`], [`SequenceSet`], [`MailboxName`] (with [`utf7`]), [`Flag`], [`Date`] and [`DateTime`], [`ObjectId`], [`Secret`].
+//! Reading order: [`Tag`], [`SequenceSet`], [`MailboxName`] (with [`utf7`]), [`Flag`], [`Date`] and [`DateTime`], [`ObjectId`], [`PartialRange`], [`Secret`].
 
 mod date;
 mod flag;
 pub(crate) mod mailbox;
 mod object_id;
+mod partial;
 mod secret;
 pub(crate) mod set;
 mod tag;
@@ -15,6 +16,7 @@ pub use date::{Date, DateTime};
 pub use flag::{Flag, Keyword, StoreOperation};
 pub use mailbox::{InvalidName, MailboxName};
 pub use object_id::ObjectId;
+pub use partial::PartialRange;
 pub use secret::Secret;
 pub use set::{MessageSet, SequenceSet, SetBuilder, SetError};
 pub use tag::Tag;

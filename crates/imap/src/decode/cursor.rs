@@ -3,8 +3,8 @@
 use super::collect::{Collected, Piece};
 use crate::command::{ListPattern, Section};
 use crate::core::{
-    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, SequenceSet, SetError, is_astring_char,
-    is_atom_char, mailbox,
+    Date, Flag, MailboxName, MessageSet, ModSeq, ObjectId, PartialRange, SequenceSet, SetError,
+    is_astring_char, is_atom_char, mailbox,
 };
 use crate::limits::Limits;
 
@@ -415,6 +415,20 @@ impl<'a> Cursor<'a> {
         } else {
             Ok(date)
         }
+    }
+
+    /// `partial-range` (RFC 9394)
+    pub(crate) fn partial_range(&mut self) -> Result<PartialRange, Refusal> {
+        let from_end = self.skip(b'-');
+        let first = self.nz_number()?;
+        if !self.skip(b':') || self.skip(b'-') != from_end {
+            return Err("invalid range of PARTIAL");
+        }
+        Ok(PartialRange {
+            first,
+            last: self.nz_number()?,
+            from_end,
+        })
     }
 
     /// `objectid` (RFC 8474)

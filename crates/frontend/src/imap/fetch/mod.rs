@@ -91,10 +91,15 @@ impl Fetch {
         if arguments.vanished && !cx.qresync {
             return Err(Outcome::bad("QRESYNC is not enabled"));
         }
-        let places = cx
+        let mut places = cx
             .view()
             .places(&arguments.set, arguments.uid)
             .map_err(|_| Outcome::bad("No such message"))?;
+        if let Some(partial) = arguments.partial {
+            // Before CHANGEDSINCE: "the server [...] first select[s] the last 30 messages and then only return[s] flag changes" (RFC 9394, 3.4).
+            let (from, to) = partial.places(places.count());
+            places = places.slice(from, to);
+        }
         if arguments.changed_since.is_some() || arguments.items.contains(&FetchItem::ModSeq) {
             cx.enable_condstore();
         }
@@ -134,6 +139,7 @@ impl Fetch {
             items: vec![FetchItem::Uid, FetchItem::Flags, FetchItem::ModSeq],
             changed_since: Some(known.mod_seq),
             vanished: true,
+            partial: None,
         };
         let fetch = Fetch::new(cx, arguments)?;
         Ok(Fetch { matched, ..fetch })

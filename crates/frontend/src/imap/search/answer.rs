@@ -1,13 +1,17 @@
-//! The answer to SEARCH: SEARCH (RFC 3501) or ESEARCH (RFC 4731, RFC 9051), and what SAVE keeps (RFC 5182). Written piece by piece.
+//! The answer to SEARCH: SEARCH (RFC 3501) or ESEARCH (RFC 4731, RFC 9051, RFC 9394), and what SAVE keeps (RFC 5182). Written piece by piece.
 
 use whimbrel_imap::{
     command::SearchReturn,
-    core::Tag,
+    core::{PartialRange, Tag},
     encode::{ESearch, strings},
 };
 
 use super::{
-    super::{context::Context, finish::SetText, ranges::Cursor},
+    super::{
+        context::Context,
+        finish::SetText,
+        ranges::{Cursor, Ranges},
+    },
     find::Found,
 };
 
@@ -16,6 +20,8 @@ pub(super) struct Answer {
     /// `None`: the SEARCH response of rev1.
     returns: Option<SearchReturn>,
     begun: bool,
+    /// Of what was found the part that was asked for.
+    partial: Option<Ranges>,
     cursor: Cursor,
     text: SetText,
 }
@@ -33,6 +39,7 @@ impl Answer {
         Answer {
             returns: returns.or_else(|| cx.rev2.then(rev2)),
             begun: false,
+            partial: None,
             cursor: Cursor::default(),
             text: SetText::default(),
         }
@@ -47,7 +54,7 @@ impl Answer {
                 if !begun {
                     cx.out.extend_from_slice(b"* SEARCH");
                 }
-                let all = self.numbers(cx, uid, found, |_, out, number| {
+                let all = self.numbers(cx, uid, &found.places, |_, out, number| {
                     out.push(b' ');
                     strings::number(out, u64::from(number));
                 });
@@ -62,7 +69,7 @@ impl Answer {
                 cx.out.extend_from_slice(b"\r\n");
                 true
             }
-            Some(returns) if !(returns.min || returns.max || returns.all || returns.count) => true,
+            Some(returns) if !tells(returns) => true,
             Some(returns) => {
                 if !begun {
                     head(
@@ -74,6 +81,9 @@ impl Answer {
                         found,
                     );
                 }
+                if let Some(range) = returns.partial {
+                    return self.write_partial(cx, uid, range, found);
+                }
                 if !returns.all || found.places.is_empty() {
                     return true;
                 }
@@ -83,7 +93,7 @@ impl Answer {
                     cx.out.truncate(end);
                     cx.out.extend_from_slice(b" ALL ");
                 }
-                if !self.numbers(cx, uid, found, |text, out, number| text.add(out, number)) {
+                if !self.numbers(cx, uid, &found.places, |text, out, n| text.add(out, n)) {
                     return false;
                 }
                 self.text.end(&mut cx.out);
@@ -93,15 +103,46 @@ impl Answer {
         }
     }
 
+    /// `PARTIAL (range results)`, the last of the line: "a PARTIAL return data item that has, as payload, the original range and a potentially
+    /// missing set of results" (RFC 9394, 3.1).
+    fn write_partial(
+        &mut self,
+        cx: &mut Context,
+        uid: bool,
+        range: PartialRange,
+        found: &Found,
+    ) -> bool {
+        let partial = match self.partial.take() {
+            Some(partial) => partial,
+            None => {
+                let end = cx.out.len() - 2;
+                cx.out.truncate(end);
+                cx.out.extend_from_slice(b" PARTIAL (");
+                range.encode(&mut cx.out);
+                cx.out.push(b' ');
+                part_of(found, range)
+            }
+        };
+        if partial.is_empty() {
+            cx.out.extend_from_slice(b"NIL");
+        } else if !self.numbers(cx, uid, &partial, |text, out, n| text.add(out, n)) {
+            self.partial = Some(partial);
+            return false;
+        }
+        self.text.end(&mut cx.out);
+        cx.out.extend_from_slice(b")\r\n");
+        true
+    }
+
     fn numbers(
         &mut self,
         cx: &mut Context,
         uid: bool,
-        found: &Found,
+        places: &Ranges,
         mut write: impl FnMut(&mut SetText, &mut Vec<u8>, u32),
     ) -> bool {
         while !cx.is_full() {
-            let Some((from, to)) = self.cursor.run(&found.places, NUMBERS) else {
+            let Some((from, to)) = self.cursor.run(places, NUMBERS) else {
                 return true;
             };
             for place in from..to {
@@ -111,6 +152,16 @@ impl Answer {
         }
         false
     }
+}
+
+fn part_of(found: &Found, range: PartialRange) -> Ranges {
+    let (from, to) = range.places(found.places.count());
+    found.places.slice(from, to)
+}
+
+/// Whether there is an answer: SAVE by itself has none.
+fn tells(returns: SearchReturn) -> bool {
+    returns.min || returns.max || returns.all || returns.count || returns.partial.is_some()
 }
 
 fn head(
@@ -135,7 +186,8 @@ fn head(
 
 /// The MODSEQ that goes with MIN or MAX alone is that of the message named (RFC 4731, 3.2).
 fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
-    match (returns.min, returns.max, returns.all || returns.count) {
+    let others = returns.all || returns.count || returns.partial.is_some();
+    match (returns.min, returns.max, others) {
         (true, false, false) => found.first_modseq,
         (false, true, false) => found.last_modseq,
         (true, true, false) => found.first_modseq.max(found.last_modseq),
@@ -143,21 +195,39 @@ fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
     }
 }
 
-/// Keeps the result as `$` (RFC 9051, 6.4.4.1, table 4).
+/// Keeps the result as `$` (RFC 9051, 6.4.4.1, table 4; RFC 9394, 3.2, table 1).
 pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
     let view = cx.view_mut();
     let places = &found.places;
-    let one = |place: Option<u32>| place.map(|place| (place, place + 1));
-    let ranges: Vec<(u32, u32)> = match (returns.min, returns.max, returns.all || returns.count) {
-        (false, false, _) | (_, _, true) => places.as_slice().to_vec(),
-        (min, max, false) => {
-            let min = one(places.first().filter(|_| min));
-            let max = one(places.last().filter(|_| max));
-            min.into_iter().chain(max.filter(|_| min != max)).collect()
+    let some = returns.min || returns.max || returns.partial.is_some();
+    let kept = if returns.all || returns.count || !some {
+        places.clone()
+    } else {
+        let mut kept = Ranges::default();
+        let mut keep = |(start, end)| kept.push(start, end);
+        let one = |place| (place, place + 1);
+        places
+            .first()
+            .filter(|_| returns.min)
+            .map(one)
+            .map(&mut keep);
+        if let Some(range) = returns.partial {
+            part_of(found, range)
+                .as_slice()
+                .iter()
+                .copied()
+                .for_each(&mut keep);
         }
+        places
+            .last()
+            .filter(|_| returns.max)
+            .map(one)
+            .map(&mut keep);
+        kept
     };
-    view.saved = ranges
-        .into_iter()
-        .map(|(start, end)| (view.uid(start), view.uid(end - 1)))
+    view.saved = kept
+        .as_slice()
+        .iter()
+        .map(|&(start, end)| (view.uid(start), view.uid(end - 1)))
         .collect();
 }

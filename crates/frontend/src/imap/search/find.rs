@@ -14,7 +14,7 @@ use super::{
     super::{
         blob::Opened,
         context::Context,
-        ranges::{Cursor, Ranges},
+        ranges::{Back, Cursor, Ranges},
         task::{Outcome, Step, Wake},
     },
     message::{Message, Next},
@@ -24,10 +24,14 @@ use super::{
 /// A search that is going on.
 pub(super) struct Find {
     program: Program,
-    /// One message is all that is wanted.
-    only_first: bool,
+    wanted: Wanted,
     bounds: Ranges,
     cursor: Cursor,
+    /// With [`Wanted::Last`]: where the search has come to, and what it has found, the last one first.
+    back: Back,
+    behind: Vec<(u32, u64)>,
+    /// How many were found.
+    count: u32,
     /// Places of the present window whose rows were asked for.
     asked: Vec<u32>,
     /// Messages of the window that rows do not decide.
@@ -40,6 +44,16 @@ pub(super) struct Find {
     hits: Vec<(u32, u64)>,
     found: Found,
     state: State,
+}
+
+/// How much has to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// So many from the begin, or more.
+    First(u32),
+    /// So many from the end, or more.
+    Last(u32),
 }
 
 /// What was found.
@@ -76,7 +90,6 @@ impl Find {
         cx: &mut Context,
         key: SearchKey,
         charset: Option<&str>,
-        only_first: bool,
     ) -> Result<Find, Outcome> {
         let now = cx.now.wall_seconds() as i64;
         let program = Program::new(cx.view(), key, charset, now)?;
@@ -90,9 +103,12 @@ impl Find {
                 ..Found::default()
             },
             program,
-            only_first,
+            wanted: Wanted::All,
             bounds,
             cursor: Cursor::default(),
+            back: Back::default(),
+            behind: Vec::new(),
+            count: 0,
             asked: Vec::new(),
             open: Vec::new(),
             at: 0,
@@ -101,6 +117,16 @@ impl Find {
             hits: Vec::new(),
             state: State::Window,
         })
+    }
+
+    /// Whether a MODSEQ key was used.
+    pub(super) fn with_modseq(&self) -> bool {
+        self.program.modseq
+    }
+
+    /// Stops when this is found. Before the first step.
+    pub(super) fn want(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Finding {
@@ -128,9 +154,19 @@ impl Find {
         let mut window = Vec::new();
         loop {
             self.end_window();
-            self.cursor
-                .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window);
-            if window.is_empty() || (self.only_first && !self.found.places.is_empty()) {
+            let enough = match self.wanted {
+                Wanted::All => false,
+                Wanted::First(count) | Wanted::Last(count) => self.count >= count,
+            };
+            match self.wanted {
+                _ if enough => window.clear(),
+                Wanted::Last(_) => self.back.fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
+                _ => self
+                    .cursor
+                    .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
+            }
+            if window.is_empty() {
+                self.keep_behind();
                 return Finding::Done(std::mem::take(&mut self.found));
             }
             self.asked.clear();
@@ -159,6 +195,22 @@ impl Find {
 
     fn end_window(&mut self) {
         self.hits.sort_unstable();
+        self.count += self.hits.len() as u32;
+        if matches!(self.wanted, Wanted::Last(_)) {
+            self.behind.extend(self.hits.drain(..).rev());
+        } else {
+            self.keep_hits();
+        }
+    }
+
+    /// What was found from the end, in the order of the mailbox.
+    fn keep_behind(&mut self) {
+        self.hits = std::mem::take(&mut self.behind);
+        self.hits.reverse();
+        self.keep_hits();
+    }
+
+    fn keep_hits(&mut self) {
         if self.found.places.is_empty()
             && let Some(first) = self.hits.first()
         {

@@ -22,7 +22,7 @@ use whimbrel_imap::{
 
 use self::{
     answer::Answer,
-    find::{Find, Finding, Found},
+    find::{Find, Finding, Found, Wanted},
 };
 use super::{
     context::Context,
@@ -45,13 +45,15 @@ enum State {
 impl Search {
     pub(super) fn new(cx: &mut Context, tag: Tag, arguments: Arguments) -> Result<Search, Outcome> {
         let returns = arguments.returns;
-        let only_first = returns.is_some_and(|r| r.min && !r.max && !r.all && !r.count);
         let charset = arguments.charset.as_deref();
-        let find = Find::new(cx, arguments.key, charset, only_first).inspect_err(|outcome| {
+        let mut find = Find::new(cx, arguments.key, charset).inspect_err(|outcome| {
             if outcome.kind == Kind::No {
                 forget(cx, returns);
             }
         })?;
+        if let Some(returns) = returns {
+            find.want(wanted(returns, find.with_modseq()));
+        }
         Ok(Search {
             tag,
             uid: arguments.uid,
@@ -76,6 +78,22 @@ impl Search {
             return Step::Again;
         }
         Step::Done(done(found))
+    }
+}
+
+/// How much of what there is has to be found for the answer.
+fn wanted(returns: SearchReturn, with_modseq: bool) -> Wanted {
+    if returns.all || returns.count {
+        return Wanted::All;
+    }
+    match (returns.min, returns.max, returns.partial) {
+        (true, false, None) => Wanted::First(1),
+        (false, true, None) => Wanted::Last(1),
+        // The greatest MODSEQ is that of all.
+        (_, _, Some(_)) if with_modseq => Wanted::All,
+        (_, false, Some(range)) if !range.from_end => Wanted::First(range.results_max()),
+        (false, _, Some(range)) if range.from_end => Wanted::Last(range.results_max()),
+        _ => Wanted::All,
     }
 }
 

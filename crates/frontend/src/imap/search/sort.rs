@@ -61,7 +61,7 @@ impl Sort {
         tag: Tag,
         arguments: Arguments,
     ) -> Result<Sort, Outcome> {
-        let find = Find::new(cx, arguments.key, Some(&arguments.charset), false)?;
+        let find = Find::new(cx, arguments.key, Some(&arguments.charset))?;
         Ok(Sort {
             tag,
             uid: arguments.uid,

@@ -103,7 +103,7 @@ impl Gathered {
 
 impl Thread {
     pub(in super::super) fn new(cx: &mut Context, arguments: Arguments) -> Result<Thread, Outcome> {
-        let find = Find::new(cx, arguments.key, Some(&arguments.charset), false)?;
+        let find = Find::new(cx, arguments.key, Some(&arguments.charset))?;
         Ok(Thread {
             uid: arguments.uid,
             algorithm: arguments.algorithm,
