@@ -265,6 +265,7 @@ fn fetch() -> impl Strategy<Value = Fetch> {
                 BodyStructure,
                 Envelope,
                 InternalDate,
+                FetchItem::Preview { lazy: uid },
                 Rfc822,
                 Rfc822Size,
                 ModSeq,
@@ -660,6 +661,9 @@ proptest! {
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Bytes(&data));
         fetch.body(&mut out, &section, origin, encode::BodyAnswer::Nil);
         fetch.binary_size(&mut out, &section.part, size >> 1);
+        fetch.preview(&mut out, Some("a \"ü"));
+        fetch.preview(&mut out, Some(""));
+        fetch.preview(&mut out, None);
         fetch.binary(&mut out, &section.part, origin, encode::BodyAnswer::Literal(data.len() as u64));
         out.extend_from_slice(&data);
         fetch.binary(&mut out, &section.part, origin, encode::BodyAnswer::Literal8(binary.len() as u64));
@@ -675,6 +679,7 @@ proptest! {
             FetchData::Flags(names), FetchData::InternalDate(date), FetchData::Uid(uid), FetchData::Size(size),
             FetchData::ModSeq(5), FetchData::EmailId(id), FetchData::ThreadId(None), FetchData::SaveDate(Some(date)), body(Some(&data)), body(Some(&data)), body(None),
             FetchData::BinarySize { part: section.part.clone(), size: size >> 1 },
+            FetchData::Preview(Some("a \"ü".into())), FetchData::Preview(Some(String::new())), FetchData::Preview(None),
             decoded(Some(&data), false), decoded(Some(&binary), true), decoded(None, false),
         ]);
     }

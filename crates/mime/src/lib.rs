@@ -10,7 +10,7 @@
 //! - No message is refused: beyond a limit ([`Limits`]) the parse goes on and knows less.
 //! - Work is linear in the size of the message and memory is bounded by [`Limits`], whatever the message holds.
 //!
-//! Reading order: [`limits`], [`summary`], [`parser`], [`section`], [`header`], [`search`]; for SORT and THREAD [`subject`],
+//! Reading order: [`limits`], [`summary`], [`parser`], [`section`], [`header`], [`search`], [`preview`]; for SORT and THREAD [`subject`],
 //! [`message_id`], [`collation`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -18,9 +18,11 @@ pub mod charset;
 pub mod collation;
 pub mod date;
 pub mod header;
+mod html;
 pub mod limits;
 pub mod message_id;
 pub mod parser;
+pub mod preview;
 pub mod search;
 pub mod section;
 pub mod subject;

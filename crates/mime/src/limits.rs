@@ -21,6 +21,9 @@ pub struct Limits {
     pub params_max: usize,
     /// Bytes of an encoded summary, which is read and kept in memory whole.
     pub summary_bytes_max: usize,
+    /// Bytes of text parts, as they are encoded, in which a preview is looked for: styles may stand before the text of HTML. 0: no preview
+    /// is made.
+    pub preview_bytes_max: usize,
 }
 
 impl Limits {
@@ -41,6 +44,7 @@ impl Default for Limits {
             addresses_max: 2000,
             params_max: 100,
             summary_bytes_max: 256 * 1024,
+            preview_bytes_max: 64 * 1024,
         }
     }
 }

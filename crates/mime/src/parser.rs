@@ -29,6 +29,7 @@ mod hostile;
 mod tests;
 
 use crate::Limits;
+use crate::preview::Preview;
 use crate::summary::{Content, Envelope, Fields, Message, Octets, Part, Span, Summary};
 use block::{Block, Role, empty_part};
 use boundary::{Delimiter, HEAD_BYTES_MAX};
@@ -53,6 +54,7 @@ pub struct Parser {
     boundaries: usize,
     /// Finds a line that begins with a hyphen.
     hyphen: memchr::memmem::Finder<'static>,
+    preview: Preview,
     work: u64,
 }
 
@@ -115,7 +117,6 @@ impl Parser {
         let mut texts = Texts::new(shares.part_texts);
         let block = Block::new(Role::Top, 0, &shares, &mut texts);
         Parser {
-            limits,
             // The outermost part is the first.
             parts_left: shares.parts - 1,
             texts,
@@ -129,7 +130,9 @@ impl Parser {
             done: None,
             boundaries: 0,
             hyphen: memchr::memmem::Finder::new(b"\n-"),
+            preview: Preview::new(&limits),
             work: 0,
+            limits,
         }
     }
 
@@ -155,11 +158,10 @@ impl Parser {
                     self.at_delimiter(delimiter);
                 }
             }
-            Place::Body if self.boundaries > 0 && !self.line.plain => {
-                if let Some(delimiter) = self.delimiter() {
-                    self.at_delimiter(delimiter);
-                }
-            }
+            Place::Body if self.boundaries > 0 && !self.line.plain => match self.delimiter() {
+                Some(delimiter) => self.at_delimiter(delimiter),
+                None => self.preview.push(&self.line.head),
+            },
             Place::Body | Place::DelimiterRest { .. } => {}
         }
         // A delimiter that the message ends in begins no part, as in Dovecot; one with a line end does.
@@ -182,6 +184,7 @@ impl Parser {
                 .usual
                 .take()
                 .expect("the top header is read first, and it sets the fields"),
+            preview: (self.limits.preview_bytes_max > 0).then(|| self.preview.finish()),
         }
     }
 
@@ -239,15 +242,22 @@ impl Parser {
         self.offset += content.len() as u64;
         if self.line.head.get(1).is_some_and(|&b| b != b'-') {
             self.line.plain = true;
+            self.preview.push(&self.line.head);
         } else if self.line.head.len() == HEAD_BYTES_MAX {
             match self.delimiter() {
                 Some(delimiter) => self.at_delimiter(delimiter),
-                None => self.line.plain = true,
+                None => {
+                    self.line.plain = true;
+                    self.preview.push(&self.line.head);
+                }
             }
         } else if lf == Some(content.len()) {
-            let delimiter = self.delimiter();
-            if let Some(delimiter) = delimiter {
-                self.at_delimiter(delimiter);
+            match self.delimiter() {
+                Some(delimiter) => self.at_delimiter(delimiter),
+                None => {
+                    self.preview.push(&self.line.head);
+                    self.preview.push(b"\n");
+                }
             }
             self.offset += 1;
             self.end_line();
@@ -262,6 +272,7 @@ impl Parser {
     /// Takes `len` bytes of a body in which no delimiter begins, except perhaps behind the last of them.
     fn skip_body(&mut self, bytes: &[u8], len: usize) -> usize {
         let bytes = &bytes[..len];
+        self.preview.push(bytes);
         let Some(last) = memchr::memrchr(b'\n', bytes) else {
             self.line.len += len as u64;
             self.line.cr = bytes[len - 1] == b'\r';
@@ -439,6 +450,10 @@ impl Parser {
         {
             self.boundaries += 1;
         }
+        let embedded = |frame: &Frame| matches!(frame.inside, Inside::Message(_));
+        if matches!(inside, Inside::Leaf) && !self.frames.iter().any(embedded) {
+            self.preview.begin(&part);
+        }
         self.frames.push(Frame {
             part,
             envelope: done.envelope,
@@ -481,6 +496,7 @@ impl Parser {
         let Some(frame) = self.frames.pop() else {
             return;
         };
+        self.preview.end();
         let Frame {
             mut part,
             envelope,

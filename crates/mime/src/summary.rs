@@ -145,6 +145,8 @@ pub struct Summary {
     pub message: Message,
     /// The usual header fields of the message, as they are.
     pub fields: Fields,
+    /// What a list of messages shows of its text ([`crate::preview`]); `None`: written before there were previews, or without.
+    pub preview: Option<String>,
 }
 
 /// A message: the whole one, or one embedded as message/rfc822.

@@ -201,7 +201,7 @@ proptest! {
     ) {
         let limits = Limits {
             nesting_max: 3, parts_max: parts, header_bytes_max: bytes, header_fields_max: fields, addresses_max: 1,
-            params_max: 1, summary_bytes_max: 0,
+            params_max: 1, summary_bytes_max: 0, preview_bytes_max: bytes,
         };
         let summary = parse(&message, &limits);
         prop_assert_eq!(&parse_in_pieces(&message, &cuts, &limits), &summary);

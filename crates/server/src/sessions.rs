@@ -115,6 +115,7 @@ fn mime_limits(config: &Config) -> whimbrel_mime::Limits {
         addresses_max: of.addresses_max,
         params_max: of.params_max,
         summary_bytes_max: of.summary_bytes_max.bytes(),
+        preview_bytes_max: of.preview_bytes_max.bytes(),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "SAVEDATE",
             "PARTIAL",
             "WITHIN",
+            "PREVIEW",
             "SORT",
             "SORT=DISPLAY",
             "ESORT",

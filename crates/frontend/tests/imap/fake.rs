@@ -27,6 +27,8 @@ pub(crate) struct Fake {
     pub(crate) forgets: bool,
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
+    /// Messages are stored as before there were previews.
+    pub(crate) no_previews: bool,
     /// Turns that were begun and not ended.
     pub(crate) turns: i32,
 }
@@ -111,6 +113,7 @@ impl Fake {
             modseq: MODSEQ_STEP,
             forgets: false,
             fail: None,
+            no_previews: false,
             turns: 0,
         }
     }
@@ -701,7 +704,10 @@ impl Fake {
 
     /// Delivers a message that has a prefix.
     pub(crate) fn deliver(&mut self, name: &str, prefix: &'static [u8], text: &[u8]) {
-        let limits = whimbrel_mime::Limits::default();
+        let mut limits = whimbrel_mime::Limits::default();
+        if self.no_previews {
+            limits.preview_bytes_max = 0;
+        }
         let mut parser = whimbrel_mime::Parser::new(&limits);
         parser.push(text);
         let summary = parser.finish().with_prefix(prefix, &limits).encode().into();

@@ -178,6 +178,52 @@ fn search_results_of_many() {
     assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
 }
 
+/// Of a message that was stored without, a preview is made of its text when it is asked for, unless the client is in a hurry.
+#[test]
+fn previews_made_late() {
+    let text = "Subject: s\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<style>x</style><p>Hello, <b>w\u{f6}rld</b>!</p>\r\n";
+    let mut world = selected(|world| {
+        world.fake.no_previews = true;
+        world.fake.fill("INBOX", 2, |_| text.as_bytes().to_vec());
+        world
+            .fake
+            .deliver("INBOX", b"X-Trace: a\r\n", text.as_bytes());
+        world
+            .fake
+            .deliver("INBOX", b"", b"Content-Type: image/png\r\n\r\nx");
+        // A long way to the text.
+        let hidden = format!(
+            "Content-Type: text/html\r\n\r\n<!--{}-->found",
+            "x".repeat(50_000)
+        );
+        world.fake.deliver("INBOX", b"", hidden.as_bytes());
+        let lost = format!(
+            "Content-Type: text/html\r\n\r\n<!--{}-->lost",
+            "x".repeat(70_000)
+        );
+        world.fake.deliver("INBOX", b"", lost.as_bytes());
+        world.fake.no_previews = false;
+        world.fake.fill("INBOX", 1, |_| text.as_bytes().to_vec());
+    });
+    let literal = "PREVIEW {14}\r\nHello, w\u{f6}rld!";
+    let lazily = command(&mut world, "FETCH 1:* (UID PREVIEW (LAZY))");
+    assert_eq!(lazily.matches(" PREVIEW NIL)\r\n").count(), 6, "{lazily}");
+    assert_eq!(lazily.matches(literal).count(), 1, "{lazily}");
+    assert!(!world.get("1").calls.contains_key("BlobRead"));
+    let made = command(&mut world, "FETCH 1:* (PREVIEW UID)");
+    assert_eq!(made.matches(literal).count(), 4, "{made}");
+    assert_eq!(made.matches("PREVIEW \"\" UID").count(), 2, "{made}");
+    assert_eq!(made.matches("PREVIEW \"found\" UID").count(), 1, "{made}");
+    assert!(!made.contains("NIL"));
+    // One short message is one read; none is read further than its preview needs.
+    world.get("1").calls.clear();
+    command(&mut world, "FETCH 1 PREVIEW");
+    assert_eq!(world.get("1").calls["BlobRead"], 1);
+    world.get("1").calls.clear();
+    command(&mut world, "FETCH 6 PREVIEW");
+    assert_eq!(world.get("1").calls["BlobRead"], 64 / 4);
+}
+
 /// What stands in rows decides these keys: not one content row is read for them, nor for an order by what stands there.
 #[test]
 fn rows_need_no_contents() {

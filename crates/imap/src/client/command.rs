@@ -392,6 +392,7 @@ fn fetch<'a>(w: &'a mut Writer, fetch: &Fetch) -> &'a mut Writer {
             FetchItem::Flags => w.text("FLAGS"),
             FetchItem::InternalDate => w.text("INTERNALDATE"),
             FetchItem::ModSeq => w.text("MODSEQ"),
+            FetchItem::Preview { lazy } => w.text(by(*lazy, "PREVIEW", "PREVIEW (LAZY)")),
             FetchItem::Rfc822 => w.text("RFC822"),
             FetchItem::Rfc822Header => w.text("RFC822.HEADER"),
             FetchItem::Rfc822Size => w.text("RFC822.SIZE"),

@@ -765,6 +765,10 @@ impl<'a> Parser<'a> {
                 self.close()?;
                 FetchData::ModSeq(mod_seq)
             }
+            b"PREVIEW" => {
+                let text = self.nstring()?.map(String::from_utf8);
+                FetchData::Preview(text.transpose().map_err(|_| "preview is not text")?)
+            }
             b"RFC822" | b"RFC822.HEADER" | b"RFC822.TEXT" => {
                 FetchData::Rfc822(String::from_utf8_lossy(&name).into_owned(), self.nstring()?)
             }

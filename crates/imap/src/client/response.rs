@@ -221,6 +221,8 @@ pub enum FetchData {
     InternalDate(DateTime),
     /// `MODSEQ (n)`
     ModSeq(ModSeq),
+    /// `PREVIEW ...`; `None` for NIL.
+    Preview(Option<String>),
     /// `RFC822`, `RFC822.HEADER`, `RFC822.TEXT`
     Rfc822(String, Option<Vec<u8>>),
     /// `SAVEDATE "..."`, or NIL

@@ -52,6 +52,11 @@ pub enum FetchItem {
     InternalDate,
     /// `MODSEQ` (RFC 7162)
     ModSeq,
+    /// `PREVIEW` (RFC 8970)
+    Preview {
+        /// `(LAZY)`: only if it is at hand.
+        lazy: bool,
+    },
     /// `RFC822` (rev1): BODY[] under another name; sets `\Seen`.
     Rfc822,
     /// `RFC822.HEADER` (rev1): does not set `\Seen`.
@@ -209,6 +214,7 @@ fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
         (b"FLAGS", false) => FetchItem::Flags,
         (b"INTERNALDATE", false) => FetchItem::InternalDate,
         (b"MODSEQ", false) => FetchItem::ModSeq,
+        (b"PREVIEW", false) => FetchItem::Preview { lazy: lazy(c)? },
         (b"RFC822", false) => FetchItem::Rfc822,
         (b"RFC822.HEADER", false) => FetchItem::Rfc822Header,
         (b"RFC822.SIZE", false) => FetchItem::Rfc822Size,
@@ -223,6 +229,19 @@ fn item(c: &mut Cursor<'_>) -> Result<FetchItem, Refusal> {
         },
         _ => return Err("unknown FETCH item"),
     })
+}
+
+/// `[SP "(" "LAZY" *(SP "LAZY") ")"]` (RFC 8970, section 6), if it is there: behind an item by itself FETCH modifiers look alike.
+fn lazy(c: &mut Cursor<'_>) -> Result<bool, Refusal> {
+    if !c.skip_ahead(b" (LAZY") {
+        return Ok(false);
+    }
+    while c.more()? {
+        if !c.skip_word(b"LAZY") {
+            return Err("unknown PREVIEW modifier");
+        }
+    }
+    Ok(true)
 }
 
 /// `section [partial]`
@@ -423,6 +442,16 @@ mod tests {
             "(RFC822.HEADER RFC822.TEXT)",
             vec![FetchItem::Rfc822Header, FetchItem::Rfc822Text],
         );
+        // RFC 8970, section 6.
+        let preview = |lazy| FetchItem::Preview { lazy };
+        check_items("PREVIEW", vec![preview(false)]);
+        check_items("preview (lazy)", vec![preview(true)]);
+        check_items("(PREVIEW (LAZY LAZY) UID)", vec![preview(true), Uid]);
+        check_items("(UID PREVIEW)", vec![Uid, preview(false)]);
+        refuse_items("PREVIEW (LAZY", "expected )");
+        refuse_items("PREVIEW (LAZY EAGER)", "unknown PREVIEW modifier");
+        refuse_items("PREVIEW (LAZYX)", "unknown FETCH modifier");
+        refuse_items("(PREVIEW (EAGER))", "unknown FETCH item");
         refuse_items("", "unknown FETCH item");
         refuse_items("()", "unknown FETCH item");
         refuse_items("(ALL)", "unknown FETCH item");

@@ -121,6 +121,23 @@ impl<'a> Cursor<'a> {
         found
     }
 
+    /// Takes these bytes (upper case) if they are next, in any case, and end a word.
+    pub(crate) fn skip_ahead(&mut self, bytes: &[u8]) -> bool {
+        let limit = self
+            .pieces
+            .get(self.next_piece)
+            .map_or(self.text.len(), |(at, _)| *at);
+        let rest = &self.text[self.at..limit];
+        let found = rest
+            .get(..bytes.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(bytes))
+            && !rest.get(bytes.len()).is_some_and(|&b| is_atom_char(b));
+        if found {
+            self.at += bytes.len();
+        }
+        found
+    }
+
     pub(crate) fn space(&mut self) -> Result<(), Refusal> {
         if self.skip(b' ') {
             Ok(())

@@ -117,6 +117,15 @@ impl FetchWriter {
         number(out, size);
     }
 
+    /// `PREVIEW ...` (RFC 8970): a text, maybe none; `None`: it is not at hand.
+    pub fn preview(&mut self, out: &mut Vec<u8>, preview: Option<&str>) {
+        self.name(out, "PREVIEW");
+        match preview {
+            Some(text) => string(out, text.as_bytes(), false),
+            None => out.extend_from_slice(b"NIL"),
+        }
+    }
+
     /// `ENVELOPE (...)`
     pub fn envelope(&mut self, out: &mut Vec<u8>, envelope: &Envelope, utf8: bool) {
         self.name(out, "ENVELOPE");

@@ -8,7 +8,7 @@ use crate::summary::{Address, Octets, Param};
 /// the placeholder that an unopened multipart or message holds.
 pub(crate) const NODE_BYTES: usize = 224;
 /// Bytes of a summary apart from nodes, texts and fields.
-const FRAME_BYTES: usize = 96;
+const FRAME_BYTES: usize = 96 + crate::preview::PREVIEW_BYTES;
 /// Bytes of the length that stands before a text.
 const TEXT_HEAD_BYTES: usize = 5;
 

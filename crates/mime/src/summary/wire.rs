@@ -2,7 +2,7 @@
 //! What stands behind the known fields of an array is skipped, so that fields can be added.
 //!
 //! ```text
-//! summary  = [version, rule of usual fields, prefix length, size, lines, message, fields]
+//! summary  = [version, rule of usual fields, prefix length, size, lines, message, fields, preview?]
 //! message  = [envelope, part]
 //! envelope = [date, subject, from, sender, reply-to, to, cc, bcc, in-reply-to, message-id]
 //! address  = [name, route, mailbox, host]
@@ -60,7 +60,7 @@ pub(super) fn encode(summary: &Summary) -> Vec<u8> {
 }
 
 fn write_summary(w: &mut Writer, summary: &Summary) -> Written {
-    w.array(7)?
+    w.array(7 + u64::from(summary.preview.is_some()))?
         .u32(VERSION)?
         .u32(RULE)?
         .u64(summary.prefix_len)?
@@ -74,6 +74,9 @@ fn write_summary(w: &mut Writer, summary: &Summary) -> Written {
     }
     write_texts(w, &fields.dropped)?;
     w.bool(fields.complete)?.bytes(&fields.end)?;
+    if let Some(preview) = &summary.preview {
+        w.str(preview)?;
+    }
     Ok(())
 }
 
@@ -186,6 +189,13 @@ impl Array {
         })
     }
 
+    /// Whether there is one more field, which is then to be read.
+    fn takes_one(&mut self) -> bool {
+        let one = self.left > 0;
+        self.left -= u64::from(one);
+        one
+    }
+
     /// Skips the fields that are unknown here.
     pub(super) fn close(self, d: &mut Decoder<'_>) -> Read<()> {
         for _ in 0..self.left {
@@ -228,7 +238,7 @@ impl Array {
 
 pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
     let d = &mut Decoder::new(bytes);
-    let array = Array::open(d, 7)?;
+    let mut array = Array::open(d, 7)?;
     let version = d.u32()?;
     if version != VERSION {
         return Err(DecodeError::Version(version));
@@ -237,6 +247,11 @@ pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
     let (prefix_len, size, lines) = (d.u64()?, d.u64()?, d.u64()?);
     let message = read_message(d, 0)?;
     let mut fields = read_fields(d)?;
+    let preview = if array.takes_one() {
+        Some(d.str()?.to_owned())
+    } else {
+        None
+    };
     array.close(d)?;
     if d.position() != bytes.len() {
         return Err(damaged("bytes behind the end"));
@@ -250,6 +265,7 @@ pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
         lines,
         message,
         fields,
+        preview,
     };
     if prefix_len > size
         || !summary.message.body.lies_in(Span {
@@ -434,6 +450,7 @@ mod tests {
         let mut parser = Parser::new(&Limits::default());
         parser.push(b"\n");
         let mut summary = parser.finish();
+        summary.preview = None;
         summary.message.body.header.len = 0;
         summary.message.body.body = Span { start: 0, len: 1 };
         for _ in 1..levels {
@@ -457,9 +474,14 @@ mod tests {
         let summary = nested(2);
         let mut bytes = encode(&summary);
         assert_eq!(bytes[0], 0x87, "an array of 7");
-        bytes[0] = 0x88;
+        bytes[0] = 0x89;
+        bytes.push(0x60);
         bytes.extend_from_slice(&[0x82, 1, 0x41, b'x']);
-        assert_eq!(decode(&bytes).unwrap(), summary);
+        let later = Summary {
+            preview: Some(String::new()),
+            ..summary
+        };
+        assert_eq!(decode(&bytes).unwrap(), later);
         bytes[1] = 2;
         assert!(matches!(decode(&bytes), Err(DecodeError::Version(2))));
     }
@@ -479,10 +501,21 @@ mod tests {
         let mut parser = Parser::new(&Limits::default());
         parser
             .push(b"From: A <a@b>\nContent-Type: multipart/mixed; boundary=B\n\n--B\n\nx\n--B--\n");
-        let hex: String = encode(&parser.finish())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(hex, include_str!("version1.hex").trim_end());
+        let hex = |summary: &Summary| -> String {
+            let bytes = encode(summary);
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        let kept = include_str!("version1.hex").trim_end();
+        let with_preview = parser.finish();
+        let before = Summary {
+            preview: None,
+            ..with_preview.clone()
+        };
+        assert_eq!(hex(&before), kept);
+        assert_eq!(decode(&encode(&before)).unwrap(), before);
+        // Since there are previews, they stand at the end: a text of one byte.
+        let with = hex(&with_preview);
+        assert_eq!(with, format!("88{}6178", &kept[2..]));
+        assert_eq!(decode(&encode(&with_preview)).unwrap(), with_preview);
     }
 }

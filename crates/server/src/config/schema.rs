@@ -294,6 +294,8 @@ schema! {
         params_max: usize = "100", "10" ..= "1000";
         /// A summary: it is read and held in memory whole.
         summary_bytes_max: Size = "\"256KiB\"", "\"4KiB\"" ..= "\"1MiB\"";
+        /// Bytes of a message's text in which its preview is looked for; styles may stand before the text of HTML.
+        preview_bytes_max: Size = "\"64KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
     }
 
     /// Accepted messages on their way into mailboxes.

@@ -19,6 +19,7 @@ use super::{
         limits::OUTPUT_BYTES,
     },
     binary::{Decoded, Source},
+    preview::Preview,
 };
 
 /// A body item that is being written.
@@ -39,6 +40,8 @@ enum State {
         wanted: Span,
         pass: Option<Box<Pass>>,
     },
+    /// The preview of a message that was stored without.
+    Preview(Preview),
 }
 
 /// A pass through what lies before a sieve.
@@ -113,6 +116,12 @@ impl Body {
         }
     }
 
+    pub(super) fn preview(preview: Preview) -> Body {
+        Body {
+            state: State::Preview(preview),
+        }
+    }
+
     /// What comes out of a sieve, of which `partial` is asked for.
     pub(super) fn sieved(source: Source, partial: Option<Partial>) -> Body {
         // Both numbers have 63 bits, so that their sum has room.
@@ -149,6 +158,9 @@ impl Body {
                     head(cx, writer, item, known.len() as u64, nul);
                     push(cx, known, is_binary(item));
                     return Next::Done;
+                }
+                State::Preview(preview) => {
+                    return preview.write(cx, writer, opened, blob, bytes);
                 }
                 State::Span(reader, len) => {
                     head(cx, writer, item, *len, false);

@@ -13,6 +13,7 @@ use super::{
     super::{blob::Opened, context::Context, objectid, view::wire_flags},
     binary::{self, Found, Source},
     body::{Body, Next},
+    preview::Preview,
 };
 
 /// A message that is being written.
@@ -202,6 +203,11 @@ impl Message {
                 Found::Octets(source) => self.body = Some(Body::sieved(source, None)),
                 Found::Nothing => writer.binary_size(out, part, 0),
                 Found::Unknown => {}
+            },
+            (FetchItem::Preview { lazy }, Some(opened)) => match &opened.summary.preview {
+                // "A server MUST NOT return NIL to a FETCH PREVIEW request made without the LAZY modifier" (RFC 8970, 3.2).
+                None if !lazy => self.body = Some(Body::preview(Preview::new(cx, opened))),
+                preview => writer.preview(out, preview.as_deref()),
             },
             (FetchItem::Rfc822, Some(opened)) => {
                 self.body = begin_plain(opened, SectionText::Whole)
