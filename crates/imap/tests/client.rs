@@ -404,8 +404,8 @@ fn body() -> impl Strategy<Value = CommandBody> {
             uid: search.uid,
             returns: search.returns.map(|returns| SearchReturn {
                 save: false,
-                all: returns.all || !(returns.min || returns.max || returns.count),
-                partial: None,
+                all: returns.partial.is_none()
+                    && (returns.all || !(returns.min || returns.max || returns.count)),
                 ..returns
             }),
             criteria,

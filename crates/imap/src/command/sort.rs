@@ -8,7 +8,7 @@ use crate::decode::cursor::{Cursor, Refusal};
 pub struct Sort {
     /// Answer with UIDs.
     pub uid: bool,
-    /// `RETURN (...)` (ESORT); `None` without it. `RETURN ()` is `ALL`.
+    /// `RETURN (...)` (ESORT, and PARTIAL as RFC 5267, section 4.4, has it); `None` without it. `RETURN ()` is `ALL`.
     pub returns: Option<SearchReturn>,
     /// By what, the first one first; at least one, each key once: a key has no say after itself.
     pub criteria: Vec<SortCriterion>,
@@ -100,10 +100,6 @@ pub(crate) fn sort(c: &mut Cursor<'_>, uid: bool) -> Result<Sort, Refusal> {
     let returns = if c.skip_word(b"RETURN") {
         c.space()?;
         let options = options(c)?;
-        // Only RFC 5267 has it here, with CONTEXT=SORT.
-        if options.partial.is_some() {
-            return Err("PARTIAL is for SEARCH");
-        }
         c.space()?;
         Some(options)
     } else {

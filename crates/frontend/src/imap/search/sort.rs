@@ -76,7 +76,7 @@ impl Sort {
 
     /// Whether the order matters for what is told.
     fn needs_order(&self) -> bool {
-        self.returns.is_none_or(|r| r.min || r.max || r.all) && !self.found.places.is_empty()
+        self.returns.is_none_or(is_ordered) && !self.found.places.is_empty()
     }
 
     fn take_found(&mut self, cx: &mut Context, found: Found) -> Step {
@@ -196,11 +196,19 @@ impl Sort {
                     };
                     head.write(cx, &self.tag);
                 }
-                returns.all && !self.places.is_empty()
+                returns.partial.is_some() || (returns.all && !self.places.is_empty())
             }
         };
         if list {
-            while let Some(&place) = self.places.get(answer.next) {
+            // PARTIAL of what is sorted is in that order (RFC 5267, 4.4).
+            let count = self.places.len() as u32;
+            let partial = self.returns.and_then(|returns| returns.partial);
+            let (from, to) = partial.map_or((0, count), |range| range.places(count));
+            if partial.is_some() && from >= to {
+                cx.out.extend_from_slice(b"NIL");
+            }
+            answer.next = answer.next.max(from as usize);
+            while let Some(&place) = self.places[..to as usize].get(answer.next) {
                 if cx.is_full() {
                     return Step::Again;
                 }
@@ -218,6 +226,9 @@ impl Sort {
                 }
             }
             answer.text.end(&mut cx.out);
+            if partial.is_some() {
+                cx.out.push(b')');
+            }
             // RFC 7162, 3.1.9: "the server MUST also append (to the end of the untagged SORT response) the highest mod-sequence".
             if self.returns.is_none()
                 && let Some(highest) = self.modseqs.iter().max()
@@ -230,6 +241,11 @@ impl Sort {
         }
         Step::Done(done(&self.found))
     }
+}
+
+/// Whether the order matters for what is told.
+fn is_ordered(returns: SearchReturn) -> bool {
+    returns.min || returns.max || returns.all || returns.partial.is_some()
 }
 
 /// More messages than are sorted or threaded at once.
@@ -252,8 +268,7 @@ impl Head<'_> {
         let returns = self.returns;
         let view = cx.view();
         let number = |&place: &u32| if self.uid { view.uid(place) } else { place + 1 };
-        let ordered = returns.min || returns.max || returns.all;
-        let count = if ordered {
+        let count = if is_ordered(returns) {
             self.places.len() as u32
         } else {
             self.found.places.count()
@@ -266,11 +281,18 @@ impl Head<'_> {
             ..ESearch::new(tag, self.uid)
         };
         response.encode(&mut cx.out);
-        if returns.all && !self.places.is_empty() {
-            // The line goes on.
-            let end = cx.out.len() - 2;
-            cx.out.truncate(end);
-            cx.out.extend_from_slice(b" ALL ");
+        let before = match returns.partial {
+            Some(_) => " PARTIAL (",
+            None if returns.all && !self.places.is_empty() => " ALL ",
+            None => return,
+        };
+        // The line goes on.
+        let end = cx.out.len() - 2;
+        cx.out.truncate(end);
+        cx.out.extend_from_slice(before.as_bytes());
+        if let Some(range) = returns.partial {
+            range.encode(&mut cx.out);
+            cx.out.push(b' ');
         }
     }
 
@@ -278,7 +300,8 @@ impl Head<'_> {
     fn modseq(&self) -> Option<u64> {
         let (first, last) = (self.modseqs.first().copied(), self.modseqs.last().copied());
         let returns = self.returns;
-        match (returns.min, returns.max, returns.all || returns.count) {
+        let all = returns.all || returns.count || returns.partial.is_some();
+        match (returns.min, returns.max, all) {
             _ if !self.found.with_modseq => None,
             (true, false, false) => first,
             (false, true, false) => last,
