@@ -14,6 +14,12 @@ pub fn peak_kib(pid: u32) -> u64 {
     field(pid, "VmHWM:")
 }
 
+/// Private memory that may be written, touched or not, in KiB: what was allocated, whether used or not.
+#[must_use]
+pub fn private_kib(pid: u32) -> u64 {
+    field(pid, "VmData:")
+}
+
 /// Lets the peak start again from what is resident now (proc(5), `clear_refs`).
 pub fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("clear_refs of a process of ours");
@@ -46,7 +52,14 @@ mod tests {
             "{before} {}",
             peak_kib(pid)
         );
-        drop(large);
+        let reserved = private_kib(pid);
+        let untouched = std::hint::black_box(Vec::<u8>::with_capacity(64 << 20));
+        assert!(
+            private_kib(pid) >= reserved + (60 << 10),
+            "{reserved} {}",
+            private_kib(pid)
+        );
+        drop((large, untouched));
         assert!(resident_kib(pid) > 0);
     }
 }

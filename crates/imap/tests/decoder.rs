@@ -915,6 +915,31 @@ fn declared_sizes_allocate_nothing() {
 }
 
 #[test]
+fn a_refused_line_is_not_held() {
+    // The default lets megabytes of it be dropped, and a stranger's line is cut off sooner.
+    let limits = Limits::default();
+    for start in ["a NOOP (", "a SEARCH SUBJECT \"", "\r\r", "a FETCH 1 ("] {
+        let mut decoder = Decoder::new(limits.clone());
+        decoder.set_authenticated(true);
+        decoder.push(start.as_bytes());
+        assert!(decoder.next().is_none());
+        let piece = vec![b'x'; 4_096];
+        for _ in 0..2_000 {
+            decoder.push(&piece);
+            assert!(decoder.next().is_none());
+            assert!(decoder.buffered_bytes() <= 2 * limits.command_bytes_max + 2 * piece.len());
+        }
+        assert!(
+            decoder.buffered_bytes() <= 2 * piece.len() + 1_024,
+            "{} bytes are held of a line that was refused long ago",
+            decoder.buffered_bytes()
+        );
+        decoder.push(b"\"\r\n");
+        assert!(matches!(decoder.next(), Some(Event::Bad { .. })));
+    }
+}
+
+#[test]
 fn the_defaults_are_large_enough_for_the_promises() {
     let limits = Limits::default();
     assert!(

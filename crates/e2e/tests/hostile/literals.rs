@@ -3,7 +3,7 @@
 use whimbrel_e2e::{
     imap::{Imap, Response, Status},
     mail::Mail,
-    message,
+    memory, message,
     server::Server,
 };
 
@@ -88,12 +88,14 @@ fn row_4_literals_that_wait_for_nobody() {
                 .wire
                 .send(format!("z {command} {{1000000000+}}\r\n").as_bytes()),
         );
-        let _ = unless_closed(pump(&mut stranger.wire, &chunk, 200 << 20));
+        let taken = unless_closed(pump(&mut stranger.wire, &chunk, 200 << 20));
+        assert!(taken.is_none(), "{command}: all of it was taken in");
     }
-    // After login an APPEND above its limit.
+    // After login an APPEND above its limit: more than is read and dropped for the sake of the connection.
     let mut imap = server.anne();
     let _ = unless_closed(imap.wire.send(b"z APPEND INBOX {1000000000+}\r\n"));
-    let _ = unless_closed(pump(&mut imap.wire, &chunk, 200 << 20));
+    let taken = unless_closed(pump(&mut imap.wire, &chunk, 200 << 20));
+    assert!(taken.is_none(), "APPEND: all of it was taken in");
     watch.end();
     assert_eq!(
         server
@@ -139,10 +141,14 @@ fn row_4_many_literals() {
     );
 }
 
+/// What an allocator and its threads may reserve beside what they use. Declared are 150 times 60 MiB and 20 times 60 MiB.
+const RESERVED_KIB_MAX: u64 = 512 << 10;
+
 #[test]
 fn row_7_declared_sizes_cost_nothing() {
     let server = lean().start();
     let watch = Watch::start(&server);
+    let reserved = memory::private_kib(server.pid());
     let mut held = Vec::new();
     for n in 0..150 {
         let mut stranger = Imap::connect(server.ports.imaps, &server.tls).unwrap();
@@ -170,6 +176,12 @@ fn row_7_declared_sizes_cost_nothing() {
             .unwrap();
         appends.push(imap.wire);
     }
+    // What is reserved and not touched is no resident memory, but it is what a declared size would take.
+    let reserved = memory::private_kib(server.pid()).saturating_sub(reserved);
+    assert!(
+        reserved <= RESERVED_KIB_MAX,
+        "{reserved} KiB were reserved by declared sizes"
+    );
     watch.end();
     drop((held, appends));
 }

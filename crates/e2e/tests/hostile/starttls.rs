@@ -8,7 +8,7 @@ use whimbrel_e2e::{
     server::ACCOUNTS,
 };
 
-use crate::{Watch, lean};
+use crate::{Watch, lean, unless_closed};
 
 #[test]
 fn row_2_imap() {
@@ -34,8 +34,13 @@ fn row_2_imap() {
         };
         // Refusing is one right answer, going on without what was injected the other.
         if response == ("a".to_owned(), "OK") && imap.wire.start_tls(&server.tls).is_ok() {
-            if let Ok(reply) = imap.command("SELECT INBOX") {
+            // An answer to anything else would be an error of the protocol.
+            if let Some(reply) = unless_closed(imap.command("SELECT INBOX")) {
                 assert_ne!(reply.status.name(), "OK", "{injected:?} had its effect");
+                assert!(
+                    reply.text.contains("log in"),
+                    "{injected:?} had its effect: {reply:?}"
+                );
             }
         } else {
             assert!(response.0 == "a", "{response:?}");

@@ -252,6 +252,24 @@ fn what_follows_starttls_is_not_acted_upon() {
     assert!(!world.get("1").calls.contains_key("Authenticate"));
 }
 
+/// BAD_INPUTS, row 2: bytes that reach the session between its answer to STARTTLS and the end of the handshake.
+#[test]
+fn what_races_the_handshake_ends_the_connection() {
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", false);
+    said(&mut world);
+    world.send("1", b"a STARTTLS\r\n");
+    assert!(world.get("1").wants_tls);
+    // Nobody asked for them: the session does not want input now.
+    let now = world.now;
+    let session = &mut world.get("1").session;
+    assert!(!session.wants_input());
+    session.on_bytes(now, b"b LOGIN anne secret\r\n");
+    world.run();
+    assert!(closed(&mut world, "bytes in the clear after STARTTLS"));
+    assert!(!world.get("1").calls.contains_key("Authenticate"));
+}
+
 #[test]
 fn an_idle_session_holds_no_buffer() {
     let mut world = logged_in();
