@@ -7,10 +7,15 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod answers;
+mod flood;
+mod headers;
 mod lines;
+mod lists;
 mod literals;
+mod logins;
 mod mime;
 mod pop3;
+mod slow;
 mod smuggling;
 mod starttls;
 
