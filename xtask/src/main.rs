@@ -6,6 +6,7 @@
 //! are the checks of our own; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
 
 mod cargo_toml;
+mod fuzz;
 mod imports;
 mod json;
 mod licenses;
@@ -25,6 +26,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy                     sizes and words that must not be in the tree
   licenses                 licences, bans and sources of deny.toml, without cargo-deny
   mutants [ARGS]           rules broken on purpose, each caught
+  fuzz [TARGET] [--seconds N]
+                           fuzzers with coverage guidance, see fuzz/README.md; 0 seconds: the seeds alone
   sim --seeds N | --seed S the simulator; further arguments are passed on
 ";
 
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         ["tidy"] => step::report("tidy", tidy::check()),
         ["licenses"] => step::report("licenses", licenses::check()),
         ["mutants", rest @ ..] => test::mutants(rest),
+        ["fuzz", rest @ ..] => fuzz::run(rest),
         ["sim", rest @ ..] => test::sim(rest),
         _ => {
             eprint!("{USAGE}");

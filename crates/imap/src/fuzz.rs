@@ -1,8 +1,10 @@
 //! Entry points for fuzzers; the property tests use them, too.
 
+use crate::client::{Client, NonSynchronising, Response};
 use crate::core::{MailboxName, SequenceSet, Tag};
 use crate::{
-    AppendBegin, AppendLiteral, AppendMessage, Command, Decoder, Event, Limits, SaslReply,
+    AppendBegin, AppendLiteral, AppendMessage, Command, CommandBody, Decoder, Event, Limits,
+    SaslReply,
 };
 
 /// An [`Event`] that owns its bytes; chunks of a message are joined.
@@ -176,4 +178,77 @@ pub fn fuzz_words(input: &[u8]) {
     if let Some(tag) = Tag::new(input) {
         assert_eq!(tag.as_str().as_bytes(), input);
     }
+}
+
+/// Any bytes as commands: what was read as one is written by the client and read as the same.
+pub fn fuzz_commands(input: &[u8]) {
+    let limits = Limits::default();
+    for utf8 in [false, true] {
+        let session = Session {
+            authenticated: true,
+            utf8,
+            refuse: false,
+        };
+        for event in events(input, &[input.len()], &limits, session) {
+            let Owned::Command(command) = event else {
+                continue;
+            };
+            // Which special use it was that is not known is forgotten.
+            if matches!(
+                command.body,
+                CommandBody::Create {
+                    unknown_use: true,
+                    ..
+                }
+            ) {
+                continue;
+            }
+            let mut client = Client::new();
+            client.set_utf8(utf8);
+            client.set_literals(NonSynchronising::Always);
+            client.push(b"* OK hello\r\n");
+            let _ = client.next();
+            client.command(&command.body);
+            let written = client.take_output();
+            let again = events(&written, &[written.len()], &limits, session);
+            assert!(
+                matches!(again.as_slice(), [Owned::Command(again)] if again.body == command.body),
+                "{command:?} is written {} and read {again:?}",
+                written.escape_ascii()
+            );
+        }
+    }
+}
+
+/// What a client reads from a server that says anything, pushed in pieces of this length, up to the first mistake. `Err` is the mistake.
+pub fn responses(input: &[u8], length: usize, utf8: bool) -> (Vec<Response>, Option<&'static str>) {
+    let mut client = Client::new();
+    client.set_utf8(utf8);
+    client.push(b"* OK hello\r\n");
+    let _ = client.next();
+    // Whatever is tagged so is the answer to this.
+    client.raw_as(Tag::new(b"a").expect("a tag"), b"X");
+    let mut found = Vec::new();
+    for piece in input.chunks(length.max(1)) {
+        client.push(piece);
+        loop {
+            match client.next() {
+                Ok(Some(response)) => found.push(response),
+                Ok(None) => break,
+                Err(mistake) => return (found, Some(mistake.what)),
+            }
+        }
+    }
+    (found, None)
+}
+
+/// A client against a server that says anything: the same however it is cut.
+pub fn fuzz_client(input: &[u8]) {
+    let Some((&mode, input)) = input.split_first() else {
+        return;
+    };
+    let utf8 = mode & 1 != 0;
+    let whole = responses(input, input.len(), utf8);
+    assert_eq!(whole, responses(input, 1, utf8));
+    assert_eq!(whole, responses(input, usize::from(mode >> 1) + 2, utf8));
 }

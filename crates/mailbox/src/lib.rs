@@ -27,6 +27,8 @@
 
 mod apply;
 mod flags;
+#[doc(hidden)]
+pub mod fuzz;
 mod ids;
 mod load;
 mod merge;

@@ -17,6 +17,8 @@
 pub mod charset;
 pub mod collation;
 pub mod date;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod header;
 mod html;
 pub mod limits;

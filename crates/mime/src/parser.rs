@@ -189,7 +189,6 @@ impl Parser {
     }
 
     /// Bytes that were looked at more than once: fields parsed, boundaries compared. For tests of linearity.
-    #[cfg(test)]
     pub(crate) fn work(&self) -> u64 {
         self.work
     }

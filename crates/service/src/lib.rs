@@ -16,6 +16,8 @@ pub mod api;
 pub mod auth;
 pub mod content;
 pub mod directory;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod gate;
 pub mod log;
 pub mod machine;

@@ -23,6 +23,8 @@ mod config;
 mod directory;
 mod engine;
 mod failure;
+#[doc(hidden)]
+pub mod fuzz;
 mod group;
 mod journal;
 mod keys;
