@@ -3,7 +3,7 @@
 //! The pinned toolchain is enough: the passes that libFuzzer needs are options of rustc that are not unstable. No AddressSanitizer: the
 //! product has no `unsafe`, what it looks for is panics, hangs, memory without bound, and laws that do not hold.
 //!
-//! What a run finds goes to `fuzz/work/TARGET`, which is not kept; `fuzz/corpus/TARGET` holds the seeds. An input that breaks something is in
+//! What a run finds goes to `fuzz/found/TARGET`, which is not kept; `fuzz/corpus/TARGET` holds the seeds. An input that breaks something is in
 //! `fuzz/artifacts/TARGET`: make it a test of the crate, by its bytes, with a name.
 
 use std::{fs, path::Path, process::Command};
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &[&str]) -> Count {
 
 fn one(root: &Path, programs: &Path, name: &str, words: Option<&str>, seconds: u32) -> Count {
     let (work, artifacts) = (
-        root.join("work").join(name),
+        root.join("found").join(name),
         root.join("artifacts").join(name),
     );
     for directory in [&work, &artifacts] {
