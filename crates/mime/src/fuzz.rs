@@ -17,6 +17,7 @@ fn small_limits() -> Limits {
         addresses_max: 4,
         params_max: 3,
         summary_bytes_max: 0,
+        preview_bytes_max: 40,
     }
 }
 
