@@ -16,16 +16,17 @@ pub struct Limits {
     pub sequence_set_ranges_max: usize,
     /// One literal before login.
     pub literal_bytes_max_before_login: usize,
-    /// One literal after login that is held in memory (all but the message of APPEND): no name, string or header field is longer.
+    /// One literal after login that is held in memory (all but the messages of APPEND): no name, string or header field is longer.
     pub literal_bytes_max: usize,
     /// Literals of one command. RFC 3501 needs one an argument; SEARCH may have one for each key.
     pub literal_count_max: usize,
-    /// The message of APPEND, as declared. A greater one is still announced, so that the session can say TOOBIG.
+    /// A literal of a message of APPEND, as declared. A greater one is still announced, so that the session can say TOOBIG.
     pub append_bytes_max: u64,
     /// Bytes of a refused command (its line, its non-synchronising literals) that are read and dropped to keep the connection
     /// after login; beyond it is closed. Before login the limit is `command_bytes_max_before_login`.
     pub skip_bytes_max: u64,
-    /// Parentheses open at one time, NOT and OR included: see BAD_INPUTS of the kind `NOOP (((...`.
+    /// Depth of the tree that one SEARCH is kept as: trees are walked by recursion. What adds no node to the tree does not count, however
+    /// long it is in the text: a list in a list, an OR in an OR, NOT NOT.
     pub nesting_depth_max: usize,
     /// Keys of one SEARCH: each is tried on each message.
     pub search_keys_max: usize,

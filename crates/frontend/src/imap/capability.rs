@@ -4,8 +4,18 @@ use whimbrel_imap::encode::{self, NamespaceEntry};
 
 use super::{context::Context, task::Outcome};
 
-/// The capabilities in the present state. Before the login only those that matter then, so that greetings stay short.
-pub(super) fn list(cx: &Context) -> Vec<&'static str> {
+/// The capabilities in the present state, given to `write`. Before the login only those that matter then, so that greetings stay short.
+pub(super) fn with_list<T>(cx: &mut Context, write: impl FnOnce(&mut Context, &[&str]) -> T) -> T {
+    // "This indicates that the IMAP server has the same upload limit for all mailboxes" (RFC 7889, 2).
+    let append_limit = format!("APPENDLIMIT={}", cx.limits.syntax.append_bytes_max);
+    let mut names: Vec<&str> = list(cx);
+    if cx.account.is_some() {
+        names.push(&append_limit);
+    }
+    write(cx, &names)
+}
+
+fn list(cx: &Context) -> Vec<&'static str> {
     let mut names = vec!["IMAP4rev2", "IMAP4rev1", "LITERAL+", "ID", "ENABLE"];
     if cx.account.is_some() {
         names.extend([
@@ -35,7 +45,13 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
             "THREAD=ORDEREDSUBJECT",
             "THREAD=REFERENCES",
         ]);
-        names.extend(["MULTIAPPEND", "CATENATE", "REPLACE"]);
+        names.extend([
+            "MULTIAPPEND",
+            "CATENATE",
+            "REPLACE",
+            "BINARY",
+            "UTF8=ACCEPT",
+        ]);
     } else if cx.tls.is_some() {
         names.push("SASL-IR");
         let mechanisms = cx.channel().mechanisms().iter();
@@ -48,8 +64,7 @@ pub(super) fn list(cx: &Context) -> Vec<&'static str> {
 
 /// CAPABILITY.
 pub(super) fn capability(cx: &mut Context) -> Outcome {
-    let names = list(cx);
-    encode::capability(&mut cx.out, &names);
+    with_list(cx, |cx, names| encode::capability(&mut cx.out, names));
     Outcome::ok("That is all")
 }
 
@@ -60,7 +75,13 @@ pub(super) fn enable(cx: &mut Context, names: &[String]) -> Outcome {
         match name.as_str() {
             "IMAP4REV2" if !cx.rev2 => {
                 cx.rev2 = true;
+                cx.utf8 = true;
                 enabled.push("IMAP4rev2");
+            }
+            "UTF8=ACCEPT" if !cx.utf8_accept => {
+                cx.utf8_accept = true;
+                cx.utf8 = true;
+                enabled.push("UTF8=ACCEPT");
             }
             "CONDSTORE" if !cx.condstore => {
                 cx.enable_condstore();
@@ -96,6 +117,6 @@ pub(super) fn namespace(cx: &mut Context) -> Outcome {
         prefix: "",
         delimiter: Some('/'),
     }];
-    encode::namespace(&mut cx.out, [&personal, &[], &[]], cx.rev2);
+    encode::namespace(&mut cx.out, [&personal, &[], &[]], cx.utf8);
     Outcome::ok("That is all")
 }

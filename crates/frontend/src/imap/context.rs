@@ -31,8 +31,12 @@ pub(super) struct Context {
     /// Who is logged in.
     pub(super) account: Option<AccountId>,
     pub(super) login_failures: u32,
-    /// ENABLE IMAP4rev2 was given: names are UTF-8, SEARCH answers ESEARCH.
+    /// ENABLE IMAP4rev2 was given: SEARCH answers ESEARCH.
     pub(super) rev2: bool,
+    /// ENABLE UTF8=ACCEPT was given (RFC 6855): APPEND takes UTF8, SEARCH no CHARSET.
+    pub(super) utf8_accept: bool,
+    /// One of both: names and quoted strings are UTF-8.
+    pub(super) utf8: bool,
     /// A CONDSTORE enabling command was given (RFC 7162, 3.1).
     pub(super) condstore: bool,
     /// ENABLE QRESYNC was given: VANISHED instead of EXPUNGE (RFC 7162, 3.2.3).
@@ -80,7 +84,7 @@ impl Context {
 
     /// Writes an untagged OK.
     pub(super) fn ok(&mut self, code: Option<Code<'_>>, text: &str) {
-        untagged(&mut self.out, Kind::Ok, code, text, self.rev2);
+        untagged(&mut self.out, Kind::Ok, code, text, self.utf8);
     }
 
     /// "A first CONDSTORE enabling command executed in the session with a mailbox selected MUST cause the server to return

@@ -172,7 +172,7 @@ impl ImapSession {
             C::Capability => return Err(capability::capability(cx)),
             C::Noop => return Err(Outcome::ok("Nothing done")),
             C::Logout => {
-                untagged(&mut cx.out, Kind::Bye, None, "Goodbye", cx.rev2);
+                untagged(&mut cx.out, Kind::Bye, None, "Goodbye", cx.utf8);
                 return Err(Outcome {
                     close: Some("logout"),
                     ..Outcome::ok("Logged out")

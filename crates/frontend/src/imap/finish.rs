@@ -43,15 +43,14 @@ impl Finish {
     pub(super) fn write(&mut self, cx: &mut Context, tag: &Tag) -> bool {
         let (kind, text) = (self.outcome.kind, &*self.outcome.text);
         let short = |cx: &mut Context, code: Option<Code<'_>>| {
-            encode::tagged(&mut cx.out, tag, kind, code, text, cx.rev2);
+            encode::tagged(&mut cx.out, tag, kind, code, text, cx.utf8);
             true
         };
         match &self.outcome.code {
             EndCode::None => short(cx, None),
             EndCode::Plain(code) => short(cx, Some(*code)),
             EndCode::Capability => {
-                let names = capability::list(cx);
-                short(cx, Some(Code::Capability(&names)))
+                capability::with_list(cx, |cx, names| short(cx, Some(Code::Capability(names))))
             }
             EndCode::AppendUid { uid_validity, uids } => {
                 let uids = SequenceSet::from_numbers(uids.iter().copied());
@@ -113,7 +112,7 @@ fn begin(cx: &mut Context, tag: &Tag, kind: encode::Kind, code: &str) {
 
 fn end(cx: &mut Context, text: &str) {
     cx.out.extend_from_slice(b"] ");
-    strings::text(&mut cx.out, text, cx.rev2);
+    strings::text(&mut cx.out, text, cx.utf8);
     cx.out.extend_from_slice(b"\r\n");
 }
 

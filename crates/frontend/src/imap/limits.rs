@@ -38,6 +38,8 @@ pub struct Limits {
     /// What the messages of one APPEND leave in memory, and twice in the commit: their summaries, together. A first message is taken in
     /// any case.
     pub append_summary_bytes_max: usize,
+    /// Whether APPEND refuses header fields that are not ASCII of who has not enabled UTF8=ACCEPT (RFC 6855, 4).
+    pub ascii_headers: bool,
 }
 
 impl Default for Limits {
@@ -57,6 +59,7 @@ impl Default for Limits {
             thread_references_max: 100,
             append_messages_max: 1000,
             append_summary_bytes_max: 4 << 20,
+            ascii_headers: false,
         }
     }
 }

@@ -219,9 +219,9 @@ impl List {
             old_name: None,
         };
         if self.lsub {
-            encode::lsub(&mut cx.out, &response, cx.rev2);
+            encode::lsub(&mut cx.out, &response, cx.utf8);
         } else {
-            encode::list(&mut cx.out, &response, cx.rev2);
+            encode::list(&mut cx.out, &response, cx.utf8);
         }
     }
 }
@@ -240,7 +240,7 @@ impl Task for List {
                     child_info_subscribed: false,
                     old_name: None,
                 };
-                encode::list(&mut cx.out, &response, cx.rev2);
+                encode::list(&mut cx.out, &response, cx.utf8);
                 Step::Done(Outcome::ok("That is all"))
             }
             (State::Begin, Wake::Go) => {

@@ -192,11 +192,12 @@ pub(super) fn write_status(
         deleted: u64::from(status.deleted),
         size: status.size,
         highest_mod_seq: status.highest_modseq,
+        append_limit: cx.limits.syntax.append_bytes_max,
         mailbox_id: items
             .contains(&StatusItem::MailboxId)
             .then(|| objectid::mailbox_id(status.id)),
     };
-    encode::status_data(&mut cx.out, name.as_str(), items, &values, cx.rev2);
+    encode::status_data(&mut cx.out, name.as_str(), items, &values, cx.utf8);
 }
 
 fn service_use(special: WireUse) -> SpecialUse {

@@ -132,6 +132,8 @@ impl ImapSession {
                 account: None,
                 login_failures: 0,
                 rev2: false,
+                utf8_accept: false,
+                utf8: false,
                 condstore: false,
                 qresync: false,
                 view: None,
@@ -167,7 +169,7 @@ impl ImapSession {
 
     /// Last words.
     fn bye(&mut self, text: &str, reason: &'static str) {
-        encode::untagged(&mut self.cx.out, Kind::Bye, None, text, self.cx.rev2);
+        encode::untagged(&mut self.cx.out, Kind::Bye, None, text, self.cx.utf8);
         self.close(reason);
     }
 
@@ -305,9 +307,9 @@ impl ImapSession {
     fn bad_line(&mut self, tag: Option<whimbrel_imap::core::Tag>, text: &'static str) {
         match tag {
             Some(tag) => {
-                encode::tagged(&mut self.cx.out, &tag, Kind::Bad, None, text, self.cx.rev2)
+                encode::tagged(&mut self.cx.out, &tag, Kind::Bad, None, text, self.cx.utf8)
             }
-            None => encode::untagged(&mut self.cx.out, Kind::Bad, None, text, self.cx.rev2),
+            None => encode::untagged(&mut self.cx.out, Kind::Bad, None, text, self.cx.utf8),
         }
         self.answered = true;
         self.bad_commands += 1;
@@ -450,7 +452,7 @@ impl ImapSession {
         let starts_tls = running.header.name == "STARTTLS" && finish.is_ok();
         self.running = None;
         // What ENABLE, a login or a logout means for the syntax.
-        self.decoder.set_utf8(self.cx.rev2);
+        self.decoder.set_utf8(self.cx.utf8);
         self.decoder.set_authenticated(self.cx.account.is_some());
         if let Some(reason) = close {
             if reason == "logout" {
@@ -604,8 +606,9 @@ impl Session for ImapSession {
             }
             match &mut self.stage {
                 Stage::Greeting => {
-                    let capabilities = capability::list(&self.cx);
-                    encode::greeting(&mut self.cx.out, &capabilities, "Whimbrel is ready");
+                    capability::with_list(&mut self.cx, |cx, names| {
+                        encode::greeting(&mut cx.out, names, "Whimbrel is ready");
+                    });
                     self.stage = Stage::Open;
                 }
                 Stage::Open => {

@@ -426,7 +426,7 @@ impl Fake {
                     if store.messages.remove(&replaced.uid).is_none() {
                         return Err(Failure::NoSuchMessage);
                     }
-                    self.touch(&replaced.name);
+                    self.vanish(&replaced.name, &[replaced.uid]);
                 }
                 let mut uids = Vec::new();
                 for new in messages {

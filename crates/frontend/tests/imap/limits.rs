@@ -183,6 +183,47 @@ fn append_summary_bytes_max() {
     assert_eq!(append(&mut world, &" {1+}\r\nx".repeat(2)).1, 3);
 }
 
+/// RFC 6855, section 4, when it is asked for.
+#[test]
+fn ascii_headers() {
+    let mut world = World::new(Cut::Sizes(vec![3]));
+    world.limits.ascii_headers = true;
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    said(&mut world);
+    let literal = |text: &str| format!(" {{{}+}}\r\n{text}", text.len());
+    for (text, stored) in [
+        ("Subject: \u{fc}\r\n\r\n", false),
+        ("a: b\r\n \u{fc}\r\n\r\n", false),
+        ("\u{fc}", false),
+        ("a: b\r\n\r\n\u{fc}", true),
+        ("a: b\n\n\u{fc}", true),
+        ("\r\n\u{fc}", true),
+        ("\r\u{fc}", false),
+    ] {
+        let before = append(&mut world, " {1+}\r\nx").1;
+        let (answer, after) = append(&mut world, &literal(text));
+        assert_eq!(
+            answer.starts_with("b NO [CANNOT]"),
+            !stored,
+            "{text:?}: {answer}"
+        );
+        assert_eq!(after > before, stored, "{text:?}");
+    }
+    world.send("1", b"d ENABLE UTF8=ACCEPT\r\n");
+    said(&mut world);
+    assert!(
+        append(&mut world, &literal("\u{fc}: x\r\n\r\n"))
+            .0
+            .contains("b OK")
+    );
+    assert!(
+        append(&mut world, " UTF8 (~{6+}\r\n\u{fc}\u{fc}\r\n)")
+            .0
+            .contains("b OK")
+    );
+}
+
 /// A message that is made of parts is as long as they are together.
 #[test]
 fn append_bytes_max_of_a_message_in_parts() {

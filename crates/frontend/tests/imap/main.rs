@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod binary;
+mod capability;
 mod fake;
 mod limits;
 mod model;

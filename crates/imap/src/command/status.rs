@@ -1,4 +1,4 @@
-//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 8438, 8474).
+//! STATUS (RFC 9051, section 6.3.11; RFC 7162, 7889, 8438, 8474).
 
 use super::CommandBody;
 use crate::decode::cursor::{Cursor, Refusal};
@@ -24,11 +24,13 @@ pub enum StatusItem {
     HighestModSeq,
     /// `MAILBOXID` (RFC 8474)
     MailboxId,
+    /// `APPENDLIMIT` (RFC 7889)
+    AppendLimit,
 }
 
 impl StatusItem {
     /// All there are.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Messages,
         Self::Recent,
         Self::UidNext,
@@ -38,6 +40,7 @@ impl StatusItem {
         Self::Size,
         Self::HighestModSeq,
         Self::MailboxId,
+        Self::AppendLimit,
     ];
 
     /// As the protocol spells it.
@@ -52,6 +55,7 @@ impl StatusItem {
             Self::Size => "SIZE",
             Self::HighestModSeq => "HIGHESTMODSEQ",
             Self::MailboxId => "MAILBOXID",
+            Self::AppendLimit => "APPENDLIMIT",
         }
     }
 }
@@ -105,8 +109,7 @@ mod tests {
             "STATUS blurdybloop (size Size)",
             status(&[StatusItem::Size]),
         );
-        let all =
-            "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ MAILBOXID)";
+        let all = "(MESSAGES RECENT UIDNEXT UIDVALIDITY UNSEEN DELETED SIZE HIGHESTMODSEQ MAILBOXID APPENDLIMIT)";
         check(
             &format!("STATUS blurdybloop {all}"),
             status(&StatusItem::ALL),

@@ -114,6 +114,8 @@ pub struct StatusValues {
     pub highest_mod_seq: u64,
     /// Name of the mailbox that outlives renaming; to be there when it is asked for.
     pub mailbox_id: Option<ObjectId>,
+    /// Greatest message that APPEND takes, in bytes.
+    pub append_limit: u64,
 }
 
 /// `* STATUS name (...)`: of `values` the items asked, in that order.
@@ -148,6 +150,7 @@ pub fn status_data(
                 StatusItem::Deleted => values.deleted,
                 StatusItem::Size => values.size,
                 StatusItem::HighestModSeq => values.highest_mod_seq,
+                StatusItem::AppendLimit => values.append_limit,
                 StatusItem::MailboxId => continue,
             },
         );

@@ -159,9 +159,12 @@ schema! {
         append_messages_max: usize = "1000", "1" ..= "10000";
         /// What the messages of one APPEND are to the server until they are stored: their summaries, together.
         append_summary_bytes_max: Size = "\"4MiB\"", "\"64KiB\"" ..= "\"6MiB\"";
+        /// Whether APPEND refuses header fields that are not ASCII of clients that have not enabled UTF8=ACCEPT, as RFC 6855, section 4 asks.
+        /// Then a client without it cannot put back what it was given, old mail above all.
+        append_ascii_headers_only: bool = "false";
         /// What of a refused literal is still read and dropped so that the connection can go on.
         skip_bytes_max: Size = "\"128MiB\"", "\"0B\"" ..= "\"1GiB\"";
-        /// Parentheses open at once, NOT and OR included: deeper nesting costs stack and serves nobody.
+        /// Depth of one SEARCH, as a tree: a list in a list, an OR in an OR and NOT NOT add nothing. Deeper nesting costs stack and serves nobody.
         nesting_depth_max: usize = "32", "8" ..= "200";
         /// Keys of one SEARCH: each is tried on each message.
         search_keys_max: usize = "4096", "16" ..= "100000";

@@ -139,9 +139,9 @@ impl Append {
         };
         if let Part::Literal(literal) = &part
             && literal.utf8
-            && !cx.rev2
+            && !cx.utf8_accept
         {
-            return self.give_up(Outcome::bad("UTF8 before ENABLE"));
+            return self.give_up(Outcome::bad("UTF8 before ENABLE UTF8=ACCEPT"));
         }
         if let Part::Literal(literal) = &part
             && let Err(refused) = upload.announce(literal)

@@ -4,6 +4,11 @@
 //! (RFC 9051, 9), and BODY[] could not show it as it was sent. In a literal it is an error of syntax. A literal8 may hold it, but "If the
 //! destination mailbox does not support the storage of binary content, the server MUST fail the request and issue a "NO" response that
 //! contains the "UNKNOWN-CTE" extended response code" (RFC 3516, 4.4). A literal8 without NUL is as good as a literal.
+//!
+//! "If an IMAP server supports "UTF8=ACCEPT" and the IMAP client has not issued the "ENABLE UTF8=ACCEPT" command, the server MUST reject,
+//! with a "NO" response, an "APPEND" command that includes any 8-bit character in message header fields" (RFC 6855, 4): only if the
+//! configuration says so. Old mail is full of such fields, none of them UTF-8 by any standard; it comes in by SMTP as it is, and a client that
+//! copies mailboxes (a backup put back, a move between servers) must be able to store what it was given.
 
 use bytes::Bytes;
 use whimbrel_imap::{AppendLiteral, AppendMessage, encode::Code};
@@ -26,6 +31,17 @@ pub(super) struct Upload {
     bytes_max: u64,
     /// The literal in hand is a literal8.
     binary: bool,
+    /// The header goes on, and must be ASCII.
+    header: Option<Header>,
+}
+
+/// Where in a header the next octet stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Header {
+    /// At the begin of a line, or behind a CR there.
+    LineStart,
+    /// In a line.
+    Line,
 }
 
 /// Why a message is not taken.
@@ -35,6 +51,7 @@ pub(super) enum Refused {
     Empty,
     Nul,
     NulInLiteral8,
+    EightBitHeader,
 }
 
 impl Refused {
@@ -47,6 +64,10 @@ impl Refused {
             Refused::NulInLiteral8 => Outcome::no(
                 Code::UnknownCte,
                 "Messages that hold NUL cannot be stored: encode them",
+            ),
+            Refused::EightBitHeader => Outcome::no(
+                Code::Cannot,
+                "Header fields that are not ASCII want ENABLE UTF8=ACCEPT",
             ),
         }
     }
@@ -62,6 +83,7 @@ impl Upload {
             received: 0,
             bytes_max: cx.limits.syntax.append_bytes_max,
             binary: false,
+            header: (cx.limits.ascii_headers && !cx.utf8_accept).then_some(Header::LineStart),
         }
     }
 
@@ -90,8 +112,28 @@ impl Upload {
                 Refused::Nul
             });
         }
+        self.check_header(bytes)?;
         self.parser.push(bytes);
         self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn check_header(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+        let Some(mut header) = self.header else {
+            return Ok(());
+        };
+        for &byte in bytes {
+            header = match (header, byte) {
+                (Header::LineStart, b'\n') => {
+                    self.header = None;
+                    return Ok(());
+                }
+                (_, b'\n') | (Header::LineStart, b'\r') => Header::LineStart,
+                (_, 0x80..) => return Err(Refused::EightBitHeader),
+                _ => Header::Line,
+            };
+        }
+        self.header = Some(header);
         Ok(())
     }
 

@@ -157,13 +157,13 @@ impl Message {
             }
             (FetchItem::Rfc822Size, _) => writer.size(out, u64::from(row.size)),
             (FetchItem::Envelope, Some(opened)) => {
-                writer.envelope(out, &opened.summary.message.envelope, cx.rev2)
+                writer.envelope(out, &opened.summary.message.envelope, cx.utf8)
             }
             (FetchItem::Body, Some(opened)) => {
-                writer.body_basic(out, &opened.summary.message.body, cx.rev2)
+                writer.body_basic(out, &opened.summary.message.body, cx.utf8)
             }
             (FetchItem::BodyStructure, Some(opened)) => {
-                writer.body_structure(out, &opened.summary.message.body, cx.rev2);
+                writer.body_structure(out, &opened.summary.message.body, cx.utf8);
             }
             (
                 FetchItem::Section {

@@ -44,6 +44,12 @@ enum State {
 
 impl Search {
     pub(super) fn new(cx: &mut Context, tag: Tag, arguments: Arguments) -> Result<Search, Outcome> {
+        // "Once an IMAP client has enabled UTF-8 support with the "ENABLE UTF8=ACCEPT" command, it MUST NOT issue a "SEARCH" command that
+        // contains a charset specification. If an IMAP server receives such a "SEARCH" command in that situation, it SHOULD reject the
+        // command with a "BAD" response" (RFC 6855, 3).
+        if cx.utf8_accept && arguments.charset.is_some() {
+            return Err(Outcome::bad("After ENABLE UTF8=ACCEPT strings are UTF-8"));
+        }
         let returns = arguments.returns;
         let charset = arguments.charset.as_deref();
         let mut find = Find::new(cx, arguments.key, charset).inspect_err(|outcome| {
