@@ -37,6 +37,7 @@ const AFTER_LOGIN: &[&str] = &[
     "OBJECTID",
     "SAVEDATE",
     "PARTIAL",
+    "PREVIEW",
     "WITHIN",
     "SORT",
     "SORT=DISPLAY",
