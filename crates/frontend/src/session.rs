@@ -20,6 +20,8 @@ pub enum Action {
     Call(Call),
     /// Let others go on first: a slice of long work is done. Then poll again.
     Yield,
+    /// Nobody is logged in any more: the connection is a stranger's again.
+    LoggedOut,
     /// Start the TLS handshake, after all bytes sent before have gone out in clear; then [`Session::on_tls`].
     StartTls,
     /// Write a line to the log and count it.

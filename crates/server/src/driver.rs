@@ -308,6 +308,7 @@ impl<S: Store> Driver<S> {
                     tokio::task::yield_now().await;
                     self.interrupt();
                 }
+                Action::LoggedOut => self.logged_out(),
                 Action::StartTls => self.start_tls().await?,
                 Action::Note(note) => self.note(&note),
                 Action::Close => {
@@ -387,6 +388,15 @@ impl<S: Store> Driver<S> {
         }
         self.place.authenticated();
         reply
+    }
+
+    /// It counts as it did before its login.
+    fn logged_out(&mut self) {
+        self.registered.log_out();
+        self.place.unauthenticated();
+        if let Some(account) = self.watching.account.take() {
+            self.context.board.hang_up(account, self.registered.id);
+        }
     }
 
     async fn flush(&mut self) -> Result<(), End> {

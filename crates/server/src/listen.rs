@@ -145,6 +145,17 @@ impl Place {
                 .unauthenticated -= 1;
         }
     }
+
+    /// A stranger again. There may then be more of them than are let in: who is in is not thrown out.
+    pub fn unauthenticated(&mut self) {
+        if !std::mem::replace(&mut self.stranger, true) {
+            self.places
+                .taken
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .unauthenticated += 1;
+        }
+    }
 }
 
 impl Drop for Place {
@@ -286,6 +297,9 @@ mod tests {
         assert_eq!(places.enter(b, true).unwrap_err(), "unauthenticated");
         held[0].authenticated();
         held[0].authenticated();
+        held[1].authenticated();
+        held[1].unauthenticated();
+        held[1].unauthenticated();
         held.push(places.enter(a, true).unwrap());
         assert_eq!(places.enter(a, false).unwrap_err(), "address");
         held.push(places.enter(b, false).unwrap());

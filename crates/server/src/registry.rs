@@ -177,7 +177,8 @@ impl Registered {
         true
     }
 
-    fn log_out(&mut self) {
+    /// Counts it for nobody.
+    pub fn log_out(&mut self) {
         let Some(account) = self.account.take() else {
             return;
         };

@@ -87,6 +87,7 @@ fn imap_limits(config: &Config) -> imap::Limits {
         append_messages_max: of.append_messages_max,
         append_summary_bytes_max: of.append_summary_bytes_max.bytes(),
         ascii_headers: of.append_ascii_headers_only,
+        unauthenticate: of.unauthenticate,
         scram: config.auth.scram_iterations > 0,
     }
 }

@@ -52,6 +52,9 @@ fn list(cx: &Context) -> Vec<&'static str> {
             "BINARY",
             "UTF8=ACCEPT",
         ]);
+        if cx.limits.unauthenticate {
+            names.push("UNAUTHENTICATE");
+        }
     } else if cx.tls.is_some() {
         names.push("SASL-IR");
         let mechanisms = cx.channel().mechanisms().iter();

@@ -63,6 +63,36 @@ impl Context {
         }
     }
 
+    /// Nobody is logged in any more, and nothing of what the last one has enabled or opened holds: "to reset all connection state except for
+    /// the state of the TLS layer" (RFC 8437, 3). Wrong logins stay counted, or who guesses would have as many as he likes.
+    pub(super) fn log_out(&mut self) {
+        // All are named, so that none is forgotten.
+        let Context {
+            limits: _,
+            session: _,
+            address: _,
+            tls: _,
+            now: _,
+            account,
+            login_failures: _,
+            rev2,
+            utf8_accept,
+            utf8,
+            condstore,
+            qresync,
+            view,
+            out: _,
+            notes: _,
+        } = self;
+        *account = None;
+        *rev2 = false;
+        *utf8_accept = false;
+        *utf8 = false;
+        *condstore = false;
+        *qresync = false;
+        *view = None;
+    }
+
     /// A call about the mail of who is logged in.
     pub(super) fn call(&self, call: MailboxCall) -> Call {
         // No command that leads here is accepted before the login.

@@ -16,6 +16,7 @@ use super::{
     select::Select,
     store::Store,
     task::{Header, Outcome, Task, Telling},
+    unauthenticate::Unauthenticate,
 };
 use crate::session::Note;
 
@@ -54,6 +55,7 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Namespace => ("NAMESPACE", Login, Telling::All),
         C::Status { .. } => ("STATUS", Login, Telling::All),
         C::Idle => ("IDLE", Login, Telling::All),
+        C::Unauthenticate => ("UNAUTHENTICATE", Login, Telling::Nothing),
         C::Check => ("CHECK", Mailbox, Telling::Ask),
         C::Close => ("CLOSE", Mailbox, Telling::Nothing),
         C::Unselect => ("UNSELECT", Mailbox, Telling::Nothing),
@@ -205,6 +207,7 @@ impl ImapSession {
             C::Namespace => return Err(capability::namespace(cx)),
             C::Status { mailbox, items } => Box::new(mailboxes::StatusTask::new(&mailbox, items)?),
             C::Idle => Box::new(Idle::new()),
+            C::Unauthenticate if cx.limits.unauthenticate => Box::new(Unauthenticate),
             C::Check => return Err(Outcome::ok("Nothing to do")),
             C::Close => Box::new(Close::new(cx, true)),
             C::Unselect => Box::new(Close::new(cx, false)),

@@ -20,6 +20,9 @@ pub struct Limits {
     pub login_failures_max: u32,
     /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
     pub scram: bool,
+    /// Whether UNAUTHENTICATE is offered. No limit, but it comes the same way: "IMAP server implementations of this extension MUST provide a way
+    /// to disable it when it is not needed" (RFC 8437, 8), for the sake of proxies that look only at the first login.
+    pub unauthenticate: bool,
     /// Commands that are no commands, one after another: what speaks another protocol is cut off.
     pub bad_commands_max: u32,
     /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
@@ -52,6 +55,7 @@ impl Default for Limits {
             stall_seconds_max: 5 * 60,
             login_failures_max: 3,
             scram: true,
+            unauthenticate: true,
             bad_commands_max: 20,
             keywords_max: 1000,
             sort_messages_max: 500_000,

@@ -36,6 +36,7 @@ mod select;
 mod store;
 mod sync;
 mod task;
+mod unauthenticate;
 mod view;
 
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct ImapSession {
     drained: bool,
     /// The running task lets others go on first.
     yields: bool,
+    /// UNAUTHENTICATE was carried out, and the driver was not told yet.
+    logged_out: bool,
     /// Tagged answers wait in the output: they go out before a call is waited for.
     answered: bool,
     /// Output was given out and not yet asked for more: since when, by the monotonic clock.
@@ -146,6 +149,7 @@ impl ImapSession {
             calling: false,
             drained: false,
             yields: false,
+            logged_out: false,
             answered: false,
             sending: false,
             eof: false,
@@ -450,6 +454,11 @@ impl ImapSession {
         self.cx.notes.push_back(Note::Command(running.header.name));
         let close = finish.close();
         let starts_tls = running.header.name == "STARTTLS" && finish.is_ok();
+        if running.header.name == "UNAUTHENTICATE" && finish.is_ok() {
+            self.logged_out = true;
+            // As much time as a new connection has.
+            self.began = self.cx.now.mono_micros;
+        }
         self.running = None;
         // What ENABLE, a login or a logout means for the syntax.
         self.decoder.set_utf8(self.cx.utf8);
@@ -612,6 +621,9 @@ impl Session for ImapSession {
                     self.stage = Stage::Open;
                 }
                 Stage::Open => {
+                    if std::mem::take(&mut self.logged_out) {
+                        return Some(Action::LoggedOut);
+                    }
                     if std::mem::take(&mut self.yields) {
                         return Some(Action::Yield);
                     }

@@ -39,6 +39,7 @@ const AFTER_LOGIN: &[&str] = &[
     "PARTIAL",
     "PREVIEW",
     "WITHIN",
+    "PREVIEW",
     "SORT",
     "SORT=DISPLAY",
     "ESORT",

@@ -381,3 +381,30 @@ fn thread_references_max() {
     world.send("1", b"c THREAD REFERENCES UTF-8 ALL\r\n");
     assert!(said(&mut world).starts_with("* THREAD (1)(2)(3)\r\n"));
 }
+
+/// RFC 8437, 8: it can be turned off. And who has logged out is a stranger again, to the driver and by the clock.
+#[test]
+fn unauthenticate() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.unauthenticate = false;
+    world.connect("1", true);
+    world.send(
+        "1",
+        b"a LOGIN anne secret\r\nb UNAUTHENTICATE\r\nc CAPABILITY\r\n",
+    );
+    let told = said(&mut world);
+    assert!(
+        told.contains("b BAD") && !told.contains("UNAUTHENTICATE"),
+        "{told}"
+    );
+
+    let mut world = logged_in();
+    world.pass(1000);
+    world.send("1", b"b UNAUTHENTICATE\r\n");
+    assert!(said(&mut world).contains("b OK"));
+    assert_eq!(world.get("1").log_outs, 1);
+    world.pass(119);
+    assert!(!world.get("1").closed);
+    world.pass(1);
+    assert!(closed(&mut world, "login timeout"));
+}

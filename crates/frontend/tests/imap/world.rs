@@ -44,6 +44,7 @@ pub(crate) struct Connection {
     pub(crate) stuck: bool,
     pub(crate) sends: usize,
     pub(crate) yields: usize,
+    pub(crate) log_outs: usize,
     pub(crate) largest_send: usize,
     pub(crate) calls: BTreeMap<String, usize>,
     pieces: usize,
@@ -118,6 +119,7 @@ impl World {
             stuck: false,
             sends: 0,
             yields: 0,
+            log_outs: 0,
             largest_send: 0,
             calls: BTreeMap::new(),
             pieces: 0,
@@ -203,6 +205,7 @@ impl World {
                 self.carry_out(name, call);
             }
             Some(Action::Yield) => connection.yields += 1,
+            Some(Action::LoggedOut) => connection.log_outs += 1,
             Some(Action::StartTls) => connection.wants_tls = true,
             Some(Action::Note(note)) => connection.notes.push(note),
             Some(Action::Close) => connection.closed = true,

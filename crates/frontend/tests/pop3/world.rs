@@ -383,7 +383,7 @@ impl World {
                 client.waits_for = Some(request);
                 self.node.call(request, call);
             }
-            Some(Action::Yield) => {}
+            Some(Action::Yield | Action::LoggedOut) => {}
             Some(Action::StartTls) => client.wants_tls = true,
             Some(Action::Note(note)) => client.notes.push(note),
             Some(Action::Close) => {

@@ -213,6 +213,7 @@ pub(super) fn encode(body: &CommandBody, mut w: Writer) -> Vec<Vec<u8>> {
         CommandBody::Idle => w.word("IDLE"),
         CommandBody::Check => w.word("CHECK"),
         CommandBody::Close => w.word("CLOSE"),
+        CommandBody::Unauthenticate => w.word("UNAUTHENTICATE"),
         CommandBody::Unselect => w.word("UNSELECT"),
         CommandBody::Id(None) => w.word("ID NIL"),
         CommandBody::Id(Some(fields)) => {

@@ -210,6 +210,7 @@ mod tests {
         check("CHECK", CommandBody::Check);
         check("CLOSE", CommandBody::Close);
         check("UNSELECT", CommandBody::Unselect);
+        check("unauthenticate", CommandBody::Unauthenticate);
         check("EXPUNGE", CommandBody::Expunge { uids: None });
         refuse("NOOP ", "unexpected text after the command");
         refuse("NOOP x", "unexpected text after the command");

@@ -120,6 +120,8 @@ pub enum CommandBody {
     Check,
     /// Section 6.4.1.
     Close,
+    /// RFC 8437.
+    Unauthenticate,
     /// Section 6.4.2.
     Unselect,
     /// Section 6.4.3, and UID EXPUNGE (6.4.9) with a set.
@@ -192,6 +194,7 @@ enum Verb {
     Subscribe,
     Thread,
     Uid,
+    Unauthenticate,
     Unselect,
     Unsubscribe,
 }
@@ -235,6 +238,7 @@ impl Verb {
             b"SUBSCRIBE" => Self::Subscribe,
             b"THREAD" => Self::Thread,
             b"UID" => Self::Uid,
+            b"UNAUTHENTICATE" => Self::Unauthenticate,
             b"UNSELECT" => Self::Unselect,
             b"UNSUBSCRIBE" => Self::Unsubscribe,
             b"" => return Err("expected a command"),
@@ -313,6 +317,7 @@ fn body(c: &mut Cursor<'_>) -> Result<Option<CommandBody>, Refusal> {
         Verb::StartTls => CommandBody::StartTls,
         Verb::Status => status::parse(c)?,
         Verb::Subscribe => mailbox::one(c).map(CommandBody::Subscribe)?,
+        Verb::Unauthenticate => CommandBody::Unauthenticate,
         Verb::Unselect => CommandBody::Unselect,
         Verb::Unsubscribe => mailbox::one(c).map(CommandBody::Unsubscribe)?,
         Verb::Expunge => CommandBody::Expunge { uids: None },

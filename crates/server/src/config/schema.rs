@@ -139,6 +139,9 @@ schema! {
         sorts_at_once_max: usize = "2", "1" ..= "1000";
         /// Message ids of one References field that THREAD looks at, the last ones.
         thread_references_max: usize = "100", "10" ..= "10000";
+        /// Whether a client may log out and in again on the same connection (UNAUTHENTICATE, RFC 8437): turn it off behind a proxy that looks
+        /// only at the first login.
+        unauthenticate: bool = "true";
         /// A command before login, literals included: a stranger has nothing longer to say than a bearer token.
         command_bytes_max_before_login: Size = "\"16KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
         /// A command after login, sequence sets apart, literals included: it is held in memory. RFC 7162, section 4 asks for 8192 octets.
