@@ -37,6 +37,7 @@ const AFTER_LOGIN: &[&str] = &[
     "OBJECTID",
     "SAVEDATE",
     "PARTIAL",
+    "UNAUTHENTICATE",
     "PREVIEW",
     "WITHIN",
     "PREVIEW",
