@@ -104,6 +104,16 @@ pub enum Op {
         #[n(0)]
         secret: DecoySecret,
     },
+    /// An account's UIDVALIDITY has risen.
+    #[n(8)]
+    RaiseUidValidity {
+        /// Whose.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        account: AccountKey,
+        /// It is at least this.
+        #[n(1)]
+        uid_validity: u32,
+    },
 }
 
 /// Bytes that are no directory operations.

@@ -26,7 +26,7 @@ pub struct Account {
     /// Seconds since 1970.
     #[n(3)]
     pub created: u64,
-    /// UIDVALIDITY of its mailboxes.
+    /// UIDVALIDITY of its mailboxes, as far as it is known here: see [`Directory::uid_validity`].
     #[n(4)]
     pub uid_validity: u32,
     /// What is kept of its password.
@@ -49,6 +49,8 @@ pub struct Directory {
     holders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
     /// Derived: living accounts by the domain of their address, the earliest first.
     elders: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
+    /// Derived: all accounts by address, the removed ones too.
+    bearers: BTreeMap<String, BTreeSet<(Stamp, AccountKey)>>,
 }
 
 /// Names one stored row; its order is the order in the store.
@@ -125,6 +127,19 @@ impl Directory {
                 }
                 vec![Row::Account(*account)]
             }
+            Op::RaiseUidValidity {
+                account,
+                uid_validity,
+            } => {
+                let Some(entry) = self.accounts.get_mut(account) else {
+                    return Vec::new();
+                };
+                entry.uid_validity = entry.uid_validity.max(*uid_validity);
+                let address = entry.address.clone();
+                let floor = self.floors.entry(address.clone()).or_insert(0);
+                *floor = (*floor).max(*uid_validity);
+                vec![Row::Account(*account), Row::Floor(address)]
+            }
             Op::AddAlias { from, to } => {
                 self.aliases
                     .entry(from.clone())
@@ -186,6 +201,7 @@ impl Directory {
                 Some(own) => {
                     own.exists.join(mine, &account.exists, theirs);
                     own.credential.join(&account.credential);
+                    own.uid_validity = own.uid_validity.max(account.uid_validity);
                 }
                 None => {
                     self.accounts.insert(*key, account.clone());
@@ -201,6 +217,10 @@ impl Directory {
             return;
         };
         let place = (account.created_stamp, key);
+        self.bearers
+            .entry(account.address.clone())
+            .or_default()
+            .insert(place);
         let domain = domain_of(&account.address);
         for (index, name) in [
             (&mut self.holders, account.address.as_str()),
@@ -256,6 +276,45 @@ impl Directory {
         self.accounts
             .get(key)
             .filter(|account| !account.exists.is_empty())
+    }
+
+    /// The least UIDVALIDITY that an account's mailboxes may have: its own, above that of every account that came before it to the same address
+    /// (removed ones too, whose entries stay), and no other's. So an account that was set aside behind another, and comes forward when that is
+    /// removed, is not taken for it by clients; nor is one for another that was made in the same second elsewhere.
+    #[must_use]
+    pub fn uid_validity(&self, key: &AccountKey) -> Option<u32> {
+        let bearers = self.bearers.get(&self.accounts.get(key)?.address)?;
+        let of = |key: &AccountKey| {
+            self.accounts
+                .get(key)
+                .map_or(0, |account| account.uid_validity)
+        };
+        let mut least = 0u32;
+        for (_, other) in bearers {
+            least = least.saturating_add(1).max(of(other));
+            while bearers
+                .iter()
+                .any(|(_, third)| third != other && of(third) == least)
+            {
+                least = least.saturating_add(1);
+            }
+            if other == key {
+                break;
+            }
+        }
+        Some(least)
+    }
+
+    /// Accounts that hold their address with a UIDVALIDITY below the least that they may have, and that.
+    pub fn below_least(&self) -> impl Iterator<Item = (AccountKey, u32)> {
+        self.bearers
+            .iter()
+            .filter(|(_, bearers)| bearers.len() > 1)
+            .filter_map(|(address, _)| self.holders.get(address)?.first())
+            .filter_map(|(_, key)| {
+                let least = self.uid_validity(key)?;
+                (self.accounts.get(key)?.uid_validity < least).then_some((*key, least))
+            })
     }
 
     /// Living accounts by address; the third says whether it is set aside behind an earlier one.

@@ -63,6 +63,10 @@ fn every_op() -> Vec<Op> {
             domain: "bücher.example".into(),
             seen: vec![dot(2), Dot::new(Incarnation::from_hash(0), 1)],
         },
+        Op::RaiseUidValidity {
+            account: [8; 16],
+            uid_validity: 1_700_000_002,
+        },
     ]
 }
 
@@ -313,6 +317,10 @@ fn any_op() -> impl Strategy<Value = Op> {
         }),
         (text(), text()).prop_map(|(from, to)| Op::AddAlias { from, to }),
         (text(), text(), dots()).prop_map(|(from, to, seen)| Op::RemoveAlias { from, to, seen }),
+        (key(), any::<u32>()).prop_map(|(account, uid_validity)| Op::RaiseUidValidity {
+            account,
+            uid_validity
+        }),
     ]
 }
 

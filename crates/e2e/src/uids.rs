@@ -41,6 +41,11 @@ impl Witness {
         Ok(())
     }
 
+    /// Forgets the UIDNEXTs it was told: only U1 is checked against what came before.
+    pub fn forget_next(&mut self) {
+        self.told_next.clear();
+    }
+
     /// A UID told in passing (APPENDUID, COPYUID).
     ///
     /// # Errors

@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `merge`; `read`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -30,6 +30,7 @@ mod flags;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
+mod lineage;
 mod load;
 mod merge;
 mod name;
@@ -45,14 +46,15 @@ mod view;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId};
+pub use lineage::{Renewal, Renewed};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
 pub use op::{
     Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Date, DecodeError, Deliver, Message,
     MoveEntry, NewId, OPS_VERSION, Op, Removal, SpecialUse,
 };
 pub use plan::{
-    At, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan, PlanError, Renamed,
-    StoreMode, Stored, Takeover,
+    At, CLAIMS_PER_OP_MAX, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
+    PlanError, Renamed, StoreMode, Stored, Takeover,
 };
 pub use read::{NameInfo, Row, Status};
 pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};

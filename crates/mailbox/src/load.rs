@@ -1,7 +1,8 @@
 //! An account from its rows.
 
-use whimbrel_crdt::VersionVector;
+use whimbrel_crdt::{Incarnation, VersionVector};
 
+use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
 use crate::replica::Vanished;
 use crate::rows::{AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, VanishedRow, decode_row};
@@ -80,6 +81,20 @@ impl Replica {
         self.floor = row.floor;
         self.history_from = row.history_from;
         self.last_change = self.last_change.max(row.last_change);
+        if let Some(row) = row.lineage {
+            let retired = row.retired.into_iter().map(|retired| Retired {
+                slot: retired.slot,
+                counter_max: retired.counter_max,
+                known: retired.known,
+            });
+            self.lineage = Lineage {
+                incarnation: row.incarnation.map(|of| Incarnation::from_hash(of.get())),
+                round: row.round,
+                slot: row.slot,
+                since: row.since,
+                retired: retired.collect(),
+            };
+        }
     }
 
     fn load_mailbox(&mut self, id: MailboxId, row: MailboxRow) {
@@ -214,6 +229,10 @@ impl Replica {
             self.hidden.insert(slot, since.clone());
         }
         self.change_claims(slot, |_| {});
+        // An epoch does not write every row: what was shown before it is not shown now.
+        if self.records[slot].epoch != self.epoch {
+            self.records[slot].shown = 0;
+        }
         let record = &self.records[slot];
         if record.shown != 0 {
             let (shown, size, number, modseq) =

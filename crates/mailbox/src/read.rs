@@ -152,6 +152,11 @@ impl Replica {
             .max(1)
     }
 
+    /// The UIDVALIDITY that the present epoch began with, 0 before the first.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// All UIDs shown under the name, ascending.
     pub fn uids(&self, name: &MailboxName) -> Vec<u32> {
         let mut uids: Vec<u32> = self
@@ -270,9 +275,11 @@ impl Replica {
         Some(vanished)
     }
 
-    /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is not of the future. Of any other it is
-    /// not known what the client had seen when it was told it.
+    /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is neither of the future nor of a time that
+    /// was lost. Of any other it is not known what the client had seen when it was told it.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {
-        modseq % 64 == u64::from(self.slot) && modseq / 64 <= self.last_change
+        modseq % 64 == u64::from(self.slot)
+            && modseq / 64 <= self.last_change
+            && modseq >= self.lineage.since
     }
 }

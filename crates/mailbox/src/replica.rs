@@ -7,6 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
+use crate::lineage::Lineage;
 use crate::record::{BoxRecord, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey};
@@ -206,6 +207,7 @@ pub struct Replica {
     pub(crate) history_uids: usize,
     /// What vanished at or before this MODSEQ is not in the history.
     pub(crate) history_from: u64,
+    pub(crate) lineage: Lineage,
 
     // Work of the present step, and rows to write.
     pub(crate) list_changed: bool,
@@ -257,6 +259,7 @@ impl Replica {
             history: VecDeque::new(),
             history_uids: 0,
             history_from: 0,
+            lineage: Lineage::default(),
             list_changed: false,
             touched: Vec::new(),
             touched_boxes: Vec::new(),

@@ -3,9 +3,12 @@
 //! A row is a version byte and CBOR with numbered fields. Replicated registers and what this replica shows lie in the
 //! same rows, so that lateness is stored in the batch's own write. Indexes and counts are not stored: loading makes them.
 
+use std::num::NonZeroU64;
+
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{DotSet, Lww, Stamp};
 
+use crate::lineage::Lineage;
 use crate::record::FlagDot;
 use crate::{
     BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,
@@ -125,6 +128,33 @@ pub(crate) struct AccountRow {
     pub(crate) history_from: u64,
     #[n(7)]
     pub(crate) last_change: u64,
+    /// `None` in rows from before lineages were kept.
+    #[n(8)]
+    pub(crate) lineage: Option<LineageRow>,
+}
+
+#[derive(Encode, Decode)]
+pub(crate) struct LineageRow {
+    #[n(0)]
+    pub(crate) incarnation: Option<NonZeroU64>,
+    #[n(1)]
+    pub(crate) round: u32,
+    #[n(2)]
+    pub(crate) slot: u8,
+    #[n(3)]
+    pub(crate) since: u64,
+    #[n(4)]
+    pub(crate) retired: Vec<RetiredRow>,
+}
+
+#[derive(Encode, Decode)]
+pub(crate) struct RetiredRow {
+    #[n(0)]
+    pub(crate) slot: u8,
+    #[n(1)]
+    pub(crate) counter_max: u32,
+    #[n(2)]
+    pub(crate) known: Vec<(u8, u32)>,
 }
 
 #[derive(Encode, Decode)]
@@ -276,7 +306,26 @@ impl Replica {
             floor: if local { self.floor } else { 0 },
             history_from: if local { self.history_from } else { 0 },
             last_change: if local { self.last_change } else { 0 },
+            lineage: (local && self.lineage != Lineage::default()).then(|| self.lineage_row()),
         })
+    }
+
+    fn lineage_row(&self) -> LineageRow {
+        let retired = self.lineage.retired.iter().map(|retired| RetiredRow {
+            slot: retired.slot,
+            counter_max: retired.counter_max,
+            known: retired.known.clone(),
+        });
+        LineageRow {
+            incarnation: self
+                .lineage
+                .incarnation
+                .and_then(|of| NonZeroU64::new(of.get())),
+            round: self.lineage.round,
+            slot: self.lineage.slot,
+            since: self.lineage.since,
+            retired: retired.collect(),
+        }
     }
 
     fn mailbox_row(&self, number: u32, local: Local) -> Vec<u8> {

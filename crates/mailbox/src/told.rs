@@ -131,7 +131,9 @@ impl Replica {
             let bits = &mut self.records[slot].bits;
             bits.late = false;
             bits.pending = false;
-            self.touch(slot);
+            // Rows are written as their messages are claimed again, some at a time: until then the epoch in the row says that it is not
+            // shown. All at once would be too much for one write.
+            self.look_at(slot);
         }
     }
 }

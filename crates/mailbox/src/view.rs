@@ -40,12 +40,17 @@ impl Telling<'_> {
 
 impl Replica {
     pub(crate) fn touch(&mut self, slot: u32) {
+        self.look_at(slot);
+        self.soil(slot);
+    }
+
+    /// What is shown of the record is looked at in this step.
+    pub(crate) fn look_at(&mut self, slot: u32) {
         let bits = &mut self.records[slot].bits;
         if !bits.touched {
             bits.touched = true;
             self.touched.push(slot);
         }
-        self.soil(slot);
     }
 
     /// The row of the record is to be written.
@@ -63,6 +68,12 @@ impl Replica {
             record.touched = true;
             self.touched_boxes.push(number);
         }
+        self.soil_box(number);
+    }
+
+    /// The row of the mailbox is to be written.
+    pub(crate) fn soil_box(&mut self, number: u32) {
+        let record = &mut self.boxes[number];
         if !record.dirty {
             record.dirty = true;
             self.dirty_boxes.push(number);
@@ -145,6 +156,7 @@ impl Replica {
                 record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
             if record.shown != 0 && !stays {
                 self.hide(*slot, Some(&mut telling));
+                self.soil(*slot);
             }
             let record = &mut self.records[*slot];
             record.view_box = record.mailbox;
@@ -199,7 +211,6 @@ impl Replica {
             "a shown message is in the view of its mailbox"
         );
         mailbox.size -= u64::from(record.size);
-        self.soil(slot);
         if let (Some(telling), Some(name)) =
             (telling, &self.boxes[self.records[slot].view_box].listed)
         {
@@ -208,7 +219,7 @@ impl Replica {
         }
     }
 
-    /// Takes a message out of the view; that is told otherwise, or to nobody.
+    /// Takes a message out of the view for another epoch; that is told by UIDVALIDITY.
     pub(crate) fn hide_untold(&mut self, slot: u32) {
         self.hide(slot, None);
     }
@@ -270,6 +281,7 @@ impl Replica {
         for slot in below {
             if !broken("rename-shows-below-mark") {
                 self.hide(slot, None);
+                self.soil(slot);
                 self.look_again(slot, touched);
             }
         }

@@ -250,6 +250,12 @@ where
                 Output::Birth(account, birth) => {
                     board.tell_owner(account, Input::Birth(account, birth))
                 }
+                Output::UidValidity(account, uid_validity) => {
+                    board.tell_directory(Input::UidValidity(account, uid_validity));
+                }
+                Output::LeastUidValidity(account, least) => {
+                    board.tell_owner(account, Input::LeastUidValidity(account, least));
+                }
                 Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
                 Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
@@ -371,6 +377,13 @@ fn log(machine: &'static str, note: &Note) {
         Note::Delivered { entry, account } => {
             metrics::delivery();
             tracing::info!(entry, account = %account, "delivered");
+        }
+        Note::NewUidValidity(account) => {
+            metrics::epoch();
+            tracing::warn!(
+                account = %account,
+                "a new UIDVALIDITY: the account's clients load everything again"
+            );
         }
         Note::Warning(text) => tracing::warn!(machine, "{text}"),
     }

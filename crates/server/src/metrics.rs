@@ -64,6 +64,10 @@ fn describe() {
         "Bytes of messages accepted by SMTP and LMTP"
     );
     describe_counter!("whimbrel_deliveries_total", "Messages put into mailboxes");
+    describe_counter!(
+        "whimbrel_uidvalidities_total",
+        "Accounts whose UIDVALIDITY had to change: their clients load everything again"
+    );
     describe_counter!("whimbrel_store_syncs_total", "Syncs of the store's log");
     describe_counter!(
         "whimbrel_store_commits_total",
@@ -80,6 +84,11 @@ pub fn login(ok: bool) {
 /// Counts a delivery.
 pub fn delivery() {
     counter!("whimbrel_deliveries_total").increment(1);
+}
+
+/// Counts a new UIDVALIDITY.
+pub fn epoch() {
+    counter!("whimbrel_uidvalidities_total").increment(1);
 }
 
 /// Counts an accepted transaction.

@@ -1,15 +1,21 @@
 //! Who this node is: `DATA/node.toml`, and the lock that keeps a second process out of the data directory.
+//!
+//! An older copy of a data directory does not know what was told after it was made, so it must not go on under the old name
+//! ([`whimbrel_mailbox::Renewal`]). `node.toml` is written anew, as another file, at every start, and says which file it is: a copy of it (by
+//! cp, rsync, tar, in place or elsewhere) says so of another file. It counts the starts, too, and the store counts them with it: a store
+//! without its `node.toml` put back is behind. What is copied below the file system (a snapshot of a volume or of a machine) shows
+//! nowhere: for that there is `whimbrel node renew`.
 
 use std::{
     fs,
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
-
-use crate::tls::write_private;
 
 /// What the data directory is laid out by. A directory of another format is refused.
 const FORMAT: u32 = 1;
@@ -51,7 +57,7 @@ fn pid(holder: &str) -> String {
     }
 }
 
-/// The node's identity. It lives as long as its disk: a copied or restored directory must get a new incarnation.
+/// The node's identity. It lives as long as its disk: a copied or restored directory gets a new incarnation and another slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
@@ -64,6 +70,182 @@ pub struct Identity {
     pub slot: u8,
     /// Where the node stands.
     pub region: String,
+    /// Slots that no incarnation of this node has had since the last time they were used up.
+    #[serde(default = "slots_but_first")]
+    pub slots_free: Vec<u8>,
+    /// How often they were used up: each time every account gets a new UIDVALIDITY.
+    #[serde(default)]
+    pub round: u32,
+    /// How often the node was started; the store knows, too.
+    #[serde(default)]
+    pub starts: u64,
+    /// Which file this is. Absent in one from before this was kept: then it may be any.
+    #[serde(default)]
+    pub file: Option<Place>,
+}
+
+/// Slots: UIDs have six bits for them.
+const SLOTS: u8 = 64;
+
+fn slots_but_first() -> Vec<u8> {
+    (1..SLOTS).collect()
+}
+
+/// Tells one file from a copy of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Of the file.
+    pub inode: u64,
+    /// When it was made, in seconds and nanoseconds: inodes are used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
+    /// Of the file system: changes with the order in which disks are found, so it counts only where no birth is to be had.
+    pub device: u64,
+}
+
+impl Place {
+    fn of(file: &fs::File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let since_1970 =
+            |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).ok();
+        let born = metadata.created().ok().and_then(since_1970);
+        Ok(Place {
+            inode: metadata.ino(),
+            born: born.map(|at| format!("{}.{:09}", at.as_secs(), at.subsec_nanos())),
+            device: metadata.dev(),
+        })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let same = match (&self.born, &other.born) {
+            (Some(own), Some(other)) => own == other,
+            _ => self.device == other.device,
+        };
+        same && self.inode == other.inode
+    }
+}
+
+impl Identity {
+    fn new() -> Self {
+        Identity {
+            format: FORMAT,
+            incarnation: random_u64(),
+            slot: 0,
+            region: "local".to_owned(),
+            slots_free: slots_but_first(),
+            round: 0,
+            starts: 0,
+            file: None,
+        }
+    }
+
+    /// Takes over what the store knows.
+    fn join(&mut self, store: &Starts) {
+        let free = self.starts().join(store);
+        self.round = free.round;
+        self.slots_free = (0..SLOTS)
+            .filter(|slot| free.slots_free & 1 << slot != 0)
+            .collect();
+    }
+
+    fn starts(&self) -> Starts {
+        Starts {
+            count: self.starts,
+            round: self.round,
+            slots_free: self
+                .slots_free
+                .iter()
+                .fold(0, |mask, slot| mask | 1 << slot),
+        }
+    }
+
+    /// Another incarnation with another slot.
+    ///
+    /// Which slot is left to chance, so that a copy that is put back twice hardly draws the same one twice.
+    fn renew(&mut self) {
+        self.incarnation = random_u64();
+        if self.slots_free.is_empty() {
+            self.round += 1;
+            self.slots_free = (0..SLOTS).collect();
+        }
+        let drawn = random_u64() % self.slots_free.len() as u64;
+        self.slot = self
+            .slots_free
+            .remove(usize::try_from(drawn).unwrap_or_default());
+    }
+}
+
+/// What the store knows of the node's starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Starts {
+    /// How many.
+    count: u64,
+    /// [`Identity::round`]
+    round: u32,
+    /// [`Identity::slots_free`], a bit each.
+    slots_free: u64,
+}
+
+impl Starts {
+    /// As it is stored.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.count.to_be_bytes().to_vec();
+        bytes.extend(self.round.to_be_bytes());
+        bytes.extend(self.slots_free.to_be_bytes());
+        bytes
+    }
+
+    /// From what is stored; `None` if it is no such thing.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (count, rest) = bytes.split_first_chunk()?;
+        let (round, rest) = rest.split_first_chunk()?;
+        Some(Starts {
+            count: u64::from_be_bytes(*count),
+            round: u32::from_be_bytes(*round),
+            slots_free: u64::from_be_bytes(rest.try_into().ok()?),
+        })
+    }
+
+    /// A slot is free when both know it as such.
+    fn join(self, other: &Self) -> Self {
+        let slots_free = match self.round.cmp(&other.round) {
+            std::cmp::Ordering::Less => other.slots_free,
+            std::cmp::Ordering::Equal => self.slots_free & other.slots_free,
+            std::cmp::Ordering::Greater => self.slots_free,
+        };
+        Starts {
+            count: self.count.max(other.count),
+            round: self.round.max(other.round),
+            slots_free,
+        }
+    }
+}
+
+/// Why a data directory is taken for a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// `node.toml` is another file than it says.
+    File,
+    /// The store was started less often than `node.toml`.
+    Store,
+    /// There is a store that was used, and no `node.toml`.
+    Missing,
+    /// The administrator says so.
+    Asked,
+}
+
+impl std::fmt::Display for Copy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Copy::File => "node.toml is a copy",
+            Copy::Store => "the store is older than node.toml",
+            Copy::Missing => "node.toml is missing",
+            Copy::Asked => "asked for",
+        })
+    }
 }
 
 mod hexadecimal {
@@ -84,12 +266,15 @@ mod hexadecimal {
 pub struct DataDir {
     path: PathBuf,
     identity: Identity,
+    /// Why `node.toml` is known to be a copy.
+    copied: Option<Copy>,
     /// The lock goes with the file handle, so it cannot outlive the process.
     _lock: fs::File,
 }
 
 impl DataDir {
-    /// Creates the directory if need be, locks it, and reads or makes the node's identity.
+    /// Creates the directory if need be, locks it, and reads or makes the node's identity. [`DataDir::start`] must follow before anything
+    /// is written.
     pub fn open(path: &Path) -> Result<Self, NodeError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -103,29 +288,111 @@ impl DataDir {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io(path))?;
         let lock = lock(path)?;
         let file = path.join("node.toml");
-        let identity = match fs::read_to_string(&file) {
-            Ok(text) => read_identity(&file, &text)?,
+        let (identity, copied) = match fs::File::open(&file) {
+            Ok(mut opened) => {
+                let mut text = String::new();
+                let place = Place::of(&opened)
+                    .and_then(|place| opened.read_to_string(&mut text).map(|_| place))
+                    .map_err(io(&file))?;
+                let identity = read_identity(&file, &text)?;
+                let own = identity.file.as_ref().is_some_and(|known| known.is(&place));
+                (identity, (!own).then_some(Copy::File))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let identity = Identity {
-                    format: FORMAT,
-                    incarnation: random_u64(),
-                    slot: 0,
-                    region: "local".to_owned(),
-                };
-                let text = toml::to_string(&identity).map_err(|error| NodeError::Identity {
-                    path: file.clone(),
-                    cause: error.to_string(),
-                })?;
-                write_private(&file, text.as_bytes()).map_err(io(&file))?;
-                identity
+                (Identity::new(), Some(Copy::Missing))
             }
             Err(cause) => return Err(NodeError::Io { path: file, cause }),
         };
         Ok(DataDir {
             path: path.to_owned(),
             identity,
+            copied,
             _lock: lock,
         })
+    }
+
+    /// The identity in a data directory, without taking it.
+    pub fn read(path: &Path) -> Result<Identity, NodeError> {
+        let path = path.join("node.toml");
+        match fs::read_to_string(&path) {
+            Ok(text) => read_identity(&path, &text),
+            Err(cause) => Err(NodeError::Io { path, cause }),
+        }
+    }
+
+    /// Begins a start of the node on a store that knows this of its starts: takes a new identity if the directory is a copy, and gives what
+    /// the store is to know. That must be durable there before [`DataDir::write`], so that the store is never behind by itself.
+    pub fn start(&mut self, store: Option<Starts>) -> Starts {
+        if let Some(store) = store {
+            self.identity.join(&store);
+        }
+        let count = store.map_or(0, |store| store.count);
+        match self.copied {
+            Some(Copy::Missing) if store.is_none() => self.copied = None,
+            Some(copy) => self.renew(copy),
+            None if count < self.identity.starts => self.renew(Copy::Store),
+            None => {}
+        }
+        self.identity.starts = self.identity.starts.max(count) + 1;
+        self.identity.starts()
+    }
+
+    /// Takes a new incarnation and another slot; [`DataDir::write`] must follow.
+    pub fn renew(&mut self, copy: Copy) {
+        let before = self.identity.clone();
+        self.identity.renew();
+        self.copied = None;
+        tracing::warn!(
+            because = %copy,
+            incarnation = format!("{:016x}", self.identity.incarnation),
+            former_incarnation = format!("{:016x}", before.incarnation),
+            slot = self.identity.slot,
+            former_slot = before.slot,
+            "an older copy of the data directory: this node goes on under a new incarnation, so that no UID is given twice"
+        );
+        if self.identity.round > before.round {
+            tracing::warn!(
+                "all slots have been used: every account gets a new UIDVALIDITY, and its clients load everything again"
+            );
+        }
+    }
+
+    /// Writes the identity, as a new file that knows itself.
+    pub fn write(&mut self) -> Result<(), NodeError> {
+        let path = self.path.join("node.toml");
+        let wrong = |error: toml::ser::Error| NodeError::Identity {
+            path: path.clone(),
+            cause: error.to_string(),
+        };
+        let new = path.with_extension("new");
+        let mut write = || -> io::Result<Result<(), toml::ser::Error>> {
+            // One that a crash left is no new file.
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&new)?;
+            self.identity.file = Some(Place::of(&file)?);
+            let text = match toml::to_string(&self.identity) {
+                Ok(text) => text,
+                Err(error) => return Ok(Err(error)),
+            };
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            fs::File::open(&self.path)?.sync_all()?;
+            Ok(Ok(()))
+        };
+        write()
+            .map_err(|cause| NodeError::Io {
+                path: path.clone(),
+                cause,
+            })?
+            .map_err(wrong)
     }
 
     /// The directory.
@@ -204,13 +471,36 @@ fn random_u64() -> u64 {
 mod tests {
     use super::*;
 
+    /// One start on a store that knows this; the identity, and what the store knows after it.
+    fn start(path: &Path, store: Option<Starts>) -> (Identity, Option<Starts>) {
+        let mut data = DataDir::open(path).unwrap();
+        let store = data.start(store);
+        data.write().unwrap();
+        let store = Starts::from_bytes(&store.to_bytes());
+        assert!(store.is_some());
+        (data.identity().clone(), store)
+    }
+
+    /// Copies the file as `cp` would.
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        let text = fs::read(from.join("node.toml")).unwrap();
+        // Into the file that is there, if there is one.
+        fs::write(to.join("node.toml"), text).unwrap();
+    }
+
     #[test]
     fn identity_is_made_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
-        let first = DataDir::open(&path).unwrap().identity().clone();
-        let second = DataDir::open(&path).unwrap().identity().clone();
-        assert_eq!(first, second);
+        let (first, store) = start(&path, None);
+        let (second, store) = start(&path, store);
+        // A crash between the two writes.
+        let ahead = DataDir::open(&path).unwrap().start(store);
+        let (third, store) = start(&path, Some(ahead));
+        for other in [second, third] {
+            assert_eq!(first.incarnation, other.incarnation);
+        }
         assert_eq!(
             (first.format, first.slot, first.region.as_str()),
             (1, 0, "local")
@@ -219,11 +509,73 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o700
         );
-        let other = DataDir::open(&directory.path().join("other"))
-            .unwrap()
-            .identity()
-            .incarnation;
-        assert_ne!(first.incarnation, other);
+        let (other, _) = start(&directory.path().join("other"), None);
+        assert_ne!(first.incarnation, other.incarnation);
+        // A directory may be moved.
+        fs::rename(&path, directory.path().join("moved")).unwrap();
+        let (moved, _) = start(&directory.path().join("moved"), store);
+        assert_eq!(first.incarnation, moved.incarnation);
+    }
+
+    #[test]
+    fn a_copy_takes_another_incarnation_and_slot() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, backup) = (
+            directory.path().join("data"),
+            directory.path().join("backup"),
+        );
+        let (first, store) = start(&data, None);
+        copy(&data, &backup);
+        let renewed = |path: &Path, store: Option<Starts>, because: &str| {
+            let (now, store) = start(path, store);
+            assert_ne!(first.incarnation, now.incarnation, "{because}");
+            assert_ne!(first.slot, now.slot, "{because}");
+            assert!(!now.slots_free.contains(&now.slot), "{because}");
+            assert_eq!(now.slots_free.len(), 62, "{because}");
+            // Once.
+            let (again, _) = start(path, store);
+            assert_eq!(again.incarnation, now.incarnation, "{because}");
+        };
+        renewed(&backup, store, "elsewhere");
+        copy(&data, &backup);
+        let (_, later) = start(&data, store);
+        copy(&backup, &data);
+        renewed(&data, store, "in place");
+        assert_ne!(later, store);
+
+        let data = directory.path().join("second");
+        let (first, store) = start(&data, None);
+        start(&data, store);
+        let (now, store) = start(&data, store);
+        assert_ne!(first.incarnation, now.incarnation, "the store alone");
+        fs::remove_file(data.join("node.toml")).unwrap();
+        let (last, _) = start(&data, store);
+        assert_eq!(last.slots_free.len(), 61, "the store without node.toml");
+        assert!(![first.slot, now.slot].contains(&last.slot));
+    }
+
+    #[test]
+    fn what_does_not_say_which_file_it_is_is_a_copy() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "format = 1\nincarnation = 'f'\nslot = 0\nregion = 'local'\n";
+        fs::write(directory.path().join("node.toml"), text).unwrap();
+        let (now, _) = start(directory.path(), None);
+        assert_ne!((now.incarnation, now.slot), (0xf, 0));
+    }
+
+    #[test]
+    fn slots_begin_anew_when_they_are_used_up() {
+        let mut identity = Identity::new();
+        let mut had = vec![identity.slot];
+        for _ in 1..SLOTS {
+            identity.renew();
+            assert!(!had.contains(&identity.slot));
+            had.push(identity.slot);
+        }
+        assert_eq!((identity.round, identity.slots_free.len()), (0, 0));
+        identity.renew();
+        assert_eq!((identity.round, identity.slots_free.len()), (1, 63));
+        assert!(!identity.slots_free.contains(&identity.slot));
     }
 
     #[test]

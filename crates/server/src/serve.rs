@@ -1,6 +1,6 @@
 //! A whole server: store, machines, sockets; started, and stopped in good order.
 //!
-//! Order of a start: data directory (lock), configuration of TLS, sockets, store, machines; clients are let in last. Order of a stop: no
+//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), machines; clients are let in last. Order of a stop: no
 //! more clients; sessions are told; when they have gone or their time is over, what they started reaches the disk; the store is
 //! closed.
 
@@ -11,11 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
+use whimbrel_storage::{Commit, LogStore as _, Mutation, PartitionId};
 use whimbrel_storage_embedded::Embedded;
 
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
     driver::Context,
     listen::{self, Listener, Places, Protocol},
     metrics,
-    node::{DataDir, NodeError},
+    node::{DataDir, NodeError, Starts},
     password::PasswordError,
     service::Service,
     sessions,
@@ -136,11 +138,14 @@ impl Sockets {
     }
 }
 
-/// Opens the store of a data directory, on a thread of its own: it reads the journals first.
+/// What the store knows of the node's starts ([`DataDir::start`]), in a partition of the node's own: accounts and the directory have numbers below.
+const STARTS: (PartitionId, &[u8]) = (PartitionId(1 << 32), b"starts");
+
+/// Opens the store of a data directory, on a thread of its own: it reads the journals first. Then the node has its identity.
 ///
 /// # Errors
 /// When it is damaged, or of another version.
-pub async fn open_store(config: &Config, data: &DataDir) -> Result<Embedded, StartError> {
+pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded, StartError> {
     let of = &config.storage;
     let mut store = whimbrel_storage_embedded::Config::new(data.path().join("store"));
     store.cache_bytes = of.cache_bytes.0;
@@ -149,9 +154,32 @@ pub async fn open_store(config: &Config, data: &DataDir) -> Result<Embedded, Sta
     store.free_bytes_min = of.free_bytes_min.0;
     store.readers_max = of.readers_max;
     let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
-    opened
+    let store = opened
         .map_err(|panic| StartError::Store(panic.to_string()))?
-        .map_err(|error| StartError::Store(error.to_string()))
+        .map_err(|error| StartError::Store(error.to_string()))?;
+    count_start(&store, data).await?;
+    Ok(store)
+}
+
+/// Counts a start in the store and then in `node.toml`, whose identity is then the node's.
+async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartError> {
+    let failed = |cause: &dyn std::fmt::Display| StartError::Store(cause.to_string());
+    let (partition, key) = (STARTS.0, Bytes::from_static(STARTS.1));
+    let rows = store.get(partition, vec![key.clone()]).await;
+    let row = rows.map_err(|error| failed(&error))?.pop().flatten();
+    let before = match row.as_deref().map(Starts::from_bytes) {
+        None => None,
+        Some(Some(starts)) => Some(starts),
+        Some(None) => return Err(failed(&"the count of starts is damaged")),
+    };
+    let starts = data.start(before);
+    let mut commit = Commit::new(partition);
+    commit.mutations.push(Mutation::Put {
+        key,
+        value: starts.to_bytes().into(),
+    });
+    store.commit(commit).await.map_err(|error| failed(&error))?;
+    Ok(data.write()?)
 }
 
 /// A server that serves.
@@ -174,7 +202,7 @@ impl Server {
     /// When something it needs cannot be had; then nothing runs.
     pub async fn start(
         config: &Config,
-        data: DataDir,
+        mut data: DataDir,
         sockets: Sockets,
         fatal: Fatal,
     ) -> Result<Self, StartError> {
@@ -182,7 +210,7 @@ impl Server {
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
         let admin_socket = admin_socket(&data)?;
-        let store = open_store(config, &data).await?;
+        let store = open_store(config, &mut data).await?;
         let service = Service::start(config, data.identity(), store.clone(), Arc::clone(&fatal))?;
         let mut server = Server {
             addresses: sockets.addresses(),

@@ -84,9 +84,11 @@ impl<S: Store> Service<S> {
         let owner_config = owner::Config {
             origin,
             slot: identity.slot,
+            round: identity.round,
             accounts_bytes_max: config.storage.accounts_bytes_max.bytes() / owners,
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
+            ..owner::Config::default()
         };
         for inbox in owner_inboxes {
             let machine = PartitionOwner::new(owner_config.clone());

@@ -268,6 +268,16 @@ pub enum MailboxCall {
         /// The new name.
         to: MailboxName,
     },
+    /// A client named these numbers under a name: UIDs, or UIDNEXTs (the beginning of `n:*`), which it was told some time. To be asked
+    /// before anything else of the command is done when one is greater than the UIDNEXT that the session knows, and with the known
+    /// UIDs of QRESYNC: an older copy of the disk may have been put back since. Answered by [`Reply::Done`]; what it changes is told by
+    /// [`MailboxCall::Changes`].
+    Named {
+        /// Where.
+        name: MailboxName,
+        /// The greatest of them, at most [`NAMED_PER_CALL_MAX`].
+        numbers: Vec<u32>,
+    },
     /// SUBSCRIBE or UNSUBSCRIBE. [`Reply::Done`].
     Subscribe {
         /// Which; need not exist (RFC 9051, 6.3.7).
@@ -589,6 +599,9 @@ pub struct Since {
     /// does not reach back so far: then what the client knows and is not there is gone.
     pub vanished: Option<Vec<u32>>,
 }
+
+/// Numbers in [`MailboxCall::Named`]: only the greatest that is plausible counts, and a client names few that are not.
+pub const NAMED_PER_CALL_MAX: usize = 64;
 
 /// Most rows in one [`Changes`]: a session that slept while every message of a big mailbox was changed holds no more at a time.
 pub const CHANGES_PER_CALL_MAX: usize = 1024;

@@ -122,6 +122,7 @@ impl DirectoryOwner {
                         .removed()
                         .map(|account| Output::Purge(AccountId(account))),
                 );
+                self.out.extend(risen(&running.directory));
                 self.state = Phase::Running(Box::new(running));
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
@@ -187,6 +188,30 @@ impl DirectoryOwner {
                 "a call that is not the directory's was routed to it".into(),
             )),
         }
+    }
+
+    /// An account's UIDVALIDITY has risen. What a failed commit loses is told again when the account is loaded again.
+    fn raised(&mut self, now: Now, account: AccountId, uid_validity: u32) {
+        let ticket = self.ticket();
+        let DirectoryOwner {
+            state: Phase::Running(running),
+            out,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let known = running.directory.account(&account.0);
+        if running.failed || known.is_none_or(|entry| entry.uid_validity >= uid_validity) {
+            return;
+        }
+        let op = Op::RaiseUidValidity {
+            account: account.0,
+            uid_validity,
+        };
+        let commit = running.apply(now, &[op]);
+        out.push_back(Output::Commit(ticket, commit));
+        running.gate.submitted(ticket);
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
@@ -269,6 +294,8 @@ impl DirectoryOwner {
                 running
                     .purges
                     .extend(purge.map(|account| (ticket, account)));
+                // One that was set aside may have come forward.
+                out.extend(risen(&running.directory));
                 running
                     .gate
                     .reply(Output::AdminReply(request, AdminReply::Done), out);
@@ -287,6 +314,13 @@ fn folded(login: &str) -> String {
         Ok(address) => address.to_string(),
         Err(_) => prepared.to_lowercase(),
     }
+}
+
+/// Owners are told again at each start until they have answered by [`Input::UidValidity`].
+fn risen(directory: &Directory) -> impl Iterator<Item = Output> {
+    directory
+        .below_least()
+        .map(|(account, least)| Output::LeastUidValidity(AccountId(account), least))
 }
 
 fn ticket_from(next: &mut u64) -> impl FnMut() -> Ticket {
@@ -406,7 +440,7 @@ impl Running {
         let entry = self.directory.account(&account.0)?;
         Some(Birth {
             created: u32::try_from(entry.created).unwrap_or(u32::MAX),
-            uid_validity: entry.uid_validity,
+            uid_validity: self.directory.uid_validity(&account.0)?,
         })
     }
 }
@@ -415,7 +449,7 @@ impl Machine for DirectoryOwner {
     fn handle(&mut self, now: Now, input: Input) {
         if let (
             Phase::Loading { waiting, .. },
-            Input::Call(..) | Input::Admin(..) | Input::AskBirth(_),
+            Input::Call(..) | Input::Admin(..) | Input::AskBirth(_) | Input::UidValidity(..),
         ) = (&mut self.state, &input)
         {
             return waiting.push(input);
@@ -455,7 +489,9 @@ impl Machine for DirectoryOwner {
                         .push_back(Output::Birth(account, running.birth(account)));
                 }
             }
+            Input::UidValidity(account, uid_validity) => self.raised(now, account, uid_validity),
             Input::Birth(..)
+            | Input::LeastUidValidity(..)
             | Input::Deliver { .. }
             | Input::Delivered(_)
             | Input::NotDelivered(_)

@@ -3,6 +3,8 @@
 //! Every write of an owner is sealed here into a batch that follows the one before. The position is kept in a record of the
 //! partition, in the same atomic write, so that a start need not read the log to go on.
 
+use std::num::NonZeroU64;
+
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_storage::{Commit, Cut, LogEntry, Mutation, Origin};
@@ -37,6 +39,9 @@ pub struct Position {
     /// Batches since the last mark.
     #[n(5)]
     pub since_mark: u64,
+    /// Whose log it is. Positions from before this was kept do not say it: then it is another's.
+    #[n(6)]
+    pub origin: Option<NonZeroU64>,
 }
 
 /// The own log of one partition.
@@ -66,6 +71,7 @@ impl Log {
             applied: VersionVector::new(),
             marks: Vec::new(),
             since_mark: 0,
+            origin: NonZeroU64::new(origin.get()),
         };
         Log {
             partition,
@@ -76,7 +82,8 @@ impl Log {
         }
     }
 
-    /// A log that goes on from its position record.
+    /// A log that goes on from its position record. When that is another incarnation's, a new log begins on top of the old one, which stays
+    /// as it is: another replica's closed log.
     ///
     /// # Errors
     /// When the record is damaged.
@@ -88,6 +95,13 @@ impl Log {
         let position: Position = minicbor::decode(record)
             .map_err(|error| PositionError(partition, error.to_string()))?;
         let hlc = Hlc::restore(position.hlc);
+        if position.origin.map(NonZeroU64::get) != Some(origin.get()) {
+            let mut log = Log::new(partition, origin);
+            log.position.hlc = position.hlc;
+            log.position.applied = position.applied;
+            log.hlc = hlc;
+            return Ok(log);
+        }
         Ok(Log {
             partition,
             origin,

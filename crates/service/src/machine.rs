@@ -94,6 +94,10 @@ pub enum Input {
     AskBirth(AccountId),
     /// The answer to [`Output::AskBirth`] (partition owners only): `None` if there is no such account.
     Birth(AccountId, Option<Birth>),
+    /// An account's UIDVALIDITY is this now (directory only): later accounts with its address must have a greater one.
+    UidValidity(AccountId, u32),
+    /// The account's UIDVALIDITY must be at least this (partition owners only): another account has held its address.
+    LeastUidValidity(AccountId, u32),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -146,6 +150,10 @@ pub enum Output {
     AskBirth(AccountId),
     /// Route to the owner of the account as [`Input::Birth`].
     Birth(AccountId, Option<Birth>),
+    /// Route to the directory as [`Input::UidValidity`].
+    UidValidity(AccountId, u32),
+    /// Route to the owner of the account as [`Input::LeastUidValidity`].
+    LeastUidValidity(AccountId, u32),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].
@@ -186,6 +194,8 @@ pub enum Note {
         /// The account's address is not known here; its id is.
         account: AccountId,
     },
+    /// An account got a new UIDVALIDITY, because the UIDs it gave can no longer be vouched for: its clients load everything again.
+    NewUidValidity(AccountId),
     /// Something is odd, and was survived.
     Warning(String),
 }

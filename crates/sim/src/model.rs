@@ -20,10 +20,20 @@ pub struct Message {
     pub key: Number,
     /// By what it came under its present name.
     pub entered: Number,
+    /// By what it came under earlier names, since it was put where it is: the UIDs of that time still name it (DESIGN, 4.2), for a
+    /// client that has not heard of a RENAME away and back.
+    pub past: Vec<Number>,
     /// What stands in it. Many messages may hold the same (COPY).
     pub body: u32,
     /// Flags by number.
     pub flags: BTreeSet<u8>,
+}
+
+impl Message {
+    /// Whether one of these names it.
+    fn is_among(&self, which: &[Number]) -> bool {
+        which.contains(&self.entered) || self.past.iter().any(|past| which.contains(past))
+    }
 }
 
 /// The flag that EXPUNGE looks for.
@@ -81,6 +91,8 @@ pub enum Op {
         /// The last one.
         up_to: Number,
     },
+    /// A client names a UID of a time that was lost: messages that came since may get new UIDs, and with them another order.
+    Named(String),
     /// A delivery: once, whatever happens.
     Deliver {
         /// The entry.
@@ -162,6 +174,7 @@ impl Model {
                 let message = Message {
                     key: made(0),
                     entered: made(0),
+                    past: Vec::new(),
                     body: *body,
                     flags: flags.clone(),
                 };
@@ -182,7 +195,7 @@ impl Model {
                 };
                 let mut taken: Vec<Message> = source
                     .iter()
-                    .filter(|m| which.contains(&m.entered))
+                    .filter(|m| m.is_among(which))
                     .cloned()
                     .collect();
                 if !self.boxes.contains_key(to) {
@@ -190,12 +203,16 @@ impl Model {
                 }
                 for (index, message) in taken.iter_mut().enumerate() {
                     message.entered = made(index);
+                    message.past.clear();
                     if !remove {
                         message.key = made(index);
                     }
                 }
                 if *remove && let Some(source) = self.boxes.get_mut(from) {
-                    source.retain(|m| !which.contains(&m.entered));
+                    source.retain(|m| !m.is_among(which));
+                }
+                if taken.len() > 1 && self.shuffled.contains(from) {
+                    self.shuffled.insert(to.clone());
                 }
                 self.boxes.entry(to.clone()).or_default().extend(taken);
                 Verdict::Done
@@ -209,9 +226,15 @@ impl Model {
                 let Some(messages) = self.boxes.get_mut(name) else {
                     return Verdict::Refused;
                 };
-                for message in messages.iter_mut().filter(|m| which.contains(&m.entered)) {
+                for message in messages.iter_mut().filter(|m| m.is_among(which)) {
                     message.flags.retain(|flag| !clear.contains(flag));
                     message.flags.extend(set);
+                }
+                Verdict::Done
+            }
+            Op::Named(name) => {
+                if self.boxes.contains_key(name) {
+                    self.shuffled.insert(name.clone());
                 }
                 Verdict::Done
             }
@@ -231,6 +254,7 @@ impl Model {
                     let message = Message {
                         key: made(0),
                         entered: made(0),
+                        past: Vec::new(),
                         body: *body,
                         flags: BTreeSet::new(),
                     };
@@ -267,6 +291,7 @@ impl Model {
         let mut moved = 0;
         let mut enter = |mut messages: Vec<Message>| {
             for message in &mut messages {
+                message.past.push(message.entered);
                 message.entered = made(moved);
                 moved += 1;
             }
@@ -274,11 +299,12 @@ impl Model {
         };
         if from == "INBOX" {
             // These are moved, so they keep their order.
-            let messages = enter(
+            let mut messages = enter(
                 self.boxes
                     .insert(from.to_owned(), Vec::new())
                     .unwrap_or_default(),
             );
+            messages.iter_mut().for_each(|message| message.past.clear());
             self.make(to);
             self.boxes.insert(to.to_owned(), messages);
             return Verdict::Done;

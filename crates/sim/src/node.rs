@@ -24,7 +24,7 @@ use whimbrel_service::{
 use whimbrel_storage::{
     Commit, KeyRange, ScanLimit, StoreError, UploadId,
     group::GroupCommit,
-    memory::{Memory, SyncMark},
+    memory::{DiskCopy, Memory, SyncMark},
 };
 
 use crate::rng::Rng;
@@ -48,6 +48,17 @@ impl Default for Speed {
             verify_micros: (20_000, 60_000),
         }
     }
+}
+
+/// What a node's `node.toml` says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Random.
+    pub incarnation: Incarnation,
+    /// One that was free.
+    pub slot: u8,
+    /// How often all had been used.
+    pub round: u32,
 }
 
 /// Which machine.
@@ -283,6 +294,15 @@ impl Node {
         self.restart();
     }
 
+    /// An older copy of the disk is put back, and the node started as `server` starts it then: under another incarnation.
+    pub fn put_back(&mut self, copy: DiskCopy, identity: Identity) {
+        self.disk.put_back(copy);
+        self.owner_config.origin = identity.incarnation;
+        self.owner_config.slot = identity.slot;
+        self.owner_config.round = identity.round;
+        self.restart();
+    }
+
     /// Stops in good order and starts again.
     pub fn reopen(&mut self) {
         self.disk.reopen();
@@ -462,6 +482,13 @@ impl Node {
             Output::Purge(account) => {
                 let dest = self.owner_of(account);
                 self.input_soon(dest, Input::Purge(account));
+            }
+            Output::UidValidity(account, uid_validity) => {
+                self.input_soon(Dest::Directory, Input::UidValidity(account, uid_validity));
+            }
+            Output::LeastUidValidity(account, least) => {
+                let dest = self.owner_of(account);
+                self.input_soon(dest, Input::LeastUidValidity(account, least));
             }
             Output::Log(note) => self.outcomes.push_back(Outcome::Note(note)),
             Output::Fatal(cause) => self.stop(cause),

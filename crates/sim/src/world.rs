@@ -8,6 +8,7 @@ mod checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::AdminCall,
     api::{
@@ -18,12 +19,13 @@ use whimbrel_service::{
     machine::{RequestId, Ticket},
     owner, queue,
 };
+use whimbrel_storage::memory::DiskCopy;
 
 use crate::{
     checkers::uids::Uids,
     client::{self, Client, Planned},
-    model::{Fate, History, Message, Number, Op, Verdict},
-    node::{Node, Outcome, Speed, VERIFIER_PREFIX},
+    model::{Fate, History, Message, Model, Number, Op, Verdict},
+    node::{Identity, Node, Outcome, Speed, VERIFIER_PREFIX},
     rng::Rng,
 };
 
@@ -50,6 +52,10 @@ pub struct Plan {
     pub hangup: u64,
     /// A message comes for an account.
     pub delivery: u64,
+    /// An older copy of the disk is put back.
+    pub old_disk: u64,
+    /// [`owner::Config::lead`]: as in production, or too short.
+    pub lead: u32,
     /// The disk is slow all the time.
     pub slow: bool,
     /// Accounts are evicted all the time.
@@ -76,6 +82,7 @@ impl Plan {
             fault(15),
             fault(4),
         );
+        let old_disk = fault(60);
         Plan {
             seed,
             accounts: rng.between(1, 3),
@@ -89,6 +96,12 @@ impl Plan {
             delivery,
             slow: rng.one_in(4),
             tiny_memory: rng.one_in(3),
+            old_disk,
+            lead: match rng.below(6) {
+                0 => 0,
+                1 => u32::try_from(rng.below(20)).unwrap_or(0),
+                _ => owner::Config::default().lead,
+            },
         }
     }
 }
@@ -146,8 +159,23 @@ struct World {
     /// Something failed since the state was last known.
     blurred: bool,
     full_until: Option<u64>,
+    /// What `node.toml` would hold.
+    slots_free: Vec<u8>,
+    round: u32,
+    backup: Option<Backup>,
     report: Report,
     trace: bool,
+}
+
+/// A copy of the disk, made when nothing was under way.
+struct Backup {
+    disk: DiskCopy,
+    models: BTreeMap<AccountId, Model>,
+    entries: BTreeSet<[u8; 16]>,
+    slots_free: Vec<u8>,
+    round: u32,
+    /// Slots drawn by those for whom it was put back.
+    drawn: BTreeSet<u8>,
 }
 
 struct Sent {
@@ -170,6 +198,13 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Report, Breach> {
         Ok(()) => {
             world.report.steps = world.node.steps;
             world.report.virtual_micros = world.node.time();
+            let overlooked = world.uids.values().map(Uids::overlooked).sum::<u64>();
+            if overlooked > 0 {
+                world.report.coverage.insert(
+                    "overlooked after an old disk with too short a lead",
+                    overlooked,
+                );
+            }
             Ok(world.report)
         }
         Err(cause) => Err(Breach(format!(
@@ -184,14 +219,22 @@ impl World {
     fn new(plan: Plan, trace: bool) -> Self {
         let mut rng = Rng::new(plan.seed ^ 0x5157_4d42);
         let mut config = owner::Config {
-            origin: whimbrel_crdt::Incarnation::from_hash(plan.seed | 1),
+            origin: Incarnation::from_hash(plan.seed | 1),
             slot: u8::try_from(rng.below(64)).unwrap_or(0),
+            lead: plan.lead,
             collect_after_seconds: rng.between(1, 3),
             ..owner::Config::default()
         };
         if plan.tiny_memory {
             config.accounts_bytes_max = 1;
         }
+        let slot = config.slot;
+        // In some worlds few are left, so that they are used up.
+        let free = if rng.one_in(4) { rng.below(3) } else { 63 };
+        let slots_free = (0..64)
+            .filter(|other| *other != slot)
+            .take(usize::try_from(free).unwrap_or(63))
+            .collect();
         let limits = queue::Limits {
             retry_after_seconds: 2,
             ..queue::Limits::default()
@@ -221,6 +264,9 @@ impl World {
             uncertain: 0,
             blurred: false,
             full_until: None,
+            slots_free,
+            round: 0,
+            backup: None,
             report: Report::default(),
             trace,
         }
@@ -320,12 +366,42 @@ impl World {
         if rng.one_in(12) {
             return self.append(index, &mut rng);
         }
+        if let Some(view) = &self.clients[index].view
+            && let Some(told) = self
+                .uids
+                .get(&account)
+                .and_then(|uids| uids.to_be_said(&view.name))
+        {
+            let name = view.name.clone();
+            self.note("named");
+            let call = MailboxCall::Named {
+                name: MailboxName::new(&name).map_err(|error| error.to_string())?,
+                numbers: vec![told],
+            };
+            self.say(|| format!("client {index} {call:?}"));
+            self.clients[index].due = None;
+            let op = Op::Named(name);
+            let planned = Planned {
+                call,
+                op,
+                about: None,
+            };
+            self.ask(Some(index), account, planned);
+            return Ok(());
+        }
         self.next_body += 1;
         let fresh = format!("fresh{}", self.next_body);
         let Some(history) = self.histories.get(&account) else {
             return Ok(());
         };
-        let planned = self.clients[index].plan(&mut rng, history.present(), &fresh);
+        let mut planned = self.clients[index].plan(&mut rng, history.present(), &fresh);
+        if self.uids.get(&account).is_some_and(Uids::may_be_taken_over)
+            && let MailboxCall::Expunge { up_to: uid, .. } = &mut planned.call
+            && let Op::Expunge { up_to, .. } = &mut planned.op
+        {
+            // Which messages get new UIDs meanwhile, the model does not know.
+            (*uid, *up_to) = (u32::MAX, Number::MAX);
+        }
         self.note(kind(&planned.call));
         self.say(|| format!("client {index} {:?}", planned.call));
         self.clients[index].due = None;
@@ -648,10 +724,11 @@ impl World {
             hits(self.plan.full),
             hits(self.plan.sync_failure),
         );
-        let (clock, hangup, delivery) = (
+        let (clock, hangup, delivery, old_disk) = (
             hits(self.plan.clock),
             hits(self.plan.hangup),
             hits(self.plan.delivery),
+            hits(self.plan.old_disk),
         );
         if delivery {
             self.note("delivery");
@@ -686,6 +763,9 @@ impl World {
         if crash {
             self.note("crash");
             self.crash()?;
+        }
+        if old_disk {
+            self.old_disk()?;
         }
         Ok(())
     }
@@ -723,19 +803,91 @@ impl World {
             .iter()
             .map(|(id, history)| (*id, history.len()))
             .collect();
+        let seed = self.rng.number();
+        self.node.crash(seed);
+        self.began_again();
+        self.until_quiet()?;
+        self.compare(Some(&before))
+    }
+
+    /// The node has lost all that was under way.
+    fn began_again(&mut self) {
         self.asked.clear();
         self.answers.clear();
         for sent in self.entries.values_mut() {
             // The queue counts its tickets anew.
             sent.numbers.clear();
         }
-        let seed = self.rng.number();
-        self.node.crash(seed);
         for index in 0..self.clients.len() {
             self.disconnect(index);
         }
+    }
+
+    /// The node is stopped. The first time its disk is copied; later the copy is put back, and what came since is lost.
+    fn old_disk(&mut self) -> Result<(), String> {
+        let Some(mut backup) = self.backup.take() else {
+            self.note("backup");
+            self.crash()?;
+            self.say(|| "a copy of the disk is made".into());
+            // What was read to compare has been announced.
+            self.until_quiet()?;
+            let models = self.histories.iter();
+            self.backup = Some(Backup {
+                disk: self.node.disk.copy(),
+                models: models
+                    .map(|(account, history)| (*account, history.present().clone()))
+                    .collect(),
+                entries: self.entries.keys().copied().collect(),
+                slots_free: self.slots_free.clone(),
+                round: self.round,
+                drawn: BTreeSet::new(),
+            });
+            return Ok(());
+        };
+        self.note("old disk");
+        self.heal_disk();
+        self.node.disk.faults.sync_fails = false;
+        (self.slots_free, self.round) = (backup.slots_free.clone(), backup.round);
+        if self.slots_free.is_empty() {
+            self.note("slots used up");
+            self.round += 1;
+            self.slots_free = (0..64).collect();
+        }
+        // That one copy which is put back twice draws one slot twice is the chance that is left (docs/decisions/0011); here it is not taken.
+        let fresh = self
+            .slots_free
+            .iter()
+            .filter(|slot| !backup.drawn.contains(slot));
+        let fresh: Vec<u8> = fresh.copied().collect();
+        let slot = *self.rng.pick(&fresh);
+        self.slots_free.retain(|free| *free != slot);
+        backup.drawn.insert(slot);
+        let first = backup.drawn.len() == 1;
+        let lead = owner::Config::default().lead;
+        let identity = Identity {
+            incarnation: Incarnation::from_hash(self.rng.number() | 1),
+            slot,
+            round: self.round,
+        };
+        self.say(|| format!("the copy of the disk is put back: {identity:?}"));
+        self.node.put_back(backup.disk.clone(), identity);
+        self.entries.retain(|id, _| backup.entries.contains(id));
+        self.began_again();
+        for (account, model) in &backup.models {
+            if let Some(history) = self.histories.get_mut(account) {
+                history.settled(model.clone());
+            }
+            if let Some(uids) = self.uids.get_mut(account) {
+                uids.put_back(first && self.plan.lead == lead, self.round > backup.round);
+            }
+        }
         self.until_quiet()?;
-        self.compare(Some(&before))
+        self.compare(None)?;
+        let left = self.round == backup.round && backup.drawn.len() < backup.slots_free.len();
+        if left && self.rng.one_in(2) {
+            self.backup = Some(backup);
+        }
+        Ok(())
     }
 
     /// Lets the node finish what is under way, deliveries included.
@@ -785,11 +937,12 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Delete { .. } => "DELETE",
         MailboxCall::Rename { .. } => "RENAME",
         MailboxCall::Subscribe { .. } => "SUBSCRIBE",
+        MailboxCall::Named { .. } => "named",
     }
 }
 
 /// Everything that a run of many seeds must have drawn; one that never was means that the simulator does not test it.
-pub const COVERAGE: [&str; 21] = [
+pub const COVERAGE: [&str; 25] = [
     "APPEND",
     "COPY",
     "CREATE",
@@ -805,10 +958,14 @@ pub const COVERAGE: [&str; 21] = [
     "STORE",
     "SUBSCRIBE",
     "UNSELECT",
+    "backup",
     "clock jump",
     "crash",
     "delivery",
     "failed sync",
     "full disk",
     "hangup",
+    "named",
+    "old disk",
+    "slots used up",
 ];

@@ -287,6 +287,10 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
         7 => Op::SetDecoy {
             secret: DecoySecret([number as u8; 32]),
         },
+        7 => Op::RaiseUidValidity {
+            account: living.get(a % living.len().max(1))?.0,
+            uid_validity: number as u32 + b as u32,
+        },
         5 => Op::AddAlias {
             from: from.into(),
             to: to.into(),

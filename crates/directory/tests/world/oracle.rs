@@ -105,6 +105,14 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
                 uid_validity,
                 credential,
             } => {
+                let raised = applied.iter().filter_map(|later| match &all[*later].op {
+                    Op::RaiseUidValidity {
+                        account: whose,
+                        uid_validity,
+                    } if whose == account => Some(*uid_validity),
+                    _ => None,
+                });
+                let uid_validity = &raised.chain([*uid_validity]).max().expect("one at least");
                 let floor = floors.entry(address.clone()).or_insert(0);
                 *floor = (*floor).max(*uid_validity);
                 if !lives(

@@ -169,6 +169,37 @@ impl Replica {
         })
     }
 
+    /// Claims to make before a RENAME: more than [`CLAIMS_PER_OP_MAX`] messages that would be late under the new name do not
+    /// fit into one write with it. They take their new UIDs under the old name. Apply, and plan again, until it is empty.
+    pub fn plan_before_rename(&self, at: &At, from: &MailboxName, to: &MailboxName) -> Plan<()> {
+        let mut plan = Plan {
+            ops: Vec::new(),
+            outcome: (),
+        };
+        let mut late: Vec<(u32, u32)> = Vec::new();
+        let names = self.names.keys();
+        for old in names.filter(|name| *name == from || name.is_below(from)) {
+            let Ok(new) = old.rebased(from, to) else {
+                return plan;
+            };
+            let mark = self.gone_marks.get(&new).copied().unwrap_or(self.floor);
+            for (_, record) in self.members(old) {
+                late.extend(record.uids.range(..mark).map(|(uid, slot)| (*uid, *slot)));
+            }
+        }
+        if late.len() > CLAIMS_PER_OP_MAX {
+            late.sort_unstable();
+            late.truncate(CLAIMS_PER_OP_MAX);
+            let slots = late.into_iter().map(|(_, slot)| slot);
+            // Without UIDs to give it ends here, and the RENAME says so.
+            let claims = self
+                .claim_again(&mut self.claims(at), slots)
+                .unwrap_or_default();
+            plan.ops.extend(claims);
+        }
+        plan
+    }
+
     fn plan_rename_inbox(&self, at: &At, to: &MailboxName) -> Result<Plan<Renamed>, PlanError> {
         let mut ops = self.create_with_parents(to, Some(None))?;
         let mailbox = MailboxId::from_dot(nth(at, ops.len() - 1));

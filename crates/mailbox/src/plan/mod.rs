@@ -12,7 +12,7 @@ use whimbrel_crdt::mutants::broken;
 use crate::op::{Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Deliver, MoveEntry, Removal};
 use crate::{
     BlobName, Date, EntryId, Flag, Flags, KEYWORDS_MAX, MailboxId, MailboxName, Message, MessageId,
-    NameError, NewId, Op, Peers, Replica, SpecialUse,
+    NameError, NewId, Op, Peers, Renewal, Renewed, Replica, SpecialUse,
 };
 
 /// Most mailboxes of an account: LIST and RENAME go through all of them.
@@ -25,7 +25,16 @@ const TICK_SECONDS: u64 = 32;
 const COUNTER_MAX: u32 = (1 << 26) - 1;
 
 /// A UID that a client names is believed up to this far ahead of the counter (rule 6).
-const NAMED_AHEAD_MAX: u32 = 1 << 20;
+pub(crate) const NAMED_AHEAD_MAX: u32 = 1 << 20;
+
+/// Claims in one operation: what they change must fit into one write of the store.
+pub const CLAIMS_PER_OP_MAX: usize = 4096;
+
+/// By how much the lead of a renewal grows with time: more than the UIDs that an account is given in a second for long.
+const LEAD_PER_SECOND: u64 = 4;
+
+/// Up to so many times the lead: what was idle for a year must not use up its UIDs.
+const LEAD_GROWS_TO: u64 = 8;
 
 /// When, and under which number, the planned operations will be applied.
 #[derive(Clone, Copy, Debug)]

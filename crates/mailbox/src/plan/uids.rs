@@ -8,7 +8,8 @@ impl Replica {
     /// The blocks of replicas that claim the same messages again do not interleave: block `rank` begins `rank` times the
     /// number of messages further on. So one replica's claims win for all messages, and nothing is late again.
     ///
-    /// Without UIDs to give, it is empty while [`Replica::is_clean`] is not: an epoch is due.
+    /// At most [`CLAIMS_PER_OP_MAX`] at a time: apply, and plan again. Without UIDs to give, it is empty while [`Replica::is_clean`]
+    /// is not: an epoch is due.
     pub fn plan_late(&self, at: &At, peers: &Peers) -> Plan<()> {
         if broken("late-not-claimed") {
             return Plan {
@@ -22,7 +23,10 @@ impl Replica {
             .next
             .saturating_add((self.late.len() as u32).saturating_mul(rank));
         let ops = self
-            .claim_again(&mut claims, self.late.values().copied())
+            .claim_again(
+                &mut claims,
+                self.late.values().copied().take(CLAIMS_PER_OP_MAX),
+            )
             .unwrap_or_default();
         Plan {
             ops: ops.into_iter().collect(),
@@ -50,7 +54,8 @@ impl Replica {
     /// What must be done before a client that may come from another node is answered (rule 6).
     ///
     /// In this order, all without peers, for a takeover waits for nobody: [`Self::release`], [`Self::plan_late`], this, and
-    /// [`Self::raise_marks`] with the same argument before anything is told.
+    /// [`Self::raise_marks`] with the same argument before anything is told. At most [`CLAIMS_PER_OP_MAX`] claims at a time: apply, and
+    /// plan again, until it is empty.
     pub fn plan_takeover(&self, at: &At, takeover: &Takeover) -> Plan<()> {
         let counter = self
             .plausible(at, takeover)
@@ -86,6 +91,7 @@ impl Replica {
         }
         again.sort_unstable();
         again.dedup();
+        again.truncate(CLAIMS_PER_OP_MAX);
         if broken("takeover-claims-nothing") {
             again.clear();
         }
@@ -102,11 +108,46 @@ impl Replica {
         }
     }
 
-    /// A new epoch: UIDVALIDITY rises, and every claim is made again. The last resort. After applying it,
-    /// [`Self::plan_late`] is due.
-    pub fn plan_epoch(&self, at: &At) -> Plan<()> {
+    /// What is due when the account is loaded under another incarnation than last time: see the module `lineage`.
+    ///
+    /// The lead grows with the time since the account changed last: so two incarnations that begin from one copy, put back twice, hardly
+    /// give one UID even when they have drawn one slot.
+    pub fn plan_renewal(&self, at: &At, renewal: &Renewal) -> Plan<Renewed> {
+        let idle_seconds = at.now_micros.saturating_sub(self.last_change) / 1_000_000;
+        let grown = idle_seconds
+            .saturating_mul(LEAD_PER_SECOND)
+            .min(u64::from(renewal.lead) * LEAD_GROWS_TO);
+        let next = self.claims(at).next;
+        let counter = next
+            .saturating_add(renewal.lead)
+            .saturating_add(u32::try_from(grown).unwrap_or(u32::MAX));
+        let room = counter <= COUNTER_MAX - NAMED_AHEAD_MAX;
+        if renewal.round > self.lineage.round || !room {
+            let Plan { ops, .. } = self.plan_epoch(at, 0);
+            return Plan {
+                ops,
+                outcome: Renewed::Epoch,
+            };
+        }
+        Plan {
+            ops: vec![Op::Bump {
+                counter,
+                epoch: self.epoch,
+            }],
+            outcome: Renewed::Ahead(counter),
+        }
+    }
+
+    /// Whether UIDs may run out within one call: then an epoch is due first (rule 7).
+    pub fn needs_epoch(&self, at: &At) -> bool {
+        self.created != 0 && self.claims(at).next > COUNTER_MAX - NAMED_AHEAD_MAX
+    }
+
+    /// A new epoch rises, and every claim is made again. The last resort. After applying it,
+    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`.
+    pub fn plan_epoch(&self, at: &At, least: u32) -> Plan<()> {
         let now = u32::try_from(at.now_micros / 1_000_000).unwrap_or(u32::MAX);
-        let uidvalidity = now.max(self.uidvalidity().saturating_add(1));
+        let uidvalidity = now.max(self.uidvalidity().saturating_add(1)).max(least);
         Plan {
             ops: vec![Op::Epoch { uidvalidity }],
             outcome: (),

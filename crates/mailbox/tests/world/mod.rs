@@ -915,7 +915,7 @@ impl World {
             }
             Kind::Epoch => {
                 self.epochs = true;
-                replica.plan_epoch(&at).ops
+                replica.plan_epoch(&at, 0).ops
             }
             Kind::Wait => {
                 self.now += u64::from(a % 100) * 1_000_000;

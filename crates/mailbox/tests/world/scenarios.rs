@@ -704,7 +704,7 @@ fn epoch_voids_claims() -> Outcome {
     let before = w.nodes[0].replica.uidvalidity();
     // Meanwhile elsewhere, under the old one.
     w.append(1, "INBOX")?;
-    w.plan(0, |r, at| Ok(r.plan_epoch(at).ops))?;
+    w.plan(0, |r, at| Ok(r.plan_epoch(at, 0).ops))?;
     w.epochs = true;
     ensure_eq!(w.count(0, "INBOX"), Some(0));
     w.claim_late(0)?;

@@ -81,7 +81,7 @@ async fn ask_store(
     question: Question,
     fatal: Fatal,
 ) -> Result<Answer, AdminError> {
-    let data = DataDir::open(&config.server.data_dir).map_err(|error| match error {
+    let mut data = DataDir::open(&config.server.data_dir).map_err(|error| match error {
         NodeError::Locked { .. } => AdminError::Busy(error),
         other => StartError::from(other).into(),
     })?;
@@ -89,7 +89,7 @@ async fn ask_store(
         Ok(call) => call,
         Err(reason) => return Ok(Answer::Refused { reason }),
     };
-    let store = serve::open_store(config, &data).await?;
+    let store = serve::open_store(config, &mut data).await?;
     let service =
         Service::start(config, data.identity(), store, fatal).map_err(StartError::from)?;
     let reply = service

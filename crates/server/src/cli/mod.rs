@@ -5,6 +5,7 @@
 //! Reading order: this file (what there is), [`run`] (what it does), [`prompt`] (how passwords come in).
 
 mod accounts;
+mod node;
 mod prompt;
 mod run;
 
@@ -81,6 +82,15 @@ pub enum Command {
         #[command(subcommand)]
         command: Alias,
     },
+    /// Show who this node is, and make it another after an older copy of its disk was put back
+    #[command(
+        after_help = "Examples:\n  whimbrel node show\n  whimbrel node renew     after a snapshot of the volume or machine was put back"
+    )]
+    Node {
+        /// What to do.
+        #[command(subcommand)]
+        command: Node,
+    },
     /// Print a configuration with every key at its default
     #[command(after_help = "Example:\n  whimbrel config > whimbrel.toml")]
     Config {
@@ -152,6 +162,28 @@ pub struct Password {
     /// Read the password from standard input, up to the first line end
     #[arg(long)]
     pub password_stdin: bool,
+}
+
+/// `whimbrel node`.
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Show incarnation and slot
+    Show {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Take a new incarnation and slot, so that no UID is given twice; the server must not run
+    #[command(
+        after_help = "A data directory that was copied file by file (cp, rsync, tar, a backup) is noticed at the next start, without this.\n\
+                      A snapshot below the file system (of a volume, of a virtual machine) is not: run this before the next start.\n\
+                      There are 64 slots; beyond, every account gets a new UIDVALIDITY, and clients load everything again."
+    )]
+    Renew {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
 }
 
 /// `whimbrel alias`.
@@ -232,6 +264,7 @@ mod tests {
             "whimbrel alias remove info@example.org anne@example.org",
             true,
         );
+        check("whimbrel node renew --config a.toml", true);
         check("whimbrel demo --exit", true);
         check("whimbrel config --markdown", true);
         check("whimbrel", false);

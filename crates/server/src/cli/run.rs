@@ -11,7 +11,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts};
+use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, node};
 use crate::{
     actor::Fatal,
     config::{self, Config},
@@ -31,6 +31,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve { config } => serve(&config),
         Command::Account { command } => accounts::account(command),
         Command::Alias { command } => accounts::alias(command),
+        Command::Node { command } => node::node(command),
         Command::Config { markdown } => print(&if markdown {
             config::documentation()
         } else {

@@ -106,6 +106,10 @@ impl PartitionOwner {
             }
             MailboxCall::Delete { name } => self.delete(now, account, &name),
             MailboxCall::Rename { from, to } => self.rename(now, account, &from, &to),
+            MailboxCall::Named { name, numbers } => {
+                self.named(now, account, &name, &numbers)?;
+                Ok(Reply::Done)
+            }
             MailboxCall::Subscribe { name, subscribed } => {
                 let replica = self.replica(account)?;
                 let ops = if subscribed {
@@ -184,6 +188,49 @@ impl PartitionOwner {
         Ok(Reply::Done)
     }
 
+    /// Takes over from an incarnation whose last time was lost, by what the client says that it was told (DESIGN, 4.6).
+    fn named(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        numbers: &[u32],
+    ) -> Result<(), Failure> {
+        let Some(takeover) = self.replica(account)?.lost(name, numbers) else {
+            return Ok(());
+        };
+        loop {
+            let at = self.at(now, account);
+            let plan = self.replica(account)?.plan_takeover(&at, &takeover);
+            if plan.ops.is_empty() {
+                break;
+            }
+            self.write(now, account, plan.ops, &[]);
+        }
+        let at = self.at(now, account);
+        if let Some(Phase::Running(replica)) = self
+            .accounts
+            .get_mut(&account)
+            .map(|entry| &mut entry.phase)
+        {
+            replica.raise_marks(&at, &takeover);
+        }
+        self.write(now, account, Vec::new(), &[name]);
+        Ok(())
+    }
+
+    /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (DESIGN, 4.7).
+    pub(super) fn epoch_if_due(&mut self, now: Now, account: AccountId, least: u32) {
+        let at = self.at(now, account);
+        let Ok(replica) = self.replica(account) else {
+            return;
+        };
+        if replica.needs_epoch(&at) || replica.uidvalidity() < least {
+            let plan = replica.plan_epoch(&at, least);
+            self.write(now, account, plan.ops, &[]);
+        }
+    }
+
     /// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch.
     fn rename(
         &mut self,
@@ -204,7 +251,21 @@ impl PartitionOwner {
             self.write(now, account, plan.ops, &[]);
             self.copy(now, account, from, &uids, to, true)?;
         } else {
-            let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+            let mut claims = replica.plan_before_rename(&at, from, to);
+            if !claims.ops.is_empty() {
+                // Refusals come before anything is changed.
+                replica.plan_rename(&at, from, to).map_err(failure)?;
+            }
+            while !claims.ops.is_empty() {
+                self.write(now, account, claims.ops, &[]);
+                let at = self.at(now, account);
+                claims = self.replica(account)?.plan_before_rename(&at, from, to);
+            }
+            let at = self.at(now, account);
+            let plan = self
+                .replica(account)?
+                .plan_rename(&at, from, to)
+                .map_err(failure)?;
             self.write(now, account, plan.ops, &[]);
         }
         Ok(Reply::Done)
@@ -225,6 +286,7 @@ impl PartitionOwner {
             return;
         };
         self.unfinished.insert(entry.id.tag());
+        self.epoch_if_due(now, account, 0);
         let at = self.at(now, account);
         let message = NewMessage {
             flags: Flags::none(),

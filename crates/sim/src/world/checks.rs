@@ -34,7 +34,7 @@ impl World {
             (Reply::Selected(selected), Some(client)) => {
                 uids.validity(selected.status.uid_validity)?;
                 client.selected(about, selected, expected)?;
-                uids.next(about, reached.number, selected.status.uid_next);
+                uids.next(about, reached.number, selected.status.uid_next)?;
                 see(uids, client)?;
             }
             (Reply::Changes(changes), Some(client)) => {
@@ -49,7 +49,7 @@ impl World {
                     client.view = None;
                 } else {
                     client.changed(changes, expunges, expected)?;
-                    uids.next(about, reached.number, changes.uid_next);
+                    uids.next(about, reached.number, changes.uid_next)?;
                     see(uids, client)?;
                 }
             }
@@ -60,7 +60,7 @@ impl World {
             }
             (Reply::Status(status), _) => {
                 uids.validity(status.uid_validity)?;
-                uids.next(about, reached.number, status.uid_next);
+                uids.next(about, reached.number, status.uid_next)?;
                 if let Some(expected) = reached.about.as_deref().filter(|_| certain) {
                     let unseen = expected.iter().filter(|m| !m.flags.contains(&1)).count();
                     let deleted = expected.iter().filter(|m| m.flags.contains(&0)).count();
@@ -92,7 +92,7 @@ impl World {
                 if let Some(made) = expected.and_then(<[Message]>::last) {
                     uids.seen(about, made.key, made.entered, *uid)?;
                 }
-                uids.next(about, reached.number, uid + 1);
+                uids.next(about, reached.number, uid + 1)?;
             }
             (Reply::Copied { uids: told, .. }, _) => {
                 if let Some(expected) = expected {
@@ -102,7 +102,13 @@ impl World {
                     }
                 }
                 if let Some((_, last)) = told.last() {
-                    uids.next(about, reached.number, last + 1);
+                    uids.next(about, reached.number, last + 1)?;
+                }
+            }
+            (Reply::Done, _) => {
+                if let MailboxCall::Named { name, numbers } = &asked.planned.call {
+                    let told = numbers.iter().copied().max().unwrap_or(0);
+                    uids.said(name.as_str(), reached.number, told);
                 }
             }
             _ => {}

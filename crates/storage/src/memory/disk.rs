@@ -25,6 +25,10 @@ pub struct Faults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyncMark(u64);
 
+/// What was durable on a disk at some time: a backup.
+#[derive(Clone, Debug, Default)]
+pub struct DiskCopy(State);
+
 /// The model engine. See the [module](super).
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -146,6 +150,19 @@ impl Memory {
             return self.crash(0);
         }
         self.crash_keeping_all();
+    }
+
+    /// A copy of what is durable, as a backup of a node that was stopped.
+    #[must_use]
+    pub fn copy(&self) -> DiskCopy {
+        DiskCopy(self.durable.clone())
+    }
+
+    /// The node is stopped, what is on its disk goes, and the copy is put there instead.
+    pub fn put_back(&mut self, copy: DiskCopy) {
+        self.unsynced.clear();
+        self.durable = copy.0;
+        self.restart();
     }
 
     fn crash_keeping_all(&mut self) {

@@ -16,5 +16,5 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{Faults, Memory, SyncMark};
+pub use disk::{DiskCopy, Faults, Memory, SyncMark};
 pub use store::{MemoryReader, MemoryStore, MemoryWriter};

@@ -1,0 +1,175 @@
+//! What an older copy of a disk owes to what was told after it was made.
+//!
+//! A node whose disk was replaced by an older copy does not know what it told meanwhile. It goes on as another replica
+//! would: under a new incarnation (so that no id is made twice) and with another slot (so that no UID is given twice, and no
+//! MODSEQ of the lost time is believed). What is left is rule 3: new UIDs must lie above every UIDNEXT of the lost time. So the first
+//! time an account is loaded under the new incarnation, its counter leaps ahead and all marks follow
+//! ([`Replica::plan_renewal`]); and a client that names an even greater UID of the lost time is believed
+//! ([`Replica::lost`], rule 6).
+//!
+//! When all slots are used up their round begins anew, and with it an epoch of every account (rule 7).
+
+use whimbrel_crdt::Incarnation;
+
+use crate::{MailboxName, Replica, RowKey, Takeover};
+
+/// Who this node is, for its accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The present incarnation: an account that was last loaded under another one is renewed.
+    pub incarnation: Incarnation,
+    /// How often the slots have been used up: an account that is behind begins a new epoch.
+    pub round: u32,
+    /// How far the counter leaps ahead: more UIDs than an account is given, beyond what its age allows (one in 32 s), between the
+    /// making of a copy and the loss of what came after.
+    pub lead: u32,
+}
+
+/// Under whom the account was loaded last, and what was lost before that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lineage {
+    /// `None`: not known; some other one.
+    pub(crate) incarnation: Option<Incarnation>,
+    pub(crate) round: u32,
+    /// The slot of that incarnation.
+    pub(crate) slot: u8,
+    /// MODSEQs below this one were given by an earlier incarnation, or are not of this history.
+    pub(crate) since: u64,
+    /// Slots of earlier incarnations, each of which may have told more than is known here.
+    pub(crate) retired: Vec<Retired>,
+}
+
+/// A slot that is used no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Retired {
+    pub(crate) slot: u8,
+    /// Its claims are plausible up to this counter.
+    pub(crate) counter_max: u32,
+    /// What its holder surely knew: for each slot the greatest counter claimed when the copy was made.
+    pub(crate) known: Vec<(u8, u32)>,
+}
+
+/// What a renewal comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The counter is at least this.
+    Ahead(u32),
+    /// A new epoch.
+    Epoch,
+}
+
+impl Replica {
+    /// A new account: nothing was told of it before.
+    pub fn begin(&mut self, renewal: &Renewal) {
+        self.lineage = Lineage {
+            incarnation: Some(renewal.incarnation),
+            round: renewal.round,
+            slot: self.slot,
+            since: 0,
+            retired: Vec::new(),
+        };
+        self.dirty_keys.insert(RowKey::Account);
+    }
+
+    /// Whether the account was last loaded under another incarnation.
+    pub fn needs_renewal(&self, renewal: &Renewal) -> bool {
+        self.lineage.incarnation != Some(renewal.incarnation)
+    }
+
+    /// Carries a renewal out, as far as it is this replica's own: marks and history. To be called before the operations of
+    /// [`Self::plan_renewal`] are applied, in whose write the rows must be.
+    pub fn renew(&mut self, renewal: &Renewal, renewed: Renewed, now_micros: u64) {
+        let before = std::mem::take(&mut self.lineage);
+        let mut retired = before.retired;
+        match renewed {
+            Renewed::Epoch => retired.clear(),
+            Renewed::Ahead(counter) => {
+                // Unknown before lineages were kept: then any slot that claimed something may have been ours.
+                let slots = match before.incarnation {
+                    Some(_) => vec![before.slot],
+                    None => self.claimed.keys().copied().collect(),
+                };
+                let known = self.claimed();
+                for slot in slots.into_iter() {
+                    retired.retain(|other| other.slot != slot);
+                    retired.push(Retired {
+                        slot,
+                        counter_max: counter.saturating_add(crate::plan::NAMED_AHEAD_MAX),
+                        known: known.clone(),
+                    });
+                }
+                self.raise_all_marks(counter.saturating_add(1).saturating_mul(64));
+            }
+        }
+        for cut in std::mem::take(&mut self.history) {
+            self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
+        }
+        self.history_uids = 0;
+        let modseq = self.modseq(now_micros);
+        self.history_from = modseq;
+        // All that is shown counts as changed now: a MODSEQ of another slot is told no more.
+        let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            self.boxes[number].base_modseq = modseq;
+            self.soil_box(number);
+        }
+        for state in self.names.values_mut() {
+            state.highest = modseq;
+        }
+        self.lineage = Lineage {
+            incarnation: Some(renewal.incarnation),
+            round: renewal.round,
+            slot: self.slot,
+            since: modseq,
+            retired,
+        };
+        self.dirty_keys.insert(RowKey::Account);
+    }
+
+    /// Counts as told, under every name that there is or was: UIDNEXT `mark`.
+    fn raise_all_marks(&mut self, mark: u32) {
+        self.floor = self.floor.max(mark);
+        for (name, state) in &mut self.names {
+            state.mark = state.mark.max(mark);
+            self.dirty_keys.insert(RowKey::Mark(name.clone()));
+        }
+        let floor = self.floor;
+        let folded = self.gone_marks.extract_if(.., |_, mark| *mark <= floor);
+        let folded: Vec<MailboxName> = folded.map(|(name, _)| name).collect();
+        self.dirty_keys.extend(folded.into_iter().map(RowKey::Mark));
+    }
+
+    /// What follows for [`Self::plan_takeover`] from numbers that a client names under a name: those that an earlier incarnation may have
+    /// told in the time that was lost, and that lie above what was told here. `None`, the usual case: nothing follows.
+    ///
+    /// A number is a UID, or one more (a UIDNEXT).
+    pub fn lost(&self, name: &MailboxName, numbers: &[u32]) -> Option<Takeover> {
+        // What is shown and was not told yet may go again: only the mark counts.
+        let of_name = self.names.get(name).map(|state| state.mark);
+        let mark = of_name
+            .or(self.gone_marks.get(name).copied())
+            .unwrap_or(self.floor);
+        let mut named: Option<(u32, &Retired)> = None;
+        for number in numbers {
+            for uid in [*number, number.saturating_sub(1)] {
+                // A copy that was put back twice does not know which slot was drawn the first time.
+                let mut retired = self.lineage.retired.iter();
+                let of = retired
+                    .find(|retired| u32::from(retired.slot) == uid % 64)
+                    .or(self.lineage.retired.first())
+                    .filter(|retired| uid / 64 <= retired.counter_max);
+                if let Some(of) = of
+                    && uid >= mark
+                    && named.is_none_or(|(greatest, _)| greatest < uid)
+                {
+                    named = Some((uid, of));
+                }
+            }
+        }
+        let (uid, of) = named?;
+        Some(Takeover {
+            named: vec![(name.clone(), uid)],
+            announced: of.known.clone(),
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! An older copy of the disk put back: what an account does when it is loaded under another incarnation.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use whimbrel_crdt::{Dot, Incarnation, VersionVector};
+use whimbrel_mailbox::{
+    AccountId, At, BlobName, Date, Flags, MailboxName, NewMessage, Op, Peers, Renewal, Renewed,
+    Replica, Step,
+};
+
+const ANNE: AccountId = AccountId([1; 16]);
+const NOW: u64 = 1_800_000_000_000_000;
+
+/// A replica with what its owner does around it.
+struct Node {
+    replica: Replica,
+    origin: Incarnation,
+    applied: VersionVector,
+    now: u64,
+}
+
+impl Node {
+    fn new() -> Node {
+        let mut replica = Replica::new(ANNE, 0);
+        replica.begin(&renewal(1));
+        let ops = replica.plan_open((NOW / 1_000_000) as u32, 0, &[]).ops;
+        let mut node = Node {
+            replica,
+            origin: Incarnation::from_hash(1),
+            applied: VersionVector::new(),
+            now: NOW,
+        };
+        node.apply(ops);
+        node
+    }
+
+    fn at(&self) -> At {
+        let next = Dot::new(self.origin, self.applied.get(self.origin) + 1);
+        At {
+            now_micros: self.now,
+            next,
+        }
+    }
+
+    fn apply(&mut self, mut ops: Vec<Op>) {
+        loop {
+            let first = self.applied.get(self.origin) + 1;
+            self.now += 1_000;
+            let deps = self.applied.clone();
+            self.applied
+                .advance(self.origin, first + ops.len() as u64 - 1);
+            let step = Step {
+                origin: self.origin,
+                first,
+                hlc: self.now,
+                deps: &deps,
+                applied: &self.applied,
+                now_micros: self.now,
+                peers: &Peers::none(),
+            };
+            let effects = self.replica.apply(&step, ops).unwrap();
+            if !effects.late {
+                return;
+            }
+            ops = self.replica.plan_late(&self.at(), &Peers::none()).ops;
+        }
+    }
+
+    fn append(&mut self, name: &MailboxName, count: usize) -> Vec<u32> {
+        let message = NewMessage {
+            flags: Flags::none(),
+            blob: BlobName {
+                hash: [0; 32],
+                upload: [0; 16],
+            },
+            size: 1,
+            date: Date {
+                seconds: 0,
+                zone_minutes: 0,
+            },
+            content: Vec::new(),
+        };
+        let plan = self
+            .replica
+            .plan_append(&self.at(), name, vec![message; count])
+            .unwrap();
+        self.apply(plan.ops);
+        self.replica.announce(name);
+        plan.outcome
+    }
+
+    fn next(&mut self, name: &MailboxName) -> u32 {
+        self.replica.announce(name);
+        self.replica.status(name).unwrap().uidnext
+    }
+
+    /// What is on disk now, loaded by another incarnation with another slot.
+    fn put_back(&self, id: u64, slot: u8, renewal: &Renewal) -> (Node, Renewed) {
+        let replica = Replica::load(ANNE, slot, self.replica.all_rows(), &self.applied).unwrap();
+        let mut node = Node {
+            replica,
+            origin: Incarnation::from_hash(id),
+            applied: self.applied.clone(),
+            now: self.now,
+        };
+        assert!(node.replica.needs_renewal(renewal));
+        let plan = node.replica.plan_renewal(&node.at(), renewal);
+        node.replica.renew(renewal, plan.outcome, node.now);
+        node.apply(plan.ops);
+        assert!(!node.replica.needs_renewal(renewal));
+        let again = Replica::load(ANNE, slot, node.replica.all_rows(), &node.applied).unwrap();
+        assert!(!again.needs_renewal(renewal), "it is kept");
+        (node, plan.outcome)
+    }
+}
+
+fn renewal(id: u64) -> Renewal {
+    Renewal {
+        incarnation: Incarnation::from_hash(id),
+        round: 0,
+        lead: 1000,
+    }
+}
+
+#[test]
+fn uids_of_the_lost_time_are_given_to_nobody() {
+    let inbox = MailboxName::inbox();
+    let mut lost = Node::new();
+    let kept = lost.append(&inbox, 3);
+    let (mut node, renewed) = lost.put_back(2, 5, &renewal(2));
+    let Renewed::Ahead(_) = renewed else {
+        panic!("{renewed:?}")
+    };
+    // What the copy does not know.
+    let mut gone = lost.append(&inbox, 900);
+    let told = lost.next(&inbox);
+    assert_eq!(
+        node.replica.uids(&inbox),
+        kept,
+        "what there is keeps its UIDs"
+    );
+    assert!(node.next(&inbox) >= told, "UIDNEXT does not go back");
+    let new = node.append(&inbox, 900);
+    assert!(new.iter().all(|uid| *uid >= told));
+    gone.retain(|uid| new.contains(uid));
+    assert_eq!(gone, [0u32; 0]);
+    // Nor are they so low under a name that may have been told of in that time.
+    let (other, elsewhere) = (
+        MailboxName::new("a").unwrap(),
+        MailboxName::new("b").unwrap(),
+    );
+    let create = node.replica.plan_create(&node.at(), &other, None).unwrap();
+    node.apply(create.ops);
+    let copy = node
+        .replica
+        .plan_copy(&node.at(), &inbox, &kept, &other)
+        .unwrap();
+    node.apply(copy.ops);
+    let rename = node
+        .replica
+        .plan_rename(&node.at(), &other, &elsewhere)
+        .unwrap();
+    node.apply(rename.ops);
+    assert!(node.replica.uids(&elsewhere).iter().all(|uid| *uid >= told));
+}
+
+#[test]
+fn modseqs_of_the_lost_time_are_not_believed() {
+    let inbox = MailboxName::inbox();
+    let mut lost = Node::new();
+    let kept = lost.append(&inbox, 2);
+    let known = lost.replica.status(&inbox).unwrap().highestmodseq;
+    assert!(lost.replica.is_own_modseq(known));
+    // Even if the slot is the same by chance.
+    for slot in [5, 0] {
+        let (node, _) = lost.put_back(2, slot, &renewal(2));
+        assert!(!node.replica.is_own_modseq(known));
+        for uid in &kept {
+            let modseq = node.replica.row(&inbox, *uid).unwrap().modseq;
+            assert!(modseq > known && node.replica.is_own_modseq(modseq));
+        }
+        let changes = node.replica.changes(&inbox, known);
+        assert_eq!(changes.changed, kept, "all that is shown has changed");
+        assert!(!changes.complete);
+    }
+}
+
+#[test]
+fn a_client_that_names_a_uid_of_the_lost_time_is_believed() {
+    let inbox = MailboxName::inbox();
+    let mut lost = Node::new();
+    let kept = lost.append(&inbox, 3);
+    let (mut node, _) = lost.put_back(2, 5, &renewal(2));
+    // More than the lead allows for.
+    lost.append(&inbox, 6_000);
+    let told = lost.next(&inbox);
+    let new = node.append(&inbox, 2);
+    assert!(new.iter().all(|uid| *uid < told), "the lead was too short");
+    assert_eq!(node.replica.lost(&inbox, &kept), None, "nothing unknown");
+    assert_eq!(
+        node.replica.lost(&inbox, &[u32::MAX, told + (1 << 28)]),
+        None,
+        "not plausible"
+    );
+    let takeover = node.replica.lost(&inbox, &[told, 7]).unwrap();
+    assert!(takeover.named[0].1 >= told - 1);
+    loop {
+        let plan = node.replica.plan_takeover(&node.at(), &takeover);
+        if plan.ops.is_empty() {
+            break;
+        }
+        node.apply(plan.ops);
+    }
+    let at = node.at();
+    node.replica.raise_marks(&at, &takeover);
+    let uids = node.replica.uids(&inbox);
+    assert_eq!(uids[..3], kept, "the client knows these");
+    assert!(
+        uids[3..].iter().all(|uid| *uid >= told),
+        "and has not seen these: {uids:?}"
+    );
+    assert_eq!(uids.len(), 5);
+    assert!(node.next(&inbox) > told);
+    assert!(node.append(&inbox, 1)[0] > told);
+    assert_eq!(node.replica.lost(&inbox, &[told]), None);
+}
+
+#[test]
+fn when_the_slots_are_used_up_uidvalidity_rises() {
+    let inbox = MailboxName::inbox();
+    let mut lost = Node::new();
+    let kept = lost.append(&inbox, 5_000);
+    let validity = lost.replica.uidvalidity();
+    let next_round = Renewal {
+        round: 1,
+        ..renewal(2)
+    };
+    let (node, renewed) = lost.put_back(2, 0, &next_round);
+    assert_eq!(renewed, Renewed::Epoch);
+    assert!(node.replica.uidvalidity() > validity);
+    assert_eq!(node.replica.uids(&inbox).len(), kept.len());
+    assert!(node.replica.is_clean());
+    let loaded = Replica::load(ANNE, 0, node.replica.all_rows(), &node.applied).unwrap();
+    assert_eq!(loaded.uids(&inbox), node.replica.uids(&inbox));
+    // Near the end of the UIDs, too.
+    let far = Renewal {
+        lead: 1 << 26,
+        ..renewal(3)
+    };
+    assert_eq!(lost.put_back(3, 1, &far).1, Renewed::Epoch);
+}
+
+/// An epoch and the claims that follow from it are many writes: a crash between them.
+#[test]
+fn an_epoch_that_a_crash_interrupts_goes_on() {
+    let inbox = MailboxName::inbox();
+    let mut node = Node::new();
+    node.append(&inbox, 10_000);
+    node.replica.take_dirty();
+    let mut disk: std::collections::BTreeMap<_, _> = node.replica.all_rows().into_iter().collect();
+    let plan = node.replica.plan_epoch(&node.at(), 0);
+    let validity = node.replica.uidvalidity();
+    let mut ops = plan.ops;
+    for _ in 0..2 {
+        let first = node.applied.get(node.origin) + 1;
+        node.applied
+            .advance(node.origin, first + ops.len() as u64 - 1);
+        node.now += 1_000_000;
+        let (deps, peers) = (node.applied.clone(), Peers::none());
+        let step = Step {
+            origin: node.origin,
+            first,
+            hlc: node.now,
+            deps: &deps,
+            applied: &node.applied,
+            now_micros: node.now,
+            peers: &peers,
+        };
+        node.replica.apply(&step, ops).unwrap();
+        let rows = node.replica.take_dirty();
+        assert!(rows.len() < 4_200, "{} rows in one write", rows.len());
+        for (key, row) in rows {
+            match row {
+                Some(row) => disk.insert(key, row),
+                None => disk.remove(&key),
+            };
+        }
+        ops = node.replica.plan_late(&node.at(), &peers).ops;
+    }
+    let mut again = Node {
+        replica: Replica::load(ANNE, 0, disk, &node.applied).unwrap(),
+        ..node
+    };
+    assert!(again.replica.uidvalidity() > validity);
+    assert_eq!(again.replica.uids(&inbox).len(), 4_096);
+    let late = again.replica.plan_late(&again.at(), &Peers::none());
+    again.apply(late.ops);
+    assert_eq!(again.replica.uids(&inbox).len(), 10_000);
+}
