@@ -47,7 +47,7 @@ impl Scene {
         for mailbox in MAILBOXES {
             for _ in 0..5 {
                 let bytes = self.message();
-                imap.append(mailbox, &[], &bytes).unwrap().ok("APPEND");
+                let _ = imap.append(mailbox, &[], &bytes).unwrap().ok("APPEND");
             }
         }
         let mut lmtp = Mail::lmtp(self.server.ports.lmtp).unwrap();
@@ -253,7 +253,7 @@ fn a_snapshot_without_the_command_deceives() {
     let mut imap = scene.server.anne();
     let looked = scene.look(&mut imap);
     let bytes = scene.message();
-    imap.append("Archive", &[], &bytes).unwrap().ok("APPEND");
+    let _ = imap.append("Archive", &[], &bytes).unwrap().ok("APPEND");
     let looked = looked.and_then(|()| scene.look(&mut imap));
     assert!(looked.is_err(), "{looked:?}");
 }

@@ -275,6 +275,8 @@ pub enum MailboxCall {
     Named {
         /// Where.
         name: MailboxName,
+        /// Under which UIDVALIDITY it was told them: of another one they say nothing.
+        uid_validity: u32,
         /// The greatest of them, at most [`NAMED_PER_CALL_MAX`].
         numbers: Vec<u32>,
     },

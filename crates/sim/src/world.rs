@@ -376,6 +376,11 @@ impl World {
             self.note("named");
             let call = MailboxCall::Named {
                 name: MailboxName::new(&name).map_err(|error| error.to_string())?,
+                uid_validity: self
+                    .uids
+                    .get(&account)
+                    .and_then(Uids::uid_validity)
+                    .unwrap_or(0),
                 numbers: vec![told],
             };
             self.say(|| format!("client {index} {call:?}"));

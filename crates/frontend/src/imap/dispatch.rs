@@ -12,6 +12,7 @@ use super::{
     fetch::Fetch,
     idle::Idle,
     list, mailboxes,
+    named::Named,
     search::{Search, Sort, Thread},
     select::Select,
     store::Store,
@@ -82,6 +83,19 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
     }
 }
 
+impl Header {
+    /// Of a command.
+    pub(super) fn of(command: &Command) -> Header {
+        let (name, _, telling) = traits(&command.body);
+        Header {
+            tag: command.tag.clone(),
+            name,
+            telling,
+            uid: is_uid(&command.body),
+        }
+    }
+}
+
 /// Whether the command was given with UID in front.
 fn is_uid(body: &CommandBody) -> bool {
     match body {
@@ -97,15 +111,22 @@ fn is_uid(body: &CommandBody) -> bool {
 }
 
 impl ImapSession {
-    /// Begins a command.
+    /// Begins a command, if need be by way of what it names.
     pub(super) fn begin(&mut self, command: Command) {
-        let (name, needs, telling) = traits(&command.body);
-        let header = Header {
-            tag: command.tag,
-            name,
-            telling,
-            uid: is_uid(&command.body),
+        let named = match &self.cx.view {
+            Some(view) => Named::new(view, command),
+            None => Err(command),
         };
+        match named {
+            Ok((header, named)) => self.start(header, Ok(Box::new(named))),
+            Err(command) => self.begin_known(command),
+        }
+    }
+
+    /// Begins a command that names nothing unknown.
+    pub(super) fn begin_known(&mut self, command: Command) {
+        let header = Header::of(&command);
+        let needs = traits(&command.body).1;
         let task = self
             .permitted(needs)
             .and_then(|()| self.task(&header, command.body));

@@ -29,6 +29,7 @@ mod idle;
 pub mod limits;
 mod list;
 mod mailboxes;
+mod named;
 mod objectid;
 mod ranges;
 mod search;
@@ -364,6 +365,7 @@ impl ImapSession {
                     Expect::Append | Expect::StillDone => {}
                 }
             }
+            Step::Begin(command) => self.begin_known(*command),
             Step::Done(outcome) => self.done(outcome),
             Step::Refuse(outcome) => {
                 self.decoder.refuse_literal();

@@ -10,7 +10,7 @@ use whimbrel_service::api::{Call, MailboxCall, MailboxName, Reply};
 use super::{
     context::{self, Context},
     fetch::Fetch,
-    objectid, sync,
+    named, objectid, sync,
     task::{EndCode, Outcome, Step, Task, Wake},
     view::View,
 };
@@ -26,6 +26,8 @@ enum State {
     Begin,
     /// A mailbox that was selected is given up, because the new one cannot be had: then this is the answer.
     Leave(Option<Outcome>),
+    /// What the client names that it may have been told in a time that was lost is believed first.
+    Named(MailboxName, bool),
     Asked(MailboxName, bool),
     /// The client is told what has changed since it was here.
     Resync(Box<Fetch>),
@@ -62,16 +64,33 @@ impl Select {
         }
         match context::existing_name(&self.arguments.mailbox) {
             Ok(name) => {
-                self.state = State::Asked(name.clone(), was_selected);
-                let call = MailboxCall::Select {
-                    session: cx.session,
-                    name,
-                    read_only: self.read_only,
-                };
-                Step::Call(cx.call(call))
+                let known = self.arguments.qresync.as_ref();
+                let numbers = known.map(named::known).unwrap_or_default();
+                match known.filter(|_| !numbers.is_empty()) {
+                    Some(known) => {
+                        let call = MailboxCall::Named {
+                            name: name.clone(),
+                            uid_validity: known.uid_validity,
+                            numbers,
+                        };
+                        self.state = State::Named(name, was_selected);
+                        Step::Call(cx.call(call))
+                    }
+                    None => self.ask(cx, name, was_selected),
+                }
             }
             Err(outcome) => self.fail(cx, was_selected, outcome),
         }
+    }
+
+    fn ask(&mut self, cx: &Context, name: MailboxName, was_selected: bool) -> Step {
+        self.state = State::Asked(name.clone(), was_selected);
+        let call = MailboxCall::Select {
+            session: cx.session,
+            name,
+            read_only: self.read_only,
+        };
+        Step::Call(cx.call(call))
     }
 
     fn selected(&mut self, cx: &mut Context) -> Step {
@@ -128,6 +147,11 @@ fn unselect(cx: &Context) -> Call {
 impl Task for Select {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
+            // Should that have failed, so will this.
+            (State::Named(name, was_selected), Wake::Reply(_)) => {
+                let (name, was_selected) = (name.clone(), *was_selected);
+                self.ask(cx, name, was_selected)
+            }
             (State::Begin, Wake::Go) => self.begin(cx),
             (State::Leave(outcome), Wake::Reply(_)) => {
                 Step::Done(outcome.take().unwrap_or_else(Outcome::bug))

@@ -49,6 +49,8 @@ pub(super) enum Step {
     Yield,
     /// Something of the client.
     Input(Expect),
+    /// That this command be carried out in its place.
+    Begin(Box<whimbrel_imap::Command>),
     /// Nothing more.
     Done(Outcome),
     /// Nothing more, and what may still come of the command is not wanted.

@@ -610,6 +610,8 @@ impl Fake {
                 }
                 Reply::Done
             }
+            // Nothing is ever lost here.
+            MailboxCall::Named { .. } => Reply::Done,
             MailboxCall::Subscribe { name, subscribed } => {
                 if subscribed {
                     self.subscribed.insert(name);

@@ -6,6 +6,7 @@ mod capability;
 mod fake;
 mod limits;
 mod model;
+mod named;
 mod noise;
 mod qresync;
 mod real;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_service::{
     api::{AccountId, Call, Event, MessageId, Reply, SessionId},
     machine::{Birth, Input, Machine, Now, Output, RequestId},
-    owner::{Config, PartitionOwner, keys},
+    owner::{Config, Incarnation, PartitionOwner, keys},
 };
 use whimbrel_storage::Mutation;
 
@@ -30,6 +30,22 @@ impl Real {
             requests: 0,
             now,
         }
+    }
+
+    /// What is stored now: a copy of the disk.
+    pub(crate) fn copy(&self) -> BTreeMap<Vec<u8>, Bytes> {
+        self.records.clone()
+    }
+
+    /// An older copy of the disk is put back, and another incarnation goes on from there with a lead that is too short.
+    pub(crate) fn put_back(&mut self, records: BTreeMap<Vec<u8>, Bytes>) {
+        self.records = records;
+        self.owner = PartitionOwner::new(Config {
+            origin: Incarnation::from_hash(2),
+            slot: 5,
+            lead: 0,
+            ..Config::default()
+        });
     }
 
     pub(crate) fn contents(&self, account: AccountId, origins: &[MessageId]) -> Vec<Option<Bytes>> {

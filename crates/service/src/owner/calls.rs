@@ -106,8 +106,14 @@ impl PartitionOwner {
             }
             MailboxCall::Delete { name } => self.delete(now, account, &name),
             MailboxCall::Rename { from, to } => self.rename(now, account, &from, &to),
-            MailboxCall::Named { name, numbers } => {
-                self.named(now, account, &name, &numbers)?;
+            MailboxCall::Named {
+                name,
+                uid_validity,
+                numbers,
+            } => {
+                if self.replica(account)?.uidvalidity() == uid_validity {
+                    self.named(now, account, &name, &numbers)?;
+                }
                 Ok(Reply::Done)
             }
             MailboxCall::Subscribe { name, subscribed } => {

@@ -20,7 +20,8 @@ pub mod keys;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Dot, Incarnation, PartitionId, Section};
+pub use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Dot, PartitionId, Section};
 use whimbrel_mailbox::{
     AccountId, At, EntryTag, MailboxName, MessageId, Op, Peers, Renewal, Replica, RowKey,
     SpecialUse, Step,

@@ -44,6 +44,12 @@ impl Uids {
         }
     }
 
+    /// The account's present UIDVALIDITY, if it was told.
+    #[must_use]
+    pub fn uid_validity(&self) -> Option<u32> {
+        self.uid_validity
+    }
+
     /// An operation with this number told a UIDNEXT.
     pub fn next(&mut self, name: &str, at: Number, uid_next: u32) -> Result<(), String> {
         let before = self

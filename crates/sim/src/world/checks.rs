@@ -106,7 +106,7 @@ impl World {
                 }
             }
             (Reply::Done, _) => {
-                if let MailboxCall::Named { name, numbers } = &asked.planned.call {
+                if let MailboxCall::Named { name, numbers, .. } = &asked.planned.call {
                     let told = numbers.iter().copied().max().unwrap_or(0);
                     uids.said(name.as_str(), reached.number, told);
                 }
