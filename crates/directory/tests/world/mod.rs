@@ -33,7 +33,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn steps(len: usize) -> impl Strategy<Value = Vec<Step>> {
-    let make = (0..4usize, 0..8u8, 0..6usize, 0..6usize, 0..40u64);
+    let make = (0..4usize, 0..9u8, 0..6usize, 0..6usize, 0..40u64);
     let step = prop_oneof![
         6 => make.prop_map(|(at, kind, a, b, wall)| Step::Make { at, kind, a, b, wall }),
         6 => (0..4usize, 0..4usize).prop_map(|(to, origin)| Step::Deliver { to, origin }),
@@ -287,7 +287,7 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
         7 => Op::SetDecoy {
             secret: DecoySecret([number as u8; 32]),
         },
-        7 => Op::RaiseUidValidity {
+        8 => Op::RaiseUidValidity {
             account: living.get(a % living.len().max(1))?.0,
             uid_validity: number as u32 + b as u32,
         },

@@ -12,7 +12,7 @@ use super::{
     fetch::Fetch,
     idle::Idle,
     list, mailboxes,
-    named::Named,
+    named::{self, Named},
     search::{Search, Sort, Thread},
     select::Select,
     store::Store,
@@ -113,14 +113,13 @@ fn is_uid(body: &CommandBody) -> bool {
 impl ImapSession {
     /// Begins a command, if need be by way of what it names.
     pub(super) fn begin(&mut self, command: Command) {
-        let named = match &self.cx.view {
-            Some(view) => Named::new(view, command),
-            None => Err(command),
-        };
-        match named {
-            Ok((header, named)) => self.start(header, Ok(Box::new(named))),
-            Err(command) => self.begin_known(command),
+        let view = self.cx.view.as_deref();
+        let numbers = view.map_or_else(Vec::new, |view| named::unknown(view, &command));
+        if numbers.is_empty() {
+            return self.begin_known(command);
         }
+        let header = Header::of(&command);
+        self.start(header, Ok(Box::new(Named::new(numbers, command))));
     }
 
     /// Begins a command that names nothing unknown.

@@ -14,7 +14,7 @@ use whimbrel_service::api::{MailboxCall, NAMED_PER_CALL_MAX, Reply};
 use super::{
     context::Context,
     sync::Sync,
-    task::{Header, Outcome, Step, Task, Wake},
+    task::{Outcome, Step, Task, Wake},
     view::View,
 };
 
@@ -32,23 +32,19 @@ enum State {
 }
 
 impl Named {
-    /// `Err` gives a command back that names nothing unknown.
-    pub(super) fn new(view: &View, command: Command) -> Result<(Header, Named), Command> {
-        let numbers = match set_of(&command.body) {
-            Some(set) => beyond(set, view.uid_next),
-            None => Vec::new(),
-        };
-        if numbers.is_empty() {
-            return Err(command);
-        }
-        let header = Header::of(&command);
-        let named = Named {
+    /// For a command that names these numbers.
+    pub(super) fn new(numbers: Vec<u32>, command: Command) -> Named {
+        Named {
             numbers,
             command: Some(Box::new(command)),
             state: State::Begin,
-        };
-        Ok((header, named))
+        }
     }
+}
+
+/// What a command names that the session does not know: nothing, as a rule.
+pub(super) fn unknown(view: &View, command: &Command) -> Vec<u32> {
+    set_of(&command.body).map_or_else(Vec::new, |set| beyond(set, view.uid_next))
 }
 
 /// The set of UIDs in a command that is carried out on the selected mailbox. EXPUNGE may be told before each of them: they are all `UID`.
