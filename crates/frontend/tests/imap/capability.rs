@@ -40,7 +40,6 @@ const AFTER_LOGIN: &[&str] = &[
     "UNAUTHENTICATE",
     "PREVIEW",
     "WITHIN",
-    "PREVIEW",
     "SORT",
     "SORT=DISPLAY",
     "ESORT",
