@@ -105,7 +105,34 @@ fn main() -> std::io::Result<()> {
         &[20],
         b"a\r\n..b\r\n.\r\nc\rd\n",
     )?;
+    logins(&corpus)?;
     encodings(&crates, &corpus)
+}
+
+/// Messages of SASL, divided by 0xFF, and lines of POP3.
+fn logins(corpus: &Path) -> std::io::Result<()> {
+    let bound = b"p=tls-exporter,,n=anne,r=nonce\xFFc=cD10bHMtZXhwb3J0ZXIsLAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=,r=nonceserver,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\xFF";
+    seed(corpus, "sasl", "bound", &[4], bound)?;
+    let scram = b"n,,n=a=2Cb,r=nonce,x=y\xFFc=biws,r=nonceserver,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\xFF";
+    seed(corpus, "sasl", "scram", &[1], scram)?;
+    seed(
+        corpus,
+        "sasl",
+        "acting",
+        &[1 | 64],
+        &[b"\xFF", &scram[..]].concat(),
+    )?;
+    seed(corpus, "sasl", "plain", &[2], b"anne\0anne\0secret")?;
+    seed(corpus, "sasl", "login", &[3 | 64], b"anne\xFFsecret")?;
+    let lines = b"CAPA\r\nUSER anne|Archive\r\nPASS a b\r\nSTAT\r\nLIST 1\r\nUIDL\r\nTOP 1 10\r\nRETR 1\r\nDELE 1\r\nAUTH PLAIN AGEAYg==\r\nAUTH PLAIN\r\n*\r\nAPOP a b\r\nUTF8\r\nSTLS\r\nQUIT\r\n";
+    seed(corpus, "pop3", "lines", &[64, 5], lines)?;
+    seed(
+        corpus,
+        "pop3",
+        "body",
+        &[0, 0xF3],
+        b"a: b\r\n\r\n.\r\n..\n.x\rend",
+    )
 }
 
 fn seed(corpus: &Path, target: &str, name: &str, head: &[u8], data: &[u8]) -> std::io::Result<()> {

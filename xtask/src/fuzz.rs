@@ -19,6 +19,8 @@ const TARGETS: &[(&str, Option<&str>)] = &[
     ("imap_client", Some("imap")),
     ("imap_session", Some("imap")),
     ("smtp_session", Some("smtp")),
+    ("pop3", None),
+    ("sasl", None),
     ("mime", Some("mime")),
     ("encodings", None),
 ];

@@ -2,6 +2,7 @@
 
 use crate::charset::{Charset, CharsetDecoder};
 use crate::header::{HeaderDecoder, decode};
+use crate::preview::{LatePreview, PREVIEW_CHARS_MAX};
 use crate::search::{Needle, Scope, TextSearcher};
 use crate::section::resolve;
 use crate::transfer::{Encoding, TransferDecoder};
@@ -46,6 +47,9 @@ pub fn message(data: &[u8]) {
     };
     nested(&summary.message.body, whole, 0);
     sections(&summary, &mut Vec::new(), &summary.message.body);
+    let shown = summary.preview.as_deref().unwrap_or_default();
+    assert!(shown.chars().count() <= PREVIEW_CHARS_MAX && !shown.contains(['\r', '\n', '\0']));
+    late_preview(message, &summary, &limits);
     fields(message, &summary, piece);
     search(message, &summary, piece);
     let prefix = b"Delivered-To: anne@example.org\r\nReceived: from a\r\n by b\r\n";
@@ -113,6 +117,16 @@ fn sections(summary: &Summary, path: &mut Vec<u32>, part: &Part) {
         }
         path.pop();
     }
+}
+
+/// A preview that is made later is the one that was made with the summary.
+fn late_preview(message: &[u8], summary: &Summary, limits: &Limits) {
+    let mut late = LatePreview::new(summary, limits);
+    while let Some(range) = late.next_range() {
+        assert!(range.end() <= summary.size && range.len > 0);
+        late.push(&message[range.start as usize..range.end() as usize]);
+    }
+    assert_eq!(Some(late.finish()), summary.preview);
 }
 
 /// HEADER.FIELDS, however the header is cut; from the summary the same.
@@ -233,6 +247,13 @@ pub fn text(data: &[u8]) {
     let whole = run(text.len().max(1));
     assert_eq!(run(piece), whole, "{label}");
     assert!(whole.len() <= text.len() * 4 + 16);
+    let mut scratch = String::new();
+    let base = crate::subject::base(text, &mut scratch);
+    assert!(base.text.len() <= header.len());
+    let ids: usize = crate::message_id::Ids::new(text).map(|id| id.len()).sum();
+    assert!(ids <= text.len());
+    let mut key = Vec::new();
+    crate::collation::casemap(&header, &mut key);
     let _ = Charset::by_label(text);
     let _ = crate::date::parse(text);
     let _ = crate::header::decode_extended(text);
