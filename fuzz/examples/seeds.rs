@@ -12,7 +12,7 @@ use whimbrel_mime::{Limits, Parser};
 use whimbrel_service::content::Content;
 
 /// Lines of a script that make one seed.
-const LINES: usize = 12;
+const LINES: usize = 30;
 
 const MESSAGES: &[&str] = &[
     "From: Carl <carl@example.net>\r\nTo: anne@example.org, \"B, C\" <b@example.org>\r\nSubject: =?utf-8?q?gr=C3=BC=C3=9Fe?= =?utf-8?b?w6Q=?=\r\nDate: Mon, 02 Nov 2026 10:00:00 +0000\r\nMessage-ID: <a@b>\r\n\r\ntext\r\n",

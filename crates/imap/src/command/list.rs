@@ -143,6 +143,12 @@ impl Matcher {
         if self.steps == 1 && self.percents[0] == 1 {
             return !name.contains(self.delimiter);
         }
+        self.walk(name).0
+    }
+
+    /// Whether `name` is matched, and how many words of readings were looked at to see it.
+    fn walk(&self, name: &str) -> (bool, usize) {
+        let mut looked_at = 0;
         let inbox = name
             .get(..5)
             .is_some_and(|head| head.eq_ignore_ascii_case("INBOX"))
@@ -163,6 +169,7 @@ impl Matcher {
                 .filter(|_| any_case);
             let mut carry = 0;
             let mut alive = 0;
+            looked_at += readings.len();
             for (n, reading) in readings.iter_mut().enumerate() {
                 let character = [here, upper, lower]
                     .into_iter()
@@ -179,11 +186,12 @@ impl Matcher {
                 alive |= *reading;
             }
             if alive == 0 {
-                return false;
+                return (false, looked_at);
             }
             self.pass_wildcards(&mut readings);
         }
-        readings[self.steps / 64] & (1 << (self.steps % 64)) != 0
+        let matched = readings[self.steps / 64] & (1 << (self.steps % 64)) != 0;
+        (matched, looked_at)
     }
 
     /// A wildcard may stand for nothing: who has come to it has come behind it.
@@ -495,6 +503,29 @@ mod tests {
             ListPattern("%".into()).under("a/"),
             ListPattern("a/%".into())
         );
+    }
+
+    /// BAD_INPUTS, row 18. The work is known beforehand: characters of the name times words of the pattern.
+    #[test]
+    fn the_work_of_a_pattern_is_bounded() {
+        for pattern in [
+            "*%".repeat(500) + "b",
+            "*a".repeat(500) + "b",
+            "%a".repeat(500) + "b",
+            "*a%".repeat(300) + "b",
+            "%/".repeat(500) + "b",
+            "*".repeat(1_000) + "b",
+        ] {
+            let matcher = ListPattern(pattern.clone()).matcher('/');
+            for name in ["a".repeat(1_000), "a/".repeat(500), "ab".repeat(500) + "a"] {
+                let (matched, looked_at) = matcher.walk(&name);
+                assert!(!matched, "{pattern} {name}");
+                assert!(
+                    looked_at <= name.len() * (pattern.len() / 64 + 1),
+                    "{looked_at} words for {pattern}"
+                );
+            }
+        }
     }
 
     #[test]
