@@ -55,6 +55,7 @@ pub fn small_limits() -> Limits {
         section_depth_max: 4,
         flags_max: 4,
         list_patterns_max: 3,
+        list_pattern_bytes_max: 40,
     }
 }
 

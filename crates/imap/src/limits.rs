@@ -40,6 +40,9 @@ pub struct Limits {
     pub flags_max: usize,
     /// Patterns of one LIST: each is tried on each mailbox.
     pub list_patterns_max: usize,
+    /// Text of the patterns in one list of them, the reference counted with each: trying a pattern on a name costs the product of their
+    /// lengths (over 64), and there may be ten thousand names.
+    pub list_pattern_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -61,6 +64,7 @@ impl Default for Limits {
             section_depth_max: 64,
             flags_max: 256,
             list_patterns_max: 32,
+            list_pattern_bytes_max: 4 << 10,
         }
     }
 }

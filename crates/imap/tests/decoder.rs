@@ -841,6 +841,11 @@ fn limits_after_login() {
     );
     check("a STORE 1 FLAGS (a b c d e)\r\n", &["a BAD too many flags"]);
     check("a LIST \"\" (a b c d)\r\n", &["a BAD too many patterns"]);
+    let long = "%".repeat(21);
+    check(
+        &format!("a LIST \"\" ({long} {long})\r\n"),
+        &["a BAD patterns are too long"],
+    );
     check("a SEARCH ((((SEEN))))\r\n", &["a Search"]);
     check(
         "a SEARCH (((((SEEN)))))\r\n",

@@ -73,6 +73,7 @@ fn imap_limits(config: &Config) -> imap::Limits {
             section_depth_max: of.section_depth_max,
             flags_max: of.flags_max,
             list_patterns_max: of.list_patterns_max,
+            list_pattern_bytes_max: of.list_pattern_bytes_max.bytes(),
         },
         mime: mime_limits(config),
         login_seconds_max: of.login_timeout.as_secs(),

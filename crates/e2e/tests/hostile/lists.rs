@@ -40,7 +40,7 @@ fn row_18_patterns_that_back_track() {
             format!("LIST \"{}\" \"{pattern}\"", "a".repeat(20)),
             format!(
                 "LIST (SUBSCRIBED RECURSIVEMATCH) \"\" ({}) RETURN (CHILDREN STATUS (MESSAGES))",
-                vec![format!("\"{pattern}\""); 30].join(" ")
+                vec![format!("\"{pattern}\""); 7].join(" ")
             ),
         ] {
             let reply = imap.command(&command).unwrap().ok("LIST");

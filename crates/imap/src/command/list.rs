@@ -224,11 +224,16 @@ pub(crate) fn list(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     c.space()?;
     if c.skip(b'(') {
         list.extended = true;
+        let mut text_left = c.limits.list_pattern_bytes_max;
         loop {
             if list.patterns.len() == c.limits.list_patterns_max {
                 return Err("too many patterns");
             }
-            list.patterns.push(c.pattern()?);
+            let pattern = c.pattern()?;
+            text_left = text_left
+                .checked_sub(list.reference.len() + pattern.as_str().len())
+                .ok_or("patterns are too long")?;
+            list.patterns.push(pattern);
             if !c.more()? {
                 break;
             }
@@ -313,7 +318,7 @@ pub(crate) fn lsub(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check, refuse};
+    use crate::testing::{check, parse, refuse};
     use proptest::prelude::*;
 
     fn basic(reference: &str, patterns: &[&str]) -> List {
@@ -458,6 +463,12 @@ mod tests {
             &format!("LIST \"\" ({}a)", "a ".repeat(32)),
             "too many patterns",
         );
+        let long = "a".repeat(1_000);
+        let list = |count: usize| format!("LIST {long} ({})", vec!["%"; count].join(" "));
+        assert!(parse(list(4).as_bytes(), false).is_ok());
+        refuse(&list(5), "patterns are too long");
+        // One by itself is as long as a name may be, whatever the limit is.
+        assert!(parse(format!("LIST {long} {long}").as_bytes(), false).is_ok());
     }
 
     #[track_caller]

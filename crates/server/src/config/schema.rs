@@ -181,6 +181,8 @@ schema! {
         flags_max: usize = "256", "16" ..= "10000";
         /// Patterns in one LIST: each is tried on each mailbox.
         list_patterns_max: usize = "32", "1" ..= "1000";
+        /// Their text together, the reference counted with each: a pattern costs its length on each mailbox.
+        list_pattern_bytes_max: Size = "\"4KiB\"", "\"2KiB\"" ..= "\"1MiB\"";
     }
 
     /// POP3. A password is never accepted in the clear.
