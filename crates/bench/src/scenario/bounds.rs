@@ -44,11 +44,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Enough to see that everything works.
+    /// Enough to see that everything works. The bound is for a build without optimization, which was seen at 276 MiB; the aim of 256 MiB is
+    /// the default of the whole loads.
     #[must_use]
     pub fn tiny() -> Bounds {
         Bounds {
-            resident_mib_max: 256,
+            resident_mib_max: 384,
             bulk_mib: 64,
             message_mib: 24,
             messages: 3_000,
