@@ -67,7 +67,7 @@ impl Default for Limits {
             peers_max: 16 * 1024,
             cache_entries_max: 16 * 1024,
             cache_seconds: 300,
-            scram_iterations: 100_000,
+            scram_iterations: 60_000,
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Every step the node takes is followed by the checks that its outcomes allow: U1, U2, U4 and the answers themselves at each answer; D1 and D2
 //! (the whole state against the model) after each crash, after each full disk, and at the end. What a seed does is drawn from the seed
 //! alone ("swarm": each seed has its own mix of faults and speeds), so a failing seed fails again.
+//!
+//! size: one world of a node, clients and faults, whose parts share the state that each step changes.
 
 mod checks;
 

@@ -1,4 +1,6 @@
 //! The service's machines on one node: what each call does, across crashes, full disks and removals.
+//!
+//! size: short scenarios over one set of helpers; each was a defect or a rule once.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,6 @@
 //! The strict parser of responses: one whole response, literals in place, into its type.
+//!
+//! size: one cursor, and one short function for each kind of response that reads by it.
 
 use super::response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 use super::structure;

@@ -266,8 +266,9 @@ schema! {
         /// Lanes of argon2.
         argon2_lanes: u32 = "1", "1" ..= "16";
         /// Iterations of the keys that are kept for SCRAM-SHA-256, of new passwords only; at least 4096. More make a stolen store harder to
-        /// use, and each login slower on the client. They are weaker than argon2: 0 keeps none and offers no SCRAM.
-        scram_iterations: u32 = "100000", "0" ..= "10000000";
+        /// use, and each login slower on the client; clients on Cyrus SASL, mbsync among them, give up above 65536. They are weaker than
+        /// argon2: 0 keeps none and offers no SCRAM.
+        scram_iterations: u32 = "60000", "0" ..= "65536";
         /// Passwords checked at once: each costs argon2's memory and a core.
         verifications_max: usize = "2", "1" ..= "64";
         /// Logins that wait for such a check; beyond, clients are told to try later.
