@@ -31,6 +31,6 @@ pub use error::{Refusal, StoreError};
 pub use group::GroupCommit;
 pub use store::LogStore;
 pub use types::{
-    Commit, Cut, Hash, KeyRange, LogEntry, LogPage, LogPosition, Mutation, Origin, PartitionId,
-    ScanLimit, ScanPage,
+    COMMIT_BYTES_MAX, Commit, Cut, Hash, KeyRange, LogEntry, LogPage, LogPosition, Mutation,
+    Origin, PartitionId, ScanLimit, ScanPage,
 };

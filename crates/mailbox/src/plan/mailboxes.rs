@@ -125,6 +125,50 @@ impl Replica {
         from: &MailboxName,
         to: &MailboxName,
     ) -> Result<Plan<Renamed>, PlanError> {
+        let names = self.new_names(from, to)?;
+        if from.is_inbox() {
+            return self.plan_rename_inbox(at, to);
+        }
+        let mut ops = self.create_with_parents(to, None)?;
+        for (old, new) in &names {
+            let mailboxes = self.members(old).map(|(_, record)| record.id).collect();
+            ops.push(Op::RenameMailbox {
+                mailboxes,
+                to: new.clone(),
+            });
+        }
+        let slots = self.late_under(&names);
+        ops.extend(self.claim_again(&mut self.claims(at), slots.into_iter())?);
+        Ok(Plan {
+            ops,
+            outcome: Renamed { names },
+        })
+    }
+
+    /// Before a RENAME by which more messages would be late than one write has room for: claims for the first of them, under the names they
+    /// have now. Nothing else changes by it, and when it was done often enough the plan of the RENAME itself is small.
+    pub fn plan_claims_for_rename(
+        &self,
+        at: &At,
+        from: &MailboxName,
+        to: &MailboxName,
+    ) -> Result<Plan<()>, PlanError> {
+        let mut slots = self.late_under(&self.new_names(from, to)?);
+        slots.truncate(CLAIMS_PER_OP_MAX);
+        slots.truncate(self.first_within(&slots, CLAIMS_BYTES_MAX));
+        let claims = self.claim_again(&mut self.claims(at), slots.into_iter())?;
+        Ok(Plan {
+            ops: claims.into_iter().collect(),
+            outcome: (),
+        })
+    }
+
+    /// Which names a RENAME changes, and to what, if it is possible.
+    fn new_names(
+        &self,
+        from: &MailboxName,
+        to: &MailboxName,
+    ) -> Result<Vec<(MailboxName, MailboxName)>, PlanError> {
         self.is_open()?;
         if !self.exists(from) {
             return Err(PlanError::NoMailbox);
@@ -132,13 +176,13 @@ impl Replica {
         if self.exists(to) {
             return Err(PlanError::Exists);
         }
+        let mut names = vec![(from.clone(), to.clone())];
         if from.is_inbox() {
-            return self.plan_rename_inbox(at, to);
+            return Ok(names);
         }
         if to.is_below(from) {
             return Err(PlanError::IntoItself);
         }
-        let mut names = vec![(from.clone(), to.clone())];
         // Names below one name are not neighbours in the order (`a`, `a-b`, `a/b`), but they begin with it and `/`.
         for name in self.names.keys().filter(|name| name.is_below(from)) {
             let new = name.rebased(from, to)?;
@@ -147,57 +191,20 @@ impl Replica {
             }
             names.push((name.clone(), new));
         }
-        let mut ops = self.create_with_parents(to, None)?;
+        Ok(names)
+    }
+
+    /// The messages that would be late under their new names, in the order of their UIDs.
+    fn late_under(&self, names: &[(MailboxName, MailboxName)]) -> Vec<u32> {
         let mut late = Vec::new();
-        for (old, new) in &names {
-            let mailboxes = self.members(old).map(|(_, record)| record.id).collect();
-            ops.push(Op::RenameMailbox {
-                mailboxes,
-                to: new.clone(),
-            });
+        for (old, new) in names {
             let mark = self.gone_marks.get(new).copied().unwrap_or(self.floor);
             for (_, record) in self.members(old) {
                 late.extend(record.uids.range(..mark).map(|(uid, slot)| (*uid, *slot)));
             }
         }
         late.sort_unstable();
-        let slots = late.into_iter().map(|(_, slot)| slot);
-        ops.extend(self.claim_again(&mut self.claims(at), slots)?);
-        Ok(Plan {
-            ops,
-            outcome: Renamed { names },
-        })
-    }
-
-    /// Claims to make before a RENAME: more than [`CLAIMS_PER_OP_MAX`] messages that would be late under the new name do not
-    /// fit into one write with it. They take their new UIDs under the old name. Apply, and plan again, until it is empty.
-    pub fn plan_before_rename(&self, at: &At, from: &MailboxName, to: &MailboxName) -> Plan<()> {
-        let mut plan = Plan {
-            ops: Vec::new(),
-            outcome: (),
-        };
-        let mut late: Vec<(u32, u32)> = Vec::new();
-        let names = self.names.keys();
-        for old in names.filter(|name| *name == from || name.is_below(from)) {
-            let Ok(new) = old.rebased(from, to) else {
-                return plan;
-            };
-            let mark = self.gone_marks.get(&new).copied().unwrap_or(self.floor);
-            for (_, record) in self.members(old) {
-                late.extend(record.uids.range(..mark).map(|(uid, slot)| (*uid, *slot)));
-            }
-        }
-        if late.len() > CLAIMS_PER_OP_MAX {
-            late.sort_unstable();
-            late.truncate(CLAIMS_PER_OP_MAX);
-            let slots = late.into_iter().map(|(_, slot)| slot);
-            // Without UIDs to give it ends here, and the RENAME says so.
-            let claims = self
-                .claim_again(&mut self.claims(at), slots)
-                .unwrap_or_default();
-            plan.ops.extend(claims);
-        }
-        plan
+        late.into_iter().map(|(_, slot)| slot).collect()
     }
 
     fn plan_rename_inbox(&self, at: &At, to: &MailboxName) -> Result<Plan<Renamed>, PlanError> {

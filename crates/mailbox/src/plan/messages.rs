@@ -96,34 +96,26 @@ impl Replica {
         uids: &[u32],
         to: &MailboxName,
     ) -> Result<Plan<Copied>, PlanError> {
-        let mailbox = self.target(to)?;
-        let mut claims = self.claims(at);
-        let (found, missing) = self.select(from, uids);
-        let mut outcome = Copied {
-            uids: Vec::with_capacity(found.len()),
-            missing,
-        };
-        let mut entries = Vec::with_capacity(found.len());
-        for (shown, slot) in found {
-            let record = &self.records[slot];
-            let uid = claims.take()?;
-            entries.push(CopyEntry {
-                source: record.id,
-                uid,
-                flags: self.flags_of(record),
-            });
-            outcome.uids.push((shown, uid));
-        }
-        let epoch = self.epoch;
-        let op = (!entries.is_empty()).then_some(Op::Copy {
-            mailbox,
-            entries,
-            epoch,
-        });
-        Ok(Plan {
-            ops: op.into_iter().collect(),
-            outcome,
-        })
+        self.transfer(
+            at,
+            from,
+            uids,
+            to,
+            |slot, claims| {
+                let record = &self.records[slot];
+                Ok(CopyEntry {
+                    source: record.id,
+                    uid: claims.take()?,
+                    flags: self.flags_of(record),
+                })
+            },
+            |entry| entry.uid,
+            |mailbox, entries, epoch| Op::Copy {
+                mailbox,
+                entries,
+                epoch,
+            },
+        )
     }
 
     /// MOVE
@@ -134,29 +126,55 @@ impl Replica {
         uids: &[u32],
         to: &MailboxName,
     ) -> Result<Plan<Moved>, PlanError> {
+        self.transfer(
+            at,
+            from,
+            uids,
+            to,
+            |slot, claims| self.move_entry(slot, claims),
+            |entry| entry.uid,
+            |mailbox, entries, epoch| Op::Move {
+                mailbox,
+                entries,
+                epoch,
+            },
+        )
+    }
+
+    /// What COPY and MOVE have in common: the messages in the order of their UIDs, an entry with a new claim for each, one operation.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts of one call, and what differs"
+    )]
+    fn transfer<E>(
+        &self,
+        at: &At,
+        from: &MailboxName,
+        uids: &[u32],
+        to: &MailboxName,
+        entry: impl Fn(u32, &mut Claims) -> Result<E, PlanError>,
+        uid: impl Fn(&E) -> u32,
+        op: impl FnOnce(MailboxId, Vec<E>, u32) -> Op,
+    ) -> Result<Plan<Copied>, PlanError> {
         let mailbox = self.target(to)?;
         let mut claims = self.claims(at);
         let (found, missing) = self.select(from, uids);
-        let mut outcome = Moved {
+        let mut outcome = Copied {
             uids: Vec::with_capacity(found.len()),
             missing,
         };
         let mut entries = Vec::with_capacity(found.len());
         for (shown, slot) in found {
-            let entry = self.move_entry(slot, &mut claims)?;
-            outcome.uids.push((shown, entry.uid));
+            let entry = entry(slot, &mut claims)?;
+            outcome.uids.push((shown, uid(&entry)));
             entries.push(entry);
         }
-        let epoch = self.epoch;
-        let op = (!entries.is_empty()).then_some(Op::Move {
-            mailbox,
-            entries,
-            epoch,
-        });
-        Ok(Plan {
-            ops: op.into_iter().collect(),
-            outcome,
-        })
+        let ops = if entries.is_empty() {
+            Vec::new()
+        } else {
+            vec![op(mailbox, entries, self.epoch)]
+        };
+        Ok(Plan { ops, outcome })
     }
 
     /// STORE. `shown` gives, for a replacing STORE, the flags that the session was shown for a UID; `None` means as

@@ -2,6 +2,7 @@
 
 mod mailboxes;
 mod messages;
+mod size;
 mod uids;
 
 use std::collections::BTreeMap;
@@ -27,8 +28,12 @@ const COUNTER_MAX: u32 = (1 << 26) - 1;
 /// A UID that a client names is believed up to this far ahead of the counter (rule 6).
 pub(crate) const NAMED_AHEAD_MAX: u32 = 1 << 20;
 
-/// Claims in one operation: what they change must fit into one write of the store.
+/// Messages claimed again at a time: what they change must fit into one write of the store, and others wait for it.
 pub const CLAIMS_PER_OP_MAX: usize = 4096;
+
+/// Bytes of what messages that are claimed again change, at a time: half of what the store takes in one write, for other rows may be written
+/// with them.
+const CLAIMS_BYTES_MAX: usize = 8 << 20;
 
 /// By how much the lead of a renewal grows with time: more than the UIDs that an account is given in a second for long.
 const LEAD_PER_SECOND: u64 = 4;

@@ -8,8 +8,8 @@ impl Replica {
     /// The blocks of replicas that claim the same messages again do not interleave: block `rank` begins `rank` times the
     /// number of messages further on. So one replica's claims win for all messages, and nothing is late again.
     ///
-    /// At most [`CLAIMS_PER_OP_MAX`] at a time: apply, and plan again. Without UIDs to give, it is empty while [`Replica::is_clean`]
-    /// is not: an epoch is due.
+    /// At most [`CLAIMS_PER_OP_MAX`] at a time, and fewer of messages with many keywords: apply, and plan again. Without UIDs to give, it
+    /// is empty while [`Replica::is_clean`] is not: an epoch is due.
     pub fn plan_late(&self, at: &At, peers: &Peers) -> Plan<()> {
         if broken("late-not-claimed") {
             return Plan {
@@ -22,11 +22,11 @@ impl Replica {
         claims.next = claims
             .next
             .saturating_add((self.late.len() as u32).saturating_mul(rank));
+        let late = self.late.values().copied().take(CLAIMS_PER_OP_MAX);
+        let mut slots: Vec<u32> = late.collect();
+        slots.truncate(self.first_within(&slots, CLAIMS_BYTES_MAX));
         let ops = self
-            .claim_again(
-                &mut claims,
-                self.late.values().copied().take(CLAIMS_PER_OP_MAX),
-            )
+            .claim_again(&mut claims, slots.into_iter())
             .unwrap_or_default();
         Plan {
             ops: ops.into_iter().collect(),
@@ -54,8 +54,8 @@ impl Replica {
     /// What must be done before a client that may come from another node is answered (rule 6).
     ///
     /// In this order, all without peers, for a takeover waits for nobody: [`Self::release`], [`Self::plan_late`], this, and
-    /// [`Self::raise_marks`] with the same argument before anything is told. At most [`CLAIMS_PER_OP_MAX`] claims at a time: apply, and
-    /// plan again, until it is empty.
+    /// [`Self::raise_marks`] with the same argument before anything is told. Claims are made as many at a time as by [`Self::plan_late`]: apply,
+    /// and plan again, until it is empty.
     pub fn plan_takeover(&self, at: &At, takeover: &Takeover) -> Plan<()> {
         let counter = self
             .plausible(at, takeover)
@@ -92,10 +92,12 @@ impl Replica {
         again.sort_unstable();
         again.dedup();
         again.truncate(CLAIMS_PER_OP_MAX);
+        let mut slots: Vec<u32> = again.into_iter().map(|(_, slot)| slot).collect();
+        slots.truncate(self.first_within(&slots, CLAIMS_BYTES_MAX));
         if broken("takeover-claims-nothing") {
-            again.clear();
+            slots.clear();
         }
-        let again = self.claim_again(&mut claims, again.into_iter().map(|(_, slot)| slot));
+        let again = self.claim_again(&mut claims, slots.into_iter());
         ops.extend(again.unwrap_or_default());
         Plan { ops, outcome: () }
     }

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, MailboxName, NewMessage, PlanError, Replica, StoreMode,
+    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
 };
 
-use super::{Partition, PartitionOwner, Phase, Watch, keys};
+use super::{
+    Partition, PartitionOwner, Phase, Watch,
+    batches::{MESSAGES_PER_BATCH_MAX, fits},
+    keys,
+};
 use crate::{
     api::{
         CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall, NewMail,
@@ -15,10 +19,6 @@ use crate::{
     },
     machine::{Input, Note, Now, Output, Ticket},
 };
-
-/// Messages in one batch of a COPY, MOVE, STORE or EXPUNGE: with some hundred bytes a message a commit stays well below the store's
-/// limit of 16 MiB, and an owner works for no account longer than some milliseconds a batch.
-const MESSAGES_PER_BATCH_MAX: usize = 4096;
 
 /// How many messages SELECT looks at for the first unseen one and the keywords in use: RFC 3501 allows both to be left out, and a large
 /// mailbox must not cost its size.
@@ -149,7 +149,6 @@ impl PartitionOwner {
         };
         let messages = messages.into_iter().map(message).collect();
         let mut plan = replica.plan_append(&at, name, messages).map_err(failure)?;
-        let uids = plan.outcome;
         if let Some(Replaced { name: from, uid }) = &replaces {
             let expunge = replica
                 .plan_expunge(from, &[*uid])
@@ -159,13 +158,18 @@ impl PartitionOwner {
             }
             plan.ops.extend(expunge.ops);
         }
+        if !fits(replica, &plan) {
+            return Err(Failure::Limit(
+                "Too much for one APPEND: send the messages in several",
+            ));
+        }
         self.write(now, account, plan.ops, &[name]);
         if replaces.is_some() {
             self.collect_soon(now, account);
         }
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),
-            uids,
+            uids: plan.outcome,
         })
     }
 
@@ -179,14 +183,8 @@ impl PartitionOwner {
         // Refusals come before anything is removed.
         let mut plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
         let uids = self.replica(account)?.uids(name);
-        if uids.len() > MESSAGES_PER_BATCH_MAX {
-            for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
-                let expunge = self
-                    .replica(account)?
-                    .plan_expunge(name, chunk)
-                    .map_err(failure)?;
-                self.write(now, account, expunge.ops, &[]);
-            }
+        if uids.len() > MESSAGES_PER_BATCH_MAX || !fits(self.replica(account)?, &plan) {
+            self.take_away(now, account, name, &uids)?;
             plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
         }
         self.write(now, account, plan.ops, &[]);
@@ -237,7 +235,7 @@ impl PartitionOwner {
         }
     }
 
-    /// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch.
+    /// RENAME INBOX of a large INBOX is CREATE and MOVE, batch by batch; any other is one commit.
     fn rename(
         &mut self,
         now: Now,
@@ -247,33 +245,32 @@ impl PartitionOwner {
     ) -> Result<Reply, Failure> {
         let at = self.at(now, account);
         let replica = self.replica(account)?;
-        if from.is_inbox()
-            && replica
-                .status(from)
-                .is_some_and(|status| status.messages as usize > MESSAGES_PER_BATCH_MAX)
-        {
+        let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+        if from.is_inbox() && !fits(replica, &plan) {
             let uids = replica.uids(from);
-            let plan = replica.plan_create(&at, to, None).map_err(failure)?;
-            self.write(now, account, plan.ops, &[]);
+            let create = replica.plan_create(&at, to, None).map_err(failure)?;
+            self.write(now, account, create.ops, &[]);
             self.copy(now, account, from, &uids, to, true)?;
-        } else {
-            let mut claims = replica.plan_before_rename(&at, from, to);
-            if !claims.ops.is_empty() {
-                // Refusals come before anything is changed.
-                replica.plan_rename(&at, from, to).map_err(failure)?;
-            }
-            while !claims.ops.is_empty() {
-                self.write(now, account, claims.ops, &[]);
-                let at = self.at(now, account);
-                claims = self.replica(account)?.plan_before_rename(&at, from, to);
-            }
-            let at = self.at(now, account);
-            let plan = self
-                .replica(account)?
-                .plan_rename(&at, from, to)
-                .map_err(failure)?;
-            self.write(now, account, plan.ops, &[]);
+            return Ok(Reply::Done);
         }
+        let claims = plan.ops.pop_if(|op| matches!(op, Op::Claim { .. }));
+        if !fits(replica, &plan) {
+            return Err(Failure::Limit("Too many names for one RENAME"));
+        }
+        plan.ops.extend(claims);
+        while !fits(self.replica(account)?, &plan) {
+            let (at, replica) = (self.at(now, account), self.replica(account)?);
+            let claims = replica
+                .plan_claims_for_rename(&at, from, to)
+                .map_err(failure)?;
+            let before = replica.commit_bytes_max(&plan.ops);
+            self.write(now, account, claims.ops, &[]);
+            let (at, replica) = (self.at(now, account), self.replica(account)?);
+            plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+            // What was claimed again is above every mark.
+            assert!(replica.commit_bytes_max(&plan.ops) < before);
+        }
+        self.write(now, account, plan.ops, &[]);
         Ok(Reply::Done)
     }
 
@@ -333,7 +330,7 @@ impl PartitionOwner {
         }
     }
 
-    fn replica(&self, account: AccountId) -> Result<&Replica, Failure> {
+    pub(super) fn replica(&self, account: AccountId) -> Result<&Replica, Failure> {
         match self.accounts.get(&account).map(|entry| &entry.phase) {
             Some(Phase::Running(replica)) => Ok(replica),
             _ => Err(Failure::Temporary),
@@ -349,7 +346,7 @@ impl PartitionOwner {
         }
     }
 
-    fn at(&self, now: Now, account: AccountId) -> At {
+    pub(super) fn at(&self, now: Now, account: AccountId) -> At {
         let next = match self.partitions.get(&keys::partition_of(account)) {
             Some(Partition::Running(own)) => Dot::new(own.log.origin(), own.log.next()),
             _ => Dot::new(self.config.origin, 1),
@@ -509,16 +506,22 @@ impl PartitionOwner {
         if uids.is_empty() && !self.replica(account)?.exists(to) {
             return Err(Failure::NoSuchMailbox);
         }
-        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
+        if remove {
+            let plan =
+                |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, name, uids, to);
+            self.in_batches(now, account, uids, &[to], plan, |moved| {
+                told.extend(moved.uids);
+            })?;
+        } else {
             let at = self.at(now, account);
             let replica = self.replica(account)?;
-            let plan = if remove {
-                replica.plan_move(&at, name, chunk, to)
-            } else {
-                replica.plan_copy(&at, name, chunk, to)
-            };
-            let plan = plan.map_err(failure)?;
-            told.extend(plan.outcome.uids);
+            let plan = replica.plan_copy(&at, name, uids, to).map_err(failure)?;
+            if !fits(replica, &plan) {
+                return Err(Failure::Limit(
+                    "Too many messages for one COPY: copy them in parts",
+                ));
+            }
+            told = plan.outcome.uids;
             self.write(now, account, plan.ops, &[to]);
         }
         Ok(Reply::Copied {
@@ -544,29 +547,23 @@ impl PartitionOwner {
             FlagChange::Replace => StoreMode::Replace,
         };
         self.selected_exists(account, name)?;
-        let (mut rows, mut modified) = (Vec::new(), Vec::new());
-        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
-            let replica = self.replica(account)?;
-            let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
-            let mut wanted = Vec::with_capacity(chunk.len());
-            for uid in chunk {
-                match unchanged_since {
-                    Some(since)
-                        if row(replica, name, *uid)
-                            .is_some_and(|row| row.modseq > since || !believed) =>
-                    {
-                        modified.push(*uid)
-                    }
-                    _ => wanted.push(*uid),
-                }
-            }
-            let plan = replica
-                .plan_store(name, &wanted, mode, flags, &|_| None)
-                .map_err(failure)?;
-            self.write(now, account, plan.ops, &[]);
-            let replica = self.replica(account)?;
-            rows.extend(wanted.iter().filter_map(|uid| row(replica, name, *uid)));
-        }
+        let replica = self.replica(account)?;
+        let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
+        let fails = |uid: &u32| {
+            unchanged_since.is_some_and(|since| {
+                row(replica, name, *uid).is_some_and(|row| row.modseq > since || !believed)
+            })
+        };
+        let (modified, wanted): (Vec<u32>, Vec<u32>) = uids.iter().partition(|uid| fails(uid));
+        let plan = |replica: &Replica, _: &At, uids: &[u32]| {
+            replica.plan_store(name, uids, mode, flags, &|_| None)
+        };
+        self.in_batches(now, account, &wanted, &[], plan, drop)?;
+        let replica = self.replica(account)?;
+        let rows = wanted
+            .iter()
+            .filter_map(|uid| row(replica, name, *uid))
+            .collect();
         Ok(Reply::Stored { rows, modified })
     }
 
@@ -623,13 +620,8 @@ impl PartitionOwner {
         name: &MailboxName,
         uids: &[u32],
     ) -> Result<(), Failure> {
-        for chunk in uids.chunks(MESSAGES_PER_BATCH_MAX) {
-            let plan = self
-                .replica(account)?
-                .plan_expunge(name, chunk)
-                .map_err(failure)?;
-            self.write(now, account, plan.ops, &[]);
-        }
+        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
+        self.in_batches(now, account, uids, &[], plan, drop)?;
         if !uids.is_empty() {
             self.collect_soon(now, account);
         }
@@ -682,7 +674,7 @@ fn row(replica: &Replica, name: &MailboxName, uid: u32) -> Option<Row> {
     })
 }
 
-fn failure(error: PlanError) -> Failure {
+pub(super) fn failure(error: PlanError) -> Failure {
     match error {
         PlanError::NoMailbox => Failure::NoSuchMailbox,
         PlanError::Exists => Failure::Exists,

@@ -13,6 +13,7 @@
 //!
 //! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`keys`].
 
+mod batches;
 mod calls;
 mod collect;
 pub mod keys;
