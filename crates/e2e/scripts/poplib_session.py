@@ -3,6 +3,9 @@
 Arguments: MODE (tls or stls) PORT AUTHORITY USER PASSWORD; three messages wait whose subjects are number 1, 2 and 3.
 """
 
+import base64
+import hashlib
+import hmac
 import poplib
 import ssl
 import sys
@@ -25,7 +28,13 @@ def refused(call, *arguments):
     raise AssertionError(f"{arguments!r} was accepted: {answer!r}")
 
 
-def connect(user=USER, password=PASSWORD):
+def user_pass(pop, user, password):
+    """Logs in by USER and PASS."""
+    pop.user(user)
+    pop.pass_(password)
+
+
+def connect(user=USER, password=PASSWORD, login=user_pass):
     """A connection that verified the server's certificate and logged in."""
     context = ssl.create_default_context(cafile=AUTHORITY)
     if MODE == "tls":
@@ -38,9 +47,38 @@ def connect(user=USER, password=PASSWORD):
         pop.stls(context)
     equal("STLS" in pop.capa(), False, "STLS within TLS")
     pop.utf8()
-    pop.user(user)
-    pop.pass_(password)
+    login(pop, user, password)
     return pop
+
+
+def scram(pop, user, password):
+    """Logs in by SCRAM-SHA-256 (RFC 5802, RFC 7677), and checks that the server knows the password."""
+
+    def say(text):
+        """Sends a line; what the server says, decoded."""
+        pop._putcmd(text)
+        line, _ = pop._getline()
+        return line.decode()
+
+    def coded(text):
+        return base64.b64encode(text.encode()).decode()
+
+    def mac(key, text):
+        return hmac.new(key, text if isinstance(text, bytes) else text.encode(), hashlib.sha256).digest()
+
+    first = f"n={user},r=fyko+d2lbbFgONRv9qkxdawL"
+    challenge = base64.b64decode(say("AUTH SCRAM-SHA-256 " + coded("n,," + first))[2:]).decode()
+    nonce, salt, rounds = (part[2:] for part in challenge.split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(rounds))
+    key = mac(salted, "Client Key")
+    said = f"{first},{challenge},c=biws,r={nonce}"
+    proof = bytes(a ^ b for a, b in zip(key, mac(hashlib.sha256(key).digest(), said)))
+    last = say(coded(f"c=biws,r={nonce},p={base64.b64encode(proof).decode()}"))
+    if last.startswith("-ERR"):
+        raise poplib.error_proto(last.encode())
+    signature = base64.b64encode(mac(mac(salted, "Server Key"), said)).decode()
+    equal(base64.b64decode(last[2:]).decode(), "v=" + signature, "the server's signature")
+    equal(say("")[:3], "+OK", "SCRAM")
 
 
 def subject(lines):
@@ -93,6 +131,13 @@ def main():
     equal([line.split()[1] for line in pop.uidl()[1]], [ids[0], ids[2]], "UIDL of the next session")
     equal(subject(pop.retr(2)[1]), "number 3", "RETR of the next session")
     pop.quit()
+    pop = connect(login=scram)
+    equal(pop.stat()[0], 2, "STAT after SCRAM")
+    pop.quit()
+    pop = connect(USER + "|Archive", login=scram)
+    equal(pop.stat(), (0, 0), "STAT of another mailbox after SCRAM")
+    pop.quit()
+    equal(refused(connect, USER, "wrong", scram).startswith("-ERR [AUTH]"), True, "a wrong password by SCRAM")
     pop = connect(USER + "|Archive")
     equal(pop.stat(), (0, 0), "STAT of another mailbox")
     pop.quit()

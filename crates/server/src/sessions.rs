@@ -100,6 +100,7 @@ fn pop3_limits(config: &Config) -> pop3::Limits {
             command_line_bytes_max: of.command_line_bytes_max.bytes(),
             auth_line_bytes_max: of.auth_line_bytes_max.bytes(),
         },
+        scram: config.auth.scram_iterations > 0,
         login_seconds_max: of.login_timeout.as_secs(),
         idle_seconds_max: of.idle_timeout.as_secs(),
         stall_seconds_max: config.limits.write_timeout.as_secs(),

@@ -1,4 +1,4 @@
-//! USER and PASS (RFC 1939, 7), AUTH PLAIN and LOGIN (RFC 5034, RFC 4616), and the opening of the maildrop.
+//! USER and PASS (RFC 1939, 7), AUTH (RFC 5034), and the opening of the maildrop. The mechanisms are in [`crate::sasl`].
 //!
 //! None of them is accepted in the clear, over loopback neither: a password that was sent once is known to who listens.
 
@@ -16,126 +16,95 @@ use super::{
     maildrop::Maildrop,
     task::{Step, failed},
 };
-use crate::session::Note;
-
-/// The mechanisms of AUTH, as CAPA tells them.
-pub(super) const MECHANISMS: &[&str] = &["PLAIN", "LOGIN"];
+use crate::{
+    sasl::{self, Exchange, Refused},
+    session::Note,
+};
 
 /// A login under way.
 pub(super) struct Login {
-    state: State,
+    how: How,
     /// The mailbox that the user name carried.
     mailbox: String,
 }
 
-enum State {
-    /// AUTH PLAIN waits for its one message.
-    Plain,
-    /// AUTH LOGIN waits for the name.
-    User,
-    /// AUTH LOGIN waits for the password.
-    Password(String),
-    /// All is known.
-    Ready(String, Secret),
-    /// The directory is asked.
-    Asked,
+enum How {
+    /// USER and PASS, until the directory is asked.
+    Password(Option<(String, Secret)>),
+    /// AUTH, and what it wants first.
+    Sasl(Exchange, Option<sasl::Step>),
 }
-
-/// Why an exchange ends: what the client is told.
-struct Refused(Option<Code>, &'static str);
-
-const INVALID: Refused = Refused(None, "Invalid authentication message");
 
 impl Login {
     /// PASS after USER.
     pub(super) fn user_pass(user: String, password: Secret) -> Login {
         Login {
-            state: State::Ready(user, password),
+            how: How::Password(Some((user, password))),
             mailbox: String::new(),
         }
     }
 
     /// AUTH; `None` after the refusal was written.
-    pub(super) fn auth(cx: &mut Context, auth: Auth) -> Option<Login> {
-        let state = match auth.mechanism.as_str() {
-            "PLAIN" => State::Plain,
-            "LOGIN" => State::User,
-            _ => {
+    pub(super) fn auth(cx: &mut Context, auth: &Auth) -> Option<Login> {
+        let initial = auth.initial.as_ref().map(Secret::expose);
+        match Exchange::begin(&auth.mechanism, initial, &cx.channel()) {
+            Some((exchange, first)) => Some(Login {
+                how: How::Sasl(exchange, Some(first)),
+                mailbox: String::new(),
+            }),
+            None => {
                 encode::err(&mut cx.out, None, "No such authentication mechanism");
-                return None;
-            }
-        };
-        let mut login = Login {
-            state,
-            mailbox: String::new(),
-        };
-        match auth.initial.map(|initial| login.take(initial)) {
-            None | Some(Ok(())) => Some(login),
-            Some(Err(Refused(code, text))) => {
-                encode::err(&mut cx.out, code, text);
                 None
             }
         }
     }
 
-    /// Takes a message of the client.
-    fn take(&mut self, message: Secret) -> Result<(), Refused> {
-        self.state = match std::mem::replace(&mut self.state, State::Asked) {
-            State::Plain => plain(&message)?,
-            State::User => State::Password(text(message.expose())?),
-            State::Password(user) => State::Ready(user, message),
-            State::Ready(..) | State::Asked => return Err(INVALID),
-        };
-        Ok(())
-    }
-
     /// A line of the client within AUTH.
     pub(super) fn sasl(&mut self, cx: &mut Context, reply: SaslReply) -> Step {
-        let taken = match reply {
-            SaslReply::Data(message) => self.take(message),
-            // RFC 5034, 4: an AUTH that the client cancels is rejected.
-            SaslReply::Cancel => Err(Refused(None, "Authentication cancelled")),
-            SaslReply::Invalid => Err(INVALID),
-        };
-        match taken {
-            Ok(()) => self.step(cx, None),
-            Err(Refused(code, text)) => {
-                encode::err(&mut cx.out, code, text);
-                Step::Done
+        let text = match (reply, &mut self.how) {
+            (SaslReply::Data(message), How::Sasl(exchange, _)) => {
+                let step = exchange.respond(message.expose());
+                return self.go_on(cx, step);
             }
-        }
+            // RFC 5034, 4: an AUTH that the client cancels is rejected.
+            (SaslReply::Cancel, _) => "Authentication cancelled",
+            _ => "Invalid authentication message",
+        };
+        encode::err(&mut cx.out, None, text);
+        Step::Done
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        if let Some(reply) = reply {
-            return self.answered(cx, reply);
-        }
-        match std::mem::replace(&mut self.state, State::Asked) {
-            State::Ready(user, password) => {
-                let (login, mailbox) = split(&user);
-                self.mailbox = mailbox.to_owned();
-                Step::Call(Call::Authenticate(Authenticate {
-                    login: login.to_owned(),
+        let step = match (&mut self.how, reply) {
+            (How::Password(asked), None) => match asked.take() {
+                Some((login, password)) => sasl::Step::Ask(Call::Authenticate(Authenticate {
+                    login,
                     password: password.into_inner(),
                     peer: cx.address,
-                }))
+                })),
+                None => return Step::Abort("a login without a name"),
+            },
+            (How::Password(_), Some(Reply::Authenticated { account, login })) => {
+                sasl::Step::Accepted { account, login }
             }
-            waiting => {
-                let challenge: &[u8] = match &waiting {
-                    State::User => b"User Name\0",
-                    State::Password(_) => b"Password\0",
-                    _ => b"",
-                };
-                encode::challenge(&mut cx.out, challenge);
-                self.state = waiting;
-                Step::Sasl
-            }
-        }
+            (How::Password(_), Some(reply)) => return refuse(cx, &reply),
+            (How::Sasl(_, first), None) => match first.take() {
+                Some(first) => first,
+                None => return Step::Abort("an exchange without a message"),
+            },
+            (How::Sasl(exchange, _), Some(reply)) => exchange.reply(reply),
+        };
+        self.go_on(cx, step)
     }
 
-    fn answered(&mut self, cx: &mut Context, reply: Reply) -> Step {
-        match reply {
-            Reply::Authenticated { account, login } => {
+    fn go_on(&mut self, cx: &mut Context, step: sasl::Step) -> Step {
+        match step {
+            sasl::Step::Challenge(challenge) => {
+                encode::challenge(&mut cx.out, &challenge);
+                Step::Sasl
+            }
+            sasl::Step::Ask(call) => Step::Call(self.without_mailbox(call)),
+            sasl::Step::Accepted { account, login } => {
                 cx.notes.push_back(Note::LoggedIn(login));
                 let mailbox = if self.mailbox.is_empty() {
                     Some(MailboxName::inbox())
@@ -147,24 +116,55 @@ impl Login {
                     None => refuse(cx, &Reply::Failed(Failure::NoSuchMailbox)),
                 }
             }
-            reply => refuse(cx, &reply),
+            sasl::Step::Refused(Refused::Failed(failure)) => refuse(cx, &Reply::Failed(failure)),
+            sasl::Step::Refused(Refused::Malformed(text)) => {
+                encode::err(&mut cx.out, None, text);
+                Step::Done
+            }
+            sasl::Step::Refused(Refused::ActsForAnother) => {
+                let text = "Acting for others is not possible";
+                encode::err(&mut cx.out, Some(Code::Auth), text);
+                Step::Done
+            }
+            sasl::Step::Refused(Refused::Binding) => {
+                let text = "The channel binding does not match";
+                encode::err(&mut cx.out, Some(Code::Auth), text);
+                count(cx)
+            }
         }
+    }
+
+    /// Takes the mailbox off the name that the service is asked about. What SCRAM proves is the name as the client said it.
+    fn without_mailbox(&mut self, mut call: Call) -> Call {
+        let login = match &mut call {
+            Call::Authenticate(ask) => &mut ask.login,
+            Call::ScramBegin { login, .. } => login,
+            Call::ScramFinish(finish) => &mut finish.login,
+            _ => return call,
+        };
+        let (name, mailbox) = split(login);
+        mailbox.clone_into(&mut self.mailbox);
+        login.truncate(name.len());
+        call
     }
 }
 
-/// A login that failed; the client may try again, so many times.
+/// A login that failed; the client may try again.
 fn refuse(cx: &mut Context, reply: &Reply) -> Step {
     let step = failed(cx, reply);
-    if matches!(
-        reply,
-        Reply::Failed(Failure::Credentials | Failure::NoSuchMailbox)
-    ) {
-        cx.login_failures += 1;
-        if cx.login_failures >= cx.limits.login_failures_max {
-            return Step::Close("too many wrong logins");
-        }
+    match reply {
+        Reply::Failed(Failure::Credentials | Failure::NoSuchMailbox) => count(cx),
+        _ => step,
     }
-    step
+}
+
+/// It may try so many times.
+fn count(cx: &mut Context) -> Step {
+    cx.login_failures += 1;
+    if cx.login_failures >= cx.limits.login_failures_max {
+        return Step::Close("too many wrong logins");
+    }
+    Step::Done
 }
 
 /// Opens the maildrop: from the AUTHORIZATION to the TRANSACTION state.
@@ -220,32 +220,6 @@ fn split(user: &str) -> (&str, &str) {
     }
 }
 
-/// `[authzid] NUL authcid NUL passwd` (RFC 4616, 2).
-fn plain(message: &Secret) -> Result<State, Refused> {
-    let mut parts = message.expose().split(|&b| b == 0);
-    let (Some(acts_for), Some(user), Some(password), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(INVALID);
-    };
-    let user = text(user)?;
-    // Nobody may act for another one.
-    if !acts_for.is_empty() && !acts_for.eq_ignore_ascii_case(user.as_bytes()) {
-        return Err(Refused(
-            Some(Code::Auth),
-            "Acting for others is not possible",
-        ));
-    }
-    Ok(State::Ready(user, Secret::new(password.to_vec())))
-}
-
-fn text(bytes: &[u8]) -> Result<String, Refused> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.is_empty() && !text.contains('\0') => Ok(text.to_owned()),
-        _ => Err(INVALID),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,25 +238,5 @@ mod tests {
         check("anne@example.org|", ("anne@example.org", ""));
         check("|x", ("", "x"));
         check("", ("", ""));
-    }
-
-    #[test]
-    fn plain_messages() {
-        let check = |message: &[u8], expected: Option<(&str, &[u8])>| {
-            let login = plain(&Secret::new(message.to_vec())).ok();
-            let found = login.as_ref().map(|state| match state {
-                State::Ready(user, password) => (user.as_str(), password.expose()),
-                _ => panic!("not ready"),
-            });
-            assert_eq!(found, expected);
-        };
-        check(b"\0anne\0secret", Some(("anne", b"secret")));
-        check(b"anne\0anne\0secret", Some(("anne", b"secret")));
-        check(b"bob\0anne\0secret", None);
-        check(b"\0anne", None);
-        check(b"\0anne\0a\0b", None);
-        check(b"\0\0secret", None);
-        check(b"\0\xff\0secret", None);
-        check(b"", None);
     }
 }

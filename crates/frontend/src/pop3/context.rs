@@ -9,7 +9,10 @@ use super::{
     maildrop::Maildrop,
     retrieve::Ahead,
 };
-use crate::session::{Note, Tls};
+use crate::{
+    sasl::Channel,
+    session::{Note, Tls},
+};
 
 /// The state of a session.
 pub(super) struct Context {
@@ -34,6 +37,15 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// The connection, as mechanisms of SASL see it.
+    pub(super) fn channel(&self) -> Channel<'_> {
+        Channel {
+            peer: self.address,
+            tls: self.tls.as_ref(),
+            scram: self.limits.scram,
+        }
+    }
+
     /// Whether enough output is gathered to let the client take it first.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= OUTPUT_BYTES

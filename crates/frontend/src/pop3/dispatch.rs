@@ -7,7 +7,7 @@ use whimbrel_pop3::{
 
 use super::{
     Pop3Session, Running, Stage, Waits,
-    auth::{self, Login},
+    auth::Login,
     list::{Listing, One, Stat, What},
     maildrop::NoMessage,
     retrieve::Retrieve,
@@ -52,17 +52,15 @@ impl Pop3Session {
                 },
                 Command::Auth(None) => {
                     encode::ok(&mut self.cx.out, "The mechanisms follow");
-                    if self.cx.tls.is_some() {
-                        for mechanism in auth::MECHANISMS {
-                            encode::line(&mut self.cx.out, mechanism);
-                        }
+                    for mechanism in self.cx.channel().mechanisms() {
+                        encode::line(&mut self.cx.out, mechanism.name());
                     }
                     encode::end(&mut self.cx.out);
                     None
                 }
                 Command::Auth(Some(_)) if self.cx.tls.is_none() => self.insecure(),
                 Command::Auth(Some(auth)) => {
-                    Login::auth(&mut self.cx, auth).map(|login| Task::Login(Box::new(login)))
+                    Login::auth(&mut self.cx, &auth).map(|login| Task::Login(Box::new(login)))
                 }
                 Command::Stls => self.stls(),
                 Command::Capa => self.capa(),
@@ -151,6 +149,7 @@ impl Pop3Session {
     /// CAPA (RFC 2449, 5).
     fn capa(&mut self) -> Option<Task> {
         let secure = self.cx.tls.is_some();
+        let mechanisms = self.cx.channel().mechanism_names();
         let stranger = self.cx.maildrop.is_none();
         let out = &mut self.cx.out;
         encode::ok(out, "Capabilities follow");
@@ -161,7 +160,7 @@ impl Pop3Session {
         // STLS is for the AUTHORIZATION state (RFC 2595, 4).
         if secure {
             encode::line(out, "USER");
-            encode::line(out, &format!("SASL {}", auth::MECHANISMS.join(" ")));
+            encode::line(out, &format!("SASL {mechanisms}"));
         } else if stranger {
             encode::line(out, "STLS");
         }

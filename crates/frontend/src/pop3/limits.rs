@@ -5,6 +5,8 @@
 pub struct Limits {
     /// Of the decoder: sizes of lines.
     pub syntax: whimbrel_pop3::Limits,
+    /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
+    pub scram: bool,
     /// From the connection to the login, whatever is sent meanwhile: strangers must not fill the table of connections. Deviation: RFC 1939,
     /// section 3 has ten minutes for all states; nobody types a password into a connection that is open already.
     pub login_seconds_max: u64,
@@ -24,6 +26,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             syntax: whimbrel_pop3::Limits::default(),
+            scram: true,
             login_seconds_max: 120,
             idle_seconds_max: 10 * 60,
             stall_seconds_max: 5 * 60,

@@ -75,7 +75,7 @@ fn within_tls() {
          S: AUTH-RESP-CODE
          S: PIPELINING
          S: USER
-         S: SASL PLAIN LOGIN
+         S: SASL SCRAM-SHA-256 PLAIN LOGIN
          S: UTF8 USER
          S: LANG
          S: EXPIRE NEVER
@@ -85,6 +85,7 @@ fn within_tls() {
          S: -ERR This connection is encrypted already
          C: AUTH
          S: +OK The mechanisms follow
+         S: SCRAM-SHA-256
          S: PLAIN
          S: LOGIN
          S: .
@@ -129,7 +130,7 @@ fn sasl() {
          C: AUTH NTLM
          S: -ERR No such authentication mechanism
          C: AUTH PLAIN =
-         S: -ERR Invalid authentication message
+         S: -ERR Invalid PLAIN message
          C: AUTH PLAIN
          S: +\\x20
          C: *
@@ -147,15 +148,15 @@ fn sasl() {
          secure c
          S: +OK Whimbrel is ready
          C: auth login
-         S: + VXNlciBOYW1lAA==
+         S: + VXNlcm5hbWU6
          C: YW5uZUBleGFtcGxlLm9yZw==
-         S: + UGFzc3dvcmQA
+         S: + UGFzc3dvcmQ6
          C: c2VjcmV0
          S: +OK Logged in
          secure d
          S: +OK Whimbrel is ready
          C: AUTH LOGIN YW5uZUBleGFtcGxlLm9yZw==
-         S: + UGFzc3dvcmQA
+         S: + UGFzc3dvcmQ6
          eof
          closed",
     );
