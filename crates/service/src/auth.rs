@@ -163,6 +163,12 @@ impl Authenticator {
         }
     }
 
+    /// How many logins are remembered.
+    #[must_use]
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
     /// Begins a check of `ask` against what the directory knows under that name. Tickets come from `next_ticket`.
     pub fn begin(
         &mut self,

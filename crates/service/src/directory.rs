@@ -14,6 +14,7 @@ use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
     api::{Call, Reply, Resolution, Target},
     auth::{Authenticator, Known, MadeUp},
+    figures::Figures,
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
@@ -509,5 +510,17 @@ impl Machine for DirectoryOwner {
 
     fn deadline(&self) -> Option<u64> {
         None
+    }
+
+    fn figures(&self, _now: Now) -> Figures {
+        let Phase::Running(running) = &self.state else {
+            return Figures::default();
+        };
+        Figures {
+            directory_accounts: running.directory.accounts().count() as u64,
+            directory_domains: running.directory.domains().count() as u64,
+            logins_cached: self.authenticator.cached() as u64,
+            ..Figures::default()
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod api;
 pub mod auth;
 pub mod content;
 pub mod directory;
+pub mod figures;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gate;

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use crate::{
     admin::{AdminCall, AdminReply},
     api::{Call, Entry, Event, Reply, SessionId},
+    figures::Figures,
 };
 
 /// The two clocks, read by the driver.
@@ -196,6 +197,9 @@ pub enum Note {
     },
     /// An account got a new UIDVALIDITY, because the UIDs it gave can no longer be vouched for: its clients load everything again.
     NewUidValidity(AccountId),
+    /// A recipient's delivery is durable, so many microseconds after its message was accepted. Not told of messages that were accepted before
+    /// the start.
+    DeliveryTook(u64),
     /// Something is odd, and was survived.
     Warning(String),
 }
@@ -208,6 +212,10 @@ pub trait Machine {
     fn poll(&mut self) -> Option<Output>;
     /// When it wants [`Input::Time`], on the monotonic clock.
     fn deadline(&self) -> Option<u64>;
+    /// What it can tell of itself.
+    fn figures(&self, _now: Now) -> Figures {
+        Figures::default()
+    }
 }
 
 /// Which machine a call goes to.

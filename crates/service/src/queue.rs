@@ -18,6 +18,7 @@ use whimbrel_storage::{Commit, Mutation};
 
 use crate::{
     api::{Call, Delivery, Entry, Failure, Reply, UploadId},
+    figures::Figures,
     log,
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
     owner::blob_name,
@@ -72,6 +73,8 @@ struct Pending {
     bytes: usize,
     /// Deliveries not confirmed yet.
     open: BTreeSet<usize>,
+    /// When it was accepted, on the monotonic clock; `None`: before the start.
+    accepted: Option<u64>,
     /// When they were handed out last, on the monotonic clock.
     handed_out: u64,
     removing: bool,
@@ -144,7 +147,7 @@ impl QueueOwner {
                 )));
                 return;
             };
-            self.insert(Arc::new(entry), row.len());
+            self.insert(Arc::new(entry), row.len(), None);
         }
         if !done {
             return;
@@ -162,7 +165,7 @@ impl QueueOwner {
         }
     }
 
-    fn insert(&mut self, entry: Arc<Entry>, bytes: usize) {
+    fn insert(&mut self, entry: Arc<Entry>, bytes: usize, accepted: Option<u64>) {
         self.bytes += bytes;
         let open = (0..entry.deliveries.len()).collect();
         self.entries.insert(
@@ -171,6 +174,7 @@ impl QueueOwner {
                 entry,
                 bytes,
                 open,
+                accepted,
                 handed_out: 0,
                 removing: false,
             },
@@ -220,7 +224,7 @@ impl QueueOwner {
                 }
                 self.out.push_back(Output::Reply(request, Reply::Done));
                 let id = entry.id;
-                self.insert(entry, bytes);
+                self.insert(entry, bytes, Some(now.mono_micros));
                 self.hand_out(now, id);
             }
             Some(Waiting::Remove(id)) if done => {
@@ -264,14 +268,19 @@ impl QueueOwner {
             .get_or_insert(now.mono_micros + self.limits.retry_after_seconds * 1_000_000);
     }
 
-    fn delivered(&mut self, ticket: Ticket) {
+    fn delivered(&mut self, now: Now, ticket: Ticket) {
         let Some((id, index)) = self.deliveries.remove(&ticket) else {
             return;
         };
         let Some(pending) = self.entries.get_mut(&id) else {
             return;
         };
-        pending.open.remove(&index);
+        if pending.open.remove(&index)
+            && let Some(accepted) = pending.accepted
+        {
+            let took = now.mono_micros.saturating_sub(accepted);
+            self.out.push_back(Output::Log(Note::DeliveryTook(took)));
+        }
         if pending.open.is_empty() {
             self.remove(id);
         }
@@ -341,7 +350,7 @@ impl Machine for QueueOwner {
                 .push_back(Output::Fatal(format!("the queue cannot be read: {cause}"))),
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
-            Input::Delivered(ticket) => self.delivered(ticket),
+            Input::Delivered(ticket) => self.delivered(now, ticket),
             // It stays open and is handed out again.
             Input::NotDelivered(ticket) => {
                 self.deliveries.remove(&ticket);
@@ -353,6 +362,21 @@ impl Machine for QueueOwner {
 
     fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    fn figures(&self, now: Now) -> Figures {
+        let oldest = self
+            .entries
+            .values()
+            .map(|pending| pending.entry.date.seconds);
+        let now = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
+        let age = oldest.min().map_or(0, |oldest| now.saturating_sub(oldest));
+        Figures {
+            queue_entries: self.len() as u64,
+            queue_bytes: self.bytes as u64,
+            queue_oldest_seconds: u64::try_from(age).unwrap_or(0),
+            ..Figures::default()
+        }
     }
 
     fn deadline(&self) -> Option<u64> {

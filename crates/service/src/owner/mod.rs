@@ -31,6 +31,7 @@ use whimbrel_storage::Mutation;
 
 use crate::{
     api::{Call, Event, Failure, MailboxCall, Reply, SessionId},
+    figures::Figures,
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Ticket},
@@ -103,6 +104,8 @@ pub struct PartitionOwner {
     queue_recovered: bool,
     /// Memory of all loaded accounts, in bytes.
     bytes: usize,
+    /// What was counted since the start.
+    counted: Figures,
     next_ticket: u64,
     next_use: u64,
     out: VecDeque<Output>,
@@ -190,6 +193,7 @@ impl PartitionOwner {
             unfinished: BTreeSet::new(),
             queue_recovered: false,
             bytes: 0,
+            counted: Figures::default(),
             next_ticket: 0,
             next_use: 0,
             out: VecDeque::new(),
@@ -417,6 +421,7 @@ impl PartitionOwner {
             self.out
                 .push_back(Output::UidValidity(account, replica.uidvalidity()));
         }
+        self.counted.accounts_loads += 1;
         let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
@@ -493,6 +498,15 @@ impl PartitionOwner {
                 let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
                 let encoded = Op::encode_all(&ops);
                 let blobs = ops.iter().filter_map(named_blob).collect();
+                for op in &ops {
+                    match op {
+                        Op::Claim { claims, .. } => {
+                            self.counted.claims_again += claims.len() as u64;
+                        }
+                        Op::Epoch { .. } => self.counted.epochs += 1,
+                        _ => {}
+                    }
+                }
                 let reserved = own.log.reserve(now, count);
                 let peers = Peers::none();
                 let step = Step {
@@ -663,6 +677,7 @@ impl PartitionOwner {
             };
             if let Some(entry) = self.accounts.remove(&account) {
                 self.bytes -= entry.bytes;
+                self.counted.accounts_evicted += 1;
             }
         }
     }
@@ -805,6 +820,25 @@ impl Machine for PartitionOwner {
 
     fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    fn figures(&self, _now: Now) -> Figures {
+        let running = |entry: &&Account| matches!(entry.phase, Phase::Running(_));
+        let logs = self
+            .partitions
+            .values()
+            .filter_map(|partition| match partition {
+                Partition::Running(own) => Some(own.log.next() - 1),
+                Partition::Loading => None,
+            });
+        Figures {
+            accounts_loaded: self.accounts.values().filter(running).count() as u64,
+            accounts_bytes: self.bytes as u64,
+            watchers: self.sessions.len() as u64,
+            log_partitions: logs.clone().count() as u64,
+            log_operations: logs.sum(),
+            ..self.counted.clone()
+        }
     }
 
     fn deadline(&self) -> Option<u64> {

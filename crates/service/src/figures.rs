@@ -1,0 +1,60 @@
+//! What a machine can tell of itself to whoever watches the node: numbers only, of nobody.
+
+/// Figures of one machine. Those that a kind of machine does not have are 0; the sums over all machines are those of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Accounts whose state is in memory.
+    pub accounts_loaded: u64,
+    /// Bytes of it.
+    pub accounts_bytes: u64,
+    /// Account states read from the store since the start.
+    pub accounts_loads: u64,
+    /// Account states dropped since the start to keep the budget.
+    pub accounts_evicted: u64,
+    /// Sessions that watch a mailbox.
+    pub watchers: u64,
+    /// Partitions whose log was opened since the start.
+    pub log_partitions: u64,
+    /// Operations in these logs, ever: the sum of their last numbers.
+    pub log_operations: u64,
+    /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
+    pub claims_again: u64,
+    /// Epochs raised since the start: each costs the clients of an account a download.
+    pub epochs: u64,
+    /// Entries in the queue.
+    pub queue_entries: u64,
+    /// Bytes of their envelopes and summaries.
+    pub queue_bytes: u64,
+    /// Seconds since the oldest of them was accepted.
+    pub queue_oldest_seconds: u64,
+    /// Accounts in the directory.
+    pub directory_accounts: u64,
+    /// Domains in the directory.
+    pub directory_domains: u64,
+    /// Logins remembered.
+    pub logins_cached: u64,
+}
+
+impl Figures {
+    /// Those of both machines.
+    #[must_use]
+    pub fn plus(self, other: Figures) -> Figures {
+        Figures {
+            accounts_loaded: self.accounts_loaded + other.accounts_loaded,
+            accounts_bytes: self.accounts_bytes + other.accounts_bytes,
+            accounts_loads: self.accounts_loads + other.accounts_loads,
+            accounts_evicted: self.accounts_evicted + other.accounts_evicted,
+            watchers: self.watchers + other.watchers,
+            log_partitions: self.log_partitions + other.log_partitions,
+            log_operations: self.log_operations + other.log_operations,
+            claims_again: self.claims_again + other.claims_again,
+            epochs: self.epochs + other.epochs,
+            queue_entries: self.queue_entries + other.queue_entries,
+            queue_bytes: self.queue_bytes + other.queue_bytes,
+            queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,
+            directory_accounts: self.directory_accounts + other.directory_accounts,
+            directory_domains: self.directory_domains + other.directory_domains,
+            logins_cached: self.logins_cached + other.logins_cached,
+        }
+    }
+}
