@@ -33,10 +33,22 @@ pub enum Action {
 /// A line for the log. Holds no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A command was carried out: its name, for the metrics.
-    Command(&'static str),
+    /// A command was carried out: its name, for the metrics, and how many microseconds it took from when it was whole to when its answer was.
+    Command(&'static str, u64),
     /// The client logged in.
-    LoggedIn(String),
+    LoggedIn {
+        /// The account's address.
+        login: String,
+        /// By which mechanism, as [`crate::sasl::Mechanism::name`]; `PASSWORD` for a command of the protocol's own.
+        mechanism: &'static str,
+    },
+    /// The client did not: by which mechanism, and why, in a word for the metrics.
+    NotLoggedIn {
+        /// As in [`Note::LoggedIn`].
+        mechanism: &'static str,
+        /// As [`crate::sasl::Refused::word`].
+        why: &'static str,
+    },
     /// The client broke the protocol in this way.
     ProtocolError(&'static str),
     /// A transaction was accepted: entry id in hexadecimal, bytes, recipients.

@@ -74,6 +74,8 @@ pub struct SmtpSession {
     next: Option<Action>,
     closed: bool,
     notes: std::collections::VecDeque<Note>,
+    /// The command that is being answered, and since when, by the monotonic clock.
+    answering: Option<(&'static str, u64)>,
 }
 
 enum Pending {
@@ -136,6 +138,7 @@ impl SmtpSession {
             next: None,
             closed: false,
             notes: std::collections::VecDeque::new(),
+            answering: None,
         };
         session.offer_auth(tls);
         session
@@ -173,13 +176,13 @@ impl SmtpSession {
             }
             Output::AuthResponse(message) => return self.auth_respond(now, &message.0),
             Output::Mail(_) => {
-                self.notes.push_back(Note::Command("MAIL"));
+                self.notes.push_back(Note::Command("MAIL", 0));
                 self.recipients.clear();
                 self.targets = 0;
                 self.machine.answer_mail(time(now), Ok(()));
             }
             Output::Rcpt(path) => {
-                self.notes.push_back(Note::Command("RCPT"));
+                self.answering = Some(("RCPT", now.mono_micros));
                 let (local, domain) = match &path {
                     ForwardPath::Postmaster => ("postmaster".to_owned(), None),
                     ForwardPath::Mailbox(mailbox) => (
@@ -190,7 +193,6 @@ impl SmtpSession {
                 return self.call(Pending::Resolve, Call::Resolve { local, domain });
             }
             Output::DataBegin(envelope) => {
-                self.notes.push_back(Note::Command("DATA"));
                 let parser = Box::new(Parser::new(&self.limits.mime));
                 self.message = Some(Message {
                     envelope,
@@ -216,24 +218,11 @@ impl SmtpSession {
                     _ => self.machine.acknowledge(time(now), length),
                 }
             }
-            Output::DataEnd(data) => match &mut self.message {
-                Some(Message {
-                    upload: Some(upload),
-                    failed: None,
-                    ..
-                }) => {
-                    let call = Call::BlobFinish { upload: *upload };
-                    return self.call(Pending::Finish(data), call);
-                }
-                message => {
-                    let refusal = message.as_mut().and_then(|message| message.failed.take());
-                    self.machine.answer_data_end(
-                        time(now),
-                        DataAnswer::Whole(Err(refusal.unwrap_or_else(Refusal::try_later))),
-                    );
-                    return self.abort();
-                }
-            },
+            Output::DataEnd(data) => {
+                // What the client took to send it is not counted.
+                self.answering = Some(("DATA", now.mono_micros));
+                return self.data_end(now, data);
+            }
             Output::DataAbort(_) => return self.abort(),
             Output::Close(reason) => {
                 self.closed = true;
@@ -242,6 +231,39 @@ impl SmtpSession {
             }
         }
         None
+    }
+
+    /// All of a message has come.
+    fn data_end(&mut self, now: Now, data: DataSummary) -> Option<Action> {
+        match &mut self.message {
+            Some(Message {
+                upload: Some(upload),
+                failed: None,
+                ..
+            }) => {
+                let call = Call::BlobFinish { upload: *upload };
+                self.call(Pending::Finish(data), call)
+            }
+            message => {
+                let refusal = message.as_mut().and_then(|message| message.failed.take());
+                let refusal = refusal.unwrap_or_else(Refusal::try_later);
+                self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+                self.abort()
+            }
+        }
+    }
+
+    fn answer_data(&mut self, now: Now, answer: DataAnswer) {
+        self.answered(now);
+        self.machine.answer_data_end(time(now), answer);
+    }
+
+    /// Counts the command that is being answered.
+    fn answered(&mut self, now: Now) {
+        if let Some((name, began)) = self.answering.take() {
+            let took = now.mono_micros.saturating_sub(began);
+            self.notes.push_back(Note::Command(name, took));
+        }
     }
 
     /// A full input buffer and what the machine had held back of a line end before it are a little more than one call may bring.
@@ -258,8 +280,7 @@ impl SmtpSession {
 
     fn verdict(&mut self, now: Now, verdict: Result<Accepted, Refusal>) {
         self.message = None;
-        self.machine
-            .answer_data_end(time(now), DataAnswer::Whole(verdict));
+        self.answer_data(now, DataAnswer::Whole(verdict));
     }
 
     fn resolved(&mut self, now: Now, reply: Reply) {
@@ -284,6 +305,7 @@ impl SmtpSession {
             Reply::Resolved(Resolution::Loop) => Err(Refusal::mail_loop()),
             _ => Err(Refusal::try_later()),
         };
+        self.answered(now);
         self.machine.answer_rcpt(time(now), answer);
     }
 
@@ -310,8 +332,7 @@ impl SmtpSession {
         let verdicts = self.loops(&data.delivered_to);
         let looping = verdicts.iter().any(Result::is_err);
         if verdicts.iter().all(Result::is_err) || (looping && self.role != Role::Lmtp) {
-            self.machine
-                .answer_data_end(time(now), DataAnswer::Whole(Err(Refusal::mail_loop())));
+            self.answer_data(now, DataAnswer::Whole(Err(Refusal::mail_loop())));
             return self.call(
                 Pending::Abort,
                 Call::BlobAbort {
@@ -547,8 +568,7 @@ impl Session for SmtpSession {
                     let each = verdicts
                         .into_iter()
                         .map(|verdict| verdict.map(|()| accepted.clone()));
-                    self.machine
-                        .answer_data_end(time(now), DataAnswer::Each(each.collect()));
+                    self.answer_data(now, DataAnswer::Each(each.collect()));
                 }
             }
             (Some(Pending::Accept { accepted }), reply) => {

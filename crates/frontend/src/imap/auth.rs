@@ -36,10 +36,10 @@ impl Task for Login {
                 peer: cx.address,
             })),
             (None, Wake::Reply(Reply::Authenticated { account, login })) => {
-                Step::Done(accepted(cx, account, login))
+                Step::Done(accepted(cx, sasl::PASSWORD, account, login))
             }
             (None, Wake::Reply(Reply::Failed(failure))) => {
-                Step::Done(refused(cx, Refused::Failed(failure)))
+                Step::Done(refused(cx, sasl::PASSWORD, Refused::Failed(failure)))
             }
             (None, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
             _ => Step::Done(Outcome::bug()),
@@ -94,21 +94,32 @@ impl Task for Authentication {
             }
             Some(sasl::Step::Ask(call)) => Step::Call(call),
             Some(sasl::Step::Accepted { account, login }) => {
-                Step::Done(accepted(cx, account, login))
+                Step::Done(accepted(cx, self.exchange.mechanism(), account, login))
             }
-            Some(sasl::Step::Refused(why)) => Step::Done(refused(cx, why)),
+            Some(sasl::Step::Refused(why)) => {
+                Step::Done(refused(cx, self.exchange.mechanism(), why))
+            }
             None => Step::Done(Outcome::bug()),
         }
     }
 }
 
-fn accepted(cx: &mut Context, account: AccountId, login: String) -> Outcome {
+fn accepted(
+    cx: &mut Context,
+    mechanism: &'static str,
+    account: AccountId,
+    login: String,
+) -> Outcome {
     cx.account = Some(account);
-    cx.notes.push_back(Note::LoggedIn(login));
+    cx.notes.push_back(Note::LoggedIn { login, mechanism });
     Outcome::ok_code(EndCode::Capability, "Logged in")
 }
 
-fn refused(cx: &mut Context, why: Refused) -> Outcome {
+fn refused(cx: &mut Context, mechanism: &'static str, why: Refused) -> Outcome {
+    cx.notes.push_back(Note::NotLoggedIn {
+        mechanism,
+        why: why.word(),
+    });
     let mut outcome = match why {
         Refused::Malformed(text) => return Outcome::bad(text),
         Refused::ActsForAnother => {

@@ -159,6 +159,7 @@ impl ImapSession {
             Ok(task) => {
                 self.running = Some(Box::new(Running {
                     header,
+                    began: self.cx.now.mono_micros,
                     phase: Phase::Task(task, Waits::Nothing),
                 }))
             }
@@ -167,6 +168,7 @@ impl ImapSession {
                 let ended = Box::new(mailboxes::After(None));
                 self.running = Some(Box::new(Running {
                     header,
+                    began: self.cx.now.mono_micros,
                     phase: Phase::Task(ended, Waits::Nothing),
                 }));
                 self.done(outcome);

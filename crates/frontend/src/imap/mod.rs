@@ -106,6 +106,8 @@ enum Stage {
 /// A command that is being carried out.
 struct Running {
     header: Header,
+    /// By the monotonic clock.
+    began: u64,
     phase: Phase,
 }
 
@@ -453,7 +455,10 @@ impl ImapSession {
             return;
         }
         self.answered = true;
-        self.cx.notes.push_back(Note::Command(running.header.name));
+        let took = self.cx.now.mono_micros.saturating_sub(running.began);
+        self.cx
+            .notes
+            .push_back(Note::Command(running.header.name, took));
         let close = finish.close();
         let starts_tls = running.header.name == "STARTTLS" && finish.is_ok();
         if running.header.name == "UNAUTHENTICATE" && finish.is_ok() {

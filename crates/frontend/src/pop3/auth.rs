@@ -87,7 +87,10 @@ impl Login {
             (How::Password(_), Some(Reply::Authenticated { account, login })) => {
                 sasl::Step::Accepted { account, login }
             }
-            (How::Password(_), Some(reply)) => return refuse(cx, &reply),
+            (How::Password(_), Some(Reply::Failed(failure))) => {
+                sasl::Step::Refused(Refused::Failed(failure))
+            }
+            (How::Password(_), Some(reply)) => return failed(cx, &reply),
             (How::Sasl(_, first), None) => match first.take() {
                 Some(first) => first,
                 None => return Step::Abort("an exchange without a message"),
@@ -97,7 +100,19 @@ impl Login {
         self.go_on(cx, step)
     }
 
+    fn mechanism(&self) -> &'static str {
+        match &self.how {
+            How::Password(_) => sasl::PASSWORD,
+            How::Sasl(exchange, _) => exchange.mechanism(),
+        }
+    }
+
     fn go_on(&mut self, cx: &mut Context, step: sasl::Step) -> Step {
+        let mechanism = self.mechanism();
+        if let sasl::Step::Refused(why) = &step {
+            let why = why.word();
+            cx.notes.push_back(Note::NotLoggedIn { mechanism, why });
+        }
         match step {
             sasl::Step::Challenge(challenge) => {
                 encode::challenge(&mut cx.out, &challenge);
@@ -105,7 +120,7 @@ impl Login {
             }
             sasl::Step::Ask(call) => Step::Call(self.without_mailbox(call)),
             sasl::Step::Accepted { account, login } => {
-                cx.notes.push_back(Note::LoggedIn(login));
+                cx.notes.push_back(Note::LoggedIn { login, mechanism });
                 let mailbox = if self.mailbox.is_empty() {
                     Some(MailboxName::inbox())
                 } else {

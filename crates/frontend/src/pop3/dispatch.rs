@@ -100,11 +100,12 @@ impl Pop3Session {
             Some(task) => {
                 self.running = Some(Running {
                     name,
+                    began: self.now.mono_micros,
                     task,
                     waits: Waits::Nothing,
                 });
             }
-            None => self.cx.notes.push_back(Note::Command(name)),
+            None => self.cx.notes.push_back(Note::Command(name, 0)),
         }
     }
 

@@ -58,6 +58,7 @@ pub struct Pop3Session {
     eof: bool,
     shutdown: bool,
     bad_commands: u32,
+    now: Now,
     began: u64,
     /// When the client last sent a command or took something.
     active: u64,
@@ -80,6 +81,8 @@ enum Stage {
 /// A command that is being carried out.
 struct Running {
     name: &'static str,
+    /// By the monotonic clock.
+    began: u64,
     task: Task,
     waits: Waits,
 }
@@ -120,6 +123,7 @@ impl Pop3Session {
             eof: false,
             shutdown: false,
             bad_commands: 0,
+            now,
             began: now.mono_micros,
             active: now.mono_micros,
         }
@@ -154,7 +158,7 @@ impl Pop3Session {
     }
 
     /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
-    fn advance(&mut self, now: Now) -> bool {
+    fn advance(&mut self) -> bool {
         match self.running.as_ref().map(|running| running.waits) {
             None | Some(Waits::Sasl) if self.shutdown => {
                 let text = "Server is shutting down";
@@ -162,7 +166,7 @@ impl Pop3Session {
                 self.close("shutdown");
                 true
             }
-            None | Some(Waits::Sasl) => self.read(now),
+            None | Some(Waits::Sasl) => self.read(),
             Some(Waits::Reply) => false,
             Some(Waits::Nothing) => {
                 self.step(None);
@@ -172,7 +176,7 @@ impl Pop3Session {
     }
 
     /// Takes the next event of the decoder; says whether there was one.
-    fn read(&mut self, now: Now) -> bool {
+    fn read(&mut self) -> bool {
         let Some(event) = self.decoder.next() else {
             self.drained = true;
             // It waits: what was looked up for it is not needed now.
@@ -184,7 +188,7 @@ impl Pop3Session {
             }
             return false;
         };
-        self.active = now.mono_micros;
+        self.active = self.now.mono_micros;
         self.cx.pipelined = self.decoder.has_more();
         match event {
             Decoded::Command(command) => {
@@ -258,7 +262,8 @@ impl Pop3Session {
 
     fn end(&mut self) {
         if let Some(running) = self.running.take() {
-            self.cx.notes.push_back(Note::Command(running.name));
+            let took = self.now.mono_micros.saturating_sub(running.began);
+            self.cx.notes.push_back(Note::Command(running.name, took));
         }
     }
 
@@ -298,7 +303,8 @@ impl Session for Pop3Session {
         }
     }
 
-    fn on_reply(&mut self, _now: Now, reply: Reply) {
+    fn on_reply(&mut self, now: Now, reply: Reply) {
+        self.now = now;
         self.calling = false;
         if matches!(self.stage, Stage::Open) {
             self.step(Some(reply));
@@ -371,6 +377,7 @@ impl Session for Pop3Session {
     }
 
     fn poll(&mut self, now: Now) -> Option<Action> {
+        self.now = now;
         if std::mem::take(&mut self.sending) {
             self.active = now.mono_micros;
         }
@@ -393,7 +400,7 @@ impl Session for Pop3Session {
                     if self.calling {
                         return None;
                     }
-                    if !self.advance(now) && self.next_call.is_none() {
+                    if !self.advance() && self.next_call.is_none() {
                         return if self.cx.out.is_empty() {
                             None
                         } else {

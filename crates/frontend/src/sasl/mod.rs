@@ -120,9 +120,29 @@ pub enum Refused {
     Failed(Failure),
 }
 
+impl Refused {
+    /// For the metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Refused::Malformed(_) => "malformed",
+            Refused::ActsForAnother => "acts for another",
+            Refused::Binding => "binding",
+            Refused::Failed(Failure::Credentials) => "credentials",
+            Refused::Failed(Failure::Throttled) => "throttled",
+            Refused::Failed(Failure::InUse) => "in use",
+            Refused::Failed(_) => "failure",
+        }
+    }
+}
+
+/// Stands for the mechanism where a command of the protocol's own brings name and password: LOGIN of IMAP, USER and PASS of POP3.
+pub const PASSWORD: &str = "PASSWORD";
+
 /// One authentication under way. Holds no password: it goes into the call as soon as it comes.
 #[derive(Debug)]
 pub struct Exchange {
+    mechanism: Mechanism,
     peer: IpAddr,
     state: State,
 }
@@ -146,14 +166,16 @@ impl Exchange {
         initial: Option<&[u8]>,
         channel: &Channel<'_>,
     ) -> Option<(Self, Step)> {
-        let mut offered = channel.mechanisms().iter();
-        let state = match offered.find(|offered| offered.name() == mechanism)? {
+        let mut offered = channel.mechanisms().iter().copied();
+        let mechanism = offered.find(|offered| offered.name() == mechanism)?;
+        let state = match mechanism {
             Mechanism::Plain => State::Plain,
             Mechanism::Login => State::LoginUser,
             Mechanism::ScramSha256 => State::Scram(Box::new(scram::Scram::new(false, channel))),
             Mechanism::ScramSha256Plus => State::Scram(Box::new(scram::Scram::new(true, channel))),
         };
         let mut exchange = Exchange {
+            mechanism,
             peer: channel.peer,
             state,
         };
@@ -166,6 +188,12 @@ impl Exchange {
             None => Step::Challenge(Vec::new()),
         };
         Some((exchange, step))
+    }
+
+    /// By which mechanism.
+    #[must_use]
+    pub fn mechanism(&self) -> &'static str {
+        self.mechanism.name()
     }
 
     /// A message of the client.

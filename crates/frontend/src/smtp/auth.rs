@@ -62,7 +62,7 @@ impl SmtpSession {
         mechanism: &str,
         initial: Option<&[u8]>,
     ) -> Option<Action> {
-        self.notes.push_back(Note::Command("AUTH"));
+        self.answering = Some(("AUTH", now.mono_micros));
         let channel = self.client.channel(self.limits.scram);
         match Exchange::begin(mechanism, initial, &channel) {
             Some((exchange, step)) => {
@@ -95,12 +95,18 @@ impl SmtpSession {
     }
 
     fn auth_step(&mut self, now: Now, step: Step) -> Option<Action> {
+        let mechanism = self.client.exchange.as_ref();
+        let mechanism = mechanism.map_or("", Exchange::mechanism);
+        if let Step::Refused(why) = &step {
+            let why = why.word();
+            self.notes.push_back(Note::NotLoggedIn { mechanism, why });
+        }
         let answer = match step {
             Step::Ask(call) => return self.call(Pending::Auth, call),
             Step::Challenge(challenge) => AuthAnswer::Challenge(challenge),
             Step::Accepted { account, login } => {
                 self.client.account = Some((account, login.clone()));
-                self.notes.push_back(Note::LoggedIn(login));
+                self.notes.push_back(Note::LoggedIn { login, mechanism });
                 AuthAnswer::Accepted
             }
             Step::Refused(Refused::Malformed(text)) => {
@@ -114,6 +120,7 @@ impl SmtpSession {
         };
         if !matches!(answer, AuthAnswer::Challenge(_)) {
             self.client.exchange = None;
+            self.answered(now);
         }
         self.machine.answer_auth(time(now), answer);
         None

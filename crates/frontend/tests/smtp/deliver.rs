@@ -192,7 +192,7 @@ fn the_log_is_told() {
     let commands: Vec<_> = notes
         .iter()
         .filter_map(|note| match note {
-            Note::Command(name) => Some(*name),
+            Note::Command(name, _) => Some(*name),
             _ => None,
         })
         .collect();
