@@ -193,21 +193,6 @@ fn an_unknown_key_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn metrics_and_health() {
-    let server = Server::start_plain();
-    let _ = server.anne();
-    let health = server.http("/healthz");
-    assert!(health.starts_with("HTTP/1.1 200"), "{health}");
-    let metrics = server.http("/metrics");
-    assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
-    let figures = metrics
-        .lines()
-        .filter(|line| line.starts_with("whimbrel_"))
-        .count();
-    assert!(figures > 5, "{metrics}");
-}
-
-#[test]
 fn a_second_server_on_the_same_data_is_refused() {
     let server = Server::start_plain();
     let mut command = Command::new(binary());

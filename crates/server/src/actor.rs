@@ -10,6 +10,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use whimbrel_storage::{
 
 use crate::{
     clock::{Alarm, Clock},
-    metrics,
+    metrics::{self, Fault},
     password::Verifier,
     registry::Registry,
     switchboard::{Inbox, Question, Switchboard, Work},
@@ -56,6 +57,7 @@ struct Committing {
     ticket: Ticket,
     log: Option<(PartitionId, Origin)>,
     outcome: Outcome,
+    began: Instant,
     _work: Work,
 }
 
@@ -138,6 +140,11 @@ where
                 Some(input) = self.inbox.inputs.recv() => input,
                 Some(question) = self.inbox.questions.recv() => self.question(question),
                 Some(page) = self.pages.recv() => page,
+                Some(asked) = self.inbox.figures.recv() => {
+                    // Whoever asked may have lost patience.
+                    let _ = asked.send(self.machine.figures(self.shared.clock.now()));
+                    continue;
+                }
                 (done, result) = first(&mut self.commits) => match self.completed(&done, result) {
                     Ok(input) => (input, done._work),
                     Err(Dead) => return,
@@ -175,12 +182,14 @@ where
     ) -> Result<Input, Dead> {
         match result {
             Ok(()) => {
+                metrics::commit(self.name, done.began.elapsed());
                 if let Some(log) = &done.log {
                     self.broken.remove(log);
                 }
                 Ok(Input::Committed(done.ticket))
             }
             Err(error @ StoreError::Full(_)) => {
+                metrics::fault(Fault::Commit);
                 tracing::warn!(machine = self.name, %error, "a change was not made");
                 self.broken.extend(done.log);
                 Ok(Input::CommitFailed(done.ticket))
@@ -279,6 +288,7 @@ where
             ticket,
             log,
             outcome,
+            began: Instant::now(),
             _work: self.shared.board.work().begin(),
         });
     }
@@ -325,7 +335,10 @@ where
                         (shared.fatal)(&format!("a scan failed: {error}"));
                         return;
                     }
-                    Err(error) => (Input::LoadFailed(ticket, error.to_string()), None),
+                    Err(error) => {
+                        metrics::fault(Fault::Load);
+                        (Input::LoadFailed(ticket, error.to_string()), None)
+                    }
                 };
                 // The machine is gone only when the node stops.
                 if pages.send((input, work.begin())).await.is_err() {
@@ -367,11 +380,10 @@ async fn first(commits: &mut VecDeque<Committing>) -> (Committing, Result<(), St
 fn log(machine: &'static str, note: &Note) {
     match note {
         Note::LoggedIn { login, cached } => {
-            metrics::login(true);
+            metrics::login_check(*cached);
             tracing::info!(login, cached, "logged in");
         }
         Note::LoginFailed { login, peer } => {
-            metrics::login(false);
             tracing::info!(login = crate::log::printable(login), %peer, "login failed");
         }
         Note::Delivered { entry, account } => {
@@ -385,7 +397,11 @@ fn log(machine: &'static str, note: &Note) {
                 "a new UIDVALIDITY: the account's clients load everything again"
             );
         }
-        Note::Warning(text) => tracing::warn!(machine, "{text}"),
+        Note::DeliveryTook(micros) => metrics::delivery_took(Duration::from_micros(*micros)),
+        Note::Warning(text) => {
+            metrics::fault(Fault::Warning);
+            tracing::warn!(machine, "{text}");
+        }
     }
 }
 

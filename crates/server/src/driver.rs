@@ -5,7 +5,11 @@
 //! - What the session sends is on its way before the connection waits for the client: nothing is held back while idle.
 //! - Nothing is sent after the node has begun to die: a question that was lost with its machine ends the connection silently.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use rustls::ServerConfig;
 use tokio::{
@@ -25,7 +29,7 @@ use crate::{
     clock::{Alarm, Clock},
     listen::{Place, Protocol},
     log::printable,
-    metrics,
+    metrics::{self, Open, Stage, Traffic},
     registry::Registered,
     store_calls::{Store, StoreCalls},
     switchboard::Switchboard,
@@ -96,11 +100,14 @@ pub(crate) struct Connection<S: Store> {
     pub(crate) registered: Registered,
     pub(crate) place: Place,
     pub(crate) context: Arc<Context<S>>,
+    pub(crate) open: Open,
 }
 
 struct Driver<S: Store> {
     session: Box<dyn Session + Send>,
     protocol: Protocol,
+    open: Open,
+    traffic: Traffic,
     registered: Registered,
     place: Place,
     context: Arc<Context<S>>,
@@ -143,12 +150,14 @@ impl<S: Store> Connection<S> {
             registered,
             place,
             context,
+            open,
         } = self;
-        let _open = metrics::open(protocol.name());
         let id = registered.id;
         let mut driver = Driver {
             session,
             protocol,
+            open,
+            traffic: metrics::traffic(protocol.name()),
             place,
             calls: StoreCalls::new(
                 context.store.clone(),
@@ -256,6 +265,7 @@ impl<S: Store> Driver<S> {
             registered,
             flush_at,
             context,
+            traffic,
             ..
         } = self;
         let clock = &context.clock;
@@ -278,6 +288,9 @@ impl<S: Store> Driver<S> {
                 match transport {
                     Some(transport) => transport.read(|bytes| {
                         if !bytes.is_empty() {
+                            traffic
+                                .received
+                                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
                             session.on_bytes(clock.now(), bytes);
                         }
                         !bytes.is_empty()
@@ -387,6 +400,7 @@ impl<S: Store> Driver<S> {
             return Reply::Failed(Failure::InUse);
         }
         self.place.authenticated();
+        self.open.is_now(Stage::Authenticated);
         reply
     }
 
@@ -406,6 +420,9 @@ impl<S: Store> Driver<S> {
         {
             // Given up after the write: an idle connection holds no buffer.
             let out = std::mem::take(&mut self.out);
+            self.traffic
+                .sent
+                .fetch_add(out.len() as u64, Ordering::Relaxed);
             transport.write(&out, self.context.write_timeout).await?;
         }
         Ok(())
@@ -432,8 +449,12 @@ impl<S: Store> Driver<S> {
         let session = self.registered.id.0;
         let protocol = self.protocol.name();
         match note {
-            Note::Command(name) => metrics::command(protocol, name),
-            Note::LoggedIn(login) => {
+            Note::Command(name, micros) => {
+                metrics::command(protocol, name, Duration::from_micros(*micros));
+            }
+            Note::NotLoggedIn { mechanism, why } => metrics::login(protocol, mechanism, why),
+            Note::LoggedIn { login, mechanism } => {
+                metrics::login(protocol, mechanism, "ok");
                 tracing::info!(session, protocol, login = printable(login), "login")
             }
             Note::ProtocolError(kind) => {
@@ -445,7 +466,7 @@ impl<S: Store> Driver<S> {
                 bytes,
                 deliveries,
             } => {
-                metrics::accepted(*bytes);
+                metrics::accepted(protocol, *bytes);
                 tracing::info!(session, protocol, entry, bytes, deliveries, "accepted");
             }
             Note::Closed(reason) => tracing::info!(session, protocol, reason, "closed"),

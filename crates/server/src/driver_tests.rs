@@ -321,6 +321,7 @@ async fn the_task_of_a_connection_is_small() {
         registered: registry.enter(),
         place: places.enter(IpAddr::from([127, 0, 0, 1]), true).unwrap(),
         context,
+        open: crate::metrics::open("imap", crate::metrics::Stage::Unauthenticated),
     };
     let bytes = std::mem::size_of_val(&connection.run(Transport::Clear(stream)));
     assert!(bytes <= 4096, "{bytes}");

@@ -16,7 +16,7 @@ use whimbrel_frontend::session::{Peer, Session};
 use crate::{
     config::LimitsSection,
     driver::{Connection, Context},
-    metrics,
+    metrics::{self, Fault, Stage},
     registry::Registry,
     store_calls::Store,
     transport::Transport,
@@ -220,6 +220,7 @@ impl<S: Store> Listener<S> {
                 Ok((stream, address)) => listener.admit(stream, address.ip()),
                 Err(error) => {
                     // Too many descriptors, or a client that is gone already: neither ends the loop.
+                    metrics::fault(Fault::Accept);
                     tracing::warn!(protocol = listener.protocol.name(), %error, "cannot accept");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -250,9 +251,19 @@ impl<S: Store> Listener<S> {
             return;
         }
         let registered = self.registry.enter();
+        let mut open = metrics::open(
+            self.protocol.name(),
+            match self.tls {
+                true => Stage::Handshake,
+                false => Stage::Unauthenticated,
+            },
+        );
         let (transport, tls) = if self.tls {
             match Box::pin(self.context.handshake(stream)).await {
-                Ok((transport, tls)) => (transport, Some(tls)),
+                Ok((transport, tls)) => {
+                    open.is_now(Stage::Unauthenticated);
+                    (transport, Some(tls))
+                }
                 Err(error) => {
                     metrics::refused("handshake");
                     tracing::debug!(protocol = self.protocol.name(), %address, %error, "TLS handshake failed");
@@ -274,6 +285,7 @@ impl<S: Store> Listener<S> {
             registered,
             place,
             context: Arc::clone(&self.context),
+            open,
         };
         drop(self);
         connection.run(transport).await;

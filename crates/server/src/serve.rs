@@ -26,7 +26,7 @@ use crate::{
     config::Config,
     driver::Context,
     listen::{self, Listener, Places, Protocol},
-    metrics,
+    metrics::{self, Readiness},
     node::{DataDir, NodeError, Starts},
     password::PasswordError,
     service::Service,
@@ -191,6 +191,9 @@ pub struct Server {
     shutdown_wait: Duration,
     /// Loops that accept or watch; dropped first.
     loops: JoinSet<()>,
+    /// What others may ask while it starts and stops: the figures.
+    figures: JoinSet<()>,
+    readiness: Arc<Readiness>,
     /// Last: the lock is let go of when all else is closed.
     data: DataDir,
 }
@@ -206,19 +209,34 @@ impl Server {
         sockets: Sockets,
         fatal: Fatal,
     ) -> Result<Self, StartError> {
-        let figures = metrics::start();
+        metrics::start();
+        let addresses = sockets.addresses();
+        let readiness = Readiness::new();
+        let mut figures = JoinSet::new();
+        let mut mail = Vec::new();
+        for (kind, socket, address) in sockets.0 {
+            tracing::info!(protocol = kind.name(), %address, "listening");
+            match kind {
+                Kind::Metrics => {
+                    figures.spawn(metrics::serve(socket, Arc::clone(&readiness)));
+                }
+                Kind::Mail(protocol, tls) => mail.push((protocol, tls, socket)),
+            }
+        }
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
         let admin_socket = admin_socket(&data)?;
         let store = open_store(config, &mut data).await?;
         let service = Service::start(config, data.identity(), store.clone(), Arc::clone(&fatal))?;
         let mut server = Server {
-            addresses: sockets.addresses(),
+            addresses,
             certificates,
             reload: Arc::default(),
             service,
             shutdown_wait: config.server.shutdown_wait,
             loops: JoinSet::new(),
+            figures,
+            readiness,
             data,
         };
         server.loops.spawn({
@@ -249,33 +267,24 @@ impl Server {
             finished_max: config.imap.append_messages_max,
         });
         let places = Places::new(&config.limits);
-        for (kind, socket, address) in sockets.0 {
-            tracing::info!(protocol = kind.name(), %address, "listening");
-            match kind {
-                Kind::Metrics => {
-                    let store = store.clone();
-                    let refresh: metrics::Refresh = Arc::new(move || {
-                        let totals = store.totals();
-                        metrics::store(totals.groups, totals.commits);
-                    });
-                    server
-                        .loops
-                        .spawn(metrics::serve(socket, figures.clone(), refresh));
-                }
-                Kind::Mail(protocol, tls) => {
-                    let listener = Listener {
-                        protocol,
-                        tls,
-                        socket,
-                        make: sessions::factory(config, server.service.clock, protocol),
-                        places: Arc::clone(&places),
-                        registry: Arc::clone(&server.service.registry),
-                        context: Arc::clone(&context),
-                    };
-                    server.loops.spawn(listener.run());
-                }
-            }
+        for (protocol, tls, socket) in mail {
+            let listener = Listener {
+                protocol,
+                tls,
+                socket,
+                make: sessions::factory(config, server.service.clock, protocol),
+                places: Arc::clone(&places),
+                registry: Arc::clone(&server.service.registry),
+                context: Arc::clone(&context),
+            };
+            server.loops.spawn(listener.run());
         }
+        server.readiness.serving(metrics::Sources {
+            board: Arc::clone(&server.service.board),
+            store: Arc::new(move || store.totals()),
+            store_path: server.data.path().join("store"),
+            cache_bytes: config.storage.cache_bytes.0,
+        });
         tracing::info!(
             data = %server.data.path().display(),
             incarnation = format!("{:016x}", server.data.identity().incarnation),
@@ -308,8 +317,8 @@ impl Server {
     /// Stops in good order; whether everything came to its end in time.
     pub async fn stop(mut self) -> bool {
         tracing::info!(sessions = self.service.registry.len(), "stopping");
+        self.readiness.stopping();
         self.loops.shutdown().await;
-        // The loop's own figures remain: nobody asks for them any more.
         let until = Instant::now() + self.shutdown_wait;
         self.service.registry.shutdown();
         while !self.service.registry.is_empty() && Instant::now() < until {
@@ -328,6 +337,7 @@ impl Server {
                 "stopping before everything came to its end"
             );
         }
+        self.figures.shutdown().await;
         self.service.stop().await.close().await;
         let socket = self.data.path().join(admin::SOCKET);
         // A socket that stays is replaced at the next start.

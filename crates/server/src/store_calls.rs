@@ -19,7 +19,11 @@ use whimbrel_storage::{
     BlobReader as _, BlobStore, BlobWriter as _, LogStore, StoreError, UploadId,
 };
 
-use crate::{actor::Fatal, node::random};
+use crate::{
+    actor::Fatal,
+    metrics::{self, Fault},
+    node::random,
+};
 
 /// What the server wants of an engine.
 pub trait Store: LogStore + BlobStore + Clone {}
@@ -94,6 +98,7 @@ impl<S: Store> StoreCalls<S> {
             (self.fatal)(&format!("the store: {error}"));
             return Reply::Failed(Failure::Temporary);
         }
+        metrics::fault(Fault::Store);
         tracing::warn!(%error, "the store did not answer");
         Reply::Failed(match error {
             StoreError::Full(_) => Failure::Storage,
@@ -121,7 +126,10 @@ impl<S: Store> StoreCalls<S> {
             .await?;
         let content = |row: Bytes| {
             content_of_row(&row)
-                .inspect_err(|error| tracing::error!(account = %account, %error, "a content row"))
+                .inspect_err(|error| {
+                    metrics::fault(Fault::Content);
+                    tracing::error!(account = %account, %error, "a content row");
+                })
                 .unwrap_or_default()
         };
         Ok(Reply::Contents(

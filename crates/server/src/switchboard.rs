@@ -12,12 +12,15 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{Call, Failure, Reply, SessionId},
+    figures::Figures,
     machine::{Input, Route, route},
     owner::keys::partition_of,
 };
 
 /// Questions that wait for one machine before whoever asks next has to wait.
 const QUESTIONS_MAX: usize = 1024;
+/// Questions for figures that wait for one machine; who comes beyond that gets none.
+const FIGURES_MAX: usize = 16;
 
 /// Counts what is under way anywhere: a stopping server waits until nothing is.
 #[derive(Clone, Debug, Default)]
@@ -48,12 +51,14 @@ pub(crate) enum Question {
 pub(crate) struct Address {
     questions: mpsc::Sender<Question>,
     inputs: mpsc::UnboundedSender<(Input, Work)>,
+    figures: mpsc::Sender<oneshot::Sender<Figures>>,
 }
 
 /// The machine's end of its lanes.
 pub(crate) struct Inbox {
     pub(crate) questions: mpsc::Receiver<Question>,
     pub(crate) inputs: mpsc::UnboundedReceiver<(Input, Work)>,
+    pub(crate) figures: mpsc::Receiver<oneshot::Sender<Figures>>,
 }
 
 /// The addresses of all machines. Cheap to share; kept behind one `Arc`.
@@ -74,12 +79,18 @@ pub(crate) struct Inboxes {
 fn lanes() -> (Address, Inbox) {
     let (to_questions, questions) = mpsc::channel(QUESTIONS_MAX);
     let (to_inputs, inputs) = mpsc::unbounded_channel();
+    let (to_figures, figures) = mpsc::channel(FIGURES_MAX);
     (
         Address {
             questions: to_questions,
             inputs: to_inputs,
+            figures: to_figures,
         },
-        Inbox { questions, inputs },
+        Inbox {
+            questions,
+            inputs,
+            figures,
+        },
     )
 }
 
@@ -150,6 +161,24 @@ impl Switchboard {
             .await
             .map_err(|_| Stopped)?;
         receiver.await.map_err(|_| Stopped)
+    }
+
+    /// The figures of all machines together; `None` if one of them is gone.
+    pub async fn figures(&self) -> Option<Figures> {
+        let mut asked = Vec::with_capacity(self.owners.len() + 2);
+        for address in [&self.directory, &self.queue]
+            .into_iter()
+            .chain(&self.owners)
+        {
+            let (reply, receiver) = oneshot::channel();
+            address.figures.try_send(reply).ok()?;
+            asked.push(receiver);
+        }
+        let mut sum = Figures::default();
+        for figures in asked {
+            sum = sum.plus(figures.await.ok()?);
+        }
+        Some(sum)
     }
 
     /// Tells the owner of an account that a session which asked about it is gone.

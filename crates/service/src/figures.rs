@@ -19,8 +19,6 @@ pub struct Figures {
     pub log_operations: u64,
     /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
     pub claims_again: u64,
-    /// Epochs raised since the start: each costs the clients of an account a download.
-    pub epochs: u64,
     /// Entries in the queue.
     pub queue_entries: u64,
     /// Bytes of their envelopes and summaries.
@@ -48,7 +46,6 @@ impl Figures {
             log_partitions: self.log_partitions + other.log_partitions,
             log_operations: self.log_operations + other.log_operations,
             claims_again: self.claims_again + other.claims_again,
-            epochs: self.epochs + other.epochs,
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,

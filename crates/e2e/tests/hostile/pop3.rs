@@ -180,7 +180,7 @@ fn row_24_slow_clients() {
     wait_for("the deaf one to be cut", || {
         server
             .http("/metrics")
-            .contains("whimbrel_sessions{protocol=\"pop3\"} 0\n")
+            .contains("whimbrel_sessions{protocol=\"pop3\",state=\"authenticated\"} 0\n")
             .then_some(())
     });
     drop(deaf);

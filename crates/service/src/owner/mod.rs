@@ -499,12 +499,8 @@ impl PartitionOwner {
                 let encoded = Op::encode_all(&ops);
                 let blobs = ops.iter().filter_map(named_blob).collect();
                 for op in &ops {
-                    match op {
-                        Op::Claim { claims, .. } => {
-                            self.counted.claims_again += claims.len() as u64;
-                        }
-                        Op::Epoch { .. } => self.counted.epochs += 1,
-                        _ => {}
+                    if let Op::Claim { claims, .. } = op {
+                        self.counted.claims_again += claims.len() as u64;
                     }
                 }
                 let reserved = own.log.reserve(now, count);

@@ -1,0 +1,130 @@
+//! What is asked for when somebody looks: the machines, the store, the process.
+
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use whimbrel_service::figures::Figures;
+use whimbrel_storage_embedded::Totals;
+
+use super::{
+    ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, CLAIMS_AGAIN,
+    DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
+    QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
+    STORE_SYNCS, STORE_WAITING, WATCHERS,
+};
+use crate::switchboard::Switchboard;
+
+/// Machines that do not answer within this are busy: their figures stay as they were shown last.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Where figures come from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The machines.
+    pub board: Arc<Switchboard>,
+    /// What the store counted.
+    pub store: Arc<dyn Fn() -> Totals + Send + Sync>,
+    /// Where its files are.
+    pub store_path: PathBuf,
+    /// Its cache, as configured.
+    pub cache_bytes: u64,
+}
+
+impl Sources {
+    /// Brings the figures up to date.
+    pub fn refresh(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if let Ok(Some(figures)) =
+                tokio::time::timeout(ANSWER_WAIT_MAX, self.board.figures()).await
+            {
+                machines(&figures);
+            }
+            let totals = (self.store)();
+            STORE_SYNCS.set([], totals.groups);
+            STORE_COMMITS.set([], totals.commits);
+            STORE_WAITING.set([], totals.waiting_bytes as u64);
+            STORE_CACHE.set([], self.cache_bytes);
+            let path = self.store_path.clone();
+            // Reading a directory may wait for the disk.
+            let _ = tokio::task::spawn_blocking(move || {
+                STORE_BYTES.set([], tree_bytes(&path));
+                if let Ok(stat) = rustix::fs::statvfs(&path) {
+                    STORE_FREE.set([], stat.f_bavail.saturating_mul(stat.f_frsize));
+                }
+                RESIDENT.set([], resident_bytes().unwrap_or(0));
+                DESCRIPTORS.set([], descriptors().unwrap_or(0));
+            })
+            .await;
+        })
+    }
+}
+
+fn machines(figures: &Figures) {
+    ACCOUNTS_LOADED.set([], figures.accounts_loaded);
+    ACCOUNTS_BYTES.set([], figures.accounts_bytes);
+    ACCOUNTS_LOADS.set([], figures.accounts_loads);
+    ACCOUNTS_EVICTED.set([], figures.accounts_evicted);
+    WATCHERS.set([], figures.watchers);
+    LOG_PARTITIONS.set([], figures.log_partitions);
+    LOG_OPERATIONS.set([], figures.log_operations);
+    CLAIMS_AGAIN.set([], figures.claims_again);
+    QUEUE_ENTRIES.set([], figures.queue_entries);
+    QUEUE_BYTES.set([], figures.queue_bytes);
+    QUEUE_OLDEST.set([], figures.queue_oldest_seconds);
+    ACCOUNTS.set([], figures.directory_accounts);
+    DOMAINS.set([], figures.directory_domains);
+    LOGINS_CACHED.set([], figures.logins_cached);
+}
+
+/// Files below a directory. What vanishes meanwhile is not counted.
+fn tree_bytes(root: &Path) -> u64 {
+    let mut bytes = 0;
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = std::fs::read_dir(directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => directories.push(entry.path()),
+                Ok(metadata) => bytes += metadata.len(),
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}
+
+/// Resident memory in bytes, from /proc; `None` elsewhere.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Open descriptors, from /proc; `None` elsewhere.
+fn descriptors() -> Option<u64> {
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_tells() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(descriptors().is_some_and(|count| count > 2));
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a"), [0; 1000]).unwrap();
+        std::fs::create_dir_all(directory.path().join("b/c")).unwrap();
+        std::fs::write(directory.path().join("b/c/d"), [0; 234]).unwrap();
+        assert_eq!(tree_bytes(directory.path()), 1234);
+        assert_eq!(tree_bytes(&directory.path().join("not there")), 0);
+    }
+}

@@ -1,0 +1,400 @@
+//! Figures for Prometheus: the one list of them, and who counts what.
+//!
+//! Invariants: whatever is shown is in [`ALL`], with its unit and meaning, and `docs/metrics.md` is made of that; labels hold words of the
+//! program alone (see [`family`]); nothing here can fail what it counts.
+//!
+//! Reading order: this file, [`family`], [`gather`] (what is asked for when somebody looks), [`http`].
+
+pub mod family;
+mod gather;
+mod http;
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use family::{Counter, Family, Gauge, Histogram};
+pub use gather::Sources;
+pub use http::{Readiness, State, serve};
+
+macro_rules! figures {
+    ($( $ident:ident: $type:ident<$count:literal> = $name:literal, [$($label:literal),*], $unit:literal, $meaning:literal; )+) => {
+        $(
+            #[doc = $meaning]
+            static $ident: $type<$count> = $type::new($name, &[$($label),*], $unit, $meaning);
+        )+
+        /// All families, in the order in which they are shown.
+        pub static ALL: &[&dyn Family] = &[$( &$ident ),+];
+    };
+}
+
+figures! {
+    SESSIONS: Gauge<2> = "whimbrel_sessions", ["protocol", "state"], "connections",
+        "Open connections. State: handshake, unauthenticated (SMTP and LMTP stay so) or authenticated.";
+    CONNECTIONS: Counter<1> = "whimbrel_connections_total", ["protocol"], "connections",
+        "Connections that found a place.";
+    REFUSED: Counter<1> = "whimbrel_connections_refused_total", ["reason"], "connections",
+        "Connections refused or cut: no place (total, unauthenticated, address, account), handshake, write timeout.";
+    RECEIVED: Counter<1> = "whimbrel_received_bytes_total", ["protocol"], "bytes",
+        "What clients sent, within TLS.";
+    SENT: Counter<1> = "whimbrel_sent_bytes_total", ["protocol"], "bytes",
+        "What clients were sent, within TLS.";
+    COMMANDS: Histogram<2> = "whimbrel_command_seconds", ["protocol", "command"], "seconds",
+        "Commands, and how long they took from when they were whole to when their answer was; waiting for the client to take a long answer, in IDLE, AUTHENTICATE and APPEND for what it sends, included. Of SMTP: MAIL, RCPT, DATA (from its end) and AUTH.";
+    PROTOCOL_ERRORS: Counter<2> = "whimbrel_protocol_errors_total", ["protocol", "kind"], "errors",
+        "Breaches of a protocol by clients.";
+    LOGINS: Counter<3> = "whimbrel_logins_total", ["protocol", "mechanism", "result"], "logins",
+        "Logins. Mechanism: that of SASL, or PASSWORD for LOGIN of IMAP and USER and PASS of POP3. Result: ok, credentials, throttled, in use, binding, acts for another, malformed or failure.";
+    LOGIN_CHECKS: Counter<1> = "whimbrel_login_checks_total", ["source"], "logins",
+        "Right passwords, by whether argon2id had to be computed (computed) or not (cache).";
+    TRANSACTIONS: Counter<1> = "whimbrel_transactions_total", ["protocol"], "messages",
+        "Messages accepted from senders.";
+    TRANSACTION_BYTES: Counter<1> = "whimbrel_transaction_bytes_total", ["protocol"], "bytes",
+        "Bytes of messages accepted from senders.";
+    DELIVERIES: Counter<0> = "whimbrel_deliveries_total", [], "messages",
+        "Messages put into mailboxes by the queue: one a recipient.";
+    DELIVERY_SECONDS: Histogram<0> = "whimbrel_delivery_seconds", [], "seconds",
+        "From the acceptance of a message to its being in a recipient's mailbox on disk.";
+    QUEUE_ENTRIES: Gauge<0> = "whimbrel_queue_entries", [], "messages",
+        "Accepted messages that are not in all their mailboxes yet.";
+    QUEUE_BYTES: Gauge<0> = "whimbrel_queue_bytes", [], "bytes",
+        "Their envelopes and summaries in memory.";
+    QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
+        "Since the oldest of them was accepted; 0 without one.";
+    COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",
+        "From a machine's commit (directory, queue, owner) to its being on disk.";
+    STORE_SYNCS: Counter<0> = "whimbrel_store_syncs_total", [], "syncs",
+        "Syncs of the store's journal.";
+    STORE_COMMITS: Counter<0> = "whimbrel_store_commits_total", [], "commits",
+        "Commits (batches, and deletions of blobs) made durable; divided by the syncs: batches a sync.";
+    STORE_WAITING: Gauge<0> = "whimbrel_store_waiting_bytes", [], "bytes",
+        "Commits that wait for the disk.";
+    STORE_BYTES: Gauge<0> = "whimbrel_store_bytes", [], "bytes",
+        "Size of the store's files.";
+    STORE_FREE: Gauge<0> = "whimbrel_store_free_bytes", [], "bytes",
+        "Free room on their disk.";
+    STORE_CACHE: Gauge<0> = "whimbrel_store_cache_bytes", [], "bytes",
+        "Capacity of the engine's cache of blocks (storage.cache_bytes).";
+    ACCOUNTS_LOADED: Gauge<0> = "whimbrel_accounts_loaded", [], "accounts",
+        "Accounts whose state is in memory.";
+    ACCOUNTS_BYTES: Gauge<0> = "whimbrel_accounts_loaded_bytes", [], "bytes",
+        "Their state.";
+    ACCOUNTS_LOADS: Counter<0> = "whimbrel_accounts_loads_total", [], "accounts",
+        "Account states read from the store.";
+    ACCOUNTS_EVICTED: Counter<0> = "whimbrel_accounts_evicted_total", [], "accounts",
+        "Account states dropped to keep storage.accounts_bytes_max.";
+    WATCHERS: Gauge<0> = "whimbrel_watchers", [], "sessions",
+        "Sessions that have a mailbox selected.";
+    LOG_PARTITIONS: Gauge<0> = "whimbrel_log_partitions", [], "partitions",
+        "Partitions whose log was opened since the start.";
+    LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",
+        "Position of these logs: the sum of their last numbers. Not by partition, so that there is one series.";
+    CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
+        "UIDs given again to messages that had one (late messages, a RENAME onto a known name).";
+    UID_VALIDITIES: Counter<0> = "whimbrel_uidvalidities_total", [], "accounts",
+        "Accounts whose UIDVALIDITY had to change (an epoch was raised): their clients load everything again.";
+    ACCOUNTS: Gauge<0> = "whimbrel_accounts", [], "accounts",
+        "Accounts in the directory.";
+    DOMAINS: Gauge<0> = "whimbrel_domains", [], "domains",
+        "Domains in the directory.";
+    LOGINS_CACHED: Gauge<0> = "whimbrel_logins_cached", [], "logins",
+        "Logins remembered, so that they do not cost argon2id again.";
+    ERRORS: Counter<1> = "whimbrel_errors_total", ["kind"], "errors",
+        "What went wrong on our side, by where: commit (the disk is full), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
+    RESIDENT: Gauge<0> = "whimbrel_resident_bytes", [], "bytes",
+        "Resident memory of the process.";
+    DESCRIPTORS: Gauge<0> = "whimbrel_open_descriptors", [], "descriptors",
+        "Open file descriptors.";
+    START: Gauge<0> = "whimbrel_start_time_seconds", [], "seconds",
+        "When the process began to serve, since 1970.";
+    BUILD: Gauge<1> = "whimbrel_build_info", ["version"], "none",
+        "Always 1; the version is a label.";
+}
+
+/// Reasons for which a connection is refused or cut.
+const REASONS: [&str; 6] = [
+    "total",
+    "unauthenticated",
+    "address",
+    "account",
+    "handshake",
+    "write timeout",
+];
+
+/// Kinds of errors on our side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A commit was not made: the disk is full.
+    Commit,
+    /// An account could not be read.
+    Load,
+    /// The store did not answer a session.
+    Store,
+    /// A content row is damaged.
+    Content,
+    /// A connection could not be accepted.
+    Accept,
+    /// A machine found something odd.
+    Warning,
+}
+
+impl Fault {
+    const ALL: [Fault; 6] = [
+        Fault::Commit,
+        Fault::Load,
+        Fault::Store,
+        Fault::Content,
+        Fault::Accept,
+        Fault::Warning,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Fault::Commit => "commit",
+            Fault::Load => "load",
+            Fault::Store => "store",
+            Fault::Content => "content",
+            Fault::Accept => "accept",
+            Fault::Warning => "warning",
+        }
+    }
+}
+
+/// Shows what has not happened yet as 0, where it is known beforehand: an alarm on a figure that is not there never rings.
+pub fn start() {
+    for reason in REASONS {
+        REFUSED.add([reason], 0);
+    }
+    for fault in Fault::ALL {
+        ERRORS.add([fault.word()], 0);
+    }
+    BUILD.set([env!("CARGO_PKG_VERSION")], 1);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    START.set([], now.map_or(0, |now| now.as_secs()));
+}
+
+/// Counts something that went wrong on our side.
+pub fn fault(fault: Fault) {
+    ERRORS.add([fault.word()], 1);
+}
+
+/// Counts a right password.
+pub fn login_check(cached: bool) {
+    LOGIN_CHECKS.add([if cached { "cache" } else { "computed" }], 1);
+}
+
+/// Counts a login of a session, or the refusal of one.
+pub fn login(protocol: &'static str, mechanism: &'static str, result: &'static str) {
+    LOGINS.add([protocol, mechanism, result], 1);
+}
+
+/// Counts a delivery.
+pub fn delivery() {
+    DELIVERIES.add([], 1);
+}
+
+/// Counts a new UIDVALIDITY.
+pub fn epoch() {
+    UID_VALIDITIES.add([], 1);
+}
+
+/// Counts how long one took.
+pub fn delivery_took(took: Duration) {
+    DELIVERY_SECONDS.observe([], took);
+}
+
+/// Counts an accepted transaction.
+pub fn accepted(protocol: &'static str, bytes: u64) {
+    TRANSACTIONS.add([protocol], 1);
+    TRANSACTION_BYTES.add([protocol], bytes);
+}
+
+/// Counts a command. Names come from the protocol crates, so there are only so many.
+pub fn command(protocol: &'static str, name: &'static str, took: Duration) {
+    COMMANDS.observe([protocol, name], took);
+}
+
+/// Counts a breach of the protocol.
+pub fn protocol_error(protocol: &'static str, kind: &'static str) {
+    PROTOCOL_ERRORS.add([protocol, kind], 1);
+}
+
+/// Counts a connection that was refused.
+pub fn refused(reason: &'static str) {
+    debug_assert!(REASONS.contains(&reason), "{reason} is not in the list");
+    REFUSED.add([reason], 1);
+}
+
+/// Counts a commit that has become durable.
+pub fn commit(machine: &'static str, took: Duration) {
+    COMMIT_SECONDS.observe([machine], took);
+}
+
+/// What a connection has received and sent.
+pub struct Traffic {
+    /// Bytes from the client.
+    pub received: Arc<AtomicU64>,
+    /// Bytes to it.
+    pub sent: Arc<AtomicU64>,
+}
+
+/// The counters of a protocol, to be kept by a connection.
+#[must_use]
+pub fn traffic(protocol: &'static str) -> Traffic {
+    Traffic {
+        received: RECEIVED.of([protocol]),
+        sent: SENT.of([protocol]),
+    }
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// TLS is being negotiated, before anything else.
+    Handshake,
+    /// Nobody has logged in.
+    Unauthenticated,
+    /// Somebody has.
+    Authenticated,
+}
+
+impl Stage {
+    fn word(self) -> &'static str {
+        match self {
+            Stage::Handshake => "handshake",
+            Stage::Unauthenticated => "unauthenticated",
+            Stage::Authenticated => "authenticated",
+        }
+    }
+}
+
+/// An open connection, counted until it is dropped.
+pub struct Open {
+    protocol: &'static str,
+    stage: Stage,
+}
+
+/// Counts a connection.
+#[must_use]
+pub fn open(protocol: &'static str, stage: Stage) -> Open {
+    CONNECTIONS.add([protocol], 1);
+    SESSIONS.add([protocol, stage.word()], 1);
+    Open { protocol, stage }
+}
+
+impl Open {
+    /// It is further now.
+    pub fn is_now(&mut self, stage: Stage) {
+        SESSIONS.add([self.protocol, self.stage.word()], -1);
+        SESSIONS.add([self.protocol, stage.word()], 1);
+        self.stage = stage;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        SESSIONS.add([self.protocol, self.stage.word()], -1);
+    }
+}
+
+/// `docs/metrics.md`.
+#[must_use]
+pub fn documentation() -> String {
+    let mut out = String::from(HEAD);
+    for family in ALL {
+        let about = family.about();
+        let labels: Vec<String> = about
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        out += &format!(
+            "| `{}` | {} | {} | {} | {} |\n",
+            about.name,
+            family.kind(),
+            labels.join(", "),
+            about.unit,
+            about.meaning
+        );
+    }
+    out
+}
+
+/// What stands above the table.
+const HEAD: &str = "\
+# Figures
+
+What `http://127.0.0.1:10900/metrics` shows (`metrics.listen`), in the text format of Prometheus. This page is made from the program
+(`crates/server/src/metrics/mod.rs`); tests compare it with the source and with what a running server shows.
+
+Labels hold words of the program alone: protocols, names of commands, mechanisms, kinds. Nothing that a client sent is ever in them, no
+address, no name, no account; so the number of series has a bound, however many clients and accounts there are: some 3,000, nearly all of them
+buckets of `whimbrel_command_seconds`. Counters begin at 0 with the process. Histograms have buckets from 0.0001 to 30 seconds.
+
+Beside it: `/healthz` answers 200 as long as the process answers at all; `/readyz` answers 200 while clients are served, and 503 before
+that and from the moment the server is told to stop.
+
+| name | type | labels | unit | meaning |
+|---|---|---|---|---|
+";
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Written again with `WHIMBREL_WRITE_DOCS=1`.
+    #[test]
+    fn the_page_is_in_step() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        if std::env::var_os("WHIMBREL_WRITE_DOCS").is_some() {
+            std::fs::write(&path, documentation()).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).is_ok_and(|page| page == documentation()),
+            "docs/metrics.md is out of step: WHIMBREL_WRITE_DOCS=1 cargo test -p whimbrel --lib metrics"
+        );
+    }
+
+    #[test]
+    fn names_are_as_prometheus_wants_them() {
+        let mut names: Vec<&str> = ALL.iter().map(|family| family.about().name).collect();
+        for family in ALL {
+            let about = family.about();
+            assert!(about.name.starts_with("whimbrel_"), "{}", about.name);
+            assert_eq!(
+                about.name.ends_with("_total"),
+                family.kind() == "counter",
+                "{}",
+                about.name
+            );
+            for unit in ["seconds", "bytes"] {
+                let name = about.name.trim_end_matches("_total");
+                assert_eq!(about.unit == unit, name.ends_with(unit), "{}", about.name);
+            }
+            assert!(!about.meaning.contains(['\n', '\\', '|']), "{}", about.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn a_connection_is_in_one_state() {
+        let shown = |state: &str| {
+            let page = family::page(ALL);
+            let start = format!("whimbrel_sessions{{protocol=\"test\",state=\"{state}\"}} ");
+            page.lines()
+                .find_map(|line| line.strip_prefix(&start).map(str::to_owned))
+        };
+        let mut connection = open("test", Stage::Handshake);
+        assert_eq!(shown("handshake").as_deref(), Some("1"));
+        connection.is_now(Stage::Authenticated);
+        assert_eq!(shown("handshake").as_deref(), Some("0"));
+        assert_eq!(shown("authenticated").as_deref(), Some("1"));
+        drop(connection);
+        assert_eq!(shown("authenticated").as_deref(), Some("0"));
+    }
+}
