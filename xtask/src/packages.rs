@@ -13,6 +13,7 @@ const NEEDED: &[(&[&str], &str)] = &[
     (&["python3", "--version"], "python3"),
     (&["strace", "--version"], "strace"),
     (&["swaks", "--version"], "swaks"),
+    (&["systemd-analyze", "--version"], "systemd"),
     // Without it swaks has no STARTTLS, and Debian only recommends it.
     (&["perl", "-MNet::SSLeay", "-e", "1"], "libnet-ssleay-perl"),
     (&["tmux", "-V"], "tmux"),

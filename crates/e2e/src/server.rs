@@ -144,6 +144,7 @@ impl Builder {
             ports,
             tls,
             authority,
+            environment: Vec::new(),
             directory: Some(directory),
             child: None,
             starts: 0,
@@ -212,6 +213,8 @@ pub struct Server {
     pub tls: Arc<ClientConfig>,
     /// Who signed its certificate.
     pub authority: Authority,
+    /// Variables of its environment.
+    pub environment: Vec<(&'static str, String)>,
     directory: Option<TempDir>,
     child: Option<Child>,
     starts: u32,
@@ -288,6 +291,7 @@ impl Server {
         command
             .current_dir(self.path(""))
             .env("RUST_BACKTRACE", "1")
+            .envs(self.environment.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::null());
         command.stdout(log.try_clone().expect("log")).stderr(log);
         self.child = Some(command.spawn().expect("the server starts"));

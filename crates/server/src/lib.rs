@@ -18,6 +18,7 @@ pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod node;
+pub mod notify;
 pub mod password;
 pub mod registry;
 pub mod serve;

@@ -36,6 +36,8 @@ use crate::{
 
 /// How often it is looked whether the sessions have gone.
 const STOP_PAUSE: Duration = Duration::from_millis(5);
+/// How long whoever asked for certificates to be read again waits for that.
+const RELOAD_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -187,6 +189,7 @@ pub struct Server {
     addresses: Vec<(Kind, SocketAddr)>,
     certificates: Arc<Certificates>,
     reload: Arc<Notify>,
+    reloaded: Arc<Notify>,
     service: Service<Embedded>,
     shutdown_wait: Duration,
     /// Loops that accept or watch; dropped first.
@@ -232,6 +235,7 @@ impl Server {
             addresses,
             certificates,
             reload: Arc::default(),
+            reloaded: Arc::default(),
             service,
             shutdown_wait: config.server.shutdown_wait,
             loops: JoinSet::new(),
@@ -246,6 +250,7 @@ impl Server {
         server.loops.spawn(watch_certificates(
             Arc::clone(&server.certificates),
             Arc::clone(&server.reload),
+            Arc::clone(&server.reloaded),
             config.tls.reload_interval,
         ));
         server.loops.spawn(admin::server::serve(
@@ -309,9 +314,12 @@ impl Server {
         &self.service
     }
 
-    /// Looks at the certificate's files now (SIGHUP).
-    pub fn reload(&self) {
+    /// Looks at the certificate's files now (SIGHUP); returns when they were looked at.
+    pub async fn reload(&self) {
+        let looked = self.reloaded.notified();
         self.reload.notify_one();
+        // A disk that hangs must not keep signals from being heard.
+        let _ = tokio::time::timeout(RELOAD_WAIT_MAX, looked).await;
     }
 
     /// Stops in good order; whether everything came to its end in time.
@@ -358,6 +366,7 @@ fn admin_socket(data: &DataDir) -> Result<UnixListener, StartError> {
 async fn watch_certificates(
     certificates: Arc<Certificates>,
     asked: Arc<Notify>,
+    answered: Arc<Notify>,
     interval: Duration,
 ) {
     // A fault that stays is told once.
@@ -371,6 +380,9 @@ async fn watch_certificates(
             let certificates = Arc::clone(&certificates);
             tokio::task::spawn_blocking(move || certificates.reload(forced)).await
         };
+        if forced {
+            answered.notify_waiters();
+        }
         match looked {
             Ok(Ok(Reload::Replaced(fingerprint))) => {
                 tracing::info!(fingerprint, "a new certificate is in use")

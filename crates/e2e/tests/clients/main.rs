@@ -9,6 +9,7 @@ mod mbsync;
 mod neomutt;
 mod poplib;
 mod swaks;
+mod systemd;
 
 use std::{path::PathBuf, process::Command};
 

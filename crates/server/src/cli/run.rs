@@ -17,6 +17,7 @@ use crate::{
     config::{self, Config},
     demo, log,
     node::DataDir,
+    notify::Notifier,
     serve::{Server, Sockets},
 };
 
@@ -86,15 +87,26 @@ fn serve(file: &ConfigFile) -> Result<(), Failure> {
         // Before anything else, so that a signal during the start is not lost.
         let mut hangup = signal(SignalKind::hangup())?;
         let mut signals = Stop::new()?;
+        let notifier = Notifier::from_environment();
         let data = DataDir::open(&config.server.data_dir)?;
         let sockets = Sockets::open(&config, false)?;
         let server = Server::start(&config, data, sockets, fatal()).await?;
+        notifier.ready();
+        let board = Arc::clone(&server.service().board);
+        let alive = tokio::spawn(Arc::clone(&notifier).keep_alive(board));
         loop {
             tokio::select! {
                 () = signals.asked() => break,
-                _ = hangup.recv() => server.reload(),
+                _ = hangup.recv() => {
+                    notifier.reloading();
+                    server.reload().await;
+                    notifier.ready();
+                }
             }
         }
+        notifier.stopping();
+        // It has the switchboard, which ends with the machines.
+        alive.abort();
         // Asked again: at once.
         tokio::select! {
             _ = server.stop() => {}
