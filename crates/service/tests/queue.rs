@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
-    machine::{Input, Machine, Now, Output, RequestId, Ticket},
+    figures::Figures,
+    machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
     queue::{Limits, QueueOwner, entry_id},
 };
 use whimbrel_storage::{Commit, Mutation};
@@ -118,12 +119,22 @@ impl Bench {
                 }
                 Output::Finished(id) => words.push(format!("finished {}", id.0[0])),
                 Output::QueueRecovered => words.push("recovered".into()),
+                Output::Log(Note::DeliveryTook(micros)) => {
+                    words.push(format!("took {} s", micros / 1_000_000));
+                }
                 Output::Log(_) => words.push("warning".into()),
                 Output::Fatal(cause) => words.push(cause),
                 other => panic!("{other:?}"),
             }
         }
         words.join(", ")
+    }
+
+    fn figures(&self) -> Figures {
+        self.queue.figures(Now {
+            wall_micros: (1_700_000_000 + self.seconds - 100) * 1_000_000,
+            mono_micros: 0,
+        })
     }
 
     fn accept(&mut self, entry: &Entry) -> String {
@@ -192,9 +203,11 @@ fn an_entry_from_acceptance_to_its_end() {
         (1, 1, 1)
     );
     assert_eq!(bench.handed_out(), [(1, 0), (1, 1)]);
-    assert_eq!(bench.delivered(), "");
+    assert_eq!(bench.delivered(), "took 0 s");
     assert!(bench.commits.is_empty());
-    assert_eq!(bench.delivered(), "");
+    bench.seconds += 3;
+    assert_eq!(bench.figures().queue_oldest_seconds, 3);
+    assert_eq!(bench.delivered(), "took 3 s");
     assert_eq!(bench.commits.len(), 1);
     assert_eq!(bench.queue.len(), 1, "what is being removed is one entry");
     assert_eq!(bench.commit(), "finished 1");
@@ -386,9 +399,9 @@ fn what_was_not_delivered_is_handed_out_again() {
     assert_eq!(bench.handed_out(), [(1, 1), (1, 2)]);
     // A late answer to the first attempt is nobody's; the second counts.
     assert_eq!(bench.input(Input::Delivered(tickets[2])), "");
-    assert_eq!(bench.delivered(), "");
+    assert_eq!(bench.delivered(), "took 10 s");
     assert!(bench.commits.is_empty());
-    assert_eq!(bench.delivered(), "");
+    assert_eq!(bench.delivered(), "took 10 s");
     assert_eq!(bench.commit(), "finished 1");
     // And time goes by without a wish.
     bench.seconds = 120;

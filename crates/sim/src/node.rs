@@ -16,6 +16,7 @@ use whimbrel_service::{
     api::{BlobName, Call, EntryId, Event, Failure, Reply, SessionId},
     auth::{self, Authenticator},
     directory::DirectoryOwner,
+    figures::Figures,
     log::store_partition,
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
@@ -235,6 +236,15 @@ impl Node {
         self.happenings
             .first_key_value()
             .map(|((time, _), _)| *time)
+    }
+
+    /// What the machines tell of themselves.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let now = self.now();
+        let sum = self.directory.figures(now).plus(self.queue.figures(now));
+        let owners = self.owners.iter().map(|owner| owner.figures(now));
+        owners.fold(sum, Figures::plus)
     }
 
     /// Virtual time in microseconds.

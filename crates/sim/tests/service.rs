@@ -14,7 +14,8 @@ use whimbrel_service::{
     },
     content::Content,
     machine::RequestId,
-    queue::entry_id,
+    owner,
+    queue::{self, entry_id},
     scram::derive,
 };
 use whimbrel_sim::node::{Identity, Node, Outcome, VERIFIER_PREFIX};
@@ -255,6 +256,78 @@ impl World {
             assert!(!matches!(outcome, Outcome::Stopped(_)), "{outcome:?}");
         }
     }
+}
+
+#[test]
+fn machines_tell_figures_of_themselves() {
+    let mut world = world();
+    assert_eq!(world.node.figures().accounts_loaded, 0);
+    let first = world.append("INBOX", "one");
+    let before = world.node.figures();
+    assert_eq!(
+        (before.directory_accounts, before.directory_domains),
+        (1, 1)
+    );
+    assert_eq!((before.accounts_loaded, before.accounts_loads), (1, 1));
+    assert!(before.accounts_bytes > 0 && before.log_operations > 0);
+    assert_eq!((before.log_partitions, before.claims_again), (1, 0));
+    let _ = world.select(1, "INBOX");
+    assert_eq!(world.node.figures().watchers, 1);
+    // What was told of the name is above the message that comes to it.
+    for to in ["Old", "New"] {
+        let done = world.mailbox(MailboxCall::Create {
+            name: name(to),
+            special_use: None,
+        });
+        assert!(matches!(done, Reply::Created(_)), "{done:?}");
+    }
+    let moved = world.mailbox(MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: vec![first],
+        to: name("Old"),
+        remove: true,
+    });
+    assert!(matches!(moved, Reply::Copied { .. }));
+    world.append("New", "two");
+    let _ = world.select(1, "New");
+    let done = world.mailbox(MailboxCall::Delete { name: name("New") });
+    assert!(matches!(done, Reply::Done), "{done:?}");
+    let done = world.mailbox(MailboxCall::Rename {
+        from: name("Old"),
+        to: name("New"),
+    });
+    assert!(matches!(done, Reply::Done), "{done:?}");
+    let after = world.node.figures();
+    assert_eq!(after.claims_again, 1);
+    assert!(after.log_operations > before.log_operations);
+}
+
+#[test]
+fn evictions_are_counted() {
+    let config = owner::Config {
+        accounts_bytes_max: 1,
+        ..owner::Config::default()
+    };
+    let mut world = world();
+    world.node = Node::with(1, config, queue::Limits::default());
+    let add = AdminCall::AddAccount {
+        address: "anne@example.org".into(),
+        verifier: format!("{VERIFIER_PREFIX}secret"),
+        scram: None,
+        account: ANNE,
+    };
+    assert_eq!(world.admin(add), AdminReply::Done);
+    for _ in 0..3 {
+        world.append("INBOX", "one");
+    }
+    let _ = world.mailbox(MailboxCall::List);
+    let figures = world.node.figures();
+    assert!(figures.accounts_evicted >= 2, "{figures:?}");
+    assert_eq!(
+        figures.accounts_loads,
+        figures.accounts_evicted + figures.accounts_loaded
+    );
 }
 
 #[test]
