@@ -11,12 +11,13 @@
 //!   could be stored.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`keys`].
+//! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`keys`], [`rows`].
 
 mod batches;
 mod calls;
 mod collect;
 pub mod keys;
+mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,11 +25,11 @@ use bytes::Bytes;
 pub use whimbrel_crdt::Incarnation;
 use whimbrel_crdt::{Dot, PartitionId, Section};
 use whimbrel_mailbox::{
-    AccountId, At, EntryTag, MailboxName, MessageId, Op, Peers, Renewal, Replica, RowKey,
-    SpecialUse, Step,
+    AccountId, At, EntryTag, MailboxName, Op, Peers, Renewal, Replica, RowKey, SpecialUse, Step,
 };
-use whimbrel_storage::Mutation;
 
+pub use self::rows::blob_name;
+use self::rows::{holder, named_blob, push_row};
 use crate::{
     api::{Call, Event, Failure, MailboxCall, Reply, SessionId},
     figures::Figures,
@@ -712,59 +713,6 @@ impl PartitionOwner {
             Err(failure) => Reply::Failed(failure),
         };
         self.answer(account, Output::Reply(request, reply));
-    }
-}
-
-/// The blob that an operation names, as batches have it: hash and upload (DESIGN, 2: peers fetch it beside the batch). Copies name none
-/// that is new.
-fn named_blob(op: &Op) -> Option<Vec<u8>> {
-    let blob = match op {
-        Op::Append(append) => append.message.blob,
-        Op::Deliver(deliver) => deliver.message.blob,
-        _ => return None,
-    };
-    Some([&blob.hash[..], &blob.upload[..]].concat())
-}
-
-/// Turns a changed row into mutations; a content row holds the account's reference to its blob.
-fn push_row(
-    mutations: &mut Vec<Mutation>,
-    account: AccountId,
-    row: &RowKey,
-    value: Option<Vec<u8>>,
-) {
-    let key = keys::row_key(account, row);
-    match value {
-        Some(value) => {
-            if let RowKey::Content(origin) = row
-                && let Ok(content) = whimbrel_mailbox::Content::decode(&value)
-            {
-                mutations.push(Mutation::Reference {
-                    blob: blob_name(&content.blob),
-                    holder: holder(account, *origin),
-                });
-            }
-            mutations.push(Mutation::Put {
-                key,
-                value: value.into(),
-            });
-        }
-        None => mutations.push(Mutation::Delete { key }),
-    }
-}
-
-/// The name under which a content row holds its blob. Not the account's alone: two messages of an account may hold one blob, and the
-/// release of one must not drop the other's.
-fn holder(account: AccountId, origin: MessageId) -> Bytes {
-    [account.0, origin.0].concat().into()
-}
-
-/// A blob's name as the store has it.
-#[must_use]
-pub fn blob_name(name: &whimbrel_mailbox::BlobName) -> whimbrel_storage::BlobName {
-    whimbrel_storage::BlobName {
-        upload: whimbrel_storage::UploadId(name.upload),
-        hash: whimbrel_storage::Hash(name.hash),
     }
 }
 

@@ -1,0 +1,60 @@
+//! What the rows and operations of an account mean to the store: mutations, and references to blobs.
+
+use bytes::Bytes;
+use whimbrel_mailbox::{AccountId, MessageId, Op, RowKey};
+use whimbrel_storage::Mutation;
+
+use super::keys;
+
+/// The blob that an operation names, as batches have it: hash and upload (DESIGN, 2: peers fetch it beside the batch). Copies name none
+/// that is new.
+pub(super) fn named_blob(op: &Op) -> Option<Vec<u8>> {
+    let blob = match op {
+        Op::Append(append) => append.message.blob,
+        Op::Deliver(deliver) => deliver.message.blob,
+        _ => return None,
+    };
+    Some([&blob.hash[..], &blob.upload[..]].concat())
+}
+
+/// Turns a changed row into mutations; a content row holds the account's reference to its blob.
+pub(super) fn push_row(
+    mutations: &mut Vec<Mutation>,
+    account: AccountId,
+    row: &RowKey,
+    value: Option<Vec<u8>>,
+) {
+    let key = keys::row_key(account, row);
+    match value {
+        Some(value) => {
+            if let RowKey::Content(origin) = row
+                && let Ok(content) = whimbrel_mailbox::Content::decode(&value)
+            {
+                mutations.push(Mutation::Reference {
+                    blob: blob_name(&content.blob),
+                    holder: holder(account, *origin),
+                });
+            }
+            mutations.push(Mutation::Put {
+                key,
+                value: value.into(),
+            });
+        }
+        None => mutations.push(Mutation::Delete { key }),
+    }
+}
+
+/// The name under which a content row holds its blob. Not the account's alone: two messages of an account may hold one blob, and the
+/// release of one must not drop the other's.
+pub(super) fn holder(account: AccountId, origin: MessageId) -> Bytes {
+    [account.0, origin.0].concat().into()
+}
+
+/// A blob's name as the store has it.
+#[must_use]
+pub fn blob_name(name: &whimbrel_mailbox::BlobName) -> whimbrel_storage::BlobName {
+    whimbrel_storage::BlobName {
+        upload: whimbrel_storage::UploadId(name.upload),
+        hash: whimbrel_storage::Hash(name.hash),
+    }
+}
