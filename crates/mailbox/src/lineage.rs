@@ -77,7 +77,7 @@ impl Replica {
     }
 
     /// Carries a renewal out, as far as it is this replica's own: marks and history. To be called before the operations of
-    /// [`Self::plan_renewal`] are applied, in whose write the rows must be.
+    /// [`Self::plan_renewal`] are applied, in whose write the rows must be, but for [`Self::take_first_rows`].
     pub fn renew(&mut self, renewal: &Renewal, renewed: Renewed, now_micros: u64) {
         let before = std::mem::take(&mut self.lineage);
         let mut retired = before.retired;
@@ -124,6 +124,19 @@ impl Replica {
             retired,
         };
         self.dirty_keys.insert(RowKey::Account);
+    }
+
+    /// Rows of a renewal that are to be written before all others, right after [`Self::renew`]: of ten thousand mailboxes with long names all are
+    /// more than one write has room for.
+    ///
+    /// After a crash between the two writes the account is renewed again, for its own row is not among these. The second renewal is not behind
+    /// the first, whose marks are on disk already: no time of a change is, so that its lead is at least the same. An epoch has no lead, and sets
+    /// marks back.
+    pub fn take_first_rows(&mut self, renewed: Renewed) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        match renewed {
+            Renewed::Ahead(_) => self.take_dirty_marks(),
+            Renewed::Epoch => self.take_dirty_boxes(),
+        }
     }
 
     /// Counts as told, under every name that there is or was: UIDNEXT `mark`.

@@ -407,6 +407,32 @@ impl Replica {
         }
     }
 
+    /// As [`Self::take_dirty`], of the marks of names alone.
+    pub(crate) fn take_dirty_marks(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let marks = |key: &RowKey| matches!(key, RowKey::Mark(_));
+        let keys: Vec<RowKey> = self.dirty_keys.extract_if(.., marks).collect();
+        let row = |key: RowKey| {
+            let bytes = self.encode_key(&key);
+            (key, bytes)
+        };
+        keys.into_iter().map(row).collect()
+    }
+
+    /// As [`Self::take_dirty`], of the mailboxes alone.
+    pub(crate) fn take_dirty_boxes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let mut rows = Vec::new();
+        for number in std::mem::take(&mut self.dirty_boxes) {
+            if let Some(record) = self.boxes.get_mut(number)
+                && std::mem::take(&mut record.dirty)
+            {
+                let id = record.id;
+                let bytes = self.mailbox_row(number, Local::With);
+                rows.push((RowKey::Mailbox(id), Some(bytes)));
+            }
+        }
+        rows
+    }
+
     /// The rows that changed since the last call: new bytes, or `None` for a row that goes.
     pub fn take_dirty(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = std::mem::take(&mut self.dirty_rows);
@@ -415,17 +441,7 @@ impl Replica {
             let bytes = self.encode_key(&key);
             rows.insert(key, bytes);
         }
-        for number in std::mem::take(&mut self.dirty_boxes) {
-            if let Some(record) = self.boxes.get_mut(number)
-                && std::mem::take(&mut record.dirty)
-            {
-                let id = record.id;
-                rows.insert(
-                    RowKey::Mailbox(id),
-                    Some(self.mailbox_row(number, Local::With)),
-                );
-            }
-        }
+        rows.extend(self.take_dirty_boxes());
         let mut rows: Vec<_> = rows.into_iter().collect();
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.retain(|slot| match self.records.get_mut(*slot) {

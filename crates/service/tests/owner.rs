@@ -11,7 +11,7 @@ use whimbrel_service::{
     },
     content::Content,
     machine::{Birth, Input, Machine, Now, Output, RequestId},
-    owner::{Config, PartitionOwner},
+    owner::{Config, Incarnation, PartitionOwner},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Mutation};
 
@@ -23,6 +23,8 @@ struct World {
     rows: BTreeMap<Vec<u8>, Bytes>,
     /// Sizes of the commits with operations in them.
     batches: Vec<usize>,
+    /// The largest commit of any kind.
+    largest: usize,
     /// After how many more batches the power fails.
     power: usize,
     requests: u64,
@@ -39,6 +41,7 @@ impl World {
             owner: PartitionOwner::new(Config::default()),
             rows: BTreeMap::new(),
             batches: Vec::new(),
+            largest: 0,
             power: usize::MAX,
             requests: 0,
             now: Now {
@@ -56,7 +59,12 @@ impl World {
         let request = RequestId(self.requests);
         let account = ANNE;
         let call = Call::Mailbox { account, call };
-        self.owner.handle(self.now, Input::Call(request, call));
+        self.input(Input::Call(request, call), request)
+    }
+
+    /// The answer to `request`, if one comes.
+    fn input(&mut self, input: Input, request: RequestId) -> Option<Reply> {
+        self.owner.handle(self.now, input);
         let mut answer = None;
         while let Some(output) = self.owner.poll() {
             match output {
@@ -64,6 +72,7 @@ impl World {
                 Output::Commit(ticket, commit) => {
                     let bytes = commit.bytes();
                     assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
+                    self.largest = self.largest.max(bytes);
                     if commit.entry.is_some() {
                         if self.power == 0 {
                             return None;
@@ -180,6 +189,35 @@ impl World {
             to: name(to),
             remove,
         })
+    }
+
+    /// UIDVALIDITY has to be at least this.
+    fn raise_uid_validity(&mut self, least: u32) {
+        self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
+    }
+
+    /// What was hidden long enough is dropped.
+    fn collect(&mut self) {
+        self.owner.handle(self.now, Input::QueueRecovered);
+        self.now.mono_micros += 100_000_000;
+        self.input(Input::Time, RequestId(0));
+    }
+
+    fn change(&mut self, mailbox: &str, uids: &[u32], flags: Flags) {
+        let reply = self.call(MailboxCall::Store {
+            session: SessionId(1),
+            name: name(mailbox),
+            uids: uids.to_vec(),
+            change: FlagChange::Add,
+            flags,
+            unchanged_since: None,
+        });
+        assert!(matches!(reply, Reply::Stored { rows, .. } if rows.len() == uids.len()));
+    }
+
+    /// The largest commit that was made since the last look.
+    fn largest(&mut self) -> usize {
+        std::mem::take(&mut self.largest)
     }
 
     /// How many batches were written since the last look.
@@ -433,4 +471,133 @@ fn a_rename_of_many_names() {
         "{reply:?}"
     );
     assert_eq!(world.batches(), 0);
+}
+
+/// Nothing that names a whole mailbox makes commits that are larger for a larger one, whatever it does to each message.
+#[test]
+fn no_commit_grows_with_the_mailbox() {
+    let largest = |count: usize| {
+        let mut world = World::new();
+        world.fill("INBOX", count);
+        let flag = |flag| Flags::from_iter([flag]);
+        let mut sizes = Vec::new();
+        let mut done = |what, world: &mut World| {
+            assert!(world.batches() >= count / 4096, "{what}");
+            sizes.push((what, world.largest()));
+        };
+        let uids = world.uids("INBOX");
+        done("fill", &mut world);
+        world.change("INBOX", &uids, flag(whimbrel_service::api::Flag::Seen));
+        done("STORE", &mut world);
+        world.transfer("INBOX", uids, "Trash", true).unwrap();
+        done("MOVE", &mut world);
+        world.raise_uid_validity(1_800_000_000);
+        let uids = world.uids("Trash");
+        assert_eq!(uids.len(), count);
+        done("epoch", &mut world);
+        world.change("Trash", &uids, flag(whimbrel_service::api::Flag::Deleted));
+        done("STORE", &mut world);
+        let reply = world.call(MailboxCall::Expunge {
+            session: SessionId(1),
+            name: name("Trash"),
+            uids: None,
+            up_to: u32::MAX,
+        });
+        assert!(matches!(reply, Reply::Expunged { uids, .. } if uids.len() == count));
+        done("EXPUNGE", &mut world);
+        world.collect();
+        let rows = world.rows.len();
+        assert!(rows < 100, "{rows} rows are left");
+        sizes.push(("collection", world.largest()));
+        world.create("box");
+        world.fill("box", count);
+        world.batches();
+        world.call(MailboxCall::Delete { name: name("box") });
+        assert!(world.batches() >= count / 4096);
+        sizes.push(("DELETE", world.largest()));
+        sizes
+    };
+    let (smaller, larger) = (largest(20_000), largest(30_000));
+    for ((what, smaller), (_, larger)) in smaller.into_iter().zip(larger) {
+        assert!(
+            larger <= smaller + smaller / 50,
+            "{what}: {smaller}, {larger} bytes"
+        );
+        assert!(larger < 4 << 20, "{what}: {larger} bytes");
+    }
+}
+
+/// RENAME of INBOX is one commit where that is possible, and MOVE where it is not.
+#[test]
+fn a_rename_of_a_large_inbox() {
+    for (count, batches) in [(25_000, 1), (42_000, 12)] {
+        let mut world = World::new();
+        world.fill("INBOX", count);
+        world.batches();
+        let rename = MailboxCall::Rename {
+            from: name("INBOX"),
+            to: name("old"),
+        };
+        assert!(matches!(world.call(rename), Reply::Done));
+        assert_eq!(world.batches(), batches);
+        assert_eq!(world.uids("INBOX").len(), 0);
+        assert_eq!(world.uids("old").len(), count);
+    }
+}
+
+/// All claims are made again: the rows of the account are written anew, but not at once, and a crash between two commits loses nothing.
+#[test]
+fn an_epoch_of_messages_with_many_keywords() {
+    let mut world = World::new();
+    for _ in 0..20 {
+        world.append("INBOX", 100, 1, &keywords());
+    }
+    assert_eq!(world.uids("INBOX").len(), 2000);
+    world.batches();
+    // The commit of the epoch itself, one of claims, and no more.
+    world.power = 2;
+    world.raise_uid_validity(1_800_000_000);
+    assert_eq!(world.batches(), 2);
+    world.restart();
+    let uids = world.uids("INBOX");
+    assert_eq!(uids.len(), 2000);
+    assert!(uids.is_sorted_by(|a, b| a < b));
+    let batches = world.batches();
+    assert!(batches > 3, "{batches}");
+}
+
+/// An account with as many names as there can be, all as long as they can be, on a disk that is put back: still it can be loaded.
+#[test]
+fn a_renewal_of_many_long_names() {
+    let mut world = World::new();
+    let long = "x".repeat(900);
+    for n in 0..9_990 {
+        world.create(&format!("{long}{n}"));
+    }
+    let renewed = || {
+        PartitionOwner::new(Config {
+            origin: Incarnation::from_hash(2),
+            slot: 1,
+            ..Config::default()
+        })
+    };
+    world.largest();
+    // Power fails between the marks and the rest.
+    world.owner = renewed();
+    world.power = 0;
+    assert!(world.try_call(MailboxCall::List).is_none());
+    assert!(world.largest() > 8 << 20);
+    world.owner = renewed();
+    world.power = usize::MAX;
+    assert!(
+        matches!(world.call(MailboxCall::List), Reply::Mailboxes(names) if names.len() == 9_996)
+    );
+    world.append("INBOX", 1, 1, &Flags::none());
+    // Of what was told under any of the names nothing is told again.
+    let uids = world.uids("INBOX");
+    assert!(uids[0] / 64 > 1 << 18, "{uids:?}");
+    world.owner = renewed();
+    world.batches();
+    assert_eq!(world.uids("INBOX"), uids);
+    assert_eq!(world.batches(), 0, "it is renewed once");
 }

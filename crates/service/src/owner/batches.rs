@@ -8,13 +8,18 @@
 //! - MOVE may be cut between messages: "it might fail partway through the set", and "The server MUST leave each message in a state where it is in
 //!   at least one of the source or target mailboxes" (RFC 6851, 3.3), in no case in both. An operation moves each of its messages whole.
 //! - STORE and EXPUNGE change each message by itself, and so does a DELETE of a large mailbox, which is emptied first.
+//! - Claims made again (an epoch, late messages, a takeover) are cut where they are planned: the row of a message that waits for its claim says
+//!   that it is not shown.
 //! - Messages that a RENAME would make late are claimed again before it, under the old name: a crash leaves them with new UIDs, and nothing else.
 
 use whimbrel_mailbox::{AccountId, At, MailboxName, Plan, PlanError, Replica};
-use whimbrel_storage::COMMIT_BYTES_MAX;
+use whimbrel_storage::{COMMIT_BYTES_MAX, Mutation};
 
-use super::{PartitionOwner, calls::failure};
-use crate::{api::Failure, machine::Now};
+use super::{Partition, PartitionOwner, calls::failure};
+use crate::{
+    api::Failure,
+    machine::{Now, Output, Ticket},
+};
 
 /// Bytes of one commit that plans may use up; the rest is for what is written beside them. At some 480 bytes a message without keywords this is
 /// room for 32,000 messages.
@@ -23,6 +28,10 @@ const BATCH_BYTES_MAX: usize = COMMIT_BYTES_MAX - (1 << 20);
 /// Messages in one batch of what may be cut: an owner plans and writes no more at a time, and a commit stays small, which others share a sync
 /// with.
 pub(super) const MESSAGES_PER_BATCH_MAX: usize = 4096;
+
+/// Rows in one commit without operations: removed ones have some hundred bytes, a mailbox or a mark a name's (1,000 bytes) more, and of those an
+/// account has ten thousand at most.
+pub(super) const ROWS_PER_COMMIT_MAX: usize = 8192;
 
 /// Whether what was planned fits into one commit.
 pub(super) fn fits<T>(replica: &Replica, plan: &Plan<T>) -> bool {
@@ -58,5 +67,26 @@ impl PartitionOwner {
             rest = &rest[chunk.len()..];
         }
         Ok(())
+    }
+
+    /// Hands out commits of rows alone, in their order, as many as they need.
+    pub(super) fn write_rows(&mut self, account: AccountId, mut mutations: Vec<Mutation>) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        while !mutations.is_empty() {
+            let rest = mutations.split_off(mutations.len().min(ROWS_PER_COMMIT_MAX));
+            let mut commit = own.log.commit();
+            commit.mutations = std::mem::replace(&mut mutations, rest);
+            self.next_ticket += 1;
+            let ticket = Ticket(self.next_ticket);
+            entry.newest = Some(ticket);
+            own.gate.submitted(ticket);
+            self.commits.insert(ticket, entry.partition);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
     }
 }

@@ -11,9 +11,6 @@ use crate::{
     machine::{Note, Now, Output, Ticket},
 };
 
-/// Rows removed in one commit: with some hundred bytes each it stays well below the store's limit of 16 MiB.
-const MUTATIONS_PER_COMMIT_MAX: usize = 16 * 1024;
-
 impl PartitionOwner {
     /// Something was removed: it is collected after a while.
     pub(super) fn collect_soon(&mut self, now: Now, account: AccountId) {
@@ -86,17 +83,7 @@ impl PartitionOwner {
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
-        while !mutations.is_empty() {
-            let rest = mutations.split_off(mutations.len().min(MUTATIONS_PER_COMMIT_MAX));
-            let mut commit = own.log.commit();
-            commit.mutations = std::mem::replace(&mut mutations, rest);
-            self.next_ticket += 1;
-            let ticket = Ticket(self.next_ticket);
-            entry.newest = Some(ticket);
-            own.gate.submitted(ticket);
-            self.commits.insert(ticket, entry.partition);
-            self.out.push_back(Output::Commit(ticket, commit));
-        }
+        self.write_rows(account, mutations);
         remains
     }
 

@@ -404,6 +404,7 @@ impl PartitionOwner {
             next: Dot::new(own.log.origin(), own.log.next()),
         };
         let renewal = self.config.renewal();
+        let mut first = Vec::new();
         if replica.needs_renewal(&renewal) {
             // An older copy of the disk was put back. What is late is claimed again after this, in the same call.
             let plan = replica.plan_renewal(&at, &renewal);
@@ -413,6 +414,9 @@ impl PartitionOwner {
                 own.log.hlc().last().max(now.wall_micros),
             );
             ops = plan.ops;
+            for (row, value) in replica.take_first_rows(plan.outcome) {
+                push_row(&mut first, account, &row, value);
+            }
         } else if ops.is_empty() {
             // A crash may have come between a RENAME and the claims that follow from it.
             ops = replica.plan_late(&at, &Peers::none()).ops;
@@ -430,6 +434,7 @@ impl PartitionOwner {
             // Removed before the last stop, and not yet collected.
             self.collect_soon(now, account);
         }
+        self.write_rows(account, first);
         self.write(now, account, ops, &[]);
         for input in waiting {
             self.handle(now, input);
