@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&which, data)) = data.split_first() else {
         return;
     };
-    match which % 12 {
+    match which % 13 {
         0 => whimbrel_mailbox::fuzz::batch(data),
         1 | 2 => whimbrel_mailbox::fuzz::operations(data),
         3 | 4 => whimbrel_mailbox::fuzz::rows(data),
@@ -22,6 +22,7 @@ fuzz_target!(|data: &[u8]| {
         8 => whimbrel_service::fuzz::position(data),
         9 => whimbrel_storage_embedded::fuzz::values(data),
         10 => whimbrel_storage_embedded::fuzz::journals(own_directory(), data),
+        12 => whimbrel_replication::fuzz::stream(data),
         _ => {
             if let Some(name) = BlobName::from_bytes(data) {
                 assert_eq!(name.to_bytes(), data);

@@ -30,6 +30,8 @@ const RULES: &[Rule] = &[
     rule("whimbrel-crdt", &[], &[]),
     rule("whimbrel-mailbox", &["whimbrel-crdt"], &[]),
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
+    // What is in a batch is none of its business.
+    rule("whimbrel-replication", &["whimbrel-crdt"], &[]),
     rule("whimbrel-mime", &[], &[]),
     rule("whimbrel-imap", &["whimbrel-mime"], &[]),
     rule("whimbrel-pop3", &[], &[]),
@@ -107,6 +109,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-crdt",
     "whimbrel-mailbox",
     "whimbrel-directory",
+    "whimbrel-replication",
     "whimbrel-mime",
     "whimbrel-imap",
     "whimbrel-pop3",

@@ -1,0 +1,26 @@
+//! Causal broadcast of batches between replicas: wire format, links, partitions; pure, no I/O
+//!
+//! Purpose: the machines by which nodes come to hold the same logs and apply them in causal order. What is in a batch is opaque here.
+//! Nothing sends anything yet: no other crate uses this one. `docs/replication.md` tells the whole.
+//!
+//! Invariants:
+//! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
+//! - Nothing a peer does decides how much memory is used.
+//!
+//! Reading order: `wire`, `link`, `partition`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+#[doc(hidden)]
+pub mod fuzz;
+pub mod link;
+pub mod wire;
+
+/// The two clocks, read by the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds since 1970 by the wall clock, which may jump.
+    pub wall_micros: u64,
+    /// Microseconds by a clock that only goes forward; for time-outs.
+    pub mono_micros: u64,
+}

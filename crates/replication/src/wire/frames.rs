@@ -1,0 +1,248 @@
+//! The frames, one type each. Fields are only ever added, as options.
+
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+
+/// Who speaks, and what it understands. The first frame of each side.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Handshake {
+    /// The cluster: nodes of another one are refused.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub cluster: [u8; 16],
+    /// The node's name, which must be that of its certificate.
+    #[n(1)]
+    pub name: String,
+    /// Its present life.
+    #[n(2)]
+    pub incarnation: Incarnation,
+    /// The oldest version of the wire format it speaks.
+    #[n(3)]
+    pub wire_min: u16,
+    /// The newest.
+    #[n(4)]
+    pub wire_max: u16,
+    /// What it can do, one bit each.
+    #[n(5)]
+    pub features: u64,
+}
+
+/// Asks for the same number back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Ping {
+    /// Chosen by who asks.
+    #[n(0)]
+    pub id: u64,
+}
+
+/// How much more the receiver of batches is willing to hold that is not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Room {
+    /// Bytes on the way and not acknowledged. One batch is always allowed.
+    #[n(0)]
+    pub bytes: u64,
+    /// Batches, likewise.
+    #[n(1)]
+    pub batches: u32,
+}
+
+/// The hash of the last durable batch of one origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Head {
+    /// Whose log.
+    #[n(0)]
+    pub origin: Incarnation,
+    /// BLAKE3 of the batch.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub hash: [u8; 32],
+}
+
+impl Head {
+    /// The hash.
+    pub const fn hash(&self) -> Hash {
+        Hash(self.hash)
+    }
+}
+
+/// Where a replica stands: the first frame for a partition on a link.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Hello {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// What is on its disk.
+    #[n(1)]
+    pub durable: VersionVector,
+    /// What is applied there, and durable as applied.
+    #[n(2)]
+    pub applied: VersionVector,
+    /// The last hash of each origin of `durable`.
+    #[n(3)]
+    pub heads: Vec<Head>,
+    /// What may be sent to it.
+    #[n(4)]
+    pub room: Room,
+}
+
+/// Batches, as they were sealed: those of one origin in the order of their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Counts how often the sender began again: see [`Ack::again`].
+    pub round: u32,
+    /// The bytes of each.
+    pub batches: Vec<Bytes>,
+}
+
+/// What lies before the bytes of [`Batches`].
+#[derive(Clone, Debug, Encode, Decode)]
+pub(super) struct BatchesHead {
+    #[n(0)]
+    pub(super) partition: PartitionId,
+    #[n(1)]
+    pub(super) round: u32,
+    #[n(2)]
+    pub(super) lengths: Vec<u32>,
+}
+
+/// What is durable and applied by now.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Ack {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// What is on its disk.
+    #[n(1)]
+    pub durable: VersionVector,
+    /// What is applied there, and durable as applied.
+    #[n(2)]
+    pub applied: VersionVector,
+    /// What may be sent to it.
+    #[n(3)]
+    pub room: Room,
+    /// Something of this round did not follow, or there was no room: send again what is not durable.
+    #[n(4)]
+    pub again: Option<u32>,
+}
+
+/// An account that somebody looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Reading {
+    /// The account.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub account: [u8; 16],
+    /// Whether the sender has readers on it.
+    #[n(1)]
+    pub reading: bool,
+    /// The account's counter at the sender.
+    #[n(2)]
+    pub counter: u32,
+}
+
+/// Readers and counters (DESIGN 4, rule 5).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Readers {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// The sender's own number when it said so: the counters count when its log is applied up to it.
+    #[n(1)]
+    pub upto: u64,
+    /// Accounts of which something changed.
+    #[n(2)]
+    pub accounts: Vec<Reading>,
+}
+
+/// What a node has announced of one account (DESIGN 4, rule 6).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Announced {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// The sender's own number when it said so.
+    #[n(1)]
+    pub upto: u64,
+    /// The account.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub account: [u8; 16],
+    /// What was told of it, and hidden from nobody there.
+    #[n(3)]
+    pub vector: VersionVector,
+}
+
+/// Names the state of a partition at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StateBegin {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// Chosen by the sender, for this state alone.
+    #[n(1)]
+    pub state: u64,
+    /// What is applied in it.
+    #[n(2)]
+    pub applied: VersionVector,
+    /// The hash at which each log of `applied` goes on.
+    #[n(3)]
+    pub heads: Vec<Head>,
+}
+
+/// Asks for a state, or for more of it: acknowledges what came before.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StateTake {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// Which state; 0: whichever.
+    #[n(1)]
+    pub state: u64,
+    /// Rows above this key. Empty: from the first.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub after: Vec<u8>,
+    /// Bytes that may come before this is asked again.
+    #[n(3)]
+    pub bytes: u64,
+}
+
+/// Rows of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateChunk {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Which state.
+    pub state: u64,
+    /// The key after which the chunk begins.
+    pub after: Vec<u8>,
+    /// The key of its last row.
+    pub last: Vec<u8>,
+    /// The rows, encoded by whoever keeps them.
+    pub rows: Bytes,
+}
+
+/// What lies before the bytes of [`StateChunk`].
+#[derive(Clone, Debug, Encode, Decode)]
+pub(super) struct StateChunkHead {
+    #[n(0)]
+    pub(super) partition: PartitionId,
+    #[n(1)]
+    pub(super) state: u64,
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub(super) after: Vec<u8>,
+    #[cbor(n(3), with = "minicbor::bytes")]
+    pub(super) last: Vec<u8>,
+}
+
+/// All rows of a state were sent.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StateEnd {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// Which state.
+    #[n(1)]
+    pub state: u64,
+    /// The key of its last row: a receiver that has not come so far asks again.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub last: Vec<u8>,
+}

@@ -1,0 +1,82 @@
+//! What nodes say to each other: frames, their bytes, their bounds.
+//!
+//! A frame is the length of its body (4 bytes, most significant first), its kind (2 bytes) and its body: a CBOR array of numbered
+//! fields and, where a frame carries bulk, raw bytes behind it. Unknown fields and unknown kinds are skipped.
+//!
+//! Invariants:
+//! - Nothing is kept of a frame that is longer than its kind may be, or of a kind that is not known.
+//! - What a frame takes in memory is in proportion to its length.
+//!
+//! Reading order: `frames`, `blobs`, `codec`.
+
+mod blobs;
+mod codec;
+mod frames;
+
+pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant};
+pub use codec::{Decoder, WireError};
+pub use frames::{
+    Ack, Announced, Batches, Handshake, Head, Hello, Ping, Readers, Reading, Room, StateBegin,
+    StateChunk, StateEnd, StateTake,
+};
+use whimbrel_crdt::PartitionId;
+
+/// The oldest version this program speaks.
+pub const WIRE_MIN: u16 = 1;
+/// The newest.
+pub const WIRE_MAX: u16 = 1;
+
+/// Bytes before a body.
+pub const HEADER_BYTES: usize = 6;
+
+/// Longest body of a frame that carries bulk: the greatest commit of the store (16 MiB) and a little.
+pub const BULK_BYTES_MAX: usize = (16 << 20) + (64 << 10);
+
+/// Longest body of any other frame: vectors of some thousand origins.
+pub const CONTROL_BYTES_MAX: usize = 256 << 10;
+
+/// One message between two nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Frame {
+    Handshake(Handshake),
+    Ping(Ping),
+    Pong(Ping),
+    Hello(Hello),
+    Batches(Batches),
+    Ack(Ack),
+    Readers(Readers),
+    Announced(Announced),
+    StateBegin(StateBegin),
+    StateChunk(StateChunk),
+    StateEnd(StateEnd),
+    StateTake(StateTake),
+    BlobWant(BlobWant),
+    BlobHave(BlobHave),
+    BlobChunk(BlobChunk),
+    BlobDone(BlobDone),
+}
+
+impl Frame {
+    /// The partition it belongs to; `None` if it belongs to the link or to blobs.
+    pub fn partition(&self) -> Option<PartitionId> {
+        Some(match self {
+            Self::Hello(frame) => frame.partition,
+            Self::Batches(frame) => frame.partition,
+            Self::Ack(frame) => frame.partition,
+            Self::Readers(frame) => frame.partition,
+            Self::Announced(frame) => frame.partition,
+            Self::StateBegin(frame) => frame.partition,
+            Self::StateChunk(frame) => frame.partition,
+            Self::StateEnd(frame) => frame.partition,
+            Self::StateTake(frame) => frame.partition,
+            Self::Handshake(_)
+            | Self::Ping(_)
+            | Self::Pong(_)
+            | Self::BlobWant(_)
+            | Self::BlobHave(_)
+            | Self::BlobChunk(_)
+            | Self::BlobDone(_) => return None,
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! The wire format: old bytes keep their meaning, what is not known is skipped, garbage is refused within bounds.
+
+#![allow(missing_docs)]
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
+use whimbrel_replication::fuzz;
+use whimbrel_replication::wire::*;
+
+fn node(id: u64) -> Incarnation {
+    Incarnation::new(id).expect("not zero")
+}
+
+fn vector(pairs: &[(u64, u64)]) -> VersionVector {
+    pairs.iter().map(|(id, seq)| (node(*id), *seq)).collect()
+}
+
+/// One of each, with the name of its fixture.
+fn examples() -> Vec<(&'static str, Frame)> {
+    let partition = PartitionId::accounts(200);
+    let room = Room {
+        bytes: 1 << 20,
+        batches: 1024,
+    };
+    let head = Head {
+        origin: node(7),
+        hash: [0xAB; 32],
+    };
+    let name = BlobName([5; 48]);
+    let data = Bytes::from_static(b"opaque");
+    vec![
+        (
+            "handshake",
+            Frame::Handshake(Handshake {
+                cluster: [9; 16],
+                name: "north-1".into(),
+                incarnation: node(0xDEAD_BEEF_0BAD_CAFE),
+                wire_min: 1,
+                wire_max: 1,
+                features: 0b101,
+            }),
+        ),
+        ("ping", Frame::Ping(Ping { id: 3 })),
+        ("pong", Frame::Pong(Ping { id: 3 })),
+        (
+            "hello",
+            Frame::Hello(Hello {
+                partition,
+                durable: vector(&[(7, 300), (8, 2)]),
+                applied: vector(&[(7, 299)]),
+                heads: vec![head],
+                room,
+            }),
+        ),
+        (
+            "batches",
+            Frame::Batches(Batches {
+                partition,
+                round: 2,
+                batches: vec![data.clone(), Bytes::from_static(b"another")],
+            }),
+        ),
+        (
+            "ack",
+            Frame::Ack(Ack {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[]),
+                room,
+                again: Some(2),
+            }),
+        ),
+        (
+            "readers",
+            Frame::Readers(Readers {
+                partition,
+                upto: 17,
+                accounts: vec![Reading {
+                    account: [3; 16],
+                    reading: true,
+                    counter: 99,
+                }],
+            }),
+        ),
+        (
+            "announced",
+            Frame::Announced(Announced {
+                partition,
+                upto: 17,
+                account: [3; 16],
+                vector: vector(&[(8, 1)]),
+            }),
+        ),
+        (
+            "state_begin",
+            Frame::StateBegin(StateBegin {
+                partition,
+                state: 4,
+                applied: vector(&[(7, 300)]),
+                heads: vec![head],
+            }),
+        ),
+        (
+            "state_chunk",
+            Frame::StateChunk(StateChunk {
+                partition,
+                state: 4,
+                after: b"a".to_vec(),
+                last: b"k".to_vec(),
+                rows: data.clone(),
+            }),
+        ),
+        (
+            "state_end",
+            Frame::StateEnd(StateEnd {
+                partition,
+                state: 4,
+                last: b"z".to_vec(),
+            }),
+        ),
+        (
+            "state_take",
+            Frame::StateTake(StateTake {
+                partition,
+                state: 4,
+                after: b"k".to_vec(),
+                bytes: 1 << 20,
+            }),
+        ),
+        (
+            "blob_want",
+            Frame::BlobWant(BlobWant {
+                name,
+                offset: 65536,
+                bytes: 1 << 20,
+            }),
+        ),
+        (
+            "blob_have",
+            Frame::BlobHave(BlobHave {
+                name,
+                here: true,
+                ask: false,
+            }),
+        ),
+        (
+            "blob_chunk",
+            Frame::BlobChunk(BlobChunk {
+                name,
+                offset: 65536,
+                data,
+            }),
+        ),
+        (
+            "blob_done",
+            Frame::BlobDone(BlobDone {
+                name,
+                length: 65542,
+            }),
+        ),
+    ]
+}
+
+fn encoded(frame: &Frame) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Frame>, WireError> {
+    let mut decoder = Decoder::default();
+    decoder.push(bytes);
+    let mut frames = Vec::new();
+    while let Some(frame) = decoder.frame()? {
+        frames.push(frame);
+    }
+    assert_eq!(decoder.buffered(), 0);
+    Ok(frames)
+}
+
+#[test]
+fn version_1_keeps_its_meaning() {
+    for (name, frame) in examples() {
+        let path = format!("{}/fixtures/v1/{name}.bin", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("WHIMBREL_WRITE_FIXTURES").is_some() {
+            std::fs::write(&path, encoded(&frame)).expect("the fixture is written");
+        }
+        let bytes = std::fs::read(&path).expect("the fixture is there");
+        assert_eq!(read(&bytes), Ok(vec![frame.clone()]), "{name}");
+        assert_eq!(encoded(&frame), bytes, "{name}");
+        fuzz::stream(&bytes);
+    }
+}
+
+/// A newer node adds fields and kinds.
+#[test]
+fn what_is_not_known_is_skipped() {
+    let mut stream = Vec::new();
+    for (_, frame) in examples() {
+        let mut bytes = encoded(&frame);
+        if !matches!(
+            frame,
+            Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_)
+        ) {
+            // The array of fields gets one more, an array itself.
+            assert!((0x80..0x97).contains(&bytes[HEADER_BYTES]));
+            bytes[HEADER_BYTES] += 1;
+            bytes.extend_from_slice(&[0x82, 0x01, 0x63, b'n', b'e', b'w']);
+            let length = u32::from_be_bytes(bytes[..4].try_into().expect("four")) + 6;
+            bytes[..4].copy_from_slice(&length.to_be_bytes());
+        }
+        stream.extend(bytes);
+        stream.extend([0, 0, 0x40, 0, 0x77, 0x77]);
+        stream.extend([0xFF; 0x4000]);
+    }
+    let expected: Vec<Frame> = examples().into_iter().map(|(_, frame)| frame).collect();
+    assert_eq!(read(&stream), Ok(expected));
+    fuzz::stream(&stream);
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_too_long_or_unknown() {
+    let check = |kind: u16, length: usize, refused: bool| {
+        let mut bytes = (length as u32).to_be_bytes().to_vec();
+        bytes.extend(kind.to_be_bytes());
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        let found = decoder.frame();
+        let expected = if refused {
+            Err(WireError::TooLong {
+                kind,
+                bytes: length,
+            })
+        } else {
+            Ok(None)
+        };
+        assert_eq!(found, expected);
+        decoder.push(&[0; 1000]);
+        assert!(decoder.buffered() <= 1000 + HEADER_BYTES);
+        if kind == 999 && !refused {
+            assert_eq!(decoder.buffered(), 0);
+        }
+    };
+    check(16, CONTROL_BYTES_MAX, false);
+    check(16, CONTROL_BYTES_MAX + 1, true);
+    check(17, BULK_BYTES_MAX, false);
+    check(17, BULK_BYTES_MAX + 1, true);
+    check(999, BULK_BYTES_MAX, false);
+    check(999, BULK_BYTES_MAX + 1, true);
+}
+
+#[test]
+fn batches_lie_within_their_frame() {
+    let frame = Frame::Batches(Batches {
+        partition: PartitionId(1),
+        round: 0,
+        batches: vec![Bytes::from_static(b"abc")],
+    });
+    let mut bytes = encoded(&frame);
+    bytes.pop();
+    bytes[3] -= 1;
+    assert!(matches!(
+        read(&bytes),
+        Err(WireError::Malformed { kind: 17, .. })
+    ));
+}
+
+proptest! {
+    #[test]
+    fn garbage_breaks_nothing(data: Vec<u8>, which in 0..16usize, at: usize, bit in 0..8u8) {
+        fuzz::stream(&data);
+        let mut bytes = encoded(&examples()[which].1);
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        // What the length promises and does not come is waited for: put the end behind it.
+        bytes.extend(encoded(&Frame::Ping(Ping { id: 1 })));
+        fuzz::stream(&bytes);
+    }
+}
