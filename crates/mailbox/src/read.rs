@@ -168,6 +168,18 @@ impl Replica {
         uids
     }
 
+    /// The content rows that its records name, the hidden ones too, each once with the blob in it.
+    pub fn contents(&self) -> impl Iterator<Item = (MessageId, BlobName)> {
+        let all = self
+            .records
+            .iter()
+            .map(|(_, record)| (record.origin(), record.blob));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter()
+    }
+
     /// The record shown under exactly this UID.
     pub(crate) fn shown_slot(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.members(name)

@@ -381,7 +381,7 @@ impl DataDir {
                 Ok(text) => text,
                 Err(error) => return Ok(Err(error)),
             };
-            file.write_all(text.as_bytes())?;
+            file.write_all(format!("{SUM}{}\n{text}", sum(&text)).as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
             fs::File::open(&self.path)?.sync_all()?;
@@ -440,11 +440,28 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
     Ok(file)
 }
 
+/// The first line of `node.toml`, before the checksum of the rest.
+const SUM: &str = "# Written at every start; do not edit. Checksum: ";
+
+fn sum(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
 fn read_identity(path: &Path, text: &str) -> Result<Identity, NodeError> {
     let wrong = |cause: String| NodeError::Identity {
         path: path.to_owned(),
         cause,
     };
+    // Files from before it was written have none.
+    if let Some((first, rest)) = text.split_once('\n')
+        && first.starts_with('#')
+        && first.strip_prefix(SUM) != Some(&sum(rest))
+    {
+        return Err(wrong(
+            "the checksum is wrong, so it is damaged. Remove it: the node then takes a new incarnation (see `whimbrel node`)"
+                .to_owned(),
+        ));
+    }
     let identity: Identity =
         toml::from_str(text).map_err(|error| wrong(error.message().to_owned()))?;
     if identity.format != FORMAT {

@@ -7,6 +7,7 @@
 use std::{
     io,
     net::SocketAddr,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -148,19 +149,27 @@ const STARTS: (PartitionId, &[u8]) = (PartitionId(1 << 32), b"starts");
 /// # Errors
 /// When it is damaged, or of another version.
 pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded, StartError> {
+    let store = open_copy(config, &data.path().join("store")).await?;
+    count_start(&store, data).await?;
+    Ok(store)
+}
+
+/// Opens a store by itself: of no node.
+///
+/// # Errors
+/// As [`open_store`].
+pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartError> {
     let of = &config.storage;
-    let mut store = whimbrel_storage_embedded::Config::new(data.path().join("store"));
+    let mut store = whimbrel_storage_embedded::Config::new(path);
     store.cache_bytes = of.cache_bytes.0;
     store.write_buffer_bytes = of.write_buffer_bytes.0;
     store.journal_bytes_max = of.journal_bytes_max.0;
     store.free_bytes_min = of.free_bytes_min.0;
     store.readers_max = of.readers_max;
     let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
-    let store = opened
+    opened
         .map_err(|panic| StartError::Store(panic.to_string()))?
-        .map_err(|error| StartError::Store(error.to_string()))?;
-    count_start(&store, data).await?;
-    Ok(store)
+        .map_err(|error| StartError::Store(error.to_string()))
 }
 
 /// Counts a start in the store and then in `node.toml`, whose identity is then the node's.

@@ -301,7 +301,36 @@ fn make_self_signed(
         .map_err(file(directory))?;
     let secret = zeroize::Zeroizing::new(pair.serialize_pem());
     write_private(key, secret.as_bytes()).map_err(file(key))?;
-    write_private(cert, made.pem().as_bytes()).map_err(file(cert))
+    write_private(cert, made.pem().as_bytes()).map_err(file(cert))?;
+    let sums = directory.join(SUMS);
+    let text = sums_of(&[(cert, made.pem().as_bytes()), (key, secret.as_bytes())]);
+    write_private(&sums, text.as_bytes()).map_err(file(&sums))
+}
+
+/// Beside a certificate that was made here: checksums of it and its key, so that `whimbrel check` can tell whether they are as they were made.
+pub(crate) const SUMS: &str = "sums";
+
+/// A line with the checksum of all others, and for each file one with its checksum and name.
+fn sums_of(files: &[(&Path, &[u8])]) -> String {
+    let line = |(path, bytes): &(&Path, &[u8])| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{} {name}\n", blake3::hash(bytes).to_hex())
+    };
+    let lines: String = files.iter().map(line).collect();
+    format!("{}\n{lines}", blake3::hash(lines.as_bytes()).to_hex())
+}
+
+/// The names and checksums in such a file; `None` if it is damaged.
+pub(crate) fn parse_sums(text: &str) -> Option<Vec<(String, String)>> {
+    let (sum, lines) = text.split_once('\n')?;
+    if blake3::hash(lines.as_bytes()).to_hex().as_str() != sum {
+        return None;
+    }
+    let pair = |line: &str| {
+        let (sum, name) = line.split_once(' ')?;
+        Some((name.to_owned(), sum.to_owned()))
+    };
+    lines.lines().map(pair).collect()
 }
 
 /// Writes a file of mode 0600 such that it is either whole or not there.

@@ -26,3 +26,4 @@ pub mod owner;
 pub mod queue;
 pub mod saslprep;
 pub mod scram;
+pub mod verify;

@@ -398,7 +398,7 @@ fn entry_key(id: EntryId) -> Bytes {
 }
 
 /// The name under which an entry holds its blob.
-fn holder(id: EntryId) -> Bytes {
+pub(crate) fn holder(id: EntryId) -> Bytes {
     entry_key(id)
 }
 
@@ -445,7 +445,7 @@ fn row_of_entry(entry: &Entry) -> Bytes {
     log::encode(&row).into()
 }
 
-fn entry_of_row(key: &[u8], row: &Bytes) -> Option<Entry> {
+pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<Entry> {
     let id = EntryId(key.get(1..)?.try_into().ok()?);
     let decoded: EntryRow<'_> = minicbor::decode(row).ok()?;
     if decoded.version != ROW_VERSION {

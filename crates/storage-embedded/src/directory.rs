@@ -20,7 +20,7 @@ use crate::seal::StoreId;
 const FORMAT_LINE: &str = "whimbrel-store";
 /// The format this version writes, and the newest it reads.
 pub(crate) const FORMAT_VERSION: u64 = 1;
-const SYNCED_BYTES: usize = 24;
+pub(crate) const SYNCED_BYTES: usize = 24;
 
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -128,7 +128,7 @@ impl SyncedFile {
     }
 }
 
-fn parse_synced(id: &StoreId, bytes: &[u8]) -> Option<u64> {
+pub(crate) fn parse_synced(id: &StoreId, bytes: &[u8]) -> Option<u64> {
     let (number, checksum) = bytes.split_first_chunk::<8>()?;
     let expected = blake3::keyed_hash(id, number);
     (checksum == &expected.as_bytes()[..SYNCED_BYTES - 8]).then(|| u64::from_be_bytes(*number))
@@ -169,7 +169,8 @@ fn make_format(path: &Path, format: &Path) -> Result<StoreId, OpenError> {
     let write = || {
         let mut file = private().open(&fresh)?;
         file.set_len(0)?;
-        writeln!(file, "{FORMAT_LINE} {FORMAT_VERSION} {hex}")?;
+        let line = format!("{FORMAT_LINE} {FORMAT_VERSION} {hex}");
+        writeln!(file, "{line} {}", line_sum(&line))?;
         file.sync_all()?;
         fs::rename(&fresh, format)?;
         File::open(path)?.sync_all()
@@ -178,13 +179,21 @@ fn make_format(path: &Path, format: &Path) -> Result<StoreId, OpenError> {
     Ok(id)
 }
 
-fn parse_format(path: &Path, bytes: &[u8]) -> Result<StoreId, OpenError> {
+/// Checksum of the format file's line: whether it or the journals are damaged could not be told otherwise.
+fn line_sum(line: &str) -> String {
+    blake3::hash(line.as_bytes()).to_hex()[..16].to_owned()
+}
+
+pub(crate) fn parse_format(path: &Path, bytes: &[u8]) -> Result<StoreId, OpenError> {
     let not = |why: &str| OpenError::NotAStore {
         path: path.to_owned(),
         why: why.to_owned(),
     };
     let text = std::str::from_utf8(bytes).map_err(|_| not("it is not text"))?;
-    let mut words = text.trim_end().split(' ');
+    let line = text
+        .strip_suffix('\n')
+        .ok_or_else(|| not("its line does not end"))?;
+    let mut words = line.split(' ');
     if words.next() != Some(FORMAT_LINE) {
         return Err(not("it does not begin with its name"));
     }
@@ -207,6 +216,13 @@ fn parse_format(path: &Path, bytes: &[u8]) -> Result<StoreId, OpenError> {
     for (index, byte) in id.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16)
             .map_err(|_| not("its id is not hexadecimal"))?;
+    }
+    // Stores made before it was written have none.
+    if let Some(sum) = words.next() {
+        let summed = line.strip_suffix(sum).map(str::trim_end);
+        if summed.is_none_or(|line| line_sum(line) != sum) {
+            return Err(not("its checksum is wrong"));
+        }
     }
     Ok(id)
 }

@@ -47,6 +47,27 @@ pub(crate) fn check(
     id: &StoreId,
     synced: Option<u64>,
 ) -> Result<Found, OpenError> {
+    let (mut found, torn) = judge(directory, id, synced)?;
+    if let Some(torn) = torn {
+        found.torn_bytes = cut(&torn.path, torn.at)?;
+        tracing::warn!(path = %torn.path.display(), torn.at, bytes = found.torn_bytes, torn.why, "cut off the torn end of a write that was never acknowledged");
+    }
+    Ok(found)
+}
+
+/// The torn end of a write that was never acknowledged.
+pub(crate) struct Torn {
+    pub(crate) path: PathBuf,
+    pub(crate) at: u64,
+    pub(crate) why: &'static str,
+}
+
+/// As [`check`], but cuts nothing off.
+pub(crate) fn judge(
+    directory: &Path,
+    id: &StoreId,
+    synced: Option<u64>,
+) -> Result<(Found, Option<Torn>), OpenError> {
     let journals = list(directory)?;
     let Some((_, last_path)) = journals.last() else {
         return Err(OpenError::damaged(directory, "there is no journal (*.jnl)"));
@@ -58,6 +79,7 @@ pub(crate) fn check(
         }
     }
     let mut found = Found::default();
+    let mut torn = None;
     for (_, path) in &journals {
         let end = read(path, id, &mut found)?;
         let last = found.writes.map_or(0, |(_, last)| last.number);
@@ -78,8 +100,11 @@ pub(crate) fn check(
                     );
                     return Err(OpenError::damaged(path, why));
                 }
-                found.torn_bytes = cut(path, at)?;
-                tracing::warn!(path = %path.display(), at, bytes = found.torn_bytes, why, "cut off the torn end of a write that was never acknowledged");
+                torn = Some(Torn {
+                    path: path.clone(),
+                    at,
+                    why,
+                });
             }
         }
     }
@@ -92,7 +117,7 @@ pub(crate) fn check(
         );
         return Err(OpenError::damaged(last_path, why));
     }
-    Ok(found)
+    Ok((found, torn))
 }
 
 /// The newest journal in `directory`, if there is one.

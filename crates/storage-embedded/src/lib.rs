@@ -14,11 +14,12 @@
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
 //! Reading order: `config`, `keys` (what lies where), `seal`, `journal`, `manifest`, `open`, `verify`, `writer`,
-//! `group` (one atomic write made of many commits), `blobs`, `reads`.
+//! `group` (one atomic write made of many commits), `blobs`, `reads`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod blobs;
+pub mod check;
 mod config;
 mod directory;
 mod engine;

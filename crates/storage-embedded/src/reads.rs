@@ -8,13 +8,34 @@ use bytes::Bytes;
 use fjall::Readable;
 use tokio::sync::Semaphore;
 use whimbrel_storage::{
-    Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage,
-    StoreError,
+    BlobName, Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit,
+    ScanPage, StoreError,
 };
 
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
 use crate::keys;
+
+impl Embedded {
+    /// Whether a blob is held under this name: else nothing keeps it there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn is_held(
+        &self,
+        blob: BlobName,
+        partition: PartitionId,
+        holder: Bytes,
+    ) -> Result<bool, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| {
+            let key = keys::reference(blob.upload, partition, &holder);
+            let found = core.sealer.trees.meta.get(key).map_err(read_error)?;
+            Ok(found.is_some())
+        })
+        .await
+    }
+}
 
 impl Core {
     /// Runs `work` on a blocking thread when one of `permits` is free.

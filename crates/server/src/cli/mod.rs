@@ -5,6 +5,7 @@
 //! Reading order: this file (what there is), [`run`] (what it does), [`prompt`] (how passwords come in).
 
 mod accounts;
+mod check;
 mod node;
 mod prompt;
 mod run;
@@ -81,6 +82,22 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: Alias,
+    },
+    /// Verify everything in the data directory; changes nothing, and the server must not run
+    #[command(
+        after_help = "Ends with 0 if all is as it was written, else with 1; each damage is told with its file and byte, or its key in the store.\n\n\
+                      Examples:\n  whimbrel check\n  whimbrel check --json --config /etc/whimbrel/whimbrel.toml"
+    )]
+    Check {
+        /// The report as JSON, on standard output
+        #[arg(long)]
+        json: bool,
+        /// Where copies of the store's small files go (as much as its journals); without it, the system's directory for such things
+        #[arg(long, value_name = "DIRECTORY")]
+        scratch: Option<PathBuf>,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
     },
     /// Show who this node is, and make it another after an older copy of its disk was put back
     #[command(
@@ -264,6 +281,7 @@ mod tests {
             "whimbrel alias remove info@example.org anne@example.org",
             true,
         );
+        check("whimbrel check --json --scratch /tmp", true);
         check("whimbrel node renew --config a.toml", true);
         check("whimbrel demo --exit", true);
         check("whimbrel config --markdown", true);

@@ -11,7 +11,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, node};
+use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, node};
 use crate::{
     actor::Fatal,
     config::{self, Config},
@@ -32,6 +32,11 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve { config } => serve(&config),
         Command::Account { command } => accounts::account(command),
         Command::Alias { command } => accounts::alias(command),
+        Command::Check {
+            json,
+            scratch,
+            config,
+        } => check::check(&config, scratch.as_deref(), json),
         Command::Node { command } => node::node(command),
         Command::Config { markdown } => print(&if markdown {
             config::documentation()

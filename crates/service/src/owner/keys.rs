@@ -49,7 +49,13 @@ pub(super) fn whole_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
     (prefix, end)
 }
 
+/// The account that a row of a partition belongs to; `None`: it is no account's.
+pub(crate) fn account_of_key(key: &[u8]) -> Option<AccountId> {
+    let (tag, rest) = key.split_first()?;
+    (*tag == ACCOUNT_ROW).then_some(AccountId(*rest.first_chunk()?))
+}
+
 /// The inverse of [`row_key`] for a key of this account.
-pub(super) fn row_of_key(key: &[u8]) -> Result<RowKey, LoadError> {
+pub(crate) fn row_of_key(key: &[u8]) -> Result<RowKey, LoadError> {
     RowKey::from_bytes(key.get(17..).unwrap_or_default())
 }

@@ -29,7 +29,8 @@ use whimbrel_mailbox::{
 };
 
 pub use self::rows::blob_name;
-use self::rows::{holder, named_blob, push_row};
+pub(crate) use self::rows::holder;
+use self::rows::{named_blob, push_row};
 use crate::{
     api::{Call, Event, Failure, MailboxCall, Reply, SessionId},
     figures::Figures,

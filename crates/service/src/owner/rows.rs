@@ -46,7 +46,7 @@ pub(super) fn push_row(
 
 /// The name under which a content row holds its blob. Not the account's alone: two messages of an account may hold one blob, and the
 /// release of one must not drop the other's.
-pub(super) fn holder(account: AccountId, origin: MessageId) -> Bytes {
+pub(crate) fn holder(account: AccountId, origin: MessageId) -> Bytes {
     [account.0, origin.0].concat().into()
 }
 

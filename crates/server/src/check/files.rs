@@ -1,0 +1,46 @@
+//! The small files beside the store: `node.toml` and a certificate that was made here.
+
+use std::{fs, io, path::Path};
+
+use super::{Found, Report};
+use crate::tls;
+
+/// Holds them against their checksums. Lock files hold nothing, and the admin socket is none.
+pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
+    let mut tell = |path: &Path, what: String| {
+        report.found.push(Found {
+            file: Some(path.to_owned()),
+            // Each has one checksum over all of it.
+            offset: Some(0),
+            partition: None,
+            key: None,
+            what,
+            damage: true,
+        });
+    };
+    let node = data.join("node.toml");
+    if let Err(cause) = super::identity(data) {
+        tell(&node, cause.replace(&format!("{}: ", node.display()), ""));
+    }
+    let folder = data.join("tls");
+    let sums = folder.join(tls::SUMS);
+    let text = match fs::read(&sums) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        // Certificates come from elsewhere, or were made before sums were written.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let Some(known) = tls::parse_sums(&text) else {
+        tell(&sums, "the checksum is wrong".into());
+        return Ok(());
+    };
+    for (name, sum) in known {
+        let path = folder.join(name);
+        match fs::read(&path) {
+            Ok(bytes) if blake3::hash(&bytes).to_hex().as_str() == sum => {}
+            Ok(_) => tell(&path, "it is not as it was made".into()),
+            Err(error) => tell(&path, error.to_string()),
+        }
+    }
+    Ok(())
+}
