@@ -76,6 +76,31 @@ impl Directory {
             .unwrap_or_else(|| postmaster(self.eldest_of_all()))
     }
 
+    /// Whether an account may send mail from an address: its own, the same with a detail, and whatever else leads to it alone. Who is
+    /// postmaster only because nobody else is may not.
+    #[must_use]
+    pub fn may_send(&self, account: &AccountKey, local: &str, domain: &str) -> bool {
+        let Some(entry) = self.account(account) else {
+            return false;
+        };
+        let Ok(domain) = Domain::new(domain) else {
+            return false;
+        };
+        if let Ok(address) = Address::new(local, domain.as_str()) {
+            let plain = self.reached(address).0;
+            if plain.to_string() == entry.address
+                && self
+                    .holder(&plain)
+                    .is_some_and(|(holder, _)| holder == *account)
+            {
+                return true;
+            }
+        }
+        let leads_here = |targets: &[Target]| targets.iter().all(|to| to.account == *account);
+        self.has_domain(&domain)
+            && matches!(self.named(local, &domain), Resolution::Local(targets) if leads_here(&targets))
+    }
+
     /// Resolves by aliases and accounts alone. The domain is ours.
     fn named(&self, local: &str, domain: &Domain) -> Resolution {
         let mut search = Search::new(self, None);

@@ -355,3 +355,83 @@ fn postmaster_without_a_domain() {
     check(":x.org", None);
     check("", None);
 }
+
+#[test]
+fn who_may_send_from_what() {
+    let check = |text: &str, account: &str, table: &[(&str, bool)]| {
+        let directory = directory(text);
+        for (address, expected) in table {
+            let (local, domain) = address.rsplit_once('@').unwrap();
+            let found = directory.may_send(&key_of(account), local, domain);
+            assert_eq!(found, *expected, "{account} from {address} in {text}");
+        }
+    };
+    check(
+        "anne@x.org bob@x.org sales@x.org>anne@x.org team@x.org>anne@x.org team@x.org>bob@x.org help@y.org>sales@x.org",
+        "anne@x.org",
+        &[
+            ("anne@x.org", true),
+            ("ANNE@X.org", true),
+            ("anne+lists@x.org", true),
+            ("sales@x.org", true),
+            ("sales+x@x.org", true),
+            ("help@y.org", true),
+            // Shared with Bob, Bob's, nobody's, somewhere else.
+            ("team@x.org", false),
+            ("bob@x.org", false),
+            ("bob+anne@x.org", false),
+            ("nobody@x.org", false),
+            ("anne@y.org", false),
+            ("anne@elsewhere.org", false),
+            ("anne@[192.0.2.1]", false),
+            ("anne@", false),
+            ("@x.org", false),
+            // Postmaster by default is an office, not a name.
+            ("postmaster@x.org", false),
+        ],
+    );
+    check(
+        "anne@x.org postmaster@x.org>anne@x.org",
+        "anne@x.org",
+        &[("postmaster@x.org", true)],
+    );
+    // Her mail goes to Bob: she still is who she is; the detail that is his is his.
+    check(
+        "anne@x.org bob@x.org anne@x.org>bob@x.org anne+jobs@x.org>bob@x.org",
+        "anne@x.org",
+        &[
+            ("anne@x.org", true),
+            ("anne+x@x.org", true),
+            ("anne+jobs@x.org", false),
+        ],
+    );
+    check(
+        "anne@x.org bob@x.org anne@x.org>bob@x.org anne+jobs@x.org>bob@x.org",
+        "bob@x.org",
+        &[
+            ("bob@x.org", true),
+            ("anne@x.org", true),
+            ("anne+jobs@x.org", true),
+        ],
+    );
+    // Who receives all that has no other receiver may answer it.
+    check(
+        "anne@x.org bob@x.org @x.org>anne@x.org",
+        "anne@x.org",
+        &[
+            ("whoever@x.org", true),
+            ("an ne@x.org", true),
+            ("bob@x.org", false),
+        ],
+    );
+    check(
+        &chain(9),
+        "a9@x.org",
+        &[("a0@x.org", false), ("a1@x.org", true)],
+    );
+    check(
+        "anne@x.org",
+        "gone@x.org",
+        &[("gone@x.org", false), ("anne@x.org", false)],
+    );
+}

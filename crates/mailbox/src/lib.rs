@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -37,6 +37,7 @@ mod name;
 mod op;
 mod plan;
 mod read;
+mod recent;
 mod record;
 mod replica;
 mod rows;
@@ -57,5 +58,6 @@ pub use plan::{
     PlanError, Renamed, StoreMode, Stored, Takeover,
 };
 pub use read::{NameInfo, Row, Status};
+pub use recent::Recent;
 pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};

@@ -186,7 +186,7 @@ impl Replica {
             .find_map(|(_, record)| record.uids.get(&uid).copied())
     }
 
-    fn row_of(&self, slot: u32) -> Row {
+    pub(crate) fn row_of(&self, slot: u32) -> Row {
         let record = &self.records[slot];
         let placed = i64::try_from(record.placed.hlc / 1_000_000).unwrap_or(i64::MAX);
         Row {

@@ -87,6 +87,15 @@ pub enum Call {
         /// How many at the most.
         len: u32,
     },
+    /// May this account send mail from these addresses? Answered by [`Reply::Done`] if all are its own, else by [`Reply::NotYours`].
+    MaySend {
+        /// Who has logged in.
+        account: AccountId,
+        /// Local part, unquoted, and domain.
+        addresses: Vec<(String, String)>,
+        /// A new message begins: it is counted, and [`Failure::Throttled`] if there were too many.
+        begins: bool,
+    },
     /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
     Accept(Entry),
     /// Asks for a turn at work that holds much memory or a core for long (SORT, THREAD): so many sessions have one at a time, the others
@@ -359,6 +368,8 @@ pub enum Reply {
         /// ServerSignature.
         signature: [u8; SCRAM_KEY_BYTES],
     },
+    /// To [`Call::MaySend`]: place of the first address that is not the account's.
+    NotYours(usize),
     /// To [`Call::Resolve`].
     Resolved(Resolution),
     /// To [`MailboxCall::List`], ordered by name.
@@ -511,6 +522,16 @@ pub struct Delivery {
     pub content: Bytes,
     /// Whole size in bytes, trace header fields included.
     pub size: u32,
+    /// The sender's own copy: it goes, as seen, into the mailbox for sent mail instead of `target`, which only gives it its id (see
+    /// [`sent_target`]). An account without such a mailbox gets none.
+    pub sent: bool,
+}
+
+/// The target of a sender's copy: a name that no address can ask for (it has a space), so that the copy is never taken for a delivery to
+/// `anne+...`.
+#[must_use]
+pub fn sent_target() -> MailboxName {
+    MailboxName::new("Sent copy").expect("a name of letters and a space is valid")
 }
 
 /// One name in [`Reply::Mailboxes`].

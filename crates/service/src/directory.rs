@@ -12,13 +12,14 @@ use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
-    api::{Call, Reply, Resolution, Target},
+    api::{Call, Failure, Reply, Resolution, Target},
     auth::{Authenticator, Known, MadeUp},
     figures::Figures,
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
     saslprep::saslprep,
+    senders::{self, Senders},
 };
 
 /// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
@@ -31,6 +32,7 @@ const SUBJECT: [u8; 16] = *b"whimbrel direct.";
 pub struct DirectoryOwner {
     state: Phase,
     authenticator: Authenticator,
+    senders: Senders,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
@@ -68,11 +70,19 @@ impl DirectoryOwner {
                 waiting: Vec::new(),
             },
             authenticator,
+            senders: Senders::new(senders::Limits::default()),
             next_ticket: 0,
             out: VecDeque::new(),
         };
         owner.load(origin, Vec::new());
         owner
+    }
+
+    /// With these bounds on what an account sends.
+    #[must_use]
+    pub fn with_senders(mut self, limits: senders::Limits) -> Self {
+        self.senders = Senders::new(limits);
+        self
     }
 
     fn load(&mut self, origin: Incarnation, waiting: Vec<Input>) {
@@ -155,6 +165,7 @@ impl DirectoryOwner {
         let DirectoryOwner {
             state: Phase::Running(running),
             authenticator,
+            senders,
             next_ticket,
             out,
         } = self
@@ -178,6 +189,22 @@ impl DirectoryOwner {
             Call::ScramFinish(ask) => {
                 let known = running.known_by_scram(&ask.login);
                 authenticator.scram_finish(now, request, &ask, known, out);
+            }
+            Call::MaySend {
+                account,
+                addresses,
+                begins,
+            } => {
+                let reply = if begins && !senders.begin(now, account) {
+                    Reply::Failed(Failure::Throttled)
+                } else {
+                    let directory = &running.directory;
+                    let foreign = addresses
+                        .iter()
+                        .position(|(local, domain)| !directory.may_send(&account.0, local, domain));
+                    foreign.map_or(Reply::Done, Reply::NotYours)
+                };
+                running.gate.reply(Output::Reply(request, reply), out);
             }
             Call::Resolve { local, domain } => {
                 let reply = running.resolve(&local, domain.as_deref());
@@ -470,6 +497,7 @@ impl Machine for DirectoryOwner {
                     authenticator,
                     next_ticket,
                     out,
+                    ..
                 } = self;
                 let still = |login: &str| match state {
                     Phase::Running(running) => running.known(login),

@@ -26,4 +26,5 @@ pub mod owner;
 pub mod queue;
 pub mod saslprep;
 pub mod scram;
+pub mod senders;
 pub mod verify;

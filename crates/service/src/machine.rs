@@ -237,6 +237,7 @@ pub fn route(call: &Call) -> Route {
         Call::Authenticate(_)
         | Call::ScramBegin { .. }
         | Call::ScramFinish(_)
+        | Call::MaySend { .. }
         | Call::Resolve { .. } => Route::Directory,
         Call::Accept(_) => Route::Queue,
         Call::Mailbox { account, .. } => Route::Owner(*account),

@@ -426,6 +426,9 @@ struct DeliveryRow<'a> {
     content: &'a [u8],
     #[n(3)]
     size: u32,
+    /// Absent but for a sender's own copy.
+    #[n(4)]
+    sent: Option<bool>,
 }
 
 fn row_of_entry(entry: &Entry) -> Bytes {
@@ -434,6 +437,7 @@ fn row_of_entry(entry: &Entry) -> Bytes {
         target: delivery.target.clone(),
         content: &delivery.content,
         size: delivery.size,
+        sent: delivery.sent.then_some(true),
     });
     let row = EntryRow {
         version: ROW_VERSION,
@@ -456,6 +460,7 @@ pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<Entry> {
         target: delivery.target.clone(),
         content: row.slice_ref(delivery.content),
         size: delivery.size,
+        sent: delivery.sent == Some(true),
     });
     Some(Entry {
         id,

@@ -21,6 +21,7 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     queue::{self, QueueOwner},
+    senders,
 };
 use whimbrel_storage::{
     Commit, KeyRange, ScanLimit, StoreError, UploadId,
@@ -119,6 +120,8 @@ pub struct Node {
     owner_config: owner::Config,
     queue_limits: queue::Limits,
     group: GroupCommit<(Dest, Ticket, Commit)>,
+    /// What an account may send, from the next start on.
+    pub senders: senders::Limits,
     runs: u8,
     directory: DirectoryOwner,
     queue: QueueOwner,
@@ -161,6 +164,7 @@ impl Node {
             disk: Memory::new(),
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
+            senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
             queue: QueueOwner::new(queue_limits.clone()),
@@ -322,7 +326,8 @@ impl Node {
     fn restart(&mut self) {
         self.group = GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT);
         self.runs = self.runs.wrapping_add(1);
-        self.directory = directory(&self.owner_config, self.runs);
+        self.directory =
+            directory(&self.owner_config, self.runs).with_senders(self.senders.clone());
         self.queue = QueueOwner::new(self.queue_limits.clone());
         self.owners = owners(&self.owner_config);
         self.happenings.clear();
@@ -655,6 +660,7 @@ impl Node {
             Call::Authenticate(_)
             | Call::ScramBegin { .. }
             | Call::ScramFinish(_)
+            | Call::MaySend { .. }
             | Call::Resolve { .. }
             | Call::Mailbox { .. }
             | Call::Accept(_) => Reply::Failed(Failure::Temporary),

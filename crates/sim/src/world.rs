@@ -533,6 +533,7 @@ impl World {
             target: MailboxName::new(&target).map_err(|error| error.to_string())?,
             content: content(body),
             size: body,
+            sent: false,
         };
         let date = Date {
             seconds: 2,

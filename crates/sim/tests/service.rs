@@ -236,6 +236,7 @@ impl World {
             target: name(target),
             content,
             size: u32::try_from(body.len()).unwrap(),
+            sent: false,
         };
         self.call(Call::Accept(Entry {
             id: entry_id(&blob.upload),
@@ -547,6 +548,7 @@ fn one_blob_of_two_messages_stays_until_both_are_gone() {
         target: name(target),
         content: content.clone(),
         size: 5,
+        sent: false,
     };
     let entry = Entry {
         id: entry_id(&blob.upload),

@@ -280,7 +280,9 @@ impl Fake {
                     signature: bytes("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
                 }
             }
-            Call::Resolve { .. } | Call::Accept(_) => unreachable!("not a call of IMAP"),
+            Call::MaySend { .. } | Call::Resolve { .. } | Call::Accept(_) => {
+                unreachable!("not a call of IMAP")
+            }
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
     AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
@@ -147,6 +148,11 @@ impl PartitionOwner {
             date: new.date,
             content: new.content.into(),
         };
+        let contents: Vec<Bytes> = if self.is_for_sent(account, name) {
+            messages.iter().map(|new| new.content.clone()).collect()
+        } else {
+            Vec::new()
+        };
         let messages = messages.into_iter().map(message).collect();
         let mut plan = replica.plan_append(&at, name, messages).map_err(failure)?;
         if let Some(Replaced { name: from, uid }) = &replaces {
@@ -164,12 +170,16 @@ impl PartitionOwner {
             ));
         }
         self.write(now, account, plan.ops, &[name]);
+        let uids = plan.outcome;
+        for (uid, content) in uids.iter().zip(&contents) {
+            self.sent_arrived(now, account, name, *uid, content, false);
+        }
         if replaces.is_some() {
             self.collect_soon(now, account);
         }
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),
-            uids: plan.outcome,
+            uids,
         })
     }
 
@@ -301,17 +311,35 @@ impl PartitionOwner {
         let Ok(replica) = self.replica(account) else {
             return;
         };
-        let inbox = MailboxName::inbox();
-        let name = if replica.exists(&delivery.target) {
-            &delivery.target
+        let name = if delivery.sent {
+            match self.sent_mailbox(account) {
+                Some(name) => name,
+                // Nobody wants to have it.
+                None => return self.answer(account, Output::Delivered(ticket)),
+            }
+        } else if replica.exists(&delivery.target) {
+            delivery.target.clone()
         } else {
-            &inbox
+            MailboxName::inbox()
         };
-        match replica.plan_deliver(&at, entry.id, &delivery.target, name, message) {
-            Ok(plan) => {
-                let fresh = plan.outcome.uid.is_some();
+        match replica.plan_deliver(&at, entry.id, &delivery.target, &name, message) {
+            Ok(mut plan) => {
+                let uid = plan.outcome.uid;
+                if let (true, Some(_)) = (delivery.sent, uid) {
+                    let mut seen = Flags::none();
+                    seen.insert(Flag::Seen);
+                    plan.ops.push(Op::Store {
+                        messages: vec![plan.outcome.message],
+                        set: seen,
+                        clear: Flags::none(),
+                        rescue: false,
+                    });
+                }
                 self.write(now, account, plan.ops, &[]);
-                if fresh {
+                if let (true, Some(uid)) = (delivery.sent, uid) {
+                    self.sent_arrived(now, account, &name, uid, &delivery.content, true);
+                }
+                if uid.is_some() {
                     self.out.push_back(Output::Log(Note::Delivered {
                         entry: entry.id.to_string(),
                         account,

@@ -147,6 +147,8 @@ impl PartitionOwner {
         };
         let accounts: Vec<AccountId> = match load {
             Load::Rows(account) | Load::Purge(account) => vec![account],
+            // Both copies stay.
+            Load::Twin(_) => Vec::new(),
             Load::Position(partition) => {
                 self.partitions.remove(&partition);
                 self.accounts

@@ -11,13 +11,14 @@
 //!   could be stored.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`keys`], [`rows`].
+//! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
 mod collect;
 pub mod keys;
 mod rows;
+mod sent;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -96,6 +97,8 @@ pub struct PartitionOwner {
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Watch>,
     loads: BTreeMap<Ticket, Load>,
+    /// Second copies of sent mail that are looked for.
+    searches: sent::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
     /// When which account is due for collection; one that is not due any more is passed over.
@@ -159,6 +162,8 @@ enum Load {
     Position(PartitionId),
     Rows(AccountId),
     Purge(AccountId),
+    /// Of what may be a second copy of sent mail.
+    Twin(Box<sent::Twin>),
 }
 
 /// A session that looks at a mailbox.
@@ -190,6 +195,7 @@ impl PartitionOwner {
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             loads: BTreeMap::new(),
+            searches: sent::Searches::default(),
             commits: BTreeMap::new(),
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
@@ -300,6 +306,11 @@ impl PartitionOwner {
                     self.loads.remove(&ticket);
                 }
                 self.purge_page(account, page, done);
+            }
+            Some(Load::Twin(_)) => {
+                if let Some(Load::Twin(twin)) = self.loads.remove(&ticket) {
+                    self.twin_loaded(now, &twin, &page);
+                }
             }
         }
     }
@@ -622,7 +633,9 @@ impl PartitionOwner {
             own.failed = true;
             own.gate.failed(ticket, &mut self.out);
         }
-        if own.failed && own.gate.is_idle() {
+        let reset = own.failed && own.gate.is_idle();
+        self.search_twins(ticket, done);
+        if reset {
             self.reset(partition);
         }
     }
@@ -633,6 +646,8 @@ impl PartitionOwner {
         self.loads.retain(|_, load| match load {
             Load::Position(id) => *id != partition,
             Load::Rows(account) | Load::Purge(account) => keys::partition_of(*account) != partition,
+            // It looks its account up again, and finds it or not.
+            Load::Twin(_) => true,
         });
         let affected: Vec<AccountId> = self
             .accounts

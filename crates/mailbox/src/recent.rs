@@ -1,0 +1,49 @@
+//! What has just come into a mailbox, and where it is now: for an owner that looks for two copies of one message.
+
+use crate::{MailboxName, MessageId, Replica, Row, SpecialUse};
+
+/// A message that came of late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recent {
+    /// As shown.
+    pub row: Row,
+    /// Whether the queue delivered it.
+    pub delivered: bool,
+}
+
+impl Replica {
+    /// The special use of a mailbox.
+    pub fn use_of(&self, name: &MailboxName) -> Option<SpecialUse> {
+        self.boxes[self.first_box(name)?].special_use.value
+    }
+
+    /// The mailbox of this use; of several the first by name.
+    pub fn with_use(&self, special_use: SpecialUse) -> Option<MailboxName> {
+        let has_it = |name: &&MailboxName| self.use_of(name) == Some(special_use);
+        self.names.keys().filter(has_it).min().cloned()
+    }
+
+    /// The messages with the greatest UIDs, at most `max`, the newest first. Costs nothing in the number of messages.
+    pub fn newest(&self, name: &MailboxName, max: usize) -> Vec<Recent> {
+        let newest = self
+            .members(name)
+            .flat_map(|(_, record)| record.uids.iter().rev().take(max));
+        let mut newest: Vec<(u32, u32)> = newest.map(|(uid, slot)| (*uid, *slot)).collect();
+        newest.sort_unstable_by(|a, b| b.cmp(a));
+        newest.truncate(max);
+        newest
+            .into_iter()
+            .map(|(_, slot)| Recent {
+                row: self.row_of(slot),
+                delivered: self.records[slot].entry.is_some(),
+            })
+            .collect()
+    }
+
+    /// Under which name and UID a message is shown, if it is.
+    pub fn place(&self, message: &MessageId) -> Option<(MailboxName, u32)> {
+        let record = &self.records[*self.by_id.get(message)?];
+        let name = self.boxes[record.view_box].listed.clone()?;
+        (record.shown != 0).then_some((name, record.shown))
+    }
+}
