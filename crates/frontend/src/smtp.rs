@@ -1,4 +1,4 @@
-//! SMTP and LMTP: from the protocol machine's questions to calls of the service.
+//! SMTP, LMTP and submission: from the protocol machine's questions to calls of the service.
 //!
 //! The machine in `whimbrel_smtp` knows the protocol and asks; here each question becomes at most one call at a time. A message
 //! streams into an upload and, beside it, through the MIME parser; at its end it becomes one queue entry, and the client hears 250 when
@@ -8,25 +8,30 @@
 //! other, and an abort never overtakes a write to the upload it aborts.
 
 mod auth;
+mod mailboxes;
+mod stamp;
+mod submission;
+mod submit;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use whimbrel_mime::{Parser, Summary};
+use whimbrel_mime::Parser;
 use whimbrel_service::{
     api::{
-        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Entry, Event, Failure, MailboxName,
-        Reply, Resolution, Target, UploadId,
+        BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, Delivery, Entry, Event, Failure, Reply,
+        Resolution, Target, UploadId,
     },
-    content::Content,
     machine::Now,
     queue::entry_id,
 };
 use whimbrel_smtp::{
-    Config, Domain, Enhanced, ForwardPath, LocalPart, Mailbox, Refusal, Role,
+    Config, Enhanced, ForwardPath, Mailbox, Refusal, Role,
     session::{Accepted, CloseReason, DataAnswer, DataSummary, Envelope, Output, TlsInfo},
-    trace::{self, Received, WallTime},
+    trace::WallTime,
 };
+
+use stamp::Stamp;
 
 use crate::session::{Action, Note, Peer, Session, Tls};
 
@@ -40,6 +45,8 @@ pub struct Limits {
     pub entry_bytes_max: usize,
     /// What the parser takes from a message.
     pub mime: whimbrel_mime::Limits,
+    /// Of submission.
+    pub submission: Submission,
     /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
     pub scram: bool,
 }
@@ -50,12 +57,31 @@ impl Default for Limits {
             targets_max: 1000,
             entry_bytes_max: 8 << 20,
             mime: whimbrel_mime::Limits::default(),
+            submission: Submission::default(),
             scram: true,
         }
     }
 }
 
-/// One SMTP or LMTP connection.
+/// What bounds submission, and what it does beside. Keys in `[submission]`.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The header of a message, which is held whole. `submission.header_bytes_max`.
+    pub header_bytes_max: usize,
+    /// Whether a copy goes to the sender's mailbox for sent mail. `submission.save_sent`.
+    pub save_sent: bool,
+}
+
+impl Default for Submission {
+    fn default() -> Self {
+        Submission {
+            header_bytes_max: 256 * 1024,
+            save_sent: true,
+        }
+    }
+}
+
+/// One SMTP, LMTP or submission connection.
 pub struct SmtpSession {
     machine: whimbrel_smtp::Session,
     client: auth::Client,
@@ -80,15 +106,28 @@ pub struct SmtpSession {
 
 enum Pending {
     Auth,
+    /// Whether the envelope's sender is the client's own.
+    Sender,
+    /// Whether those are whom the header names.
+    Header(Box<submit::Checked>),
     Resolve,
     Create,
-    /// This many bytes of a chunk, and those of it that are still to be written.
-    Write(usize, Bytes),
+    Write(Write),
     Finish(DataSummary),
     Accept {
         accepted: Box<Acceptance>,
     },
     Abort,
+}
+
+/// Part of a message on its way to the store.
+struct Write {
+    /// How many bytes of the client's this deals with.
+    length: usize,
+    /// What is still to be written.
+    rest: Bytes,
+    /// The message ends with it.
+    end: Option<DataSummary>,
 }
 
 struct Acceptance {
@@ -104,6 +143,10 @@ struct Message {
     envelope: Arc<Envelope>,
     upload: Option<UploadId>,
     parser: Box<Parser>,
+    /// Its header, while that is incomplete (submission).
+    header: Option<submission::Header>,
+    /// Fields that only the sender keeps.
+    blind: Vec<u8>,
     /// Storing failed: the rest is read and forgotten, and the end is answered with this.
     failed: Option<Refusal>,
 }
@@ -175,10 +218,14 @@ impl SmtpSession {
                 return self.auth_begin(now, &mechanism, initial);
             }
             Output::AuthResponse(message) => return self.auth_respond(now, &message.0),
-            Output::Mail(_) => {
-                self.notes.push_back(Note::Command("MAIL", 0));
+            Output::Mail(mail) => {
+                self.answering = Some(("MAIL", now.mono_micros));
                 self.recipients.clear();
                 self.targets = 0;
+                if self.role == Role::Submission {
+                    return self.may_send_from(now, &mail.from);
+                }
+                self.answered(now);
                 self.machine.answer_mail(time(now), Ok(()));
             }
             Output::Rcpt(path) => {
@@ -198,6 +245,9 @@ impl SmtpSession {
                     envelope,
                     upload: None,
                     parser,
+                    header: (self.role == Role::Submission)
+                        .then(|| submission::Header::new(self.limits.submission.header_bytes_max)),
+                    blind: Vec::new(),
                     failed: None,
                 });
                 return self.call(Pending::Create, Call::BlobCreate);
@@ -206,6 +256,11 @@ impl SmtpSession {
                 let length = bytes.len();
                 match &mut self.message {
                     Some(Message {
+                        header: Some(_),
+                        failed: None,
+                        ..
+                    }) => return self.header_chunk(now, &bytes),
+                    Some(Message {
                         upload: Some(upload),
                         parser,
                         failed: None,
@@ -213,7 +268,7 @@ impl SmtpSession {
                     }) => {
                         parser.push(&bytes);
                         let upload = *upload;
-                        return self.write(upload, length, bytes.into());
+                        return self.write(upload, length, bytes.into(), None);
                     }
                     _ => self.machine.acknowledge(time(now), length),
                 }
@@ -236,6 +291,12 @@ impl SmtpSession {
     /// All of a message has come.
     fn data_end(&mut self, now: Now, data: DataSummary) -> Option<Action> {
         match &mut self.message {
+            // A header without a body.
+            Some(Message {
+                header: Some(_),
+                failed: None,
+                ..
+            }) => self.header_complete(now, &[], 0, Some(data)),
             Some(Message {
                 upload: Some(upload),
                 failed: None,
@@ -244,12 +305,7 @@ impl SmtpSession {
                 let call = Call::BlobFinish { upload: *upload };
                 self.call(Pending::Finish(data), call)
             }
-            message => {
-                let refusal = message.as_mut().and_then(|message| message.failed.take());
-                let refusal = refusal.unwrap_or_else(Refusal::try_later);
-                self.answer_data(now, DataAnswer::Whole(Err(refusal)));
-                self.abort()
-            }
+            _ => self.end_failed(now),
         }
     }
 
@@ -267,10 +323,55 @@ impl SmtpSession {
     }
 
     /// A full input buffer and what the machine had held back of a line end before it are a little more than one call may bring.
-    fn write(&mut self, upload: UploadId, length: usize, mut bytes: Bytes) -> Option<Action> {
+    fn write(
+        &mut self,
+        upload: UploadId,
+        length: usize,
+        mut bytes: Bytes,
+        end: Option<DataSummary>,
+    ) -> Option<Action> {
         let rest = bytes.split_off(bytes.len().min(BLOB_CHUNK_BYTES_MAX));
         let call = Call::BlobWrite { upload, bytes };
-        self.call(Pending::Write(length, rest), call)
+        self.call(Pending::Write(Write { length, rest, end }), call)
+    }
+
+    fn written(&mut self, now: Now, write: Write, reply: &Reply) -> Option<Action> {
+        let Write { length, rest, end } = write;
+        match (reply, &mut self.message) {
+            (
+                Reply::Done,
+                Some(Message {
+                    upload: Some(upload),
+                    ..
+                }),
+            ) => {
+                let upload = *upload;
+                if !rest.is_empty() {
+                    return self.write(upload, length, rest, end);
+                }
+                if let Some(data) = end {
+                    return self.call(Pending::Finish(data), Call::BlobFinish { upload });
+                }
+            }
+            (_, None) => {}
+            (_, Some(message)) => {
+                message.failed = Some(failed(reply));
+                if end.is_some() {
+                    return self.end_failed(now);
+                }
+            }
+        }
+        self.machine.acknowledge(time(now), length);
+        None
+    }
+
+    /// The end of a message that could not be taken: tells why, and forgets it.
+    fn end_failed(&mut self, now: Now) -> Option<Action> {
+        let message = self.message.as_mut();
+        let refusal = message.and_then(|message| message.failed.take());
+        let refusal = refusal.unwrap_or_else(Refusal::try_later);
+        self.answer_data(now, DataAnswer::Whole(Err(refusal)));
+        self.abort()
     }
 
     fn abort(&mut self) -> Option<Action> {
@@ -301,6 +402,9 @@ impl SmtpSession {
                 Ok(())
             }
             Reply::Resolved(Resolution::NoSuchUser) => Err(Refusal::unknown_recipient()),
+            Reply::Resolved(Resolution::NotOurs) if self.role == Role::Submission => {
+                Err(submit::no_relaying())
+            }
             Reply::Resolved(Resolution::NotOurs) => Err(Refusal::relay_denied()),
             Reply::Resolved(Resolution::Loop) => Err(Refusal::mail_loop()),
             _ => Err(Refusal::try_later()),
@@ -350,17 +454,21 @@ impl SmtpSession {
             host: &self.config.host,
             id: id.to_string(),
             time: WallTime::new(seconds, 0),
-            summary_bytes_max: (self.limits.entry_bytes_max / targets.len().max(1)).clamp(
+            summary_bytes_max: (self.limits.entry_bytes_max / (targets.len() + 1)).clamp(
                 whimbrel_mime::Limits::SUMMARY_BYTES_MIN,
                 self.limits.mime.summary_bytes_max,
             ),
             mime: &self.limits.mime,
         };
         let alone = targets.len() == 1;
-        let deliveries: Vec<Delivery> = targets
+        let mut deliveries: Vec<Delivery> = targets
             .into_iter()
             .map(|target| stamp.delivery(&message.envelope, &summary, target, alone))
             .collect();
+        let recipients = deliveries.len();
+        if let (Some(account), true) = (self.client.account, self.limits.submission.save_sent) {
+            deliveries.push(stamp.sent(&message.envelope, &summary, account, message.blind));
+        }
         let sender = message
             .envelope
             .mail
@@ -373,7 +481,7 @@ impl SmtpSession {
             upload: blob.upload,
             id: id.to_string(),
             bytes: data.bytes,
-            deliveries: deliveries.len(),
+            deliveries: recipients,
         });
         let entry = Entry {
             id,
@@ -387,70 +495,6 @@ impl SmtpSession {
         };
         self.call(Pending::Accept { accepted }, Call::Accept(entry))
     }
-}
-
-/// What is the same in the trace header fields of all recipients.
-struct Stamp<'a> {
-    host: &'a Domain,
-    id: String,
-    time: WallTime,
-    summary_bytes_max: usize,
-    mime: &'a whimbrel_mime::Limits,
-}
-
-impl Stamp<'_> {
-    fn delivery(
-        &self,
-        envelope: &Envelope,
-        summary: &Summary,
-        target: &Target,
-        alone: bool,
-    ) -> Delivery {
-        let mut prefix = trace::return_path(&envelope.mail.from);
-        if let Some(mailbox) = quoted(&target.address) {
-            prefix.extend(trace::delivered_to(&mailbox));
-        }
-        // Who else received it is nobody's business (RFC 5321, 7.2).
-        let recipient = if alone {
-            envelope.recipients.first().and_then(ForwardPath::mailbox)
-        } else {
-            None
-        };
-        prefix.extend(trace::received(&Received {
-            envelope,
-            by: self.host,
-            id: &self.id,
-            recipient,
-            time: self.time,
-        }));
-        let limits = whimbrel_mime::Limits {
-            summary_bytes_max: self.summary_bytes_max,
-            ..self.mime.clone()
-        };
-        let summary = summary.clone().with_prefix(&prefix, &limits);
-        let size = u32::try_from(summary.size).unwrap_or(u32::MAX);
-        let content = Content {
-            prefix: prefix.into(),
-            summary: summary.encode().into(),
-        }
-        .encode();
-        let target_name = target
-            .detail
-            .as_deref()
-            .and_then(|detail| MailboxName::new(detail).ok());
-        Delivery {
-            account: target.account,
-            target: target_name.unwrap_or_else(MailboxName::inbox),
-            content,
-            size,
-        }
-    }
-}
-
-/// An address of ours, whose local part has no quotes, as it is written in mail: with quotes where it needs them (`"a..b"@example.org`).
-fn quoted(address: &str) -> Option<Mailbox> {
-    let (local, domain) = address.rsplit_once('@')?;
-    Mailbox::new(LocalPart::new(local).ok()?, Domain::new(domain).ok()?).ok()
 }
 
 /// The inverse, for whatever stands in a Delivered-To field; folded as our addresses are.
@@ -523,24 +567,11 @@ impl Session for SmtpSession {
                 self.machine
                     .answer_data_begin(time(now), Err(failed(&reply)));
             }
-            (Some(Pending::Write(length, rest)), reply) => {
-                match (&reply, &mut self.message) {
-                    (
-                        Reply::Done,
-                        Some(Message {
-                            upload: Some(upload),
-                            ..
-                        }),
-                    ) if !rest.is_empty() => {
-                        let upload = *upload;
-                        self.next = self.write(upload, length, rest);
-                        return;
-                    }
-                    (Reply::Done, _) | (_, None) => {}
-                    (_, Some(message)) => message.failed = Some(failed(&reply)),
-                }
-                self.machine.acknowledge(time(now), length);
+            (Some(Pending::Sender), reply) => self.sender_checked(now, &reply),
+            (Some(Pending::Header(checked)), reply) => {
+                self.next = self.header_checked(now, *checked, &reply);
             }
+            (Some(Pending::Write(write)), reply) => self.next = self.written(now, write, &reply),
             (Some(Pending::Finish(data)), Reply::Blob(blob)) => {
                 self.next = self.finished(now, blob, &data)
             }

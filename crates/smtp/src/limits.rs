@@ -47,6 +47,9 @@ pub struct Limits {
     pub unknown_recipients_max: u32,
     /// Failed AUTH attempts of a session. 421.
     pub auth_failures_max: u32,
+    /// From the connection to the login in submission, whatever is sent meanwhile: strangers must not fill the places. Time in which the
+    /// server itself is asked counts, but ends nothing. 421.
+    pub login_wait_max: Duration,
     /// Wait for a complete command. RFC 5321 4.5.3.2.7: at least 5 minutes. 421.
     pub command_wait_max: Duration,
     /// From the first octet of a command line to its CRLF: a client that sends an octet a minute is not served. 421.
@@ -80,6 +83,7 @@ impl Default for Limits {
             transactions_max: 10_000,
             unknown_recipients_max: 50,
             auth_failures_max: 3,
+            login_wait_max: Duration::from_secs(120),
             command_wait_max: Duration::from_secs(5 * 60),
             command_line_wait_max: Duration::from_secs(60),
             data_block_wait_max: Duration::from_secs(3 * 60),

@@ -20,8 +20,8 @@ pub(super) struct Client {
     tls: Option<Tls>,
     /// The exchange under way.
     exchange: Option<Exchange>,
-    /// Who has logged in, and under which address.
-    pub(super) account: Option<(AccountId, String)>,
+    /// Who has logged in.
+    pub(super) account: Option<AccountId>,
 }
 
 impl Client {
@@ -105,7 +105,7 @@ impl SmtpSession {
             Step::Ask(call) => return self.call(Pending::Auth, call),
             Step::Challenge(challenge) => AuthAnswer::Challenge(challenge),
             Step::Accepted { account, login } => {
-                self.client.account = Some((account, login.clone()));
+                self.client.account = Some(account);
                 self.notes.push_back(Note::LoggedIn { login, mechanism });
                 AuthAnswer::Accepted
             }

@@ -8,5 +8,7 @@ mod faults;
 mod hostile;
 mod mailbox;
 mod script;
+mod sent;
 mod split;
+mod submit;
 mod world;

@@ -2,8 +2,9 @@
 //!
 //! `C:` sends the text and CRLF, `C|` the text alone; `\r`, `\n`, `\0` and `\xNN` are bytes. `S:` is the next line of the server, where
 //! `...` stands for any text. Whatever the server has said must be expected before the client goes on. `smtp` and `lmtp` connect and say
-//! hello, `eof`, `shutdown`, `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` are about the disk.
+//! hello, `submit NAME` logs in as NAME@example.org, `eof`, `shutdown`, `tls`, `closed` (it has closed), `open` (it has not), `wait SECONDS`, `full` and `room` are about the disk.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use whimbrel_smtp::Role;
 
 use crate::world::World;
@@ -13,7 +14,7 @@ impl World {
     pub(crate) fn script(&mut self, text: &str) {
         for line in text.lines().map(str::trim_start) {
             let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-            if !matches!(verb, "" | "S:" | "smtp" | "lmtp") {
+            if !matches!(verb, "" | "S:" | "smtp" | "lmtp" | "submit") {
                 assert_eq!(self.rest(), "", "before {line}");
             }
             match verb {
@@ -28,6 +29,7 @@ impl World {
                         self.rest()
                     );
                 }
+                "submit" => self.log_in(rest),
                 "smtp" => self.hello(Role::Smtp, "EHLO"),
                 "lmtp" => self.hello(Role::Lmtp, "LHLO"),
                 "eof" => self.eof(),
@@ -41,6 +43,16 @@ impl World {
             }
         }
         assert_eq!(self.rest(), "", "at the end");
+    }
+
+    /// A connection of submission on which somebody has logged in.
+    fn log_in(&mut self, name: &str) {
+        self.connect_tls(Role::Submission);
+        self.send(b"EHLO client.example\r\n");
+        assert!(self.told().contains("AUTH SCRAM-SHA-256 PLAIN LOGIN\r\n"));
+        let message = STANDARD.encode(format!("\0{name}@example.org\0secret"));
+        self.send(format!("AUTH PLAIN {message}\r\n").as_bytes());
+        assert_eq!(self.told(), "235 2.7.0 Authentication succeeded\r\n");
     }
 
     fn hello(&mut self, role: Role, verb: &str) {

@@ -12,7 +12,7 @@ use whimbrel_service::{
     machine::RequestId,
     owner, queue,
 };
-use whimbrel_sim::node::{Node, Outcome, Speed};
+use whimbrel_sim::node::{Node, Outcome, Speed, VERIFIER_PREFIX};
 use whimbrel_smtp::{Config, Domain, Role};
 use whimbrel_storage::UploadId;
 
@@ -101,7 +101,7 @@ impl World {
     }
 
     pub(crate) fn account(&mut self, address: &str, account: AccountId) {
-        let verifier = "nobody's".to_owned();
+        let verifier = format!("{VERIFIER_PREFIX}secret");
         self.administrate(AdminCall::AddAccount {
             address: address.into(),
             verifier,
@@ -132,16 +132,40 @@ impl World {
         self.answers.remove(&request).expect("an answer")
     }
 
+    /// Asks all of this at once.
+    pub(crate) fn calls(&mut self, calls: Vec<Call>) -> Vec<Reply> {
+        let requests: Vec<RequestId> = calls
+            .into_iter()
+            .map(|call| {
+                let request = self.request();
+                self.node.call(request, call);
+                request
+            })
+            .collect();
+        self.run();
+        let answer = |request| self.answers.remove(&request).expect("an answer");
+        requests.into_iter().map(answer).collect()
+    }
+
     pub(crate) fn mailbox(&mut self, account: AccountId, call: MailboxCall) -> Reply {
         self.call(Call::Mailbox { account, call })
     }
 
     /// A new connection is the last of `clients`.
     pub(crate) fn connect(&mut self, role: Role) {
+        self.connect_by(role, None);
+    }
+
+    /// With TLS from the first byte.
+    pub(crate) fn connect_tls(&mut self, role: Role) {
+        self.connect_by(role, Some(tls()));
+    }
+
+    fn connect_by(&mut self, role: Role, tls: Option<Tls>) {
         let peer = Peer {
             session: SessionId(self.clients.len() as u64),
             address: IpAddr::from([192, 0, 2, 7]),
-            tls: None,
+            tls,
         };
         let config = Arc::new(self.config.clone());
         let limits = Arc::new(self.limits.clone());
@@ -191,12 +215,7 @@ impl World {
     pub(crate) fn tls(&mut self) {
         let now = self.node.now();
         assert!(std::mem::take(&mut self.client().wants_tls));
-        let tls = Tls {
-            version: "TLSv1.3",
-            cipher: "TLS_AES_256_GCM_SHA384".into(),
-            binding: Binding::default(),
-        };
-        self.client().session.on_tls(now, tls);
+        self.client().session.on_tls(now, tls());
         self.run();
     }
 
@@ -346,8 +365,18 @@ impl World {
     }
 }
 
+fn tls() -> Tls {
+    Tls {
+        version: "TLSv1.3",
+        cipher: "TLS_AES_256_GCM_SHA384".into(),
+        binding: Binding::default(),
+    }
+}
+
 fn name_of(call: &Call) -> &'static str {
     match call {
+        Call::Authenticate(_) => "Authenticate",
+        Call::MaySend { .. } => "MaySend",
         Call::Resolve { .. } => "Resolve",
         Call::BlobCreate => "BlobCreate",
         Call::BlobWrite { .. } => "BlobWrite",

@@ -14,6 +14,10 @@ pub use types::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
 use crate::reply::{Enhanced, Refusal, Reply};
 use crate::session::Body;
 use crate::text::stuff_dots;
@@ -25,6 +29,7 @@ enum Awaited {
     Greeting,
     Hello,
     StartTls,
+    Auth,
     Mail,
     /// For the recipient of this index.
     Rcpt(usize),
@@ -344,9 +349,11 @@ impl Client {
                 self.state = State::Handshake;
                 self.outputs.push_back(ClientOutput::StartTls);
             }
-            (Awaited::Greeting | Awaited::Hello | Awaited::StartTls, Err(refusal)) => {
-                self.fail(ClientError::Refused(refusal))
-            }
+            (Awaited::Auth, Ok(_)) => self.ready(),
+            (
+                Awaited::Greeting | Awaited::Hello | Awaited::StartTls | Awaited::Auth,
+                Err(refusal),
+            ) => self.fail(ClientError::Refused(refusal)),
             (Awaited::Quit, _) => {
                 self.state = State::Closed;
                 self.outputs.push_back(ClientOutput::Close(Ok(())));
@@ -364,8 +371,19 @@ impl Client {
         } else if wanted && self.config.starttls == StartTls::Require {
             self.fail(ClientError::NoStartTls);
         } else {
-            self.ready();
+            self.log_in();
         }
+    }
+
+    fn log_in(&mut self) {
+        let Some(login) = &self.config.login else {
+            return self.ready();
+        };
+        if !self.tls || !self.offers.auth.iter().any(|name| name == "PLAIN") {
+            return self.fail(ClientError::NoAuth);
+        }
+        let line = Zeroizing::new(format!("AUTH PLAIN {}", STANDARD.encode(&*login.0)));
+        self.command(&line, Awaited::Auth);
     }
 
     fn ready(&mut self) {

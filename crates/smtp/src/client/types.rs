@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::address::{ForwardPath, HostName, ReversePath};
-use crate::session::Body;
+use crate::session::{Body, Secret};
 use crate::{Refusal, Reply};
 
 /// Whether a client uses STARTTLS.
@@ -30,6 +30,8 @@ pub struct ClientConfig {
     pub pipelining: bool,
     /// Use BDAT where CHUNKING and PIPELINING are offered.
     pub chunking: bool,
+    /// Logs in with AUTH PLAIN, inside TLS alone, or else the session fails: `NUL name NUL password`.
+    pub login: Option<Secret>,
 }
 
 impl ClientConfig {
@@ -42,6 +44,7 @@ impl ClientConfig {
             starttls: StartTls::IfOffered,
             pipelining: true,
             chunking: false,
+            login: None,
         }
     }
 }
@@ -106,6 +109,9 @@ pub enum ClientError {
     /// What came is no SMTP reply.
     #[error("invalid reply from the server: {0}")]
     InvalidReply(&'static str),
+    /// A login was asked for, and TLS or AUTH PLAIN is missing.
+    #[error("server does not take a login here")]
+    NoAuth,
     /// STARTTLS was required but not offered.
     #[error("server does not offer STARTTLS")]
     NoStartTls,

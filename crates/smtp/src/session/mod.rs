@@ -118,6 +118,7 @@ pub struct Session {
     /// HELO (true: basic), EHLO or LHLO.
     hello: Option<(HostName, bool)>,
     authenticated: bool,
+    opened: Time,
     /// Offered for AUTH.
     mechanisms: String,
     transaction: Option<Transaction>,
@@ -150,6 +151,7 @@ impl Session {
             outputs: VecDeque::new(),
             hello: None,
             authenticated: false,
+            opened: now,
             mechanisms: String::new(),
             transaction: None,
             message: None,
@@ -267,9 +269,20 @@ impl Session {
         if let Mode::Greeting(at) = self.mode {
             return Some(at);
         }
-        self.clock
+        let waited = self
+            .clock
             .left(self.waiting(), &self.config.limits)
-            .map(|left| self.clock.now + left)
+            .map(|left| self.clock.now + left);
+        [waited, self.login_deadline()].into_iter().flatten().min()
+    }
+
+    /// When whoever has not logged in is sent away.
+    fn login_deadline(&self) -> Option<Time> {
+        let waits = self.role == Role::Submission
+            && !self.authenticated
+            && self.question.is_none()
+            && !matches!(self.mode, Mode::Closed);
+        waits.then(|| self.opened + self.config.limits.login_wait_max)
     }
 
     /// Time has passed.
@@ -281,6 +294,7 @@ impl Session {
             .clock
             .left(self.waiting(), &self.config.limits)
             .is_some_and(|left| left.is_zero())
+            || self.login_deadline().is_some_and(|at| at <= now)
         {
             self.close_with(
                 &Refusal::new(421, Enhanced(4, 2), "Timeout, closing connection"),
