@@ -8,6 +8,7 @@ use crate::step::{self, Count, Counting};
 const NEEDED: &[(&[&str], &str)] = &[
     (&["curl", "--version"], "curl"),
     (&["fetchmail", "--version"], "fetchmail"),
+    (&["gsasl", "--version"], "gsasl"),
     (&["mbsync", "--version"], "isync"),
     (&["neomutt", "-v"], "neomutt"),
     (&["python3", "--version"], "python3"),

@@ -80,6 +80,10 @@ pub struct Ports {
     pub pop3: u16,
     /// SMTP with STARTTLS.
     pub smtp: u16,
+    /// Submission over TLS.
+    pub submissions: u16,
+    /// Submission with STARTTLS.
+    pub submission: u16,
     /// LMTP.
     pub lmtp: u16,
     /// Metrics, by HTTP.
@@ -94,6 +98,8 @@ impl Ports {
             pop3s: free_port(),
             pop3: free_port(),
             smtp: free_port(),
+            submissions: free_port(),
+            submission: free_port(),
             lmtp: free_port(),
             metrics: free_port(),
         }
@@ -178,10 +184,19 @@ impl Builder {
             ("pop3", format!("listen = {}", address(ports.pop3))),
             ("pop3", format!("listen_tls = {}", address(ports.pop3s))),
             ("smtp", format!("listen = {}", address(ports.smtp))),
+            (
+                "submission",
+                format!("listen = {}", address(ports.submission)),
+            ),
+            (
+                "submission",
+                format!("listen_tls = {}", address(ports.submissions)),
+            ),
             ("lmtp", format!("listen = {}", address(ports.lmtp))),
             ("metrics", format!("listen = {}", address(ports.metrics))),
             // Guessing is not what these tests are about, and they log in often.
             ("auth", "argon2_memory = \"1MiB\"".to_owned()),
+            ("auth", "scram_iterations = 4096".to_owned()),
         ];
         for (section, line) in &self.config {
             let key = line.split('=').next().unwrap_or_default().trim();

@@ -36,6 +36,8 @@ pub enum Protocol {
     Pop3,
     /// SMTP from anywhere.
     Smtp,
+    /// Submission: SMTP from users.
+    Submission,
     /// LMTP from a server in front.
     Lmtp,
 }
@@ -48,13 +50,14 @@ impl Protocol {
             Protocol::Imap => "imap",
             Protocol::Pop3 => "pop3",
             Protocol::Smtp => "smtp",
+            Protocol::Submission => "submission",
             Protocol::Lmtp => "lmtp",
         }
     }
 
     /// Whether a client has to log in: until then it takes a place of strangers.
     fn logs_in(self) -> bool {
-        matches!(self, Protocol::Imap | Protocol::Pop3)
+        matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
     }
 
     /// To a client that finds no place, if it speaks in clear.
@@ -62,7 +65,7 @@ impl Protocol {
         match self {
             Protocol::Imap => b"* BYE [UNAVAILABLE] Too many connections, try again later\r\n",
             Protocol::Pop3 => b"-ERR [SYS/TEMP] Too many connections, try again later\r\n",
-            Protocol::Smtp | Protocol::Lmtp => {
+            Protocol::Smtp | Protocol::Submission | Protocol::Lmtp => {
                 b"421 4.3.2 Too many connections, try again later\r\n"
             }
         }

@@ -86,6 +86,8 @@ impl Kind {
             Kind::Mail(Protocol::Pop3, true) => "POP3S",
             Kind::Mail(Protocol::Pop3, false) => "POP3",
             Kind::Mail(Protocol::Smtp, _) => "SMTP",
+            Kind::Mail(Protocol::Submission, true) => "SUBMISSIONS",
+            Kind::Mail(Protocol::Submission, false) => "SUBMISSION",
             Kind::Mail(Protocol::Lmtp, _) => "LMTP",
             Kind::Metrics => "metrics",
         }
@@ -107,6 +109,14 @@ impl Sockets {
             (Kind::Mail(Protocol::Pop3, true), &config.pop3.listen_tls),
             (Kind::Mail(Protocol::Pop3, false), &config.pop3.listen),
             (Kind::Mail(Protocol::Smtp, false), &config.smtp.listen),
+            (
+                Kind::Mail(Protocol::Submission, true),
+                &config.submission.listen_tls,
+            ),
+            (
+                Kind::Mail(Protocol::Submission, false),
+                &config.submission.listen,
+            ),
             (Kind::Mail(Protocol::Lmtp, false), &config.lmtp.listen),
             (Kind::Metrics, &config.metrics.listen),
         ];

@@ -12,6 +12,7 @@ use whimbrel_service::{
     directory::DirectoryOwner,
     owner::{self, PartitionOwner},
     queue::{self, QueueOwner},
+    senders,
 };
 
 use crate::{
@@ -77,7 +78,8 @@ impl<S: Store> Service<S> {
         // Nobody knows this password: logins under names that do not exist are compared with it, at the usual cost.
         let decoy = password::make_verifier(&config.auth, &random::<32>())?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
-        let machine = DirectoryOwner::new(origin, authenticator);
+        let machine =
+            DirectoryOwner::new(origin, authenticator).with_senders(sender_limits(config));
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
         let machine = QueueOwner::new(queue_limits(config));
         actors.spawn(Actor::new("queue", machine, queue, Arc::clone(&shared)).run());
@@ -138,6 +140,13 @@ fn auth_limits(config: &Config) -> auth::Limits {
         cache_entries_max: auth.cache_entries_max,
         cache_seconds: auth.cache_time.as_secs(),
         scram_iterations: auth.scram_iterations,
+    }
+}
+
+fn sender_limits(config: &Config) -> senders::Limits {
+    senders::Limits {
+        messages_max: config.submission.messages_max,
+        window_seconds: config.submission.messages_window.as_secs(),
     }
 }
 

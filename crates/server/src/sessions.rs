@@ -27,19 +27,26 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
             let limits = Arc::new(pop3_limits(config));
             Arc::new(move |peer| Box::new(Pop3Session::new(peer, Arc::clone(&limits), clock.now())))
         }
-        Protocol::Smtp | Protocol::Lmtp => {
-            let role = if protocol == Protocol::Smtp {
-                Role::Smtp
-            } else {
-                Role::Lmtp
+        Protocol::Smtp | Protocol::Submission | Protocol::Lmtp => {
+            let role = match protocol {
+                Protocol::Submission => Role::Submission,
+                Protocol::Lmtp => Role::Lmtp,
+                _ => Role::Smtp,
             };
             let limits = Arc::new(smtp::Limits {
                 targets_max: config.smtp.targets_max,
                 mime: mime_limits(config),
+                submission: smtp::Submission {
+                    header_bytes_max: config.submission.header_bytes_max.bytes(),
+                    save_sent: config.submission.save_sent,
+                },
                 scram: config.auth.scram_iterations > 0,
                 ..smtp::Limits::default()
             });
-            let smtp = Arc::new(smtp_config(config));
+            let mut smtp = smtp_config(config);
+            // MAIL needs a login there, and a login TLS: this only says so earlier.
+            smtp.require_tls = role == Role::Submission;
+            let smtp = Arc::new(smtp);
             Arc::new(move |peer| {
                 Box::new(SmtpSession::new(
                     role,
@@ -142,6 +149,8 @@ fn smtp_config(config: &Config) -> whimbrel_smtp::Config {
         errors_max: of.errors_max,
         transactions_max: of.transactions_max,
         unknown_recipients_max: of.unknown_recipients_max,
+        auth_failures_max: config.submission.login_failures_max,
+        login_wait_max: config.submission.login_timeout,
         command_wait_max: of.command_wait_max,
         command_line_wait_max: of.command_line_wait_max,
         data_block_wait_max: of.data_block_wait_max,

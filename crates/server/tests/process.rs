@@ -19,7 +19,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_whimbrel");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "\
-[server]\ndata_dir = 'data'\nhostname = 'localhost'\n[imap]\nlisten = ['127.0.0.1:0']\nlisten_tls = []\n[pop3]\nlisten = []\nlisten_tls = []\n[smtp]\nlisten = ['127.0.0.1:0']\n\
+[server]\ndata_dir = 'data'\nhostname = 'localhost'\n[imap]\nlisten = ['127.0.0.1:0']\nlisten_tls = []\n[pop3]\nlisten = []\nlisten_tls = []\n[smtp]\nlisten = ['127.0.0.1:0']\n[submission]\nlisten = []\nlisten_tls = []\n\
 [lmtp]\nlisten = ['127.0.0.1:0']\n[metrics]\nlisten = []\n[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n\
 [storage]\nfree_bytes_min = '1MiB'\n[log]\nlevel = 'trace'\nformat = 'json'\n";
 
@@ -401,11 +401,14 @@ fn the_demo_shows_mail_and_cleans_up() {
         );
     }
     for text in [
-        "  IMAPS    127.0.0.1:",
+        "  IMAPS       127.0.0.1:",
+        "  SUBMISSIONS 127.0.0.1:",
+        "  SUBMISSION  127.0.0.1:",
         "account  anne@example.org  password ",
         "Grüße aus Malmö",
         "Look out of the window",
         "| Bob",
+        "anne's copy is in Sent:\n    1   Anne ",
     ] {
         assert!(shown.contains(text), "{text} is not in {shown}");
     }

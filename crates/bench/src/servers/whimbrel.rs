@@ -35,7 +35,7 @@ pub fn start(binary: &Path, directory: &Path, more: &[(&str, &str)]) -> Result<R
     address.metrics = Some(free_port()?);
     address.smtp = Some(free_port()?);
     let pop3s = free_port()?;
-    let with_pop3 = knows_pop3(binary)?;
+    let with_pop3 = knows(binary, "pop3")?;
     let port = |port: Option<u16>| format!("[\"127.0.0.1:{}\"]", port.unwrap_or(0));
     let mut lines = vec![
         ("server", "data_dir = \"data\"".to_owned()),
@@ -57,6 +57,10 @@ pub fn start(binary: &Path, directory: &Path, more: &[(&str, &str)]) -> Result<R
         address.pop3s = Some(pop3s);
         lines.push(("pop3", format!("listen_tls = [\"127.0.0.1:{pop3s}\"]")));
         lines.push(("pop3", "listen = []".to_owned()));
+    }
+    if knows(binary, "submission")? {
+        lines.push(("submission", "listen_tls = []".to_owned()));
+        lines.push(("submission", "listen = []".to_owned()));
     }
     for (section, line) in more {
         let key = |line: &str| line.split('=').next().map(|key| key.trim().to_owned());
@@ -97,15 +101,15 @@ pub fn start(binary: &Path, directory: &Path, more: &[(&str, &str)]) -> Result<R
     Running::start(command, address, configuration)
 }
 
-/// Whether this version listens for POP3 clients.
-fn knows_pop3(binary: &Path) -> Result<bool> {
+/// Whether this version has such a section in its configuration.
+fn knows(binary: &Path, section: &str) -> Result<bool> {
     let done = Command::new(binary)
         .arg("config")
         .output()
         .map_err(io_at(binary.display()))?;
     Ok(String::from_utf8_lossy(&done.stdout)
         .lines()
-        .any(|line| line.trim() == "[pop3]"))
+        .any(|line| line.trim() == format!("[{section}]")))
 }
 
 fn add_account(binary: &Path, config: &Path, user: &str, password: &str) -> Result<()> {

@@ -4,10 +4,12 @@
 
 mod curl;
 mod fetchmail;
+mod gsasl;
 mod imaplib;
 mod mbsync;
 mod neomutt;
 mod poplib;
+mod submission;
 mod swaks;
 mod systemd;
 

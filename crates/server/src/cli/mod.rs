@@ -28,7 +28,8 @@ Examples:
   whimbrel serve --config whimbrel.toml             serves until SIGTERM or Ctrl-C
 
 Without --config everything is kept in ./whimbrel-data and served on 127.0.0.1:
-IMAPS 10993, IMAP 10143, POP3S 10995, POP3 10110, SMTP 10025, LMTP 10024, metrics 10900.";
+IMAPS 10993, IMAP 10143, POP3S 10995, POP3 10110, SMTP 10025,
+SUBMISSIONS 10465, SUBMISSION 10587, LMTP 10024, metrics 10900.";
 
 /// Whimbrel, a mail server with no primary.
 #[derive(Debug, Parser)]

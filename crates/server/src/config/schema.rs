@@ -251,6 +251,26 @@ schema! {
         targets_max: usize = "1000", "1" ..= "10000";
     }
 
+    /// Submission: SMTP from users, who log in and send as themselves. The limits of SMTP hold, and these.
+    submission: SubmissionSection {
+        /// Addresses for submission that becomes TLS by STARTTLS (the usual port is 587).
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10587\"]";
+        /// Addresses for submission over TLS from the first byte (the usual port is 465).
+        listen_tls: Vec<SocketAddr> = "[\"127.0.0.1:10465\"]";
+        /// Whether a copy of what is sent goes into the sender's mailbox for sent mail. A client's own copy takes its place.
+        save_sent: bool = "true";
+        /// How long a client may take until it has logged in: a stranger's connection costs a place.
+        login_timeout: Duration = "\"2m\"", "\"1s\"" ..= "\"30m\"";
+        /// Wrong logins on one connection, after which it is closed: who guesses must connect again.
+        login_failures_max: u32 = "3", "1" ..= "1000";
+        /// The header of a message: it is held in memory until it is known from whom it is.
+        header_bytes_max: Size = "\"256KiB\"", "\"16KiB\"" ..= "\"4MiB\"";
+        /// Messages that one account may send within the window: a stolen password must not flood the world.
+        messages_max: u32 = "1000", "1" ..= "100000000";
+        /// How long a message counts.
+        messages_window: Duration = "\"1h\"", "\"1s\"" ..= "\"7d\"";
+    }
+
     /// LMTP, for a mail server in front of this one. There is no authentication: keep it on addresses that only that server reaches.
     lmtp: LmtpSection {
         /// Addresses for LMTP (the usual port is 24).
@@ -343,9 +363,9 @@ schema! {
         connections_max: usize = "20000", "10" ..= "1000000";
         /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP and POP3 connections that have not logged in: strangers cannot take all places.
+        /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// IMAP and POP3 connections of one account.
+        /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
         /// How long a client may take none of what it is sent: one that never reads holds memory.
         write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";

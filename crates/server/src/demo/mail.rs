@@ -113,3 +113,15 @@ pub(super) fn live() -> Letter {
         "Three whimbrels, flying north. If you read this, mail works, too.\n\nBob\n",
     )
 }
+
+/// Sent by Anne herself.
+pub(super) fn answer() -> Letter {
+    letter(
+        ANNE,
+        BOB,
+        0,
+        "From: Anne <anne@example.org>\nSubject: Re: Look out of the window\nMessage-ID: <window-2@example.org>\n\
+         In-Reply-To: <window@example.org>\nContent-Type: text/plain\n",
+        "I see them. It works.\n\nAnne\n",
+    )
+}

@@ -12,8 +12,9 @@ use whimbrel_imap::client::Response;
 use whimbrel_smtp::{
     Domain, ForwardPath, HostName, Mailbox, ReversePath,
     client::{ClientConfig as SmtpConfig, Outgoing, StartTls},
-    session::Body,
+    session::{Body, Secret},
 };
+use zeroize::Zeroizing;
 
 use crate::{
     actor::Fatal,
@@ -81,6 +82,8 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
     let imaps = address(server, Kind::Mail(Protocol::Imap, true))?;
     let pop3s = address(server, Kind::Mail(Protocol::Pop3, true))?;
     let smtp = address(server, Kind::Mail(Protocol::Smtp, false))?;
+    let submission = address(server, Kind::Mail(Protocol::Submission, false))?;
+    let submissions = address(server, Kind::Mail(Protocol::Submission, true))?;
     let lmtp = address(server, Kind::Mail(Protocol::Lmtp, false))?;
     show::server(&config.server.data_dir, server.addresses());
 
@@ -134,11 +137,30 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
             .await?,
     );
     show::body(&anne.command("FETCH * (BODY.PEEK[TEXT])").await?);
+
+    let mut logged_in = SmtpConfig::new(HostName::new("demo.example.org")?);
+    logged_in.starttls = StartTls::Require;
+    let login = format!("\0{ANNE}\0{}", passwords[0].as_str());
+    logged_in.login = Some(Secret(Zeroizing::new(login.into_bytes())));
+    let replies =
+        client::send(submission, logged_in, &tls, vec![envelope(mail::answer())?]).await?;
+    show::step(&format!(
+        "SUBMISSION  anne logs in and answers: {}",
+        replies.join(", ")
+    ));
+    wait_in(&mut anne, "Sent", 1).await?;
+    show::step("IMAP  anne's copy is in Sent:");
+    show::messages(
+        &anne
+            .command("FETCH 1:* (FLAGS ENVELOPE RFC822.SIZE)")
+            .await?,
+    );
     anne.command("LOGOUT").await?;
 
     show::connect(
         imaps,
         pop3s,
+        submissions,
         &passwords[0],
         &server.certificates().fingerprint(),
     );
@@ -168,10 +190,15 @@ fn envelope(letter: mail::Letter) -> Result<Mail, Failure> {
 
 /// Selects INBOX and waits in IDLE until it has so many messages.
 async fn wait_for(imap: &mut Imap, messages: usize) -> Result<(), Failure> {
+    wait_in(imap, "INBOX", messages).await
+}
+
+async fn wait_in(imap: &mut Imap, mailbox: &str, messages: usize) -> Result<(), Failure> {
     let wanted =
         |response: &Response| matches!(response, Response::Exists(n) if *n as usize >= messages);
     let waiting = async {
-        if imap.command("SELECT INBOX").await?.iter().any(wanted) {
+        let select = format!("SELECT {mailbox}");
+        if imap.command(&select).await?.iter().any(wanted) {
             return Ok(());
         }
         imap.begin("IDLE").await?;

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 use whimbrel_imap::client::{FetchData, Response};
 use whimbrel_mime::Address;
 
-use super::ANNE;
+use super::{ANNE, BOB};
 use crate::serve::Kind;
 
 /// Prints a line. Nobody reads it any more (`whimbrel demo | head`): the demo goes on all the same.
@@ -25,7 +25,7 @@ pub(super) fn server(data: &Path, addresses: &[(Kind, SocketAddr)]) {
         data.display()
     );
     for (kind, address) in addresses {
-        say!("  {:<8} {address}", kind.name());
+        say!("  {:<11} {address}", kind.name());
     }
     say!("");
 }
@@ -100,18 +100,28 @@ pub(super) fn body(responses: &[Response]) {
     say!("");
 }
 
-pub(super) fn connect(imaps: SocketAddr, pop3s: SocketAddr, password: &str, fingerprint: &str) {
+pub(super) fn connect(
+    imaps: SocketAddr,
+    pop3s: SocketAddr,
+    submissions: SocketAddr,
+    password: &str,
+    fingerprint: &str,
+) {
     let user = ANNE.replace('@', "%40");
     say!(
-        "Your own client: host {}, port {} (IMAP, SSL/TLS) or {} (POP3), user {ANNE}, password {password};",
+        "Your own client: host {}, port {} (IMAP, SSL/TLS) or {} (POP3),\nto send {} (SMTP, SSL/TLS); user {ANNE}, password {password};",
         imaps.ip(),
         imaps.port(),
-        pop3s.port()
+        pop3s.port(),
+        submissions.port()
     );
     say!("accept the self-signed certificate, SHA-256 fingerprint\n  {fingerprint}\n");
     say!("  curl -k -u {ANNE}:{password} 'imaps://{imaps}/INBOX;MAILINDEX=1'");
     say!("  curl -k -u {ANNE}:{password} 'imaps://{imaps}/INBOX' -X 'UID SEARCH TEXT whimbrel'");
     say!("  curl -k -u {ANNE}:{password} 'pop3s://{pop3s}/1'");
+    say!(
+        "  printf 'From: {ANNE}\\r\\nSubject: hello\\r\\n\\r\\nIt works.\\r\\n' | curl -k -u {ANNE}:{password} smtps://{submissions} --mail-from {ANNE} --mail-rcpt {BOB} -T -"
+    );
     say!("  neomutt -f 'imaps://{user}:{password}@{imaps}/INBOX'     (mutt likewise)\n");
 }
 
