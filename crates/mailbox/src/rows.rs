@@ -280,7 +280,22 @@ pub(crate) fn encode_content(message: &Message, summary: &[u8]) -> Vec<u8> {
     })
 }
 
+/// A content row that is looked at where it lies.
+#[derive(Decode)]
+struct ContentRef<'b> {
+    #[n(0)]
+    _blob: BlobName,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    summary: &'b [u8],
+}
+
 impl Content {
+    /// The summary in the bytes of a content row, not copied.
+    pub fn summary_in(bytes: &[u8]) -> Result<&[u8], LoadError> {
+        decode_row::<ContentRef<'_>>(&RowKey::Content(MessageId([0; 16])), bytes)
+            .map(|content| content.summary)
+    }
+
     /// From the bytes of a content row.
     pub fn decode(bytes: &[u8]) -> Result<Self, LoadError> {
         decode_row(&RowKey::Content(MessageId([0; 16])), bytes)

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use whimbrel_mailbox::{AccountId, BlobName, MessageId};
 use whimbrel_service::{
-    api::{BLOB_CHUNK_BYTES_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply},
+    api::{
+        BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobRange,
+        CONTENTS_BYTES_MAX, CONTENTS_PER_CALL_MAX, Call, Failure, Reply,
+    },
     log::store_partition,
     owner::{
         blob_name,
@@ -78,6 +81,7 @@ impl<S: Store> StoreCalls<S> {
                 let read = self.store.read(name, offset, len).next().await;
                 read.map(|bytes| Reply::Bytes(bytes.unwrap_or_default()))
             }
+            Call::BlobReadMany(ranges) => self.read_many(ranges).await,
             Call::TurnBegin => {
                 // They wait in the order in which they came; nobody has two.
                 self.turn = None;
@@ -122,7 +126,11 @@ impl<S: Store> StoreCalls<S> {
             .collect();
         let rows = self
             .store
-            .get(store_partition(partition_of(account)), keys)
+            .get_first(
+                store_partition(partition_of(account)),
+                keys,
+                CONTENTS_BYTES_MAX,
+            )
             .await?;
         let content = |row: Bytes| {
             content_of_row(&row)
@@ -135,6 +143,20 @@ impl<S: Store> StoreCalls<S> {
         Ok(Reply::Contents(
             rows.into_iter().map(|row| row.map(content)).collect(),
         ))
+    }
+
+    async fn read_many(&mut self, ranges: Vec<BlobRange>) -> Result<Reply, StoreError> {
+        let bytes: usize = ranges.iter().map(|range| range.len as usize).sum();
+        if ranges.len() > BLOB_READS_PER_CALL_MAX || bytes > BLOB_READS_BYTES_MAX {
+            return Ok(Reply::Failed(Failure::Limit("too much in one call")));
+        }
+        let of_store = |range: BlobRange| whimbrel_storage::BlobRange {
+            name: blob_name(&range.blob),
+            offset: range.offset,
+            len: u64::from(range.len),
+        };
+        let ranges = ranges.into_iter().map(of_store).collect();
+        self.store.read_many(ranges).await.map(Reply::Blobs)
     }
 
     async fn create(&mut self) -> Result<Reply, StoreError> {

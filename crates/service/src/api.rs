@@ -51,7 +51,8 @@ pub enum Call {
         call: MailboxCall,
     },
     /// The content rows (see [`crate::content::Content`]) of these messages, by origin id, in the order asked. A missing one is
-    /// `None`; one that is damaged is empty, which no content row is. Answered by [`Reply::Contents`]. At most [`CONTENTS_PER_CALL_MAX`].
+    /// `None`; one that is damaged is empty, which no content row is. Answered by [`Reply::Contents`], maybe by fewer rows than were asked
+    /// for (see [`CONTENTS_BYTES_MAX`]). At most [`CONTENTS_PER_CALL_MAX`].
     Contents {
         /// Whose.
         account: AccountId,
@@ -96,6 +97,10 @@ pub enum Call {
         /// A new message begins: it is counted, and [`Failure::Throttled`] if there were too many.
         begins: bool,
     },
+    /// Reads from several blobs at once, as [`Call::BlobRead`] does from one; nothing of what cannot be read. Answered by [`Reply::Blobs`]. For
+    /// many short messages: to ask for one after the other costs more than to read them. At most [`BLOB_READS_PER_CALL_MAX`] ranges and
+    /// [`BLOB_READS_BYTES_MAX`].
+    BlobReadMany(Vec<BlobRange>),
     /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
     Accept(Entry),
     /// Asks for a turn at work that holds much memory or a core for long (SORT, THREAD): so many sessions have one at a time, the others
@@ -105,8 +110,29 @@ pub enum Call {
     TurnEnd,
 }
 
-/// Most content rows in one [`Call::Contents`]: bounds what a reply holds in memory to this times the summary limit.
-pub const CONTENTS_PER_CALL_MAX: usize = 64;
+/// Most content rows in one [`Call::Contents`]. An answer that has come to [`CONTENTS_BYTES_MAX`] ends there, so that it has one row at least
+/// and may have fewer than were asked for: who wants the others asks again.
+pub const CONTENTS_PER_CALL_MAX: usize = 256;
+
+/// Where an answer to [`Call::Contents`] ends: bounds what it holds in memory, whatever the messages are.
+pub const CONTENTS_BYTES_MAX: usize = 256 * 1024;
+
+/// Most ranges in one [`Call::BlobReadMany`].
+pub const BLOB_READS_PER_CALL_MAX: usize = 64;
+
+/// Most bytes that they may ask for together: what a session holds of the bodies of messages that come next.
+pub const BLOB_READS_BYTES_MAX: usize = 128 * 1024;
+
+/// A range of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobRange {
+    /// Which.
+    pub blob: BlobName,
+    /// First byte.
+    pub offset: u64,
+    /// How many at the most.
+    pub len: u32,
+}
 
 /// Most bytes in one blob write or read: what a session holds of a body at a time.
 pub const BLOB_CHUNK_BYTES_MAX: usize = 64 * 1024;
@@ -422,6 +448,8 @@ pub enum Reply {
     Blob(BlobName),
     /// To [`Call::BlobRead`].
     Bytes(Bytes),
+    /// To [`Call::BlobReadMany`]: one for each range.
+    Blobs(Vec<Bytes>),
 }
 
 /// Why a call failed: what the session may tell its client. The private cause went to the log where it arose.

@@ -247,6 +247,7 @@ pub fn route(call: &Call) -> Route {
         | Call::BlobFinish { .. }
         | Call::BlobAbort { .. }
         | Call::BlobRead { .. }
+        | Call::BlobReadMany(_)
         | Call::TurnBegin
         | Call::TurnEnd => Route::Store,
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
-    api::{BlobName, Call, EntryId, Event, Failure, Reply, SessionId},
+    api::{BlobName, BlobRange, Call, EntryId, Event, Failure, Reply, SessionId},
     auth::{self, Authenticator},
     directory::DirectoryOwner,
     figures::Figures,
@@ -651,6 +651,14 @@ impl Node {
                     None => drop(self.disk.blob_abort(upload)),
                 }
                 Reply::Done
+            }
+            Call::BlobReadMany(ranges) => {
+                let read = |range: &BlobRange| {
+                    let name = owner::blob_name(&range.blob);
+                    let read = self.disk.blob_read(name, range.offset, range.len as usize);
+                    read.unwrap_or_default()
+                };
+                Reply::Blobs(ranges.iter().map(read).collect())
             }
             Call::BlobRead { blob, offset, len } => Reply::Bytes(self.disk.blob_read(
                 owner::blob_name(&blob),

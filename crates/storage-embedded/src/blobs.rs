@@ -10,7 +10,8 @@ use bytes::{Buf, Bytes};
 use fjall::Readable;
 use whimbrel_storage::blob::CHUNK_BYTES_MAX;
 use whimbrel_storage::{
-    BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, Hash, Refusal, StoreError, UploadId,
+    BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Hash, Refusal, StoreError,
+    UploadId,
 };
 
 use crate::engine::{Core, Embedded};
@@ -322,6 +323,24 @@ impl BlobStore for Embedded {
             info: None,
             rest: Bytes::new(),
         }
+    }
+
+    async fn read_many(&self, ranges: Vec<BlobRange>) -> Result<Vec<Bytes>, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |core| {
+            let read = |range: BlobRange| {
+                match read_chunk(core, range.name, range.offset, range.len, None) {
+                    Err(_) => Bytes::new(),
+                    // A piece would keep its whole chunk in memory.
+                    Ok(((info, _), bytes)) if (bytes.len() as u64) < info.size => {
+                        Bytes::copy_from_slice(&bytes[..bytes.len().min(CHUNK_BYTES_MAX)])
+                    }
+                    Ok((_, bytes)) => bytes.slice(..bytes.len().min(CHUNK_BYTES_MAX)),
+                }
+            };
+            Ok(ranges.into_iter().map(read).collect())
+        })
+        .await
     }
 
     async fn delete(&self, name: BlobName) -> Result<(), StoreError> {

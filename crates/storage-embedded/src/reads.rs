@@ -68,16 +68,24 @@ impl Core {
         &self,
         partition: PartitionId,
         keys: &[Bytes],
+        bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let view = self.sealer.db().snapshot();
-        let get = |key: &Bytes| view.get(&self.sealer.trees.records, keys::record(partition, key));
-        keys.iter()
-            .map(|key| {
-                get(key)
-                    .map(|value| value.map(Bytes::from))
-                    .map_err(read_error)
-            })
-            .collect()
+        let mut values = Vec::with_capacity(keys.len());
+        let mut bytes = 0usize;
+        for key in keys {
+            let key = keys::record(partition, key);
+            let value = view
+                .get(&self.sealer.trees.records, key)
+                .map_err(read_error)?
+                .map(Bytes::from);
+            bytes = bytes.saturating_add(value.as_ref().map_or(0, Bytes::len));
+            values.push(value);
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        Ok(values)
     }
 
     fn scan(
@@ -203,14 +211,17 @@ impl LogStore for Embedded {
         self.core().commit(commit)
     }
 
-    async fn get(
+    async fn get_first(
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
+        bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| core.get(partition, &keys))
-            .await
+        core.blocking(&core.readers, move |core| {
+            core.get(partition, &keys, bytes_max)
+        })
+        .await
     }
 
     async fn scan(

@@ -26,7 +26,7 @@ pub mod rules;
 pub mod store;
 pub mod types;
 
-pub use blob::{BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, UploadId};
+pub use blob::{BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, UploadId};
 pub use error::{Refusal, StoreError};
 pub use group::GroupCommit;
 pub use store::LogStore;

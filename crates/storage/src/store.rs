@@ -30,6 +30,16 @@ pub trait LogStore: Send + Sync + 'static {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send {
+        self.get_first(partition, keys, usize::MAX)
+    }
+
+    /// As [`LogStore::get`], of the first keys only: at least one, no further one when the values have `bytes_max`.
+    fn get_first(
+        &self,
+        partition: PartitionId,
+        keys: Vec<Bytes>,
+        bytes_max: usize,
     ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send;
 
     /// Records in a range of keys, in ascending order.

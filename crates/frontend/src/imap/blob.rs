@@ -1,9 +1,14 @@
 //! Reads a range of a message: what of it lies in the prefix, then what lies in the blob, chunk by chunk.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use whimbrel_mime::{Span, Summary};
 use whimbrel_service::{
-    api::{BLOB_CHUNK_BYTES_MAX, BlobName, Call},
+    api::{
+        BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName, BlobRange,
+        Call, Reply,
+    },
     content::Content,
 };
 
@@ -103,6 +108,73 @@ impl Reader {
     }
 }
 
+/// What was read of messages that come next, so that many short ones cost few calls.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    asked: Vec<BlobRange>,
+    pieces: VecDeque<(BlobRange, Bytes)>,
+}
+
+impl ReadAhead {
+    /// What answers a read that is here already. What was read for messages before it is dropped.
+    pub(super) fn take(&mut self, call: &Call) -> Option<Bytes> {
+        let Call::BlobRead { blob, offset, len } = call else {
+            return None;
+        };
+        let at = self.pieces.iter().position(|(of, _)| of.blob == *blob)?;
+        self.pieces.drain(..at);
+        let (of, bytes) = self.pieces.front()?;
+        let from = usize::try_from(offset.checked_sub(of.offset)?).ok()?;
+        let to = bytes.len().min(from.saturating_add(*len as usize));
+        (from < to).then(|| bytes.slice(from..to))
+    }
+
+    /// Makes a call that reads the begin of what comes `next` (blobs and how much of each), too.
+    pub(super) fn ask(&mut self, call: Call, next: impl Iterator<Item = (BlobName, u32)>) -> Call {
+        let Call::BlobRead { blob, offset, len } = call else {
+            return call;
+        };
+        let mut next = next.peekable();
+        // A long message may be read in many pieces: what comes behind it is read once.
+        let is_there = |next: &(BlobName, u32)| self.pieces.iter().any(|(of, _)| of.blob == next.0);
+        if next.peek().is_some_and(is_there) {
+            return Call::BlobRead { blob, offset, len };
+        }
+        self.pieces.clear();
+        self.asked.clear();
+        self.asked.push(BlobRange { blob, offset, len });
+        let mut room = BLOB_READS_BYTES_MAX.saturating_sub(len as usize);
+        for (blob, len) in next.take(BLOB_READS_PER_CALL_MAX - 1) {
+            let Some(left) = room.checked_sub(len as usize) else {
+                break;
+            };
+            room = left;
+            let offset = 0;
+            self.asked.push(BlobRange { blob, offset, len });
+        }
+        if self.asked.len() == 1 {
+            return Call::BlobRead { blob, offset, len };
+        }
+        Call::BlobReadMany(self.asked.clone())
+    }
+
+    /// The answer to what [`ReadAhead::ask`] made: gives what was wanted in the first place.
+    pub(super) fn answer(&mut self, reply: Reply) -> Reply {
+        let Reply::Blobs(blobs) = reply else {
+            return reply;
+        };
+        // What was wanted is kept with the others: its header may be asked for after its body.
+        self.pieces.extend(self.asked.drain(..).zip(blobs));
+        let wanted = self.pieces.front().map(|(_, bytes)| bytes.clone());
+        Reply::Bytes(wanted.unwrap_or_default())
+    }
+
+    /// Nothing of it is wanted any more.
+    pub(super) fn clear(&mut self) {
+        *self = ReadAhead::default();
+    }
+}
+
 /// Bytes of a blob that were read.
 #[derive(Default)]
 pub(super) struct Ahead {
@@ -111,4 +183,4 @@ pub(super) struct Ahead {
 }
 
 /// Read at once where less is wanted: most messages without attachments are smaller than this.
-const AHEAD_BYTES: u64 = 16 * 1024;
+pub(super) const AHEAD_BYTES: u64 = 16 * 1024;

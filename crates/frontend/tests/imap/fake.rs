@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_service::api::{
-    AccountId, BLOB_CHUNK_BYTES_MAX, BlobName, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call,
-    Changes, Date, Event, Failure, Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId,
-    MailboxName, MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since,
-    SpecialUse, Status,
+    AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName,
+    BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event, Failure,
+    Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId, MailboxName, MessageId, NewMail,
+    ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse, Status,
 };
 
 /// The store of one account.
@@ -132,6 +132,12 @@ impl Fake {
         self.contents.clear();
     }
 
+    /// Loses the n-th blob.
+    pub(crate) fn lose_blob(&mut self, n: usize) {
+        let upload = *self.blobs.keys().nth(n - 1).expect("so many");
+        self.blobs.remove(&upload);
+    }
+
     /// Spoils all content rows.
     pub(crate) fn spoil_contents(&mut self) {
         self.contents
@@ -208,15 +214,21 @@ impl Fake {
             Call::Mailbox { call, .. } => return self.mailbox(call),
             Call::Contents { account, origins } => {
                 assert!(!origins.is_empty() && origins.len() <= CONTENTS_PER_CALL_MAX);
-                if let Some(real) = &self.real {
-                    return Ok(Reply::Contents(real.contents(account, &origins)));
-                }
-                Reply::Contents(
-                    origins
-                        .iter()
-                        .map(|origin| self.contents.get(origin).cloned())
-                        .collect(),
-                )
+                let mut contents: Vec<Option<Bytes>> = match &self.real {
+                    Some(real) => real.contents(account, &origins),
+                    None => {
+                        let contents = origins.iter().map(|origin| self.contents.get(origin));
+                        contents.map(Option::<&Bytes>::cloned).collect()
+                    }
+                };
+                // A store may answer with fewer than were asked for.
+                let mut bytes = 0;
+                let enough = contents.iter().position(|content| {
+                    bytes += content.as_ref().map_or(0, Bytes::len);
+                    bytes >= 20_000
+                });
+                contents.truncate(enough.map_or(contents.len(), |last| last + 1));
+                Reply::Contents(contents)
             }
             Call::TurnBegin => {
                 self.turns += 1;
@@ -255,9 +267,20 @@ impl Fake {
                     .expect("an upload");
                 Reply::Done
             }
+            Call::BlobReadMany(ranges) => {
+                let bytes: u32 = ranges.iter().map(|range| range.len).sum();
+                assert!(ranges.len() <= BLOB_READS_PER_CALL_MAX);
+                assert!(bytes as usize <= BLOB_READS_BYTES_MAX);
+                let read = |range: &BlobRange| {
+                    let bytes = self.blobs.get(&range.blob.upload).map_or(&[][..], |b| b);
+                    let rest = &bytes[(range.offset as usize).min(bytes.len())..];
+                    Bytes::copy_from_slice(&rest[..rest.len().min(range.len as usize)])
+                };
+                Reply::Blobs(ranges.iter().map(read).collect())
+            }
             Call::BlobRead { blob, offset, len } => {
                 assert!(len > 0 && len as usize <= BLOB_CHUNK_BYTES_MAX);
-                let bytes = &self.blobs[&blob.upload];
+                let bytes = self.blobs.get(&blob.upload).ok_or(Failure::Temporary)?;
                 let start = (offset as usize).min(bytes.len());
                 // A store may answer with less than was asked.
                 let end = bytes.len().min(start + (len as usize).min(40_000));

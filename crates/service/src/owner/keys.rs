@@ -31,8 +31,8 @@ pub fn content_key(account: AccountId, origin: MessageId) -> Bytes {
 ///
 /// # Errors
 /// When the row is damaged.
-pub fn content_of_row(value: &[u8]) -> Result<Bytes, LoadError> {
-    Ok(whimbrel_mailbox::Content::decode(value)?.summary.into())
+pub fn content_of_row(value: &Bytes) -> Result<Bytes, LoadError> {
+    whimbrel_mailbox::Content::summary_in(value).map(|summary| value.slice_ref(summary))
 }
 
 /// First key and first key beyond of the rows that are loaded with the account.

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::{Factory, download, noise, records, upload, upload_id};
+use crate::blob::CHUNK_BYTES_MAX;
 use crate::{
-    BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, Hash, LogStore, Mutation, PartitionId,
-    StoreError,
+    BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Hash, LogStore, Mutation,
+    PartitionId, StoreError,
 };
 
 const P: PartitionId = PartitionId(1);
@@ -100,10 +101,36 @@ async fn streams<F: Factory>(factory: &mut F) {
                 .expect("reads");
             assert!(all == *bytes, "all {len} bytes");
         }
+        several_at_once(&engine, &kept).await;
         factory.close(engine).await;
         engine = factory.open().await.expect("opens again");
     }
     factory.close(engine).await;
+}
+
+/// Of each range the begin is read, of what cannot be read nothing, and nothing of that disturbs the others.
+async fn several_at_once<E: BlobStore>(engine: &E, kept: &[(BlobInfo, Bytes)]) {
+    let nobody = BlobName {
+        upload: upload_id(999_999),
+        hash: Hash::of(b""),
+    };
+    let range = |name, offset, len| BlobRange { name, offset, len };
+    let mut ranges = vec![range(nobody, 0, 10)];
+    for (info, _) in kept {
+        ranges.push(range(info.name, 0, 40_000));
+        ranges.push(range(info.name, info.size / 2, u64::MAX));
+    }
+    ranges.push(range(nobody, 0, 10));
+    let found = engine.read_many(ranges.clone()).await.expect("reads");
+    assert_eq!(found.len(), ranges.len());
+    for (range, found) in ranges.iter().zip(&found) {
+        let whole = kept.iter().find(|(info, _)| info.name == range.name);
+        let whole = whole.map_or(&[][..], |(_, bytes)| bytes);
+        let rest = &whole[(range.offset as usize).min(whole.len())..];
+        let len = (range.len.min(CHUNK_BYTES_MAX as u64) as usize).min(rest.len());
+        assert!(rest.starts_with(found) && found.len() <= len, "{range:?}");
+        assert_eq!(found.is_empty(), len == 0, "{range:?}");
+    }
 }
 
 async fn uploads_are_apart<F: Factory>(factory: &mut F) {

@@ -39,6 +39,16 @@ async fn puts_gets_deletes<F: Factory>(factory: &mut F) {
         .expect("is taken");
     let expected = vec![Some("2".into()), None, Some("1".into()), Some("2".into())];
     assert_eq!(engine.get(P, keys.clone()).await.expect("reads"), expected);
+    for (bytes_max, count) in [(0, 1), (1, 1), (2, 3), (3, 4), (9, 4)] {
+        assert_eq!(
+            engine
+                .get_first(P, keys.clone(), bytes_max)
+                .await
+                .expect("reads"),
+            expected[..count],
+            "up to {bytes_max} bytes"
+        );
+    }
     assert_eq!(
         engine.get(P, vec!["e".into()]).await.expect("reads"),
         [Some(Bytes::new())],

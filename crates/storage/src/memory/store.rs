@@ -15,8 +15,8 @@ use super::{Memory, SyncMark};
 use crate::blob::CHUNK_BYTES_MAX;
 use crate::group::{GROUP_BYTES_MAX_DEFAULT, GroupCommit};
 use crate::{
-    BlobInfo, BlobName, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogPage, LogPosition,
-    LogStore, Origin, PartitionId, ScanLimit, ScanPage, StoreError, UploadId,
+    BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogPage,
+    LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage, StoreError, UploadId,
 };
 
 /// A [`Memory`] that several tasks share. Clones are the same store.
@@ -193,12 +193,20 @@ impl LogStore for MemoryStore {
         })
     }
 
-    async fn get(
+    async fn get_first(
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
+        bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        Ok(self.with(|memory| memory.get(partition, &keys)))
+        let mut values = self.with(|memory| memory.get(partition, &keys));
+        let mut bytes = 0usize;
+        let enough = values.iter().position(|value| {
+            bytes = bytes.saturating_add(value.as_ref().map_or(0, Bytes::len));
+            bytes >= bytes_max
+        });
+        values.truncate(enough.map_or(keys.len(), |last| last + 1));
+        Ok(values)
     }
 
     async fn scan(
@@ -314,6 +322,15 @@ impl BlobStore for MemoryStore {
             offset,
             left: len,
         }
+    }
+
+    async fn read_many(&self, ranges: Vec<BlobRange>) -> Result<Vec<Bytes>, StoreError> {
+        let read = |range: BlobRange| {
+            let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+            self.with(|memory| memory.blob_read(range.name, range.offset, len.min(CHUNK_BYTES_MAX)))
+                .unwrap_or_default()
+        };
+        Ok(ranges.into_iter().map(read).collect())
     }
 
     async fn delete(&self, name: BlobName) -> Result<(), StoreError> {

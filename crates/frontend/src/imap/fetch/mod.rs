@@ -27,7 +27,7 @@ use whimbrel_service::api::{
 pub(super) use self::message::locate;
 use self::message::{Message, Written};
 use super::{
-    blob::Opened,
+    blob::{AHEAD_BYTES, Opened, ReadAhead},
     context::Context,
     gone::Earlier,
     ranges::{Cursor, Ranges},
@@ -57,6 +57,8 @@ pub(super) struct Fetch {
     /// Content rows of `rows[at..]`, as far as they were asked for.
     contents: std::vec::IntoIter<Option<Bytes>>,
     message: Option<Box<Message>>,
+    /// Bodies of the next messages.
+    ahead: ReadAhead,
     /// Messages that were not there any more.
     missing: bool,
     /// Content rows that cannot be read.
@@ -65,6 +67,9 @@ pub(super) struct Fetch {
     unknown_encoding: bool,
     state: State,
 }
+
+/// Messages that become seen at once, before they are sent.
+const SEEN_PER_CHUNK: usize = 64;
 
 /// A message to be answered.
 struct FetchRow {
@@ -118,6 +123,7 @@ impl Fetch {
             at: 0,
             contents: Vec::new().into_iter(),
             message: None,
+            ahead: ReadAhead::default(),
             missing: false,
             damaged: false,
             unknown_encoding: false,
@@ -181,7 +187,7 @@ impl Fetch {
     fn next_chunk(&mut self, cx: &mut Context) -> Step {
         // Each chunk whose messages become seen is a write, and they should not be seen long before they are sent.
         let most = if self.sets_seen {
-            CONTENTS_PER_CALL_MAX
+            SEEN_PER_CHUNK
         } else {
             ROWS_PER_CALL_MAX
         };
@@ -303,13 +309,10 @@ impl Fetch {
     /// Writes messages until something is wanted.
     fn go_on(&mut self, cx: &mut Context) -> Step {
         loop {
-            if let Some(message) = &mut self.message {
-                match message.write(cx, &self.items, None) {
-                    Written::All => self.message = None,
-                    Written::Wants(call) => return Step::Call(call),
-                    Written::Full => return Step::Again,
-                    Written::Failed => return Step::Abort("a body could not be read"),
-                }
+            if self.message.is_some()
+                && let Some(step) = self.write(cx, None)
+            {
+                return step;
             }
             if cx.is_full() {
                 return Step::Again;
@@ -365,8 +368,37 @@ impl Fetch {
             self.state = State::Sync(Sync::new(false, self.uid));
             return Step::Again;
         }
+        self.ahead.clear();
         self.state = State::Chunk;
         self.next_chunk(cx)
+    }
+
+    /// Goes on with the present message; `None` when it is written.
+    fn write(&mut self, cx: &mut Context, mut reply: Option<Reply>) -> Option<Step> {
+        let Some(message) = &mut self.message else {
+            return Some(Step::Done(Outcome::bug()));
+        };
+        loop {
+            match message.write(cx, &self.items, reply.take()) {
+                Written::All => {
+                    self.message = None;
+                    return None;
+                }
+                Written::Wants(call) => {
+                    reply = self.ahead.take(&call).map(Reply::Bytes);
+                    if reply.is_some() {
+                        continue;
+                    }
+                    // Who needed a body of one message is likely to need that of the next. Long ones are read as they are sent.
+                    let next = self.rows[self.at..].iter().map(|row| &row.row);
+                    let short = next.filter(|row| u64::from(row.size) <= AHEAD_BYTES);
+                    let call = self.ahead.ask(call, short.map(|row| (row.blob, row.size)));
+                    return Some(Step::Call(call));
+                }
+                Written::Full => return Some(Step::Again),
+                Written::Failed => return Some(Step::Abort("a body could not be read")),
+            }
+        }
     }
 
     fn sync(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
@@ -412,17 +444,10 @@ impl Task for Fetch {
             }
             (State::Messages, Wake::Go) => self.go_on(cx),
             (State::Messages, Wake::Reply(reply)) => {
-                let Some(message) = &mut self.message else {
-                    return Step::Done(Outcome::bug());
-                };
-                match message.write(cx, &self.items, Some(reply)) {
-                    Written::All => {
-                        self.message = None;
-                        self.go_on(cx)
-                    }
-                    Written::Wants(call) => Step::Call(call),
-                    Written::Full => Step::Again,
-                    Written::Failed => Step::Abort("a body could not be read"),
+                let reply = self.ahead.answer(reply);
+                match self.write(cx, Some(reply)) {
+                    Some(step) => step,
+                    None => self.go_on(cx),
                 }
             }
             (State::Sync(_), Wake::Go) => self.sync(cx, None),

@@ -12,7 +12,7 @@ use whimbrel_service::api::{
 
 use super::{
     super::{
-        blob::Opened,
+        blob::{AHEAD_BYTES, Opened, ReadAhead},
         context::Context,
         ranges::{Back, Cursor, Ranges},
         task::{Outcome, Step, Wake},
@@ -40,6 +40,8 @@ pub(super) struct Find {
     at: usize,
     contents: std::vec::IntoIter<Option<Bytes>>,
     message: Option<Box<Message>>,
+    /// Begins of bodies of the next messages.
+    ahead: ReadAhead,
     /// What was found in the window: place and MODSEQ.
     hits: Vec<(u32, u64)>,
     found: Found,
@@ -114,6 +116,7 @@ impl Find {
             at: 0,
             contents: Vec::new().into_iter(),
             message: None,
+            ahead: ReadAhead::default(),
             hits: Vec::new(),
             state: State::Window,
         })
@@ -137,13 +140,16 @@ impl Find {
                 self.contents = contents.into_iter();
                 self.next_message(cx, None)
             }
-            (State::Body, Wake::Reply(Reply::Bytes(bytes))) => self.next_message(cx, Some(bytes)),
-            (State::Body, Wake::Reply(Reply::Failed(_))) => {
-                self.message = None;
-                self.found.unread = true;
-                self.next_message(cx, None)
-            }
-            (State::Rows | State::Contents | State::Body, Wake::Reply(reply)) => {
+            (State::Body, Wake::Reply(reply)) => match self.ahead.answer(reply) {
+                Reply::Bytes(bytes) => self.next_message(cx, Some(bytes)),
+                Reply::Failed(_) => {
+                    self.message = None;
+                    self.found.unread = true;
+                    self.next_message(cx, None)
+                }
+                reply => Finding::Failed(Outcome::of_reply(reply)),
+            },
+            (State::Rows | State::Contents, Wake::Reply(reply)) => {
                 Finding::Failed(Outcome::of_reply(reply))
             }
             _ => Finding::Failed(Outcome::bug()),
@@ -252,6 +258,15 @@ impl Find {
             if let Some(message) = &mut self.message {
                 match message.go_on(&self.program, bytes.take()) {
                     Next::Wants(call) => {
+                        bytes = self.ahead.take(&call);
+                        if bytes.is_some() {
+                            continue;
+                        }
+                        // Who needed a body of one message is likely to need that of the next.
+                        let next = self.open[self.at..].iter();
+                        let next =
+                            next.map(|(_, row)| (row.blob, row.size.min(AHEAD_BYTES as u32)));
+                        let call = self.ahead.ask(call, next);
                         self.state = State::Body;
                         return Finding::Step(Step::Call(call));
                     }
@@ -266,6 +281,7 @@ impl Find {
                 self.message = None;
             }
             let Some((place, row)) = self.open.get(self.at) else {
+                self.ahead.clear();
                 self.state = State::Window;
                 return Finding::Step(Step::Again);
             };
