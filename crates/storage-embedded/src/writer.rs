@@ -329,15 +329,15 @@ impl JournalFile {
     fn follow(&mut self) -> std::io::Result<bool> {
         let mut changed = false;
         loop {
-            match File::open(journal::path_of(&self.directory, self.number + 1)) {
-                Ok(file) => {
-                    self.file = file;
-                    self.number += 1;
-                    changed = true;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(changed),
-                Err(error) => return Err(error),
+            let next = journal::path_of(&self.directory, self.number + 1);
+            // Looked for before it is opened: without a free descriptor opening fails even where there is nothing, and nothing new is
+            // needed then.
+            if !next.try_exists()? {
+                return Ok(changed);
             }
+            self.file = File::open(next)?;
+            self.number += 1;
+            changed = true;
         }
     }
 }
