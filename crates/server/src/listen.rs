@@ -1,10 +1,12 @@
 //! Listeners: who is let in, and how many.
 //!
-//! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept.
+//! Invariants: a place is held by exactly as many connections as are counted; the loop outlives every error of accept; connections never
+//! get the last descriptors of the process.
 
 use std::{
     collections::HashMap,
-    io,
+    fs::File,
+    io::{self, Write as _},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -26,6 +28,9 @@ use crate::{
 const BACKLOG: u32 = 1024;
 /// After an accept that failed: a table of descriptors that is full stays so for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors that connections leave to the store and all else: it cannot do without new files, and a write that fails stops the node.
+const DESCRIPTORS_KEPT: usize = 256;
 
 /// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +107,23 @@ impl Places {
             unauthenticated_max: limits.unauthenticated_max,
             taken: Mutex::default(),
         })
+    }
+
+    /// As configured, but for descriptors: no more connections than leave [`DESCRIPTORS_KEPT`], or half of them all where there are few.
+    #[must_use]
+    pub fn within(limits: &LimitsSection, descriptors: Option<u64>) -> Arc<Self> {
+        let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
+        let room = descriptors.map_or(usize::MAX, |all| all - DESCRIPTORS_KEPT.min(all / 2));
+        if room < limits.connections_max {
+            tracing::info!(
+                connections = room,
+                descriptors,
+                "the limit of open files allows fewer connections than limits.connections_max"
+            );
+        }
+        let mut limits = limits.clone();
+        limits.connections_max = limits.connections_max.min(room);
+        Places::new(&limits)
     }
 
     /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has to log in.
@@ -190,6 +212,17 @@ fn client(address: IpAddr) -> IpAddr {
     }
 }
 
+/// A descriptor to be given up when there is no other.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Whether the table of descriptors, of the process or of the system, is full.
+fn is_table_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
+}
+
 /// Opens a listening socket.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
@@ -218,16 +251,44 @@ impl<S: Store> Listener<S> {
     /// Accepts until its task is dropped; connections live on.
     pub(crate) async fn run(self) {
         let listener = Arc::new(self);
+        let mut spare = spare();
         loop {
             match listener.socket.accept().await {
                 Ok((stream, address)) => listener.admit(stream, address.ip()),
+                Err(error) if is_table_full(&error) && spare.is_some() => {
+                    metrics::fault(Fault::Accept);
+                    listener.turn_away(&mut spare, &error).await;
+                }
                 Err(error) => {
                     // Too many descriptors, or a client that is gone already: neither ends the loop.
                     metrics::fault(Fault::Accept);
                     tracing::warn!(protocol = listener.protocol.name(), %error, "cannot accept");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
+                    spare = spare.or_else(self::spare);
                 }
             }
+        }
+    }
+
+    /// Gives up the spare descriptor for one client, so that it hears why it is not served and does not wait.
+    async fn turn_away(&self, spare: &mut Option<File>, error: &io::Error) {
+        *spare = None;
+        // Another task may be quicker; then the client waits for its turn.
+        let waiting = self.socket.accept();
+        if let Ok(Ok((stream, address))) = tokio::time::timeout(ACCEPT_PAUSE, waiting).await {
+            metrics::refused("total");
+            tracing::warn!(protocol = self.protocol.name(), address = %address.ip(), %error, "refused: no descriptor");
+            self.refuse(stream);
+        }
+        *spare = self::spare();
+    }
+
+    /// As much as the socket takes at once: nobody waits for a client that is refused. By TLS nothing can be said.
+    fn refuse(&self, stream: TcpStream) {
+        if !self.tls
+            && let Ok(mut stream) = stream.into_std()
+        {
+            let _ = stream.write(self.protocol.busy());
         }
     }
 
@@ -237,10 +298,7 @@ impl<S: Store> Listener<S> {
             Err(reason) => {
                 metrics::refused(reason);
                 tracing::info!(protocol = self.protocol.name(), %address, reason, "refused: no place");
-                if !self.tls {
-                    // As much as the socket takes at once: nobody waits for a client that is refused.
-                    let _ = stream.try_write(self.protocol.busy());
-                }
+                self.refuse(stream);
                 return;
             }
         };
@@ -330,6 +388,19 @@ mod tests {
             ),
             (0, 0, 0)
         );
+    }
+
+    #[test]
+    fn connections_leave_descriptors() {
+        let check = |descriptors: Option<u64>, expected: usize| {
+            let places = Places::within(&Config::default().limits, descriptors);
+            assert_eq!(places.connections_max, expected, "{descriptors:?}");
+        };
+        check(None, 20_000);
+        check(Some(1 << 20), 20_000);
+        check(Some(1024), 768);
+        check(Some(512), 256);
+        check(Some(100), 50);
     }
 
     #[test]

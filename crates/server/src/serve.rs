@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Notify, Semaphore},
@@ -290,7 +291,7 @@ impl Server {
             turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
             finished_max: config.imap.append_messages_max,
         });
-        let places = Places::new(&config.limits);
+        let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);
         for (protocol, tls, socket) in mail {
             let listener = Listener {
                 protocol,
