@@ -196,6 +196,8 @@ async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartEr
     };
     let starts = data.start(before);
     let mut commit = Commit::new(partition);
+    // A full disk is no reason not to start: what is there can be read.
+    commit.from_reserve = true;
     commit.mutations.push(Mutation::Put {
         key,
         value: starts.to_bytes().into(),

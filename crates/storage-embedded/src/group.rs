@@ -122,7 +122,7 @@ impl<'a> Group<'a> {
                 .mutations
                 .iter()
                 .any(|m| matches!(m, Mutation::Put { .. } | Mutation::Reference { .. }));
-        if let (Some(full), true) = (&self.full, adds) {
+        if let (Some(full), true) = (&self.full, adds && !commit.from_reserve) {
             return Err(full.clone());
         }
         self.taken += 1;

@@ -149,6 +149,8 @@ pub struct Commit {
     /// what was built on something that never came to be leaves nothing behind. A commit that does not rest on them, made by a caller
     /// who knows what was refused, begins anew.
     pub follows: bool,
+    /// Whether it may take of the room that is kept free: it is small, and the node could not work without it.
+    pub from_reserve: bool,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
     /// Changes to records and references.
@@ -163,6 +165,7 @@ impl Commit {
             partition,
             entry: None,
             follows: false,
+            from_reserve: false,
             cuts: Vec::new(),
             mutations: Vec::new(),
         }

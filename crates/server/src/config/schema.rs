@@ -349,7 +349,7 @@ schema! {
         write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
         /// All journals together: bounds disk space and the time of a start.
         journal_bytes_max: Size = "\"128MiB\"", "\"64MiB\"" ..= "\"64GiB\"";
-        /// Free room on the disk below which nothing new is taken in (452, NO); reading and deleting go on.
+        /// Free room on the disk below which nothing is changed (452, NO); reading goes on.
         free_bytes_min: Size = "\"512MiB\"", "\"0B\"" ..= "\"1TiB\"";
         /// Reads of the disk at once; further ones wait.
         readers_max: usize = "8", "1" ..= "256";

@@ -103,6 +103,15 @@ fn a_full_disk_refuses_to_add_until_there_is_room() {
         };
         engine.commit(delete).await.unwrap();
         assert_eq!(engine.get(P, vec!["last".into()]).await.unwrap(), [None]);
+        let vital = Commit {
+            mutations: vec![Mutation::Put {
+                key: "vital".into(),
+                value: "1".into(),
+            }],
+            from_reserve: true,
+            ..Commit::new(P)
+        };
+        engine.commit(vital).await.unwrap();
         disk.full.store(false, Ordering::SeqCst);
         engine.commit(refused).await.unwrap();
         engine.close().await;

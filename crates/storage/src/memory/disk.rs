@@ -70,7 +70,7 @@ impl Memory {
                 .mutations
                 .iter()
                 .any(|m| matches!(m, Mutation::Put { .. } | Mutation::Reference { .. }));
-        if adds {
+        if adds && !commit.from_reserve {
             self.room()?;
         }
         self.push(Op::Commit(commit));

@@ -113,9 +113,16 @@ fn a_full_disk_refuses_to_add_and_lets_remove() {
     };
     memory.write(delete).unwrap();
     assert!(keys(&memory).is_empty());
+    // What the node cannot do without.
+    let vital = Commit {
+        from_reserve: true,
+        ..put("vital")
+    };
+    memory.write(vital).unwrap();
+    assert_eq!(keys(&memory), ["vital"]);
     memory.faults = Faults::default();
     memory.write(put("b")).unwrap();
-    assert_eq!(keys(&memory), ["b"]);
+    assert_eq!(keys(&memory), ["b", "vital"]);
 }
 
 #[test]
