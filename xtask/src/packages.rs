@@ -7,8 +7,10 @@ use crate::step::{self, Count, Counting};
 /// How to see that it is there (program and arguments), and the package that brings it.
 const NEEDED: &[(&[&str], &str)] = &[
     (&["curl", "--version"], "curl"),
+    (&["mkfs.ext4", "-V"], "e2fsprogs"),
     (&["fetchmail", "--version"], "fetchmail"),
     (&["gsasl", "--version"], "gsasl"),
+    (&["mount", "--version"], "mount"),
     (&["mbsync", "--version"], "isync"),
     (&["neomutt", "-v"], "neomutt"),
     (&["python3", "--version"], "python3"),

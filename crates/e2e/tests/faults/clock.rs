@@ -1,0 +1,137 @@
+//! Somebody sets the clock: hours forward, then back behind where it was. Clients notice nothing but dates.
+
+use std::{collections::BTreeSet, fs, process::Command};
+
+use whimbrel_e2e::{
+    imap::Imap,
+    message,
+    process::run,
+    server::{Builder, Server},
+};
+
+use crate::{names, writing_works};
+
+const SIZE: usize = 3000;
+const HOUR: i64 = 3600;
+
+/// A server whose clock can be set.
+fn server() -> Server {
+    let mut server = Builder::default().build();
+    let library = server.path("clockshift.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/clockshift.c");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source);
+    let _ = run(&mut compiler, b"").expect("cc");
+    let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let shift = server.path("shift");
+    server.environment.push(("LD_PRELOAD", text(library)));
+    server.environment.push(("CLOCK_SHIFT", text(shift)));
+    set(&server, 0);
+    server.start(&[]);
+    server
+}
+
+fn set(server: &Server, seconds: i64) {
+    let new = server.path("shift.new");
+    fs::write(&new, seconds.to_string()).unwrap();
+    fs::rename(new, server.path("shift")).unwrap();
+}
+
+/// UIDs, MODSEQs and the times of arrival of all messages, as the mailbox has them.
+struct Seen {
+    uids: Vec<u32>,
+    mod_seqs: Vec<u64>,
+    dates: Vec<String>,
+    highest: u64,
+    validity: u32,
+}
+
+fn look(imap: &mut Imap) -> Seen {
+    let selected = imap.command("SELECT INBOX (CONDSTORE)").unwrap();
+    let selected = selected.ok("SELECT");
+    let fetched = imap.command("FETCH 1:* (UID MODSEQ INTERNALDATE)").unwrap();
+    let fetched = fetched.ok("FETCH");
+    let items: Vec<_> = fetched.fetched().map(|(_, items)| items).collect();
+    let mod_seq = |node: &whimbrel_e2e::imap::Node| match node {
+        whimbrel_e2e::imap::Node::List(list) => list[0].text().parse().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    Seen {
+        uids: items.iter().map(|items| items.uid().unwrap()).collect(),
+        mod_seqs: items
+            .iter()
+            .map(|items| mod_seq(items.get("MODSEQ").unwrap()))
+            .collect(),
+        dates: items
+            .iter()
+            .map(|items| items.get("INTERNALDATE").unwrap().text())
+            .collect(),
+        highest: selected.code("HIGHESTMODSEQ").unwrap().parse().unwrap(),
+        validity: selected.code_number("UIDVALIDITY").unwrap(),
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_forward_and_back() {
+    let mut server = server();
+    // One that stays, and must not be thrown out by a jump.
+    let mut old = server.anne();
+    let mut imap = server.anne();
+    let mut all = writing_works(&server, &mut imap, "before", SIZE);
+    let mut seen = look(&mut imap);
+    let validity = seen.validity;
+    for (turn, hours) in [7, 0, -26, 3].into_iter().enumerate() {
+        set(&server, hours * HOUR);
+        let highest = seen.highest;
+        all.append(&mut writing_works(
+            &server,
+            &mut imap,
+            &format!("turn-{turn}"),
+            SIZE,
+        ));
+        assert_eq!(names(&server, &mut old, SIZE), all);
+        // An old message changed after the jump: who asks for what is new since before is told.
+        let flag = format!("STORE 2 +FLAGS (turn-{turn})");
+        let _ = old.command("SELECT INBOX").unwrap().ok("SELECT");
+        let _ = old.command(&flag).unwrap().ok("STORE");
+        let fetch = format!("FETCH 1:* (FLAGS) (CHANGEDSINCE {highest})");
+        let changed = imap.command(&fetch).unwrap().ok("FETCH");
+        let changed: BTreeSet<u32> = changed.fetched().map(|(number, _)| number).collect();
+        let new = all.len() as u32 - 2..=all.len() as u32;
+        assert!(changed.contains(&2), "turn {turn}: {changed:?}");
+        assert!(new.clone().all(|number| changed.contains(&number)));
+        seen = look(&mut imap);
+        assert!(seen.uids.is_sorted_by(|a, b| a < b), "{:?}", seen.uids);
+        assert!(seen.highest > highest, "HIGHESTMODSEQ went back");
+        assert_eq!(seen.mod_seqs.iter().max(), Some(&seen.highest));
+        assert_eq!(seen.validity, validity);
+        if turn == 2 {
+            // A start on a disk that knows of a later time than the clock.
+            server.kill();
+            server.start(&[]);
+            old = server.anne();
+            imap = server.anne();
+            assert_eq!(names(&server, &mut imap, SIZE), all);
+            assert_eq!(look(&mut imap).highest, seen.highest);
+            let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+        }
+    }
+    // The jumps were seen: what was appended before them and after has dates of different days.
+    let days: BTreeSet<&str> = seen.dates.iter().map(|date| &date[..11]).collect();
+    assert!(days.len() > 1, "{:?}", seen.dates);
+    // A guess too many is not forgotten, nor held against anyone for hours, by a jump.
+    assert!(server.login(("anne@example.org", "wrong")).is_err());
+    set(&server, -48 * HOUR);
+    let _ = server.anne();
+    let mut late = server.anne();
+    let _ = late
+        .append("INBOX", &[], &message::bytes("last", SIZE))
+        .unwrap()
+        .ok("APPEND");
+    all.push("last".to_owned());
+    assert_eq!(names(&server, &mut late, SIZE), all);
+    server.stop();
+}

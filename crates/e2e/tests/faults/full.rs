@@ -1,0 +1,146 @@
+//! The disk is full: below the reserve (`storage.free_bytes_min`) nothing is added and nothing else happens; without any room at all the server
+//! stops itself.
+
+use whimbrel_e2e::{
+    imap::Status,
+    message,
+    process::wait_for,
+    server::{ACCOUNTS, Builder},
+};
+
+use crate::{Disk, assert_unavailable, by_mail, names, reading_works, writing_works};
+
+const SIZE: usize = 3000;
+/// What the server keeps free.
+const RESERVE: u64 = 16 << 20;
+
+#[test]
+fn below_the_reserve_clients_are_told_to_try_later() {
+    let disk = Disk::memory(256);
+    let mut server = Builder::default()
+        .set("server", &disk.data_dir())
+        .set("storage", &format!("free_bytes_min = \"{RESERVE}B\""))
+        .start();
+    let mut all: Vec<String> = (0..3).map(|n| format!("m-{n}")).collect();
+    server.deliver(&all, SIZE);
+    let mut imap = server.anne();
+    let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+
+    disk.fill(RESERVE / 2);
+    let refused = message::bytes("refused", SIZE);
+    let reply = imap.append("INBOX", &[], &refused).unwrap();
+    assert_unavailable(&reply, "APPEND");
+    let large = imap.append("INBOX", &[], &message::bytes("refused", 1 << 20));
+    assert_unavailable(&large.unwrap(), "APPEND of a large message");
+    for command in [
+        "STORE 1 +FLAGS (\\Answered)",
+        "CREATE new",
+        "COPY 1 Archive",
+        "MOVE 1 Archive",
+        "SUBSCRIBE Sent",
+    ] {
+        assert_unavailable(&imap.command(command).unwrap(), command);
+    }
+    let replies = by_mail(&server, true, "refused", SIZE);
+    assert_eq!(replies.len(), 2, "one for each recipient");
+    for reply in replies
+        .iter()
+        .chain(&by_mail(&server, false, "refused", SIZE))
+    {
+        assert_eq!(reply.code, 452, "{reply:?}");
+        assert!(reply.lines[0].starts_with("4.3.1 "), "{reply:?}");
+    }
+    let mut pop3 = server.anne_pop3();
+    pop3.command("DELE 1").unwrap().expect("DELE");
+    let quit = pop3.command("QUIT").unwrap();
+    assert!(!quit.ok && quit.text.starts_with("[SYS/TEMP] "), "{quit:?}");
+    let added = server.admin(
+        &["account", "add", "new@example.org", "--password-stdin"],
+        "x",
+    );
+    assert!(!added.success);
+    reading_works(&server, &mut imap, &all, SIZE);
+    assert!(server.http("/readyz").starts_with("HTTP/1.1 200 "));
+
+    // A start finds it so and serves all the same.
+    server.kill();
+    server.start(&[]);
+    let mut imap = server.anne();
+    reading_works(&server, &mut imap, &all, SIZE);
+    let reply = imap.append("INBOX", &[], &refused).unwrap();
+    assert_unavailable(&reply, "APPEND after a start");
+
+    // Room again: nobody has to do anything more.
+    disk.clear();
+    all.append(&mut writing_works(&server, &mut imap, "after", SIZE));
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    // What was refused left nothing behind, and after a crash the rest is there.
+    server.kill();
+    server.start(&[]);
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    let flags = &server.contents(&mut imap, "INBOX").unwrap().messages[0].flags;
+    assert_eq!(*flags, ["\\Flagged"]);
+    let listed = imap.command("LIST \"\" new").unwrap().ok("LIST");
+    assert!(listed.data("LIST").is_empty());
+    let bob = server
+        .login(ACCOUNTS[1])
+        .unwrap()
+        .command("STATUS INBOX (MESSAGES)");
+    assert_eq!(bob.unwrap().status_figures()["MESSAGES"], 2);
+    server.stop();
+}
+
+/// Whoever makes the disk full behind the server's back, past its reserve: a write that fails half-way leaves the journal unknown, so the node
+/// stops, and only a start that reads what the disk really holds goes on.
+#[test]
+fn without_any_room_the_node_stops_and_says_why() {
+    let disk = Disk::memory(256);
+    let mut server = Builder::default()
+        .set("server", &disk.data_dir())
+        .set("storage", "free_bytes_min = \"0B\"")
+        .start();
+    let mut all: Vec<String> = (0..3).map(|n| format!("m-{n}")).collect();
+    server.deliver(&all, SIZE);
+    let mut imap = server.anne();
+    disk.fill(0);
+    // The journal may have some room laid out already.
+    for n in 0..100_000 {
+        let name = format!("filling-{n}");
+        match imap.append("INBOX", &[], &message::bytes(&name, SIZE)) {
+            Ok(reply) if reply.status == Status::Ok => all.push(name),
+            Ok(reply) => panic!("{reply:?}"),
+            Err(_) => break,
+        }
+    }
+    assert_eq!(server.wait_end(), 3);
+    let log = server.tail();
+    assert!(
+        log.contains("the node stops itself") && log.contains("No space left on device"),
+        "{log}"
+    );
+    server.assert_no_panic();
+
+    // Still full: it does not start, and says what and where.
+    server.launch(&[]);
+    assert_eq!(server.wait_end(), 1);
+    wait_for("the reason", || {
+        let log = server.tail();
+        log.lines()
+            .next_back()?
+            .contains("No space left on device")
+            .then_some(())
+    });
+
+    disk.clear();
+    server.start(&[]);
+    let mut imap = server.anne();
+    let found = names(&server, &mut imap, SIZE);
+    // The last may be there, whole, though nobody was told so.
+    assert!(found.len() <= all.len() + 1);
+    assert_eq!(found[..all.len()], all);
+    all = found;
+    all.append(&mut writing_works(&server, &mut imap, "after", SIZE));
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    server.stop();
+}

@@ -1,0 +1,61 @@
+//! The file system becomes read-only under the server, as ext4 does when it meets an error: reading goes on until something has to be written;
+//! then the node stops, since nobody knows what of that write is on the disk.
+
+use whimbrel_e2e::{imap::Status, message, process::wait_for, server::Builder, wire::Trouble};
+
+use crate::{Disk, names, path, root, writing_works};
+
+const SIZE: usize = 3000;
+
+#[test]
+fn a_disk_that_can_only_be_read() {
+    let mut disk = Disk::file(256);
+    let mut server = Builder::default()
+        .set("server", &disk.data_dir())
+        .set("storage", "free_bytes_min = \"16MiB\"")
+        .start();
+    let mut all: Vec<String> = (0..3).map(|n| format!("m-{n}")).collect();
+    server.deliver(&all, SIZE);
+    let mut imap = server.anne();
+    let _ = imap.command("EXAMINE INBOX").unwrap().ok("EXAMINE");
+
+    // What the kernel does itself when ext4 finds an error.
+    root(&["mount", "-o", "remount,abort", path(&disk.at())]);
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    let mut pop3 = server.anne_pop3();
+    let text = pop3.fetch("RETR 1").unwrap();
+    assert!(text.ends_with(&message::bytes("m-0", SIZE)));
+
+    let told = imap.append("INBOX", &[], &message::bytes("refused", SIZE));
+    match told {
+        Err(Trouble::Closed) => {}
+        Ok(reply) => assert_eq!(reply.status, Status::No, "{reply:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(server.wait_end(), 3);
+    let log = server.tail();
+    assert!(
+        log.contains("the node stops itself") && log.contains("Read-only file system"),
+        "{log}"
+    );
+    server.assert_no_panic();
+
+    // It does not start on such a disk, and says what and where.
+    server.launch(&[]);
+    assert_eq!(server.wait_end(), 1);
+    wait_for("the reason", || {
+        let log = server.tail();
+        let last = log.lines().next_back()?;
+        (last.contains("Read-only file system") && last.contains(path(&disk.at()))).then_some(())
+    });
+
+    // Mended and mounted again.
+    disk.unmount();
+    disk.mount_file();
+    server.start(&[]);
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    all.append(&mut writing_works(&server, &mut imap, "after", SIZE));
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    server.stop();
+}
