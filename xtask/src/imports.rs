@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     rule("whimbrel-mime", &[], &[]),
     rule("whimbrel-imap", &["whimbrel-mime"], &[]),
     rule("whimbrel-pop3", &[], &[]),
+    rule("whimbrel-transfer", &["whimbrel-imap"], &[]),
     rule("whimbrel-smtp", &[], &[]),
     rule("whimbrel-storage", &["whimbrel-crdt"], &[]),
     rule(
@@ -94,6 +95,7 @@ const RULES: &[Rule] = &[
             "whimbrel-smtp",
             "whimbrel-storage",
             "whimbrel-storage-embedded",
+            "whimbrel-transfer",
         ],
         &[],
     ),
@@ -114,6 +116,7 @@ pub(crate) const PURE: &[&str] = &[
     "whimbrel-imap",
     "whimbrel-pop3",
     "whimbrel-smtp",
+    "whimbrel-transfer",
     "whimbrel-service",
     "whimbrel-frontend",
 ];

@@ -103,6 +103,11 @@ impl MessageId {
             &[&entry.0, &account.0, target.as_str().as_bytes()],
         ))
     }
+
+    /// The message that something of elsewhere becomes in an account, whoever brings it, and how often.
+    pub fn imported(entry: EntryId, account: AccountId) -> Self {
+        Self(derive("whimbrel import v1", &[&entry.0, &account.0]))
+    }
 }
 
 /// The first eight bytes of a queue entry's id: enough to ask whether the entry is finished, small enough to keep with

@@ -346,7 +346,7 @@ impl<S: Store> Driver<S> {
                     &call,
                     Call::Accept(_)
                         | Call::Mailbox {
-                            call: MailboxCall::Append { .. },
+                            call: MailboxCall::Append { .. } | MailboxCall::Import { .. },
                             ..
                         }
                 );

@@ -275,10 +275,6 @@ impl Server {
             Arc::clone(&server.reloaded),
             config.tls.reload_interval,
         ));
-        server.loops.spawn(admin::server::serve(
-            admin_socket,
-            Arc::clone(&server.service.board),
-        ));
         let context = Arc::new(Context {
             clock: server.service.clock,
             board: Arc::clone(&server.service.board),
@@ -294,6 +290,17 @@ impl Server {
             finished_max: config.imap.append_messages_max,
         });
         let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);
+        let administrators = admin::session::sessions(
+            Arc::clone(&context),
+            Arc::clone(&places),
+            Arc::clone(&server.service.registry),
+            sessions::of_administrators(config, server.service.clock),
+        );
+        server.loops.spawn(admin::server::serve(
+            admin_socket,
+            Arc::clone(&server.service.board),
+            administrators,
+        ));
         for (protocol, tls, socket) in mail {
             let listener = Listener {
                 protocol,

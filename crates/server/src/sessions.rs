@@ -10,6 +10,7 @@ use whimbrel_frontend::{
 use whimbrel_smtp::{Domain, Role};
 
 use crate::{
+    admin,
     clock::Clock,
     config::Config,
     listen::{MakeSession, Protocol},
@@ -58,6 +59,21 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
             })
         }
     }
+}
+
+/// Makes the administrator's IMAP sessions.
+#[must_use]
+pub fn of_administrators(config: &Config, clock: Clock) -> admin::session::MakeSession {
+    let limits = Arc::new(imap_limits(config));
+    Arc::new(move |peer, account| {
+        let limits = Arc::clone(&limits);
+        Box::new(ImapSession::of_administrator(
+            peer,
+            limits,
+            account,
+            clock.now(),
+        ))
+    })
 }
 
 fn imap_limits(config: &Config) -> imap::Limits {

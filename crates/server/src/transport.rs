@@ -16,7 +16,7 @@ use std::{
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -42,6 +42,8 @@ thread_local! {
 pub(crate) enum Transport {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// Of the administrator.
+    Local(UnixStream),
 }
 
 impl Transport {
@@ -69,6 +71,7 @@ impl Transport {
                 let mut buffer = ReadBuf::new(scratch);
                 ready!(match self {
                     Transport::Clear(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+                    Transport::Local(stream) => Pin::new(stream).poll_read(context, &mut buffer),
                     Transport::Tls(stream) =>
                         Pin::new(&mut **stream).poll_read(context, &mut buffer),
                 })?;
@@ -83,6 +86,7 @@ impl Transport {
         while !bytes.is_empty() {
             let written = match self {
                 Transport::Clear(stream) => timeout(patience, stream.write(bytes)).await,
+                Transport::Local(stream) => timeout(patience, stream.write(bytes)).await,
                 Transport::Tls(stream) => timeout(patience, stream.write(bytes)).await,
             }??;
             if written == 0 {
@@ -91,7 +95,7 @@ impl Transport {
             bytes = &bytes[written..];
         }
         match self {
-            Transport::Clear(_) => Ok(()),
+            Transport::Clear(_) | Transport::Local(_) => Ok(()),
             Transport::Tls(stream) => timeout(patience, stream.flush()).await?,
         }
     }
@@ -100,12 +104,14 @@ impl Transport {
     pub(crate) async fn close(mut self, patience: Duration, at_end: bool) {
         let said = match &mut self {
             Transport::Clear(stream) => timeout(patience, stream.shutdown()).await,
+            Transport::Local(stream) => timeout(patience, stream.shutdown()).await,
             Transport::Tls(stream) => timeout(patience, stream.shutdown()).await,
         };
         if at_end || !matches!(said, Ok(Ok(()))) {
             return;
         }
         let mut stream = match self {
+            Transport::Local(_) => return,
             Transport::Clear(stream) => Transport::Clear(stream),
             Transport::Tls(stream) => Transport::Clear(stream.into_inner().0),
         };

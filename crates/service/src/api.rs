@@ -235,6 +235,14 @@ pub enum MailboxCall {
         /// REPLACE (RFC 8508): a message that goes in the same commit.
         replaces: Option<Replaced>,
     },
+    /// Adds messages from elsewhere, all of those that are not here yet or none, in one commit. [`Reply::Appended`], with the UIDs of those
+    /// that are new. Only for the administrator: who chooses ids could keep other mail out.
+    Import {
+        /// Where to.
+        name: MailboxName,
+        /// At least one; each with what it is elsewhere.
+        messages: Vec<(EntryId, NewMail)>,
+    },
     /// Copies or moves messages. [`Reply::Copied`].
     Copy {
         /// The session that is told the UIDs.

@@ -936,6 +936,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Since { .. } => "UID FETCH (CHANGEDSINCE)",
         MailboxCall::Rows { .. } => "FETCH",
         MailboxCall::Append { .. } => "APPEND",
+        MailboxCall::Import { .. } => "import",
         MailboxCall::Copy { remove: false, .. } => "COPY",
         MailboxCall::Copy { remove: true, .. } => "MOVE",
         MailboxCall::Store { .. } => "STORE",

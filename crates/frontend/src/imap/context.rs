@@ -31,6 +31,8 @@ pub(super) struct Context {
     /// Who is logged in.
     pub(super) account: Option<AccountId>,
     pub(super) login_failures: u32,
+    /// The administrator's session: messages may be imported.
+    pub(super) imports: bool,
     /// ENABLE IMAP4rev2 was given: SEARCH answers ESEARCH.
     pub(super) rev2: bool,
     /// ENABLE UTF8=ACCEPT was given (RFC 6855): APPEND takes UTF8, SEARCH no CHARSET.
@@ -75,6 +77,7 @@ impl Context {
             now: _,
             account,
             login_failures: _,
+            imports,
             rev2,
             utf8_accept,
             utf8,
@@ -85,6 +88,7 @@ impl Context {
             notes: _,
         } = self;
         *account = None;
+        *imports = false;
         *rev2 = false;
         *utf8_accept = false;
         *utf8 = false;

@@ -47,7 +47,7 @@ use whimbrel_imap::{
     encode::{self, Kind},
 };
 use whimbrel_service::{
-    api::{Call, Event, Reply},
+    api::{AccountId, Call, Event, Reply},
     machine::Now,
 };
 
@@ -137,6 +137,7 @@ impl ImapSession {
                 now,
                 account: None,
                 login_failures: 0,
+                imports: false,
                 rev2: false,
                 utf8_accept: false,
                 utf8: false,
@@ -161,6 +162,20 @@ impl ImapSession {
             began: now.mono_micros,
             active: now.mono_micros,
         }
+    }
+
+    /// A session of the administrator's for an account, who needs no password for it (PREAUTH, RFC 9051, 7.1.4) and may import messages.
+    pub fn of_administrator(
+        peer: Peer,
+        limits: Arc<Limits>,
+        account: AccountId,
+        now: Now,
+    ) -> ImapSession {
+        let mut session = ImapSession::new(peer, limits, now);
+        session.cx.account = Some(account);
+        session.cx.imports = true;
+        session.decoder.set_authenticated(true);
+        session
     }
 
     /// Bytes of memory that depend on what the client did: for tests and metrics.
@@ -622,8 +637,10 @@ impl Session for ImapSession {
             }
             match &mut self.stage {
                 Stage::Greeting => {
+                    let is_known = self.cx.account.is_some();
                     capability::with_list(&mut self.cx, |cx, names| {
-                        encode::greeting(&mut cx.out, names, "Whimbrel is ready");
+                        let kind = if is_known { Kind::Preauth } else { Kind::Ok };
+                        encode::greeting(&mut cx.out, kind, names, "Whimbrel is ready");
                     });
                     self.stage = Stage::Open;
                 }

@@ -637,6 +637,8 @@ impl Fake {
             }
             // Nothing is ever lost here.
             MailboxCall::Named { .. } => Reply::Done,
+            // No client can ask for it.
+            MailboxCall::Import { .. } => return Err(Failure::Temporary),
             MailboxCall::Subscribe { name, subscribed } => {
                 if subscribed {
                     self.subscribed.insert(name);

@@ -26,6 +26,28 @@ pub struct Append<'a> {
     pub message: &'a [u8],
 }
 
+/// What stands before a message of an import in APPEND, up to the line end of the literal: for who sends the bytes himself.
+pub fn append_message_head(
+    flags: &[Flag],
+    date: Option<DateTime>,
+    import: [u8; 16],
+    bytes: u64,
+) -> Vec<u8> {
+    let mut out = b" ".to_vec();
+    crate::encode::status::flag_list(&mut out, flags, None);
+    if let Some(date) = date {
+        out.extend_from_slice(b" \"");
+        date.encode(&mut out);
+        out.extend_from_slice(b"\"");
+    }
+    out.extend_from_slice(b" X-WHIMBREL-IMPORT ");
+    for byte in import {
+        out.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    out.extend_from_slice(format!(" {{{bytes}+}}").as_bytes());
+    out
+}
+
 /// Writes one command.
 pub(super) struct Writer {
     parts: Vec<Vec<u8>>,

@@ -10,7 +10,7 @@ mod parse;
 pub mod response;
 mod structure;
 
-pub use command::Append;
+pub use command::{Append, append_message_head};
 pub use response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 
 use crate::CommandBody;

@@ -4,7 +4,7 @@
 //! ```text
 //! append         = "APPEND" SP mailbox 1*append-message
 //! replace        = "REPLACE" SP seq-number SP mailbox append-message
-//! append-message = [SP flag-list] [SP date-time] SP append-data
+//! append-message = [SP flag-list] [SP date-time] [SP "X-WHIMBREL-IMPORT" SP 32HEXDIG] SP append-data
 //! append-data    = literal / literal8 / "UTF8" SP "(" literal8 ")" / "CATENATE" SP "(" cat-part *(SP cat-part) ")"
 //! cat-part       = "TEXT" SP literal / "URL" SP astring / "UTF8" SP "(" literal8 ")"
 //! ```
@@ -217,6 +217,7 @@ impl Progress {
             flags: Vec::new(),
             date: None,
             catenate: false,
+            import: None,
         };
         if c.peek() == Some(b'(') {
             message.flags = c.flags(false)?;
@@ -228,6 +229,12 @@ impl Progress {
             if !c.skip(b'"') {
                 return Err("invalid date-time");
             }
+            c.space().map_err(|_| "expected the message")?;
+        }
+        if c.skip_word(b"X-WHIMBREL-IMPORT") {
+            c.space()?;
+            let id = import_id(c.run(|b| b != b' ')).ok_or("expected 32 hexadecimal digits")?;
+            message.import = Some(id);
             c.space().map_err(|_| "expected the message")?;
         }
         message.catenate = c.skip_word(b"CATENATE");
@@ -268,4 +275,18 @@ impl Progress {
         self.stage = Stage::Options;
         Found::Event(Event::AppendMessageEnd)
     }
+}
+
+fn import_id(digits: &[u8]) -> Option<[u8; 16]> {
+    let mut id = [0; 16];
+    if digits.len() != 2 * id.len() {
+        return None;
+    }
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        for digit in pair {
+            let value = char::from(*digit).to_digit(16)?;
+            *byte = *byte << 4 | u8::try_from(value).ok()?;
+        }
+    }
+    Some(id)
 }

@@ -99,6 +99,8 @@ pub struct AppendMessage {
     pub date: Option<DateTime>,
     /// It is made of parts (RFC 4469).
     pub catenate: bool,
+    /// `X-WHIMBREL-IMPORT`: what the message is elsewhere. Not for clients: the session takes it from the administrator only.
+    pub import: Option<[u8; 16]>,
 }
 
 /// A literal of a message.

@@ -171,14 +171,8 @@ pub fn untagged(out: &mut Vec<u8>, kind: Kind, code: Option<Code<'_>>, text: &st
 }
 
 /// Appends the greeting with the capabilities.
-pub fn greeting(out: &mut Vec<u8>, capabilities: &[&str], text: &str) {
-    untagged(
-        out,
-        Kind::Ok,
-        Some(Code::Capability(capabilities)),
-        text,
-        false,
-    );
+pub fn greeting(out: &mut Vec<u8>, kind: Kind, capabilities: &[&str], text: &str) {
+    untagged(out, kind, Some(Code::Capability(capabilities)), text, false);
 }
 
 fn rest(out: &mut Vec<u8>, kind: Kind, code: Option<Code<'_>>, text: &str, utf8: bool) {

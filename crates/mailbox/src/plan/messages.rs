@@ -88,6 +88,58 @@ impl Replica {
         })
     }
 
+    /// Messages that come from elsewhere; the outcome is the UIDs of those that are new. An entry stands for what the message is there: who
+    /// brings it again, whatever became of it here and in whatever mailbox it lies by now, changes nothing while it is remembered.
+    pub fn plan_import(
+        &self,
+        at: &At,
+        name: &MailboxName,
+        messages: Vec<(EntryId, NewMessage)>,
+    ) -> Result<Plan<Vec<u32>>, PlanError> {
+        let mailbox = self.target(name)?;
+        let mut claims = self.claims(at);
+        let mut plan = Plan {
+            ops: Vec::with_capacity(messages.len()),
+            outcome: Vec::new(),
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for (entry, message) in messages {
+            let id = MessageId::imported(entry, self.account);
+            if self.by_id.contains_key(&id) || !seen.insert(id) {
+                continue;
+            }
+            let NewMessage {
+                flags,
+                blob,
+                size,
+                date,
+                content,
+            } = message;
+            check_keywords(&flags)?;
+            let uid = claims.take()?;
+            plan.ops.push(Op::Deliver(Deliver {
+                id,
+                entry: entry.tag(),
+                placement: entry.placement(mailbox),
+                mailbox,
+                uid,
+                message: Message { blob, size, date },
+                content,
+                epoch: self.epoch,
+            }));
+            if !flags.is_empty() {
+                plan.ops.push(Op::Store {
+                    messages: vec![id],
+                    set: flags,
+                    clear: Flags::none(),
+                    rescue: false,
+                });
+            }
+            plan.outcome.push(uid);
+        }
+        Ok(plan)
+    }
+
     /// COPY
     pub fn plan_copy(
         &self,

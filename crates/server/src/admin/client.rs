@@ -66,6 +66,28 @@ fn is_nobody(error: &io::Error) -> bool {
     )
 }
 
+/// An IMAP session of an account with a running server, and the account's id. `None`: no server runs.
+///
+/// # Errors
+/// When the server refuses, or its socket does not work.
+pub async fn session(
+    directory: &Path,
+    address: &str,
+) -> Result<Option<(UnixStream, String)>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut stream = match connect(directory).await {
+        Ok(stream) => stream,
+        Err(error) if is_nobody(&error) => return Ok(None),
+        Err(error) => return Err(AdminError::Socket(error).into()),
+    };
+    let address = address.to_owned();
+    protocol::write(&mut stream, &Question::Session { address }).await?;
+    match protocol::read(&mut stream, ANSWER_BYTES_MAX).await? {
+        Answer::Session { account } => Ok(Some((stream, account))),
+        Answer::Refused { reason } => Err(reason.into()),
+        other => Err(format!("the server answered {other:?}").into()),
+    }
+}
+
 /// Asks over a connection.
 pub async fn ask_server(mut stream: UnixStream, question: &Question) -> io::Result<Answer> {
     protocol::write(&mut stream, question).await?;

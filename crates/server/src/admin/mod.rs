@@ -2,11 +2,12 @@
 //!
 //! Invariants: only the user who runs the server (and root) is listened to; a password never crosses the socket, only its verifier.
 //!
-//! Reading order: [`protocol`] (what is said), [`server`], [`client`].
+//! Reading order: [`protocol`] (what is said), [`server`], [`session`] (IMAP of any account), [`client`].
 
 pub mod client;
 pub mod protocol;
 pub mod server;
+pub mod session;
 
 use std::path::{Path, PathBuf};
 

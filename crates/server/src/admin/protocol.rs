@@ -67,6 +67,11 @@ pub enum Question {
     },
     /// All aliases.
     AliasList {},
+    /// An IMAP session of an account: after [`Answer::Session`] the connection is that, from the greeting on.
+    Session {
+        /// Whose.
+        address: String,
+    },
 }
 
 /// What comes back.
@@ -86,6 +91,11 @@ pub enum Answer {
         accounts: Vec<Account>,
         /// Whether more frames follow.
         more: bool,
+    },
+    /// The session begins.
+    Session {
+        /// The account's id, hexadecimal.
+        account: String,
     },
     /// Aliases.
     Aliases {
@@ -160,6 +170,7 @@ impl Question {
             Question::AliasAdd { from, to } => AdminCall::AddAlias { from, to },
             Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
             Question::AliasList {} => AdminCall::ListAliases,
+            Question::Session { .. } => return Err("a session wants a running server".to_owned()),
         })
     }
 }

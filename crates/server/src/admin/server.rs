@@ -8,8 +8,12 @@ use tokio::{
     time::timeout,
 };
 
+use whimbrel_mailbox::AccountId;
+use whimbrel_service::admin::{AdminCall, AdminReply};
+
 use super::{
     protocol::{self, Answer, QUESTION_BYTES_MAX, Question},
+    session::{Serve, Sessions},
     short_path,
 };
 use crate::switchboard::Switchboard;
@@ -34,7 +38,7 @@ pub fn bind(directory: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until its task is dropped.
-pub async fn serve(listener: UnixListener, board: Arc<Switchboard>) {
+pub async fn serve(listener: UnixListener, board: Arc<Switchboard>, sessions: Sessions) {
     let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -42,10 +46,11 @@ pub async fn serve(listener: UnixListener, board: Arc<Switchboard>) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let board = Arc::clone(&board);
+                let (board, sessions) = (Arc::clone(&board), Arc::clone(&sessions));
                 tokio::spawn(async move {
-                    match timeout(QUESTION_WAIT_MAX, answer(stream, &board)).await {
-                        Ok(Ok(())) => {}
+                    match timeout(QUESTION_WAIT_MAX, answer(stream, &board, &sessions)).await {
+                        Ok(Ok(None)) => {}
+                        Ok(Ok(Some((stream, serve)))) => serve(stream),
                         Ok(Err(error)) => tracing::warn!(%error, "admin socket"),
                         Err(_) => tracing::warn!("admin socket: a question took too long"),
                     }
@@ -65,17 +70,39 @@ pub(super) fn may_administer(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-async fn answer(mut stream: UnixStream, board: &Switchboard) -> io::Result<()> {
+/// Answers; gives the stream back if a session follows on it.
+async fn answer(
+    mut stream: UnixStream,
+    board: &Switchboard,
+    sessions: &Sessions,
+) -> io::Result<Option<(UnixStream, Serve)>> {
     let peer = stream.peer_cred()?.uid();
     if !may_administer(peer, rustix::process::geteuid().as_raw()) {
         tracing::warn!(uid = peer, "admin socket: another user was refused");
-        return protocol::write(
-            &mut stream,
-            &refused("only the user who runs the server may ask"),
-        )
-        .await;
+        let refusal = refused("only the user who runs the server may ask");
+        protocol::write(&mut stream, &refusal).await?;
+        return Ok(None);
     }
     let question: Question = protocol::read(&mut stream, QUESTION_BYTES_MAX).await?;
+    if let Question::Session { address } = question {
+        let granted = match account(board, &address).await {
+            Ok(account) => sessions(account)
+                .map(|serve| (account, serve))
+                .map_err(str::to_owned),
+            Err(reason) => Err(reason),
+        };
+        return match granted {
+            Ok((account, serve)) => {
+                let account = account.to_string();
+                protocol::write(&mut stream, &Answer::Session { account }).await?;
+                Ok(Some((stream, serve)))
+            }
+            Err(reason) => {
+                protocol::write(&mut stream, &refused(&reason)).await?;
+                Ok(None)
+            }
+        };
+    }
     let answers = match question.into_call() {
         Ok(call) => match board.admin(call).await {
             Ok(reply) => protocol::frames(reply),
@@ -86,7 +113,21 @@ async fn answer(mut stream: UnixStream, board: &Switchboard) -> io::Result<()> {
     for answer in &answers {
         protocol::write(&mut stream, answer).await?;
     }
-    Ok(())
+    Ok(None)
+}
+
+/// The account with this address.
+async fn account(board: &Switchboard, address: &str) -> Result<AccountId, String> {
+    match board.admin(AdminCall::ListAccounts).await {
+        Ok(AdminReply::Accounts(accounts)) => accounts
+            .iter()
+            .find(|line| !line.set_aside && line.address.eq_ignore_ascii_case(address))
+            .map(|line| line.account)
+            .ok_or_else(|| format!("there is no account {address}")),
+        Ok(AdminReply::Refused(reason)) => Err(reason),
+        Ok(_) => Err("the accounts cannot be listed".to_owned()),
+        Err(stopped) => Err(stopped.to_string()),
+    }
 }
 
 fn refused(reason: &str) -> Answer {

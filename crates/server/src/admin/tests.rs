@@ -27,7 +27,8 @@ fn world() -> World {
     let directory = tempfile::tempdir().unwrap();
     let (board, inboxes) = Switchboard::new(1);
     let listener = bind(directory.path()).unwrap();
-    tokio::spawn(serve(listener, Arc::clone(&board)));
+    let none: session::Sessions = Arc::new(|_| Err("no sessions here"));
+    tokio::spawn(serve(listener, Arc::clone(&board), none));
     World { directory, inboxes }
 }
 

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     api::{
-        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, Mailbox, MailboxCall, NewMail,
-        ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected, SessionId, Since, Status,
+        CHANGES_PER_CALL_MAX, Changes, Entry, EntryId, Failure, FlagChange, Mailbox, MailboxCall,
+        NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Output, Ticket},
 };
@@ -24,6 +24,16 @@ use crate::{
 /// How many messages SELECT looks at for the first unseen one and the keywords in use: RFC 3501 allows both to be left out, and a large
 /// mailbox must not cost its size.
 const SELECT_ROWS_MAX: usize = 4096;
+
+fn new_message(new: NewMail) -> NewMessage {
+    NewMessage {
+        flags: new.flags,
+        blob: new.blob,
+        size: new.size,
+        date: new.date,
+        content: new.content.into(),
+    }
+}
 
 impl PartitionOwner {
     pub(super) fn carry_out(
@@ -72,6 +82,7 @@ impl PartitionOwner {
                 replaces,
                 ..
             } => self.append(now, account, &name, messages, replaces),
+            MailboxCall::Import { name, messages } => self.import(now, account, &name, messages),
             MailboxCall::Copy {
                 name,
                 uids,
@@ -141,19 +152,12 @@ impl PartitionOwner {
     ) -> Result<Reply, Failure> {
         let at = self.at(now, account);
         let replica = self.replica(account)?;
-        let message = |new: NewMail| NewMessage {
-            flags: new.flags,
-            blob: new.blob,
-            size: new.size,
-            date: new.date,
-            content: new.content.into(),
-        };
         let contents: Vec<Bytes> = if self.is_for_sent(account, name) {
             messages.iter().map(|new| new.content.clone()).collect()
         } else {
             Vec::new()
         };
-        let messages = messages.into_iter().map(message).collect();
+        let messages = messages.into_iter().map(new_message).collect();
         let mut plan = replica.plan_append(&at, name, messages).map_err(failure)?;
         if let Some(Replaced { name: from, uid }) = &replaces {
             let expunge = replica
@@ -180,6 +184,27 @@ impl PartitionOwner {
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),
             uids,
+        })
+    }
+
+    fn import(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        messages: Vec<(EntryId, NewMail)>,
+    ) -> Result<Reply, Failure> {
+        let at = self.at(now, account);
+        let messages = messages.into_iter();
+        let messages = messages.map(|(entry, new)| (entry, new_message(new)));
+        let replica = self.replica(account)?;
+        let plan = replica
+            .plan_import(&at, name, messages.collect())
+            .map_err(failure)?;
+        self.write(now, account, plan.ops, &[name]);
+        Ok(Reply::Appended {
+            uid_validity: self.replica(account)?.uidvalidity(),
+            uids: plan.outcome,
         })
     }
 

@@ -16,7 +16,9 @@ use whimbrel_imap::{
     AppendBegin, AppendLiteral, AppendMessage,
     encode::{self, Code},
 };
-use whimbrel_service::api::{Call, MailboxCall, MailboxName, NewMail, Replaced, Reply, UploadId};
+use whimbrel_service::api::{
+    Call, EntryId, MailboxCall, MailboxName, NewMail, Replaced, Reply, UploadId,
+};
 
 use self::{
     source::{Source, SourceStep},
@@ -38,6 +40,8 @@ pub(super) struct Append {
     /// Messages that are whole and uploaded, and their uploads.
     messages: Vec<NewMail>,
     finished: Vec<UploadId>,
+    /// Of an import: what `messages` are elsewhere.
+    imports: Vec<EntryId>,
     /// Content rows of `messages`, in bytes.
     content_bytes: usize,
     /// The message in hand.
@@ -110,6 +114,7 @@ impl Append {
             checked: false,
             messages: Vec::new(),
             finished: Vec::new(),
+            imports: Vec::new(),
             content_bytes: 0,
             upload: None,
             state: State::Reading,
@@ -127,6 +132,12 @@ impl Append {
                 Code::Limit,
                 "Too many messages in one APPEND: send them in several",
             ));
+        }
+        if let Some(import) = message.import {
+            if !cx.imports || self.replaces.is_some() {
+                return self.give_up(Outcome::bad("expected the message"));
+            }
+            self.imports.push(EntryId(import));
         }
         self.upload = Some(Box::new(Upload::new(cx, message)));
         self.read()
@@ -266,7 +277,17 @@ impl Append {
     }
 
     fn append(&mut self, cx: &Context) -> Step {
+        if !self.imports.is_empty() && self.imports.len() != self.messages.len() {
+            return self.give_up(Outcome::bad("All messages are imported, or none"));
+        }
         self.state = State::Appending;
+        if !self.imports.is_empty() {
+            let imports = std::mem::take(&mut self.imports).into_iter();
+            return Step::Call(cx.call(MailboxCall::Import {
+                name: self.name.clone(),
+                messages: imports.zip(std::mem::take(&mut self.messages)).collect(),
+            }));
+        }
         Step::Call(cx.call(MailboxCall::Append {
             session: cx.session,
             name: self.name.clone(),
@@ -281,6 +302,9 @@ impl Append {
             && view.name == self.name
         {
             view.dirty = true;
+        }
+        if uids.is_empty() {
+            return Step::Done(Outcome::ok("All of it is here already"));
         }
         let code = EndCode::AppendUid { uid_validity, uids };
         if self.replaces.is_none() {

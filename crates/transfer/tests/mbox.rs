@@ -1,0 +1,207 @@
+//! mbox: what is written is read, and a cut changes nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use whimbrel_transfer::{
+    lines::ToCrlf,
+    mbox::{Event, NotMbox, Quoting, Reader, Writer},
+};
+
+type Message = (i64, Vec<u8>, Vec<String>);
+
+/// Reads a file in pieces of these sizes.
+fn read(file: &[u8], quoting: Quoting, sizes: &[usize]) -> Result<Vec<Message>, NotMbox> {
+    let mut found: Vec<Message> = Vec::new();
+    let mut lines = ToCrlf::new();
+    let mut tell = |event: Event<'_>| match event {
+        Event::Begin { seconds } => {
+            found.push((seconds, Vec::new(), Vec::new()));
+            lines = ToCrlf::new();
+        }
+        Event::Bytes(bytes) => lines.push(bytes, &mut found.last_mut().unwrap().1),
+        Event::End(flags) => found.last_mut().unwrap().2 = flags,
+    };
+    let mut reader = Reader::new(quoting);
+    let mut rest = file;
+    let mut sizes = sizes.iter().cycle();
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at((*sizes.next().unwrap()).clamp(1, rest.len()));
+        reader.push(part, &mut tell)?;
+        rest = after;
+    }
+    reader.finish(&mut tell)?;
+    Ok(found)
+}
+
+fn write(messages: &[Message]) -> (Vec<u8>, Vec<bool>) {
+    let mut out = Vec::new();
+    let exact = messages.iter().map(|(seconds, bytes, flags)| {
+        let mut writer = Writer::new(*seconds, flags, &mut out);
+        writer.push(bytes, &mut out);
+        writer.finish(&mut out)
+    });
+    let exact = exact.collect();
+    (out, exact)
+}
+
+fn flags(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn files_of_others() {
+    let check = |file: &str, quoting, expected: &[(i64, &str, &[&str])]| {
+        let expected: Vec<Message> = expected
+            .iter()
+            .map(|(seconds, text, words)| (*seconds, text.as_bytes().to_vec(), flags(words)))
+            .collect();
+        for size in [1, 2, 7, 10_000] {
+            assert_eq!(
+                read(file.as_bytes(), quoting, &[size]).unwrap(),
+                expected,
+                "{file}"
+            );
+        }
+    };
+    check("", Quoting::Rd, &[]);
+    check("\n\n", Quoting::Rd, &[]);
+    check(
+        "From a@b Thu Jan  1 00:00:07 1970\nSubject: x\nStatus: RO\nX-Status: AF\nX-Keywords: b a\nX-UID: 7\n\nStatus: R\n>From x\n>>From y\n\n\
+         From a b Fri Jan 02 00:00 1970\n\nc\n\nFrom here on\n",
+        Quoting::Rd,
+        &[
+            (
+                7,
+                "Subject: x\r\n\r\nStatus: R\r\nFrom x\r\n>From y\r\n",
+                &["\\Answered", "\\Flagged", "\\Seen", "a", "b"],
+            ),
+            (86_400, "\r\nc\r\n\r\nFrom here on\r\n", &[]),
+        ],
+    );
+    let zones =
+        "From a Thu Jan  1 02:00:00 1970 +0200\nA: b\n\nFrom a Thu Jan  1 02:00:00 EST 1970\nA: c";
+    check(
+        zones,
+        Quoting::Rd,
+        &[(0, "A: b\r\n", &[]), (7200, "A: c", &[])],
+    );
+    let quoted = "From a Thu Jan  1 00:00:00 1970\n\n>From x\n>>From y\n";
+    check(
+        quoted,
+        Quoting::O,
+        &[(0, "\r\nFrom x\r\n>>From y\r\n", &[])],
+    );
+    check(
+        quoted,
+        Quoting::None,
+        &[(0, "\r\n>From x\r\n>>From y\r\n", &[])],
+    );
+    // No empty line before it: a line of the message.
+    let unquoted = "From a Thu Jan  1 00:00:00 1970\n\nx\nFrom a Thu Jan  1 00:00:00 1970\n";
+    check(
+        unquoted,
+        Quoting::Rd,
+        &[(0, "\r\nx\r\nFrom a Thu Jan  1 00:00:00 1970\r\n", &[])],
+    );
+    let crlf = "From a Thu Jan  1 00:00:00 1970\r\nA: b\r\n\r\nx\n\r\n\r\nFrom a Thu Jan  1 00:00:00 1970\r\n\r\n";
+    check(
+        crlf,
+        Quoting::Rd,
+        &[(0, "A: b\r\n\r\nx\n\r\n", &[]), (0, "", &[])],
+    );
+    for other in ["Subject: x\n", "From here\n", "x"] {
+        assert_eq!(
+            read(other.as_bytes(), Quoting::Rd, &[3]),
+            Err(NotMbox),
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_said() {
+    let check = |text: &str, exact: bool| {
+        let message = (0, text.as_bytes().to_vec(), Vec::new());
+        let (file, said) = write(std::slice::from_ref(&message));
+        assert_eq!(said, [exact], "{text:?}");
+        let found = read(&file, Quoting::Rd, &[9]).unwrap();
+        assert_eq!(found[0] == message, exact, "{text:?}");
+    };
+    check("A: b\r\n\r\nc\r\n", true);
+    check("A: b\r\n\r\nStatus: x\r\n", true);
+    check("A: b\r\n\r\nc", false);
+    check("A: b\n\nc\n", false);
+    check("Status: x\r\n\r\nc\r\n", false);
+    check("A: b\r\n\r\nc\r\r\n", false);
+    check("A: b\r\n\r\nc\rd\r\n", true);
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let line = prop_oneof![
+        "[a-zA-Z: >]{0,30}",
+        Just("From a Thu Jan  1 00:00:00 1970".to_owned()),
+        Just(">>From x".to_owned()),
+        Just(String::new()),
+        "x{4090,4100}",
+        ">{4085,4099}From x",
+    ];
+    let words = prop::sample::subsequence(
+        vec![
+            "$Forwarded",
+            "\\Answered",
+            "\\Deleted",
+            "\\Draft",
+            "\\Flagged",
+            "\\Seen",
+            "later",
+        ],
+        0..=7,
+    );
+    (
+        0..4_000_000_000_i64,
+        prop::collection::vec(line, 0..12),
+        words,
+    )
+        .prop_map(|(seconds, lines, words)| {
+            let text: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+            (
+                seconds,
+                format!("A: b\r\n{text}").into_bytes(),
+                flags(&words),
+            )
+        })
+}
+
+proptest! {
+    /// What is written is read, and however the file is cut the same is read.
+    #[test]
+    fn there_and_back(messages in prop::collection::vec(message(), 0..6), sizes in prop::collection::vec(1..5000_usize, 1..5)) {
+        let (file, exact) = write(&messages);
+        let found = read(&file, Quoting::Rd, &sizes).unwrap();
+        prop_assert_eq!(found.len(), messages.len());
+        for ((found, message), exact) in found.iter().zip(&messages).zip(exact) {
+            prop_assert_eq!((found.0, &found.2), (message.0, &message.2));
+            prop_assert!(!exact || found.1 == message.1);
+            // Lines in CRLF without fields of ours are always kept, but for one number of quotes beyond all measure.
+            let text = String::from_utf8_lossy(&message.1);
+            let measured = !text.contains(&">".repeat(4000));
+            prop_assert!(exact || !measured);
+        }
+    }
+
+    /// Any bytes: a cut changes nothing.
+    #[test]
+    fn cuts_change_nothing(parts in prop::collection::vec(prop_oneof![
+        Just("From a Thu Jan  1 00:00:00 1970\n".to_owned()),
+        Just("\n".to_owned()),
+        Just("\r\n".to_owned()),
+        Just("X-Keywords: a b\n".to_owned()),
+        "[>F:rom \\r\\n]{0,9}",
+        "y{4000,4200}\n?",
+    ], 0..20), sizes in prop::collection::vec(1..3000_usize, 1..4)) {
+        let file = format!("From a Thu Jan  1 00:00:00 1970\n{}", parts.concat());
+        let whole = read(file.as_bytes(), Quoting::Rd, &[usize::MAX]);
+        prop_assert_eq!(read(file.as_bytes(), Quoting::Rd, &sizes), whole);
+    }
+}
