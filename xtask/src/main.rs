@@ -3,7 +3,7 @@
 //! Uses nothing but the standard library, so that the first command in a fresh clone starts in a second.
 //!
 //! Reading order: [`test`] is what CI runs; [`step`] runs a command and counts; [`imports`], [`purity`], [`tidy`] and [`licenses`]
-//! are the checks of our own; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
+//! are the checks of our own; [`proofs`] has Coq check the proofs; [`cargo_toml`] and [`json`] read what cargo says of the workspace; [`source`] reads Rust.
 
 mod cargo_toml;
 mod fuzz;
@@ -11,6 +11,7 @@ mod imports;
 mod json;
 mod licenses;
 mod packages;
+mod proofs;
 mod purity;
 mod source;
 mod step;
@@ -25,6 +26,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   imports                  which crate imports which, and purity
   tidy                     sizes and words that must not be in the tree
   licenses                 licences, bans and sources of deny.toml, without cargo-deny
+  proofs                   the proofs in proofs/, checked by Coq, see docs/proofs.md
   mutants [ARGS]           rules broken on purpose, each caught
   fuzz [TARGET] [--seconds N]
                            fuzzers with coverage guidance, see fuzz/README.md; 0 seconds: the seeds alone
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         }
         ["tidy"] => step::report("tidy", tidy::check()),
         ["licenses"] => step::report("licenses", licenses::check()),
+        ["proofs"] => proofs::run(),
         ["mutants", rest @ ..] => test::mutants(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["sim", rest @ ..] => test::sim(rest),

@@ -1,11 +1,27 @@
-//! The programs that end-to-end tests drive, and where Debian has them.
+//! The programs that end-to-end tests drive and those that check proofs, and where Debian has them.
 
 use std::process::{Command, Stdio};
 
 use crate::step::{self, Count, Counting};
 
 /// How to see that it is there (program and arguments), and the package that brings it.
-const NEEDED: &[(&[&str], &str)] = &[
+type Package = (&'static [&'static str], &'static str);
+
+/// What `cargo xtask proofs` needs.
+const FOR_PROOFS: &[Package] = &[
+    (&["coqc", "--version"], "coq"),
+    (
+        &[
+            "sh",
+            "-c",
+            "test -e \"$(coqc -where)/user-contrib/stdpp/gmap.vo\"",
+        ],
+        "libcoq-stdpp",
+    ),
+];
+
+/// What the end-to-end tests need.
+const FOR_TESTS: &[Package] = &[
     (&["curl", "--version"], "curl"),
     (&["mkfs.ext4", "-V"], "e2fsprogs"),
     (&["fetchmail", "--version"], "fetchmail"),
@@ -22,9 +38,18 @@ const NEEDED: &[(&[&str], &str)] = &[
     (&["tmux", "-V"], "tmux"),
 ];
 
-/// Installs what is missing. Counts as one.
+/// Installs what the tests lack. Counts as one.
 pub(crate) fn install() -> Count {
-    let missing = missing();
+    install_all(FOR_TESTS)
+}
+
+/// Installs what the proofs lack. Counts as one.
+pub(crate) fn install_for_proofs() -> Count {
+    install_all(FOR_PROOFS)
+}
+
+fn install_all(needed: &[Package]) -> Count {
+    let missing = missing(needed);
     if missing.is_empty() {
         println!("packages: all there");
         return Count::PASSED;
@@ -33,15 +58,15 @@ pub(crate) fn install() -> Count {
     // The lists of a fresh machine are empty or old; of another they may do, and reading them again takes its time.
     let installed = apt("install", &missing).failed == 0
         || (apt("update", &[]).failed == 0 && apt("install", &missing).failed == 0);
-    if installed && self::missing().is_empty() {
+    if installed && self::missing(needed).is_empty() {
         Count::PASSED
     } else {
         Count::FAILED
     }
 }
 
-fn missing() -> Vec<&'static str> {
-    NEEDED
+fn missing(needed: &[Package]) -> Vec<&'static str> {
+    needed
         .iter()
         .filter(|(command, _)| !works(command))
         .map(|(_, package)| *package)

@@ -6,7 +6,7 @@ use std::{process::Command, time::Instant};
 
 use crate::{
     cargo_toml::cargo,
-    fuzz, imports, licenses, packages, purity,
+    fuzz, imports, licenses, packages, proofs, purity,
     step::{self, Count, Counting},
     tidy,
 };
@@ -56,6 +56,7 @@ pub(crate) fn run(fast: bool) -> Count {
             tests(&["--workspace", "--exclude", "whimbrel-e2e"])
         }));
         steps.push(("fuzz seeds", || fuzz::run(&["--seconds", "0"])));
+        steps.push(("proofs", proofs::run));
         steps.push(("mutants", || mutants(&[])));
         steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
         steps.push(("end to end", || {

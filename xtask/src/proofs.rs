@@ -1,0 +1,354 @@
+//! `cargo xtask proofs`: checks the proofs in `proofs/` with Coq.
+//!
+//! Compiles every file in the order of `proofs/_CoqProject`, in a copy below the target directory, so that the tree stays clean. Then Coq itself is
+//! asked on what each main theorem of `proofs/theorems.txt` rests, and its answer compared with what is written there: an axiom that crept in, a proof
+//! that was left open, a theorem or a file that is in no list, all fail.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    cargo_toml, packages,
+    step::{self, Count, Counting},
+};
+
+/// The logical name of `proofs/`.
+const ROOT: &str = "Whimbrel";
+
+/// What Coq says of a theorem that rests on nothing.
+const CLOSED: &str = "Closed under the global context";
+
+/// Words of Coq that leave a proof open or add an axiom. A proof takes what it assumes from the record `execution`.
+const OPEN: &[&str] = &[
+    "Admitted",
+    "admit",
+    "give_up",
+    "Abort",
+    "Axiom",
+    "Axioms",
+    "Conjecture",
+    "Parameter",
+    "Parameters",
+    "Hypothesis",
+    "Hypotheses",
+    "Variable",
+    "Variables",
+];
+
+/// A main theorem as it is listed.
+#[derive(Debug, PartialEq, Eq)]
+struct Theorem {
+    module: String,
+    name: String,
+    /// What it may rest on, sorted; empty for nothing.
+    assumptions: BTreeSet<String>,
+}
+
+/// Installs Coq where it is missing, checks everything, and tells how much that was.
+pub(crate) fn run() -> Count {
+    let installed = packages::install_for_proofs();
+    if installed.failed > 0 {
+        return installed;
+    }
+    match check(&cargo_toml::root().join("proofs")) {
+        Ok(theorems) => {
+            println!("proofs: theorems={theorems} histories=0 disagreements=0");
+            Count {
+                passed: theorems as u64,
+                failed: 0,
+            }
+        }
+        Err(wrong) => {
+            for line in wrong.lines() {
+                println!("proofs: {line}");
+            }
+            Count::FAILED
+        }
+    }
+}
+
+fn check(proofs: &Path) -> Result<usize, String> {
+    let modules = modules(&read(&proofs.join("_CoqProject"))?);
+    let theorems = theorems(&read(&proofs.join("theorems.txt"))?)?;
+    let mut sources = Vec::new();
+    for module in &modules {
+        sources.push((module.as_str(), read(&proofs.join(format!("{module}.v")))?));
+    }
+    let mut wrong = unlisted(proofs, &modules)?;
+    for (module, source) in &sources {
+        wrong.extend(
+            open_proofs(source)
+                .into_iter()
+                .map(|word| format!("{module}.v: {word}")),
+        );
+        wrong.extend(unlisted_theorems(module, source, &theorems));
+    }
+    if theorems.is_empty() {
+        wrong.push("theorems.txt: lists nothing".to_owned());
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
+    }
+    let build = target().join("proofs");
+    compile(&build, &sources)?;
+    for theorem in &theorems {
+        let answer = ask(&build, theorem)?;
+        let rests_on = assumptions(&answer)
+            .ok_or_else(|| format!("{}: Coq answers {answer:?}", theorem.name))?;
+        if rests_on != theorem.assumptions {
+            return Err(format!(
+                "{} rests on {rests_on:?}, listed is {:?}",
+                theorem.name, theorem.assumptions
+            ));
+        }
+        println!("proofs: {}.{}", theorem.module, theorem.name);
+    }
+    Ok(theorems.len())
+}
+
+/// The modules of `_CoqProject`, in its order, which is that of their dependencies.
+fn modules(project: &str) -> Vec<String> {
+    project
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(".v"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Lines `MODULE THEOREM: nothing` or `MODULE THEOREM: AXIOM AXIOM`; `#` begins a comment.
+fn theorems(list: &str) -> Result<Vec<Theorem>, String> {
+    let mut found = Vec::new();
+    for line in list.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let parsed = line
+            .split_once(':')
+            .and_then(|(head, rest)| Some((head.split_once(' ')?, rest)));
+        let Some(((module, name), rest)) = parsed else {
+            return Err(format!("theorems.txt: {line:?} is no line of it"));
+        };
+        let mut assumptions: BTreeSet<String> =
+            rest.split_ascii_whitespace().map(str::to_owned).collect();
+        if !assumptions.remove("nothing") && assumptions.is_empty() {
+            return Err(format!("theorems.txt: {line:?} does not say on what"));
+        }
+        found.push(Theorem {
+            module: module.to_owned(),
+            name: name.trim().to_owned(),
+            assumptions,
+        });
+    }
+    Ok(found)
+}
+
+/// Files that are there and not compiled.
+fn unlisted(proofs: &Path, modules: &[String]) -> Result<Vec<String>, String> {
+    let mut wrong = Vec::new();
+    for path in crate::tidy::files(proofs) {
+        let relative = path.strip_prefix(proofs).map_err(|e| e.to_string())?;
+        if let Some(module) = relative.to_str().and_then(|name| name.strip_suffix(".v"))
+            && !modules.iter().any(|listed| listed == module)
+        {
+            wrong.push(format!("{module}.v is not in _CoqProject"));
+        }
+    }
+    Ok(wrong)
+}
+
+/// Theorems that no list names: a file of theorems holds main ones only, the steps to them are lemmas.
+fn unlisted_theorems(module: &str, source: &str, listed: &[Theorem]) -> Vec<String> {
+    without_comments(source)
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("Theorem "))
+        .filter_map(|rest| rest.split([' ', ':', '{', '(']).next().map(str::to_owned))
+        .filter(|name| {
+            !listed
+                .iter()
+                .any(|theorem| theorem.name == *name && theorem.module == module)
+        })
+        .map(|name| format!("{module}.v: the theorem {name} is not in theorems.txt"))
+        .collect()
+}
+
+/// Words that leave a proof open, outside comments.
+fn open_proofs(source: &str) -> Vec<&'static str> {
+    let text = without_comments(source);
+    let words: BTreeSet<&str> = text
+        .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''))
+        .collect();
+    OPEN.iter()
+        .copied()
+        .filter(|word| words.contains(word))
+        .collect()
+}
+
+/// Comments of Coq nest.
+fn without_comments(source: &str) -> String {
+    let mut text = String::with_capacity(source.len());
+    let (mut rest, mut depth) = (source, 0_usize);
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with("(*") {
+            depth += 1;
+            rest = &rest[2..];
+        } else if depth > 0 && rest.starts_with("*)") {
+            depth -= 1;
+            rest = &rest[2..];
+        } else {
+            if depth == 0 {
+                text.push(first);
+            }
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    text
+}
+
+/// Compiles what has changed and all that comes after it.
+fn compile(build: &Path, sources: &[(&str, String)]) -> Result<(), String> {
+    let mut stale = false;
+    for (module, source) in sources {
+        let file = build.join(format!("{module}.v"));
+        let object = build.join(format!("{module}.vo"));
+        stale |=
+            fs::read_to_string(&file).ok().as_deref() != Some(source.as_str()) || !object.exists();
+        if !stale {
+            continue;
+        }
+        let _ = fs::remove_file(&object);
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        }
+        fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
+        let count = step::run(coqc(build).arg(format!("{module}.v")), Counting::Status);
+        if count.failed > 0 {
+            return Err(format!("{module}.v does not compile"));
+        }
+    }
+    Ok(())
+}
+
+/// What Coq says on what a theorem rests.
+fn ask(build: &Path, theorem: &Theorem) -> Result<String, String> {
+    let module = theorem.module.replace('/', ".");
+    let question = format!(
+        "Require {ROOT}.{module}.\nPrint Assumptions {ROOT}.{module}.{}.\n",
+        theorem.name
+    );
+    let file = build.join("question.v");
+    fs::write(&file, question).map_err(|e| format!("{}: {e}", file.display()))?;
+    let answer = coqc(build)
+        .arg("question.v")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("coqc: {e}"))?;
+    if !answer.status.success() {
+        return Err(format!(
+            "{}: {}",
+            theorem.name,
+            String::from_utf8_lossy(&answer.stderr)
+        ));
+    }
+    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
+}
+
+/// The axioms that an answer names, or nothing if it is no answer.
+fn assumptions(answer: &str) -> Option<BTreeSet<String>> {
+    if answer.trim() == CLOSED {
+        return Some(BTreeSet::new());
+    }
+    let (_, axioms) = answer.split_once("Axioms:")?;
+    // Each begins at the margin as `name : type`; what is indented goes on with a type.
+    let names: BTreeSet<String> = axioms
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(' '))
+        .filter_map(|line| line.split([' ', ':']).next().map(str::to_owned))
+        .collect();
+    (!names.is_empty()).then_some(names)
+}
+
+fn coqc(build: &Path) -> Command {
+    let mut command = Command::new("coqc");
+    command.current_dir(build).args(["-q", "-Q", ".", ROOT]);
+    command
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| cargo_toml::root().join("target"), PathBuf::from)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn answers_are_understood() {
+        let check = |answer: &str, expected: Option<&[&str]>| {
+            assert_eq!(assumptions(answer), expected.map(set), "{answer:?}");
+        };
+        check("Closed under the global context\n", Some(&[]));
+        check(
+            "Axioms:\nfunext : forall A,\n  A\nWhimbrel.a.b : False\n",
+            Some(&["funext", "Whimbrel.a.b"]),
+        );
+        check("", None);
+        check("Axioms:\n", None);
+        check("Error: no such theorem", None);
+    }
+
+    #[test]
+    fn open_proofs_are_found() {
+        let check = |source: &str, expected: &[&str]| {
+            assert_eq!(open_proofs(source), expected, "{source:?}");
+        };
+        check("Lemma a : True. Proof. done. Qed.", &[]);
+        check("Proof. admit. Admitted.", &["Admitted", "admit"]);
+        check(
+            "(* Admitted (* nested *) Axiom *) Definition admitted := 1.",
+            &[],
+        );
+        check("Axiom a : False.", &["Axiom"]);
+        check("Context (a : nat). Hypothesis b : a = 0.", &["Hypothesis"]);
+    }
+
+    #[test]
+    fn lists_are_read() {
+        let listed =
+            theorems("# comment\n\nproof/A a: nothing\nproof/B b: funext\n").expect("well formed");
+        let expected = [
+            ("proof/A", "a", set(&[])),
+            ("proof/B", "b", set(&["funext"])),
+        ];
+        for (theorem, (module, name, assumptions)) in listed.iter().zip(expected) {
+            assert_eq!(theorem.module, module);
+            assert_eq!(theorem.name, name);
+            assert_eq!(theorem.assumptions, assumptions);
+        }
+        assert_eq!(listed.len(), 2);
+        for bad in ["proof/A a", "proof/A: nothing", "proof/A a:"] {
+            assert!(theorems(bad).is_err(), "{bad:?}");
+        }
+        let source = "Theorem a : True.\nTheorem c (x : nat) : True.\n(* Theorem d : *)\n";
+        assert_eq!(
+            unlisted_theorems("proof/A", source, &listed),
+            ["proof/A.v: the theorem c is not in theorems.txt"]
+        );
+        assert_eq!(
+            modules("-Q . W\nspec/A.v\n# x\nproof/A.v\n"),
+            ["spec/A", "proof/A"]
+        );
+    }
+}
