@@ -91,23 +91,27 @@ fn tests(arguments: &[&str]) -> Count {
     )
 }
 
-/// Breaks each rule on purpose and sees it caught.
+/// The crates with rules that can be broken at run time.
+const BREAKABLE: &[&str] = &["whimbrel-mailbox", "whimbrel-replication"];
+
+/// Breaks each rule on purpose and sees it caught. A crate's name may come first; then names of rules.
 pub(crate) fn mutants(arguments: &[&str]) -> Count {
-    let mut command: Command = cargo();
-    command
-        .args([
-            "run",
-            "--release",
-            "--package",
-            "whimbrel-mailbox",
-            "--features",
-            "mutants",
-            "--example",
-            "mutants",
-            "--",
-        ])
-        .args(arguments);
-    step::run(&mut command, Counting::Mutants)
+    let (crates, rules) = match arguments.split_first() {
+        Some((first, rules)) if BREAKABLE.contains(first) => (&arguments[..1], rules),
+        // Rules without a crate are those of the mailbox.
+        Some(_) => (&BREAKABLE[..1], arguments),
+        None => (BREAKABLE, arguments),
+    };
+    let mut sum = Count::default();
+    for package in crates {
+        let mut command: Command = cargo();
+        command
+            .args(["run", "--release", "--package", package])
+            .args(["--features", "mutants", "--example", "mutants", "--"])
+            .args(rules);
+        sum = sum.plus(step::run(&mut command, Counting::Mutants));
+    }
+    sum
 }
 
 /// Runs the simulator.

@@ -14,7 +14,10 @@
 #[doc(hidden)]
 pub mod fuzz;
 pub mod link;
+pub mod partition;
 pub mod wire;
+
+pub(crate) use whimbrel_crdt::mutants::broken;
 
 /// The two clocks, read by the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

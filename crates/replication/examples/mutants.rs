@@ -1,0 +1,100 @@
+//! Breaks one rule after the other on purpose and sees whether the simulated histories object.
+//!
+//! `cargo run -p whimbrel-replication --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each
+//! may survive before it is tried on the named ones.
+
+#[cfg(feature = "mutants")]
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+/// Every name is that of a switch in this crate.
+#[cfg(feature = "mutants")]
+const MUTANTS: &[&str] = &[
+    "absent-not-asked",
+    "acks-before-sync",
+    "ahead-applied",
+    "applied-before-sync",
+    "applied-early",
+    "chain-unchecked",
+    "cut-at-own-pace",
+    "duplicate-taken",
+    "fork-unnoticed",
+    "gap-taken",
+    "nothing-forwarded",
+    "nothing-sent-again",
+    "report-without-number",
+    "resume-skips-unapplied",
+    "window-ignored",
+];
+
+#[cfg(feature = "mutants")]
+fn main() -> std::process::ExitCode {
+    use whimbrel_crdt::mutants::break_rule;
+
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let seeds = std::env::var("WHIMBREL_SEEDS").ok();
+    let seeds: u64 = seeds.and_then(|text| text.parse().ok()).unwrap_or(300);
+    // A panic is an objection like any other.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut caught, mut survived) = (0, 0);
+    for name in MUTANTS
+        .iter()
+        .filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == *name))
+    {
+        break_rule(Some(name));
+        let objection = object(seeds);
+        break_rule(None);
+        match objection {
+            Some(by) => {
+                caught += 1;
+                println!("mutant {name}: caught {by}");
+            }
+            None => {
+                survived += 1;
+                println!("mutant {name}: SURVIVED");
+            }
+        }
+    }
+    // Unbroken, the same histories must be content.
+    if let Some(by) = object(10) {
+        println!("no rule broken: objection {by}");
+        survived += 1;
+    }
+    println!("mutants: {caught} caught, {survived} survived");
+    if survived == 0 {
+        std::process::ExitCode::SUCCESS
+    } else {
+        std::process::ExitCode::FAILURE
+    }
+}
+
+/// The first history that objects.
+#[cfg(feature = "mutants")]
+fn object(seeds: u64) -> Option<String> {
+    let tried = |test: &dyn Fn() -> Result<(), String>| match std::panic::catch_unwind(
+        std::panic::AssertUnwindSafe(test),
+    ) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(
+            error
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(110)
+                .collect(),
+        ),
+        Err(_) => Some("panic".to_owned()),
+    };
+    for seed in 1..=seeds {
+        if let Some(error) = tried(&|| world::run(seed)) {
+            return Some(format!("at seed {seed} ({error})"));
+        }
+    }
+    for (name, scenario) in world::scenarios::SCENARIOS {
+        if let Some(error) = tried(scenario) {
+            return Some(format!("by \"{name}\" ({error})"));
+        }
+    }
+    None
+}

@@ -1,0 +1,242 @@
+//! What a partition machine is told, what it wants, and its bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
+
+use crate::wire::{Frame, Room};
+
+/// Bounds and times.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bytes that a peer may send before they are durable here, and that are queued or on the way to one peer.
+    pub window_bytes: u64,
+    /// Batches, likewise: a small one costs more than its bytes.
+    pub window_batches: u32,
+    /// Bytes read from the log that the owner has not applied yet.
+    pub applying_bytes_max: usize,
+    /// Bytes asked of the log at once.
+    pub read_bytes_max: usize,
+    /// Bytes of batches in one frame; one batch may be more.
+    pub frame_bytes_max: usize,
+    /// Origins in one partition: members, and those that were.
+    pub origins_max: usize,
+    /// A batch stamped further ahead is not applied before its time.
+    pub ahead_micros_max: u64,
+    /// A third node's batch is given to a peer that has lacked it for so long.
+    pub forward_after_micros: u64,
+    /// What was not acknowledged for so long is sent again.
+    pub resend_after_micros: u64,
+    /// Vectors are told again after so long while peer and we differ.
+    pub refresh_micros: u64,
+    /// And after so long while we do not.
+    pub quiet_refresh_micros: u64,
+    /// Stable numbers that stay in each log, for peers that come back.
+    pub kept: u64,
+    /// Logs are cut by at least so many numbers at once.
+    pub cut_step: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            window_bytes: 1 << 20,
+            window_batches: 1024,
+            applying_bytes_max: 1 << 20,
+            read_bytes_max: 256 << 10,
+            frame_bytes_max: 256 << 10,
+            origins_max: 1024,
+            ahead_micros_max: 300_000_000,
+            forward_after_micros: 1_000_000,
+            resend_after_micros: 5_000_000,
+            refresh_micros: 1_000_000,
+            quiet_refresh_micros: 30_000_000,
+            kept: 4096,
+            cut_step: 1024,
+        }
+    }
+}
+
+impl Config {
+    /// What a peer allows, and no more than we keep for it.
+    pub(super) fn room_of(&self, said: Room) -> Room {
+        Room {
+            bytes: said.bytes.min(self.window_bytes),
+            batches: said.batches.min(self.window_batches),
+        }
+    }
+}
+
+/// Records stand for more than the log holds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{applied} of {origin:?} are applied, its log ends with {last}")]
+pub struct ResumeError {
+    pub(super) origin: Incarnation,
+    pub(super) applied: u64,
+    pub(super) last: u64,
+}
+
+/// Where a log stands on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last number, 0 if there is none.
+    pub last: u64,
+    /// The hash of the batch that holds it.
+    pub hash: Hash,
+    /// Numbers below have been cut.
+    pub low: u64,
+}
+
+/// What the store knows at the start.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// Where each log stands.
+    pub logs: BTreeMap<Incarnation, LogEnd>,
+    /// What the records stand for.
+    pub applied: VersionVector,
+    /// Who belongs to the partition, this node included.
+    pub members: BTreeSet<Incarnation>,
+}
+
+/// Names what was asked of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A batch as it lies in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its first number.
+    pub first: u64,
+    /// Its last number.
+    pub last: u64,
+    /// As it was sealed.
+    pub bytes: Bytes,
+}
+
+/// A batch of another node, to be stored.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// What it says.
+    pub batch: Box<Batch>,
+    /// As received: stored and forwarded unchanged.
+    pub bytes: Bytes,
+    /// Of the bytes.
+    pub hash: Hash,
+}
+
+/// What the machine is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// There is a link to this peer now; an older one is gone.
+    Linked(Incarnation),
+    /// The link is gone.
+    Unlinked(Incarnation),
+    /// The peer sent a frame for this partition.
+    Received(Incarnation, Frame),
+    /// The owner's next batch is durable.
+    Own(Entry, Hash),
+    /// A [`Output::Store`] or [`Output::Apply`] is durable.
+    Done(Ticket),
+    /// The answer to [`Output::Read`]: entries that follow each other; none if the log ends before.
+    Log(Ticket, Vec<Entry>),
+    /// Who belongs to the partition from now on, this node included.
+    Members(BTreeSet<Incarnation>),
+    /// The deadline has come.
+    Time,
+}
+
+/// What the machine wants.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Append to the log of its origin and, if `apply`, apply it in the same commit; answer [`Input::Done`].
+    Store {
+        /// For the answer.
+        ticket: Ticket,
+        /// What.
+        foreign: Foreign,
+        /// Whether it is handed over as well.
+        apply: bool,
+    },
+    /// Apply what is in the log already; answer [`Input::Done`].
+    Apply {
+        /// For the answer.
+        ticket: Ticket,
+        /// What.
+        batch: Box<Batch>,
+    },
+    /// Read a log; answer [`Input::Log`].
+    Read {
+        /// For the answer.
+        ticket: Ticket,
+        /// Whose.
+        origin: Incarnation,
+        /// From the batch that holds this number, or the first one above.
+        from: u64,
+        /// No further entry beyond so many bytes; one in any case.
+        bytes_max: usize,
+    },
+    /// There is something to send: [`Partition::transmit`].
+    Wake(Incarnation),
+    /// Forget the entries of this log that end below the number.
+    Cut {
+        /// Whose.
+        origin: Incarnation,
+        /// The number.
+        below: u64,
+    },
+    /// All members have applied this: what was hidden before may go.
+    Stable(VersionVector),
+    /// The peer lacks what this log no longer has: it needs state.
+    Behind {
+        /// Who.
+        peer: Incarnation,
+        /// Whose log.
+        origin: Incarnation,
+    },
+    /// Close the link: the peer broke the rules.
+    Stop(Incarnation),
+    /// A person has to know.
+    Alarm(Alarm),
+    /// Stop the node: the log is damaged.
+    Fatal(String),
+}
+
+/// What a person has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// One number of one origin names two batches.
+    TwoHashes {
+        /// Who has the other one.
+        peer: Incarnation,
+        /// Whose number.
+        origin: Incarnation,
+        /// The number.
+        number: u64,
+    },
+    /// A peer knows more of our own log than we do: this disk is older than what was acknowledged.
+    Forgotten {
+        /// Who.
+        peer: Incarnation,
+        /// Our number there.
+        number: u64,
+    },
+    /// A batch from the future is held back.
+    Ahead {
+        /// Whose.
+        origin: Incarnation,
+        /// Its first number.
+        first: u64,
+        /// How far ahead.
+        micros: u64,
+    },
+    /// What a peer sent is no batch of this partition.
+    Malformed {
+        /// Who.
+        peer: Incarnation,
+        /// What is wrong.
+        what: String,
+    },
+    /// There would be more origins than there may be.
+    Origins(Incarnation),
+}

@@ -1,0 +1,149 @@
+//! Handing batches to the owner, in causal order.
+//!
+//! A batch that can be applied when it comes is applied in the commit that stores it. All others lie in the log; of the next one of
+//! each origin what it depends on is in memory. When that is met, the log is read from there.
+
+use whimbrel_crdt::{Batch, Incarnation};
+
+use super::{
+    Alarm, Entry, Output, Partition, Pending,
+    origin::{PAGE_BYTES_MIN, Waiting},
+};
+use crate::{Now, broken};
+
+/// How often a batch from the future is looked at again: the wall clock gives no deadline on the monotonic one.
+pub(super) const AHEAD_RETRY_MICROS: u64 = 10_000_000;
+
+impl Partition {
+    /// How far ahead of our clock, if too far.
+    fn ahead(&self, now: Now, waiting: &Waiting) -> Option<u64> {
+        let ahead = waiting.hlc.saturating_sub(now.wall_micros);
+        (ahead > self.config.ahead_micros_max && !broken("ahead-applied")).then_some(ahead)
+    }
+
+    /// Whether all that the next batch of this origin depends on was handed over.
+    pub(super) fn is_ready(&self, now: Now, origin: Incarnation, waiting: &Waiting) -> bool {
+        let met = waiting.deps.iter().all(|(other, number)| {
+            other == origin || self.origins.get(&other).map_or(0, |o| o.handed) >= number
+        });
+        (met || broken("applied-early")) && self.ahead(now, waiting).is_none()
+    }
+
+    /// Tells of the origin's next batch if it comes from the future.
+    pub(super) fn tell_ahead(&mut self, now: Now, id: Incarnation) {
+        let Some(waiting) = self.origins.get(&id).and_then(|o| o.head.as_ref()) else {
+            return;
+        };
+        let (first, told) = (waiting.first, waiting.told);
+        let Some(micros) = self.ahead(now, waiting).filter(|_| !told) else {
+            return;
+        };
+        if let Some(head) = self.origins.get_mut(&id).and_then(|o| o.head.as_mut()) {
+            head.told = true;
+        }
+        self.out.push_back(Output::Alarm(Alarm::Ahead {
+            origin: id,
+            first,
+            micros,
+        }));
+    }
+
+    /// Reads on in every log whose next batch can be applied, or is not known. At the start no clock is known.
+    pub(super) fn read_on(&mut self, now: Option<Now>) {
+        let mut due = Vec::new();
+        for (id, origin) in &self.origins {
+            let waits = origin.handed < origin.stored && !origin.reading;
+            let ready = match (&origin.head, now) {
+                (None, _) => true,
+                (Some(head), Some(now)) => self.is_ready(now, *id, head),
+                (Some(_), None) => false,
+            };
+            if waits && ready {
+                due.push((*id, origin.handed + 1, origin.page_bytes));
+            }
+        }
+        let reading = self.origins.values().filter(|origin| origin.reading);
+        let mut budget = self.applying_bytes + reading.map(|o| o.page_bytes).sum::<usize>();
+        for (id, from, page_bytes) in due {
+            if budget >= self.config.applying_bytes_max {
+                return;
+            }
+            budget += page_bytes;
+            if let Some(origin) = self.origins.get_mut(&id) {
+                origin.reading = true;
+            }
+            let ticket = self.ask(Pending::ReadToApply(id));
+            self.out.push_back(Output::Read {
+                ticket,
+                origin: id,
+                from,
+                bytes_max: page_bytes.min(self.config.read_bytes_max),
+            });
+        }
+    }
+
+    pub(super) fn read_to_apply(&mut self, now: Now, id: Incarnation, entries: Vec<Entry>) {
+        let mut all = true;
+        let Some(origin) = self.origins.get_mut(&id) else {
+            return;
+        };
+        origin.reading = false;
+        if entries.first().is_none_or(|e| e.first != origin.handed + 1) {
+            let text = format!("the log of {id:?} lacks {}", origin.handed + 1);
+            return self.out.push_back(Output::Fatal(text));
+        }
+        for entry in entries {
+            let batch = match Batch::decode(&entry.bytes) {
+                Ok(batch) if batch.first == entry.first && batch.origin == id => batch,
+                Ok(_) => {
+                    let text = format!("the log of {id:?} has another batch at {}", entry.first);
+                    return self.out.push_back(Output::Fatal(text));
+                }
+                Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
+            };
+            let mut waiting = Waiting::of(&batch);
+            let ready = self.is_ready(now, id, &waiting);
+            let full = self.applying_bytes >= self.config.applying_bytes_max;
+            let Some(origin) = self.origins.get_mut(&id) else {
+                return;
+            };
+            if !ready || full {
+                waiting.told = origin
+                    .head
+                    .as_ref()
+                    .is_some_and(|head| head.first == waiting.first && head.told);
+                origin.head = Some(waiting);
+                all = false;
+                break;
+            }
+            origin.handed = entry.last;
+            origin.head = None;
+            let bytes = entry.bytes.len();
+            self.applying_bytes += bytes;
+            let ticket = self.ask(Pending::Apply {
+                origin: id,
+                last: entry.last,
+                bytes,
+            });
+            self.out.push_back(Output::Apply {
+                ticket,
+                batch: Box::new(batch),
+            });
+        }
+        if let Some(origin) = self.origins.get_mut(&id) {
+            origin.page_bytes = if all {
+                (origin.page_bytes * 2).min(self.config.read_bytes_max)
+            } else {
+                PAGE_BYTES_MIN
+            };
+        }
+        self.tell_ahead(now, id);
+        self.read_on(Some(now));
+    }
+
+    /// Whether something waits for its time to come.
+    pub(super) fn waits_for_clock(&self) -> bool {
+        let mut heads = self.origins.values().filter_map(|o| o.head.as_ref());
+        heads.any(|head| head.told)
+    }
+}

@@ -1,0 +1,284 @@
+//! One partition at one node: takes batches in, hands them on, has them applied in causal order, and knows what all have.
+//!
+//! Purpose: reliable causal broadcast by version vectors (Birman, Schiper, Stephenson 1991), over logs that are on disk. A peer is named by its
+//! incarnation.
+//!
+//! Invariants:
+//! - For each origin: `applied <= stored <= taken`, `applied <= handed <= taken`. Taken: accepted from a peer. Stored: durable.
+//!   Handed: given to the owner, in an order that respects what each batch depends on. Applied: durable as applied.
+//! - Only the batch that follows `taken` by number and hash is taken.
+//! - Peers are told what is stored and applied, never what is under way.
+//! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
+//!
+//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state.
+
+mod api;
+mod apply;
+mod origin;
+mod peer;
+mod receive;
+mod ship;
+mod stable;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use api::{Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Resume, ResumeError, Ticket};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+
+use crate::Now;
+use origin::Origin;
+use peer::Peer;
+
+/// What is under way.
+enum Pending {
+    Store {
+        peer: Incarnation,
+        origin: Incarnation,
+        last: u64,
+        hash: Hash,
+        bytes: usize,
+        apply: bool,
+    },
+    Apply {
+        origin: Incarnation,
+        last: u64,
+        bytes: usize,
+    },
+    ReadToApply(Incarnation),
+    ReadToShip {
+        peer: Incarnation,
+        round: u32,
+        origin: Incarnation,
+    },
+}
+
+/// One partition at one node.
+pub struct Partition {
+    config: Config,
+    id: PartitionId,
+    me: Incarnation,
+    origins: BTreeMap<Incarnation, Origin>,
+    peers: BTreeMap<Incarnation, Peer>,
+    members: BTreeSet<Incarnation>,
+    pending: BTreeMap<Ticket, Pending>,
+    next_ticket: u64,
+    /// Bytes read from the log and handed, not applied yet.
+    applying_bytes: usize,
+    stable: VersionVector,
+    out: VecDeque<Output>,
+}
+
+impl Partition {
+    /// Goes on from what the store knows.
+    ///
+    /// # Errors
+    /// The store contradicts itself: permanent.
+    pub fn resume(
+        config: Config,
+        id: PartitionId,
+        me: Incarnation,
+        resume: Resume,
+    ) -> Result<Self, ResumeError> {
+        for (origin, applied) in resume.applied.iter() {
+            let last = resume.logs.get(&origin).map_or(0, |end| end.last);
+            if applied > last {
+                return Err(ResumeError {
+                    origin,
+                    applied,
+                    last,
+                });
+            }
+        }
+        let mut origins: BTreeMap<Incarnation, Origin> = resume
+            .logs
+            .into_iter()
+            .map(|(origin, end)| (origin, Origin::resume(end, resume.applied.get(origin))))
+            .collect();
+        origins.entry(me).or_insert_with(Origin::empty);
+        let mut partition = Self {
+            config,
+            id,
+            me,
+            origins,
+            peers: BTreeMap::new(),
+            members: resume.members,
+            pending: BTreeMap::new(),
+            next_ticket: 0,
+            applying_bytes: 0,
+            stable: VersionVector::new(),
+            out: VecDeque::new(),
+        };
+        partition.read_on(None);
+        Ok(partition)
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Linked(peer) => self.linked(now, peer),
+            Input::Unlinked(peer) => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.unlink();
+                }
+            }
+            Input::Received(peer, frame) => self.received(now, peer, frame),
+            Input::Own(entry, hash) => self.own(now, entry, hash),
+            Input::Done(ticket) => self.done(now, ticket),
+            Input::Log(ticket, entries) => self.log(now, ticket, entries),
+            Input::Members(members) => {
+                self.members = members;
+                self.settle();
+            }
+            Input::Time => self.time(now),
+        }
+    }
+
+    /// The next output, until there is none.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// What is on disk.
+    pub fn durable(&self) -> VersionVector {
+        let unsynced = crate::broken("acks-before-sync");
+        self.origins
+            .iter()
+            .map(|(id, origin)| {
+                let last = if unsynced {
+                    origin.taken
+                } else {
+                    origin.stored
+                };
+                (*id, last)
+            })
+            .collect()
+    }
+
+    /// What is applied, and durable as applied.
+    pub fn applied(&self) -> VersionVector {
+        let unsynced = crate::broken("applied-before-sync");
+        self.origins
+            .iter()
+            .map(|(id, origin)| {
+                let last = if unsynced {
+                    origin.handed
+                } else {
+                    origin.applied
+                };
+                (*id, last)
+            })
+            .collect()
+    }
+
+    /// What all members have applied.
+    pub fn stable(&self) -> &VersionVector {
+        &self.stable
+    }
+
+    /// Whether the peer has answered on its present link.
+    pub fn is_greeted(&self, peer: Incarnation) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.greeted)
+    }
+
+    /// What the peer has said to be on its disk.
+    pub fn durable_at(&self, peer: Incarnation) -> Option<&VersionVector> {
+        self.peers.get(&peer).map(|peer| &peer.durable)
+    }
+
+    /// Bytes of batches in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let stores = self.pending.values().map(|pending| match pending {
+            Pending::Store { bytes, .. } => *bytes,
+            _ => 0,
+        });
+        let queues = self.peers.values().map(|peer| peer.queue_bytes as usize);
+        self.applying_bytes + stores.sum::<usize>() + queues.sum::<usize>()
+    }
+
+    fn ask(&mut self, pending: Pending) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.pending.insert(ticket, pending);
+        ticket
+    }
+
+    fn own(&mut self, now: Now, entry: Entry, hash: Hash) {
+        let Some(origin) = self.origins.get_mut(&self.me) else {
+            unreachable!("our own log is always known");
+        };
+        assert_eq!(
+            entry.first,
+            origin.taken + 1,
+            "own batches come in the order of their numbers"
+        );
+        origin.took(entry.last, hash);
+        origin.handed = entry.last;
+        origin.stored(entry.last, hash);
+        origin.applied = entry.last;
+        for peer in self.peers.values_mut() {
+            peer.dirty = true;
+        }
+        self.offer(now, &entry);
+        self.read_on(Some(now));
+        self.settle();
+    }
+
+    fn done(&mut self, now: Now, ticket: Ticket) {
+        match self.pending.remove(&ticket) {
+            Some(Pending::Store {
+                peer,
+                origin,
+                last,
+                hash,
+                bytes,
+                apply,
+            }) => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.storing_bytes -= bytes as u64;
+                    peer.storing_batches -= 1;
+                }
+                if let Some(origin) = self.origins.get_mut(&origin) {
+                    origin.stored(last, hash);
+                    if apply {
+                        origin.applied = last;
+                    }
+                }
+            }
+            Some(Pending::Apply {
+                origin,
+                last,
+                bytes,
+            }) => {
+                self.applying_bytes -= bytes;
+                if let Some(origin) = self.origins.get_mut(&origin) {
+                    origin.applied = last;
+                }
+            }
+            Some(pending) => {
+                // A read is answered by what was read.
+                self.pending.insert(ticket, pending);
+                return;
+            }
+            None => return,
+        }
+        self.tell_all();
+        self.read_on(Some(now));
+        self.ship_all(now);
+        self.settle();
+    }
+
+    fn log(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
+        match self.pending.remove(&ticket) {
+            Some(Pending::ReadToApply(origin)) => self.read_to_apply(now, origin, entries),
+            Some(Pending::ReadToShip {
+                peer,
+                round,
+                origin,
+            }) => self.read_to_ship(now, peer, round, origin, entries),
+            Some(pending) => {
+                self.pending.insert(ticket, pending);
+            }
+            None => {}
+        }
+    }
+}

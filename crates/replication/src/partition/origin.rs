@@ -1,0 +1,110 @@
+//! What is known of one origin's log.
+
+use std::collections::VecDeque;
+
+use whimbrel_crdt::{Batch, Hash, VersionVector};
+
+use super::LogEnd;
+
+/// Hashes kept to compare what comes twice: enough for what is on the way.
+const RECENT_MAX: usize = 64;
+
+/// Bytes read at first when a log is read to be applied. Doubled while all of it could be applied.
+pub(super) const PAGE_BYTES_MIN: usize = 16 << 10;
+
+pub(super) struct Origin {
+    /// Numbers below have been cut.
+    pub(super) low: u64,
+    pub(super) taken: u64,
+    pub(super) taken_hash: Hash,
+    pub(super) stored: u64,
+    pub(super) stored_hash: Hash,
+    pub(super) handed: u64,
+    pub(super) applied: u64,
+    /// The first batch that is not handed, if it was seen.
+    pub(super) head: Option<Waiting>,
+    /// It is being read, to be applied.
+    pub(super) reading: bool,
+    /// How much is read at once.
+    pub(super) page_bytes: usize,
+    /// Last numbers and hashes of the batches taken last.
+    recent: VecDeque<(u64, Hash)>,
+}
+
+/// A batch that cannot be applied yet. Itself it is on disk.
+pub(super) struct Waiting {
+    pub(super) first: u64,
+    pub(super) deps: VersionVector,
+    pub(super) hlc: u64,
+    /// That it comes from the future has been told.
+    pub(super) told: bool,
+}
+
+impl Waiting {
+    pub(super) fn of(batch: &Batch) -> Self {
+        Self {
+            first: batch.first,
+            deps: batch.deps.clone(),
+            hlc: batch.stamp.hlc,
+            told: false,
+        }
+    }
+}
+
+impl Origin {
+    pub(super) fn empty() -> Self {
+        let end = LogEnd {
+            last: 0,
+            hash: Hash::default(),
+            low: 1,
+        };
+        Self::resume(end, 0)
+    }
+
+    pub(super) fn resume(end: LogEnd, applied: u64) -> Self {
+        assert!(applied <= end.last, "what is applied is in the log");
+        let handed = if crate::broken("resume-skips-unapplied") {
+            end.last
+        } else {
+            applied
+        };
+        let mut origin = Self {
+            low: end.low,
+            taken: 0,
+            taken_hash: Hash::default(),
+            stored: end.last,
+            stored_hash: end.hash,
+            handed,
+            applied,
+            head: None,
+            reading: false,
+            page_bytes: PAGE_BYTES_MIN,
+            recent: VecDeque::new(),
+        };
+        if end.last > 0 {
+            origin.took(end.last, end.hash);
+        }
+        origin
+    }
+
+    pub(super) fn took(&mut self, last: u64, hash: Hash) {
+        self.taken = last;
+        self.taken_hash = hash;
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((last, hash));
+    }
+
+    pub(super) fn stored(&mut self, last: u64, hash: Hash) {
+        debug_assert!(last <= self.taken);
+        self.stored = last;
+        self.stored_hash = hash;
+    }
+
+    /// Whether there is another batch than this one under its last number, as far as it is remembered.
+    pub(super) fn differs(&self, last: u64, hash: Hash) -> bool {
+        let known = self.recent.iter().find(|(number, _)| *number == last);
+        known.is_some_and(|(_, known)| *known != hash)
+    }
+}

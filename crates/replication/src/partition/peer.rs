@@ -1,0 +1,164 @@
+//! What is known of one peer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, VersionVector};
+
+use crate::wire::Room;
+
+/// A batch that waits to be sent.
+pub(super) struct Queued {
+    pub(super) origin: Incarnation,
+    pub(super) last: u64,
+    pub(super) bytes: Bytes,
+}
+
+/// A batch that was sent and not acknowledged.
+pub(super) struct Sent {
+    pub(super) origin: Incarnation,
+    pub(super) last: u64,
+    pub(super) bytes: u64,
+}
+
+/// A peer lacks batches of a third node.
+#[derive(Clone, Copy)]
+pub(super) enum Lag {
+    /// Since then it came no further.
+    Since(u64),
+    /// It did not come further for long: we send them.
+    Forwarding,
+}
+
+#[derive(Default)]
+pub(super) struct Peer {
+    /// There is a link, and nothing wrong was said on it.
+    pub(super) linked: bool,
+    /// It has said where it stands.
+    pub(super) greeted: bool,
+    /// [`super::Output::Wake`] is out.
+    pub(super) awake: bool,
+
+    // What it has.
+    pub(super) durable: VersionVector,
+    pub(super) applied: VersionVector,
+    pub(super) room: Option<Room>,
+
+    // What we send.
+    sent: BTreeMap<Incarnation, u64>,
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) queue_bytes: u64,
+    pub(super) flight: VecDeque<Sent>,
+    pub(super) flight_bytes: u64,
+    pub(super) reading: bool,
+    /// What was read did not fit: wait for an acknowledgement.
+    pub(super) stalled: bool,
+    /// Counts how often we began again: what was read for an older round is of no use.
+    pub(super) round: u32,
+    /// When it last acknowledged something, or something was sent when nothing was on the way.
+    pub(super) progress_at: u64,
+    pub(super) lag: BTreeMap<Incarnation, Lag>,
+    pub(super) last_origin: Option<Incarnation>,
+    /// Logs of which it lacks what is cut.
+    pub(super) behind: BTreeSet<Incarnation>,
+
+    // What we tell it.
+    pub(super) hello_due: bool,
+    pub(super) ack_due: bool,
+    pub(super) again: Option<u32>,
+    /// Something changed that need not be told at once.
+    pub(super) dirty: bool,
+    pub(super) told_at: u64,
+
+    // What it sends, under way to the disk.
+    pub(super) storing_bytes: u64,
+    pub(super) storing_batches: u32,
+
+    // Stability: see `stable`.
+    pub(super) confirmed: VersionVector,
+    pub(super) candidate: Option<VersionVector>,
+    pub(super) latest: Option<VersionVector>,
+}
+
+impl Peer {
+    pub(super) fn link(&mut self, now_micros: u64) {
+        self.unlink();
+        self.linked = true;
+        self.hello_due = true;
+        self.told_at = now_micros;
+    }
+
+    pub(super) fn unlink(&mut self) {
+        self.linked = false;
+        self.greeted = false;
+        self.awake = false;
+        self.again = None;
+        self.ack_due = false;
+        self.hello_due = false;
+        self.lag.clear();
+        self.behind.clear();
+        self.begin_again();
+    }
+
+    /// The last number of an origin that it has or that is on the way to it.
+    pub(super) fn sent(&self, origin: Incarnation) -> u64 {
+        let sent = self.sent.get(&origin).copied().unwrap_or(0);
+        sent.max(self.durable.get(origin))
+    }
+
+    /// Forgets what is on the way: all that is not durable there will be sent again.
+    pub(super) fn begin_again(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.sent.clear();
+        self.queue.clear();
+        self.queue_bytes = 0;
+        self.flight.clear();
+        self.flight_bytes = 0;
+        self.stalled = false;
+        self.reading = false;
+    }
+
+    /// Whether a batch of so many bytes may be queued. One always may.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let on_the_way = self.queue.len() + self.flight.len();
+        let Some(room) = self.room else { return false };
+        on_the_way == 0
+            || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes
+                && (on_the_way as u64) < u64::from(room.batches))
+    }
+
+    pub(super) fn push(&mut self, origin: Incarnation, last: u64, bytes: Bytes) {
+        self.sent.insert(origin, last);
+        self.queue_bytes += bytes.len() as u64;
+        self.queue.push_back(Queued {
+            origin,
+            last,
+            bytes,
+        });
+    }
+
+    /// Its durable vector rose: what it covers is no longer on the way.
+    pub(super) fn acknowledged(&mut self, durable: &VersionVector, now_micros: u64) {
+        if !self.durable.covers_all(durable) {
+            self.progress_at = now_micros;
+            self.durable.merge(durable);
+        }
+        while let Some(sent) = self
+            .flight
+            .front()
+            .filter(|sent| self.durable.get(sent.origin) >= sent.last)
+        {
+            self.flight_bytes -= sent.bytes;
+            self.flight.pop_front();
+        }
+        while let Some(queued) = self
+            .queue
+            .front()
+            .filter(|queued| self.durable.get(queued.origin) >= queued.last)
+        {
+            self.queue_bytes -= queued.bytes.len() as u64;
+            self.queue.pop_front();
+        }
+        self.stalled = false;
+    }
+}

@@ -1,0 +1,257 @@
+//! What comes from peers.
+
+use bytes::Bytes;
+use whimbrel_crdt::{Batch, Hash, Incarnation};
+
+use super::{
+    Alarm, Foreign, Output, Partition, Pending,
+    origin::{Origin, Waiting},
+    peer::Lag,
+};
+use crate::{
+    Now, broken,
+    wire::{Ack, Batches, Frame, Hello},
+};
+
+/// What became of a batch.
+enum Fate {
+    /// It is under way to the disk, or was here.
+    Fine,
+    /// Something before it is missing, or there is no room: it has to come again.
+    Again,
+    /// The link is stopped.
+    Stopped,
+}
+
+impl Partition {
+    pub(super) fn linked(&mut self, now: Now, id: Incarnation) {
+        if id == self.me {
+            return;
+        }
+        self.peers.entry(id).or_default().link(now.mono_micros);
+        self.wake(id);
+    }
+
+    pub(super) fn received(&mut self, now: Now, id: Incarnation, frame: Frame) {
+        if !self.peers.get(&id).is_some_and(|peer| peer.linked) {
+            return;
+        }
+        match frame {
+            Frame::Hello(frame) if frame.partition == self.id => self.hello(now, id, frame),
+            Frame::Batches(frame) if frame.partition == self.id => self.batches(now, id, frame),
+            Frame::Ack(frame) if frame.partition == self.id => self.ack(now, id, frame),
+            _ => {}
+        }
+    }
+
+    fn hello(&mut self, now: Now, id: Incarnation, hello: Hello) {
+        for head in &hello.heads {
+            let number = hello.durable.get(head.origin);
+            let Some(origin) = self.origins.get(&head.origin) else {
+                continue;
+            };
+            if origin.differs(number, head.hash()) && !broken("fork-unnoticed") {
+                let alarm = Alarm::TwoHashes {
+                    peer: id,
+                    origin: head.origin,
+                    number,
+                };
+                return self.stop(id, alarm);
+            }
+        }
+        self.remembers(id, hello.durable.get(self.me));
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        // Set, not raised: the word of its disk now is what counts.
+        peer.durable = hello.durable;
+        peer.room = Some(self.config.room_of(hello.room));
+        peer.greeted = true;
+        peer.begin_again();
+        peer.lag.clear();
+        self.report(id, hello.applied);
+        self.ship(now, id);
+    }
+
+    fn ack(&mut self, now: Now, id: Incarnation, ack: Ack) {
+        self.remembers(id, ack.durable.get(self.me));
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let before: Vec<(Incarnation, u64, u64)> = peer
+            .lag
+            .keys()
+            .map(|origin| (*origin, peer.durable.get(*origin), peer.sent(*origin)))
+            .collect();
+        for (origin, durable, sent) in before {
+            let now_durable = ack.durable.get(origin);
+            let others_give = match peer.lag.get(&origin) {
+                Some(Lag::Forwarding) => now_durable > sent,
+                _ => now_durable > durable,
+            };
+            if others_give {
+                peer.lag.insert(origin, Lag::Since(now.mono_micros));
+            }
+        }
+        peer.acknowledged(&ack.durable, now.mono_micros);
+        peer.room = Some(self.config.room_of(ack.room));
+        peer.greeted = true;
+        if ack.again == Some(peer.round) && !broken("nothing-sent-again") {
+            peer.begin_again();
+        }
+        self.report(id, ack.applied);
+        self.ship(now, id);
+    }
+
+    /// The peer has this much of our own log.
+    fn remembers(&mut self, peer: Incarnation, number: u64) {
+        let own = self.origins.get(&self.me).map_or(0, |own| own.taken);
+        if number > own {
+            self.out
+                .push_back(Output::Alarm(Alarm::Forgotten { peer, number }));
+        }
+    }
+
+    fn batches(&mut self, now: Now, id: Incarnation, frame: Batches) {
+        let mut again = false;
+        for bytes in frame.batches {
+            match self.batch(now, id, bytes) {
+                Fate::Fine => {}
+                Fate::Again => again = true,
+                Fate::Stopped => return,
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&id) {
+            // What came twice may have been sent because an acknowledgement was lost.
+            peer.ack_due = true;
+            if again {
+                peer.again = Some(frame.round);
+            }
+        }
+        self.wake(id);
+    }
+
+    fn batch(&mut self, now: Now, id: Incarnation, bytes: Bytes) -> Fate {
+        let batch = match Batch::decode(&bytes) {
+            Ok(batch) if batch.partition == self.id => batch,
+            Ok(_) => return self.malformed(id, "a batch of another partition".into()),
+            Err(error) => return self.malformed(id, error.to_string()),
+        };
+        let hash = Hash(*blake3::hash(&bytes).as_bytes());
+        let last = batch.last();
+        if batch.origin == self.me {
+            self.remembers(id, last);
+        }
+        if !self.origins.contains_key(&batch.origin) {
+            if self.origins.len() >= self.config.origins_max {
+                self.stop(id, Alarm::Origins(id));
+                return Fate::Stopped;
+            }
+            self.origins.insert(batch.origin, Origin::empty());
+        }
+        let Some(origin) = self.origins.get_mut(&batch.origin) else {
+            unreachable!("it was made just now");
+        };
+        let known = batch.first <= origin.taken;
+        let follows = batch.first == origin.taken + 1;
+        if known && !broken("duplicate-taken") {
+            if (last > origin.taken || origin.differs(last, hash)) && !broken("fork-unnoticed") {
+                return self.two_hashes(id, batch.origin, last);
+            }
+            return Fate::Fine;
+        }
+        let broken_rule = if known {
+            broken("duplicate-taken")
+        } else {
+            broken("gap-taken")
+        };
+        if !follows && !broken_rule {
+            return Fate::Again;
+        }
+        if batch.origin == self.me {
+            // Told of above: it is ours, and we do not know it.
+            return Fate::Fine;
+        }
+        if batch.previous != origin.taken_hash && follows && !broken("chain-unchecked") {
+            return self.two_hashes(id, batch.origin, batch.first);
+        }
+        self.take(now, id, batch, bytes, hash)
+    }
+
+    fn take(&mut self, now: Now, id: Incarnation, batch: Batch, bytes: Bytes, hash: Hash) -> Fate {
+        let length = bytes.len();
+        let window = (self.config.window_bytes, self.config.window_batches);
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return Fate::Stopped;
+        };
+        let full =
+            peer.storing_bytes + length as u64 > window.0 || peer.storing_batches >= window.1;
+        if full && peer.storing_batches > 0 && !broken("window-ignored") {
+            return Fate::Again;
+        }
+        peer.storing_bytes += length as u64;
+        peer.storing_batches += 1;
+        let (from, last) = (batch.origin, batch.last());
+        self.remembers(id, batch.deps.get(self.me));
+        let waiting = Waiting::of(&batch);
+        let ready = self.is_ready(now, from, &waiting);
+        let Some(origin) = self.origins.get_mut(&from) else {
+            unreachable!("the caller found it");
+        };
+        let next = origin.handed + 1 == batch.first;
+        origin.took(last, hash);
+        let apply = next && ready;
+        if apply {
+            origin.handed = last;
+        } else if next {
+            origin.head = Some(waiting);
+        }
+        let ticket = self.ask(Pending::Store {
+            peer: id,
+            origin: from,
+            last,
+            hash,
+            bytes: length,
+            apply,
+        });
+        let foreign = Foreign {
+            batch: Box::new(batch),
+            bytes,
+            hash,
+        };
+        self.out.push_back(Output::Store {
+            ticket,
+            foreign,
+            apply,
+        });
+        if apply {
+            self.read_on(Some(now));
+        } else {
+            self.tell_ahead(now, from);
+        }
+        Fate::Fine
+    }
+
+    fn two_hashes(&mut self, peer: Incarnation, origin: Incarnation, number: u64) -> Fate {
+        let alarm = Alarm::TwoHashes {
+            peer,
+            origin,
+            number,
+        };
+        self.stop(peer, alarm);
+        Fate::Stopped
+    }
+
+    fn malformed(&mut self, peer: Incarnation, what: String) -> Fate {
+        self.stop(peer, Alarm::Malformed { peer, what });
+        Fate::Stopped
+    }
+
+    fn stop(&mut self, id: Incarnation, alarm: Alarm) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.unlink();
+        }
+        self.out.push_back(Output::Alarm(alarm));
+        self.out.push_back(Output::Stop(id));
+    }
+}

@@ -1,0 +1,302 @@
+//! What goes to peers: vectors, own batches at once, those of others when nobody else gives them.
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, VersionVector};
+
+use super::{
+    Entry, Output, Partition, Pending,
+    apply::AHEAD_RETRY_MICROS,
+    peer::{Lag, Peer, Sent},
+};
+use crate::{
+    Now, broken,
+    wire::{Ack, Batches, Frame, Head, Hello, Room},
+};
+
+impl Partition {
+    /// There is something to send to this peer.
+    pub(super) fn wake(&mut self, id: Incarnation) {
+        if let Some(peer) = self.peers.get_mut(&id)
+            && peer.linked
+            && !peer.awake
+        {
+            peer.awake = true;
+            self.out.push_back(Output::Wake(id));
+        }
+    }
+
+    /// All peers are to know our vectors.
+    pub(super) fn tell_all(&mut self) {
+        let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.ack_due = true;
+            }
+            self.wake(id);
+        }
+    }
+
+    /// Our own next batch, without reading it again.
+    pub(super) fn offer(&mut self, now: Now, entry: &Entry) {
+        let me = self.me;
+        for peer in self.peers.values_mut() {
+            let bytes = entry.bytes.len() as u64;
+            if peer.linked
+                && peer.greeted
+                && peer.sent(me) + 1 == entry.first
+                && peer.has_room(bytes)
+            {
+                peer.push(me, entry.last, entry.bytes.clone());
+            }
+        }
+        self.ship_all(now);
+    }
+
+    pub(super) fn ship_all(&mut self, now: Now) {
+        let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.ship(now, id);
+        }
+    }
+
+    /// Reads what the peer lacks, if it is ours to give and there is room.
+    pub(super) fn ship(&mut self, now: Now, id: Incarnation) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        if !peer.linked || !peer.greeted {
+            return;
+        }
+        let mut due = Vec::new();
+        for (origin, log) in &self.origins {
+            if *origin == id || peer.behind.contains(origin) {
+                continue;
+            }
+            if peer.durable.get(*origin) >= log.stored {
+                peer.lag.remove(origin);
+                continue;
+            }
+            let ours = *origin == self.me;
+            if !ours {
+                let lag = peer
+                    .lag
+                    .entry(*origin)
+                    .or_insert(Lag::Since(now.mono_micros));
+                if let Lag::Since(since) = lag {
+                    let waited = now.mono_micros.saturating_sub(*since);
+                    if waited < self.config.forward_after_micros || broken("nothing-forwarded") {
+                        continue;
+                    }
+                    *lag = Lag::Forwarding;
+                }
+            }
+            if peer.sent(*origin) < log.stored {
+                due.push(*origin);
+            }
+        }
+        let wake = !peer.queue.is_empty();
+        if !peer.reading && !peer.stalled && peer.has_room(1) {
+            // In turn, so that no log waits for another one's end.
+            let next = due
+                .iter()
+                .find(|origin| peer.last_origin.is_none_or(|last| **origin > last))
+                .or(due.first());
+            if let Some(origin) = next.copied() {
+                peer.last_origin = Some(origin);
+                peer.reading = true;
+                let from = peer.sent(origin) + 1;
+                let round = peer.round;
+                let ticket = self.ask(Pending::ReadToShip {
+                    peer: id,
+                    round,
+                    origin,
+                });
+                self.out.push_back(Output::Read {
+                    ticket,
+                    origin,
+                    from,
+                    bytes_max: self.config.read_bytes_max,
+                });
+            }
+        }
+        if wake {
+            self.wake(id);
+        }
+    }
+
+    pub(super) fn read_to_ship(
+        &mut self,
+        now: Now,
+        id: Incarnation,
+        round: u32,
+        origin: Incarnation,
+        entries: Vec<Entry>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id).filter(|p| p.round == round) else {
+            return;
+        };
+        peer.reading = false;
+        let before = peer.sent(origin);
+        for entry in entries {
+            let sent = peer.sent(origin);
+            if entry.last <= sent {
+                continue;
+            }
+            if entry.first > sent + 1 {
+                peer.behind.insert(origin);
+                self.out.push_back(Output::Behind { peer: id, origin });
+                break;
+            }
+            if !peer.has_room(entry.bytes.len() as u64) {
+                break;
+            }
+            peer.push(origin, entry.last, entry.bytes);
+        }
+        peer.stalled = peer.sent(origin) == before && !peer.behind.contains(&origin);
+        self.ship(now, id);
+    }
+
+    fn room(&self) -> Room {
+        Room {
+            bytes: self.config.window_bytes,
+            batches: self.config.window_batches,
+        }
+    }
+
+    /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
+    pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
+        let (durable, applied, room) = (self.durable(), self.applied(), self.room());
+        let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
+        if peer.hello_due || peer.ack_due {
+            peer.dirty = false;
+            peer.told_at = now.mono_micros;
+        }
+        if std::mem::take(&mut peer.hello_due) {
+            let heads = self.origins.iter().filter(|(_, log)| log.stored > 0);
+            let heads = heads
+                .map(|(origin, log)| Head {
+                    origin: *origin,
+                    hash: log.stored_hash.0,
+                })
+                .collect();
+            return Some(Frame::Hello(Hello {
+                partition: self.id,
+                durable,
+                applied,
+                heads,
+                room,
+            }));
+        }
+        if std::mem::take(&mut peer.ack_due) {
+            return Some(Frame::Ack(Ack {
+                partition: self.id,
+                durable,
+                applied,
+                room,
+                again: peer.again.take(),
+            }));
+        }
+        let batches = next_batches(peer, now, self.config.frame_bytes_max);
+        if batches.is_empty() {
+            peer.awake = false;
+            return None;
+        }
+        Some(Frame::Batches(Batches {
+            partition: self.id,
+            round: peer.round,
+            batches,
+        }))
+    }
+
+    pub(super) fn time(&mut self, now: Now) {
+        let (durable, applied) = (self.durable(), self.applied());
+        let mut wake = Vec::new();
+        for (id, peer) in &mut self.peers {
+            if !peer.linked {
+                continue;
+            }
+            let since = |then: u64| now.mono_micros.saturating_sub(then);
+            let late = since(peer.progress_at) >= self.config.resend_after_micros;
+            if !peer.flight.is_empty() && late && !broken("nothing-sent-again") {
+                peer.begin_again();
+            }
+            if since(peer.told_at) >= refresh(&self.config, peer, &durable, &applied) {
+                peer.ack_due = true;
+                // Told, though it may lie here while the stream takes nothing: the deadline must move.
+                peer.told_at = now.mono_micros;
+                wake.push(*id);
+            }
+        }
+        for id in wake {
+            self.wake(id);
+        }
+        self.read_on(Some(now));
+        self.ship_all(now);
+    }
+
+    /// When [`super::Input::Time`] is wanted, on the monotonic clock.
+    pub fn deadline(&self, now: Now) -> Option<u64> {
+        let (durable, applied) = (self.durable(), self.applied());
+        let mut first: Option<u64> = None;
+        let mut at = |time: u64| first = Some(first.map_or(time, |first| first.min(time)));
+        for peer in self.peers.values().filter(|peer| peer.linked) {
+            at(peer.told_at + refresh(&self.config, peer, &durable, &applied));
+            if !peer.flight.is_empty() {
+                at(peer.progress_at + self.config.resend_after_micros);
+            }
+            for (origin, lag) in &peer.lag {
+                if let Lag::Since(since) = lag
+                    && !peer.behind.contains(origin)
+                {
+                    at(since + self.config.forward_after_micros);
+                }
+            }
+        }
+        if self.waits_for_clock() {
+            at(now.mono_micros + AHEAD_RETRY_MICROS);
+        }
+        first
+    }
+}
+
+/// After how long the vectors are told again.
+fn refresh(
+    config: &super::Config,
+    peer: &Peer,
+    durable: &VersionVector,
+    applied: &VersionVector,
+) -> u64 {
+    let same = peer.greeted && peer.durable == *durable && peer.applied == *applied;
+    if same && !peer.dirty {
+        config.quiet_refresh_micros
+    } else {
+        config.refresh_micros
+    }
+}
+
+fn next_batches(peer: &mut Peer, now: Now, bytes_max: usize) -> Vec<Bytes> {
+    let mut batches: Vec<Bytes> = Vec::new();
+    let mut total = 0;
+    while let Some(queued) = peer.queue.front() {
+        if !batches.is_empty() && total + queued.bytes.len() > bytes_max {
+            break;
+        }
+        let Some(queued) = peer.queue.pop_front() else {
+            break;
+        };
+        let bytes = queued.bytes.len() as u64;
+        total += queued.bytes.len();
+        peer.queue_bytes -= bytes;
+        if peer.flight.is_empty() {
+            peer.progress_at = now.mono_micros;
+        }
+        peer.flight_bytes += bytes;
+        peer.flight.push_back(Sent {
+            origin: queued.origin,
+            last: queued.last,
+            bytes,
+        });
+        batches.push(queued.bytes);
+    }
+    batches
+}

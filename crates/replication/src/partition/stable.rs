@@ -1,0 +1,69 @@
+//! What all members have applied, and what may be forgotten for it.
+//!
+//! A batch is stable here when each member has reported an applied vector that covers it, and we have applied that member's own batches up to
+//! its number in that report: then all that it made before it had applied the batch is applied here as well.
+//!
+//! Reports rise, so of each member three vectors are enough: what is confirmed, the report that waits for its own number, the newest.
+
+use whimbrel_crdt::{Incarnation, VersionVector};
+
+use super::{Output, Partition};
+use crate::broken;
+
+impl Partition {
+    /// A peer says what it has applied.
+    pub(super) fn report(&mut self, id: Incarnation, applied: VersionVector) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.applied.merge(&applied);
+            match &mut peer.latest {
+                Some(latest) => latest.merge(&applied),
+                None => peer.latest = Some(applied),
+            }
+        }
+        self.settle();
+    }
+
+    /// Looks again at what is stable.
+    pub(super) fn settle(&mut self) {
+        for (id, peer) in &mut self.peers {
+            let own = self.origins.get(id).map_or(0, |origin| origin.applied);
+            while let Some(report) = peer.candidate.take().or_else(|| peer.latest.take()) {
+                if report.get(*id) > own && !broken("report-without-number") {
+                    peer.candidate = Some(report);
+                    break;
+                }
+                peer.confirmed.merge(&report);
+            }
+        }
+        let mut stable = self.applied();
+        for member in self.members.iter().filter(|member| **member != self.me) {
+            match self.peers.get(member) {
+                Some(peer) => stable.meet(&peer.confirmed),
+                None if broken("absent-not-asked") => {}
+                None => return,
+            }
+        }
+        // A new member has reported nothing yet; what was stable stays so.
+        if self.stable.covers_all(&stable) {
+            return;
+        }
+        self.stable.merge(&stable);
+        self.cut();
+        self.out.push_back(Output::Stable(self.stable.clone()));
+    }
+
+    fn cut(&mut self) {
+        for (id, origin) in &mut self.origins {
+            let upto = if broken("cut-at-own-pace") {
+                origin.applied
+            } else {
+                self.stable.get(*id)
+            };
+            let below = (upto + 1).saturating_sub(self.config.kept);
+            if below >= origin.low + self.config.cut_step {
+                origin.low = below;
+                self.out.push_back(Output::Cut { origin: *id, below });
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Random histories on a simulated network and disk.
+
+#![allow(missing_docs)]
+
+mod world;
+
+#[test]
+fn seeds() {
+    let first = std::env::var("WHIMBREL_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let count = std::env::var("WHIMBREL_SEEDS")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let first: u64 = first.unwrap_or(1);
+    let failed: Vec<String> = (first..first + count.unwrap_or(300))
+        .filter_map(|seed| world::run(seed).err())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} failed:\n{}",
+        failed.len(),
+        failed[..failed.len().min(10)].join("\n")
+    );
+}
+
+#[test]
+fn scenarios() {
+    for (name, scenario) in world::scenarios::SCENARIOS {
+        assert_eq!(scenario(), Ok(()), "{name}");
+    }
+}

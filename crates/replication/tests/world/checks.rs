@@ -1,0 +1,196 @@
+//! What must hold: apart from the workload, and by the world's own books.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_crdt::{Batch, Dot, Incarnation, VersionVector};
+use whimbrel_replication::partition::Alarm;
+use whimbrel_replication::wire::Frame;
+
+use super::{World, disk::Io};
+
+/// All batches that were made and not lost with their maker's memory: origin and last number, what each depends on.
+#[derive(Default)]
+pub struct Made(BTreeMap<(Incarnation, u64), VersionVector>);
+
+impl Made {
+    pub fn wrote(&mut self, waiting: &VecDeque<Io>) {
+        if let Some((origin, entry, _)) = waiting.back().and_then(|io| io.entry.as_ref()) {
+            let batch = Batch::decode(&entry.bytes).expect("our own");
+            self.0.insert((*origin, entry.last), batch.deps);
+        }
+    }
+
+    /// After a crash the origin's log ends with `last`.
+    pub fn survived(&mut self, origin: Incarnation, last: u64) {
+        self.0
+            .retain(|(o, number), _| *o != origin || *number <= last);
+    }
+}
+
+impl World {
+    /// Peers are told of what is on disk only, and sent nothing else.
+    pub(super) fn check_sent(&self, node: usize, frame: &Frame) -> Result<(), String> {
+        let disk = &self.nodes[node].disk;
+        let (durable, applied) = match frame {
+            Frame::Hello(hello) => (&hello.durable, &hello.applied),
+            Frame::Ack(ack) => (&ack.durable, &ack.applied),
+            Frame::Batches(batches) => {
+                for bytes in &batches.batches {
+                    let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
+                    if !disk.durable.covers(Dot::new(batch.origin, batch.last())) {
+                        return Err("a batch left before it was durable".into());
+                    }
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        if !disk.durable.covers_all(durable) {
+            return Err(format!("told {durable:?} durable, are {:?}", disk.durable));
+        }
+        if !disk.applied.covers_all(applied) {
+            return Err(format!("told {applied:?} applied, are {:?}", disk.applied));
+        }
+        Ok(())
+    }
+
+    /// A log is cut where every member has it on disk and has applied it.
+    pub(super) fn check_cut(
+        &self,
+        node: usize,
+        origin: Incarnation,
+        below: u64,
+    ) -> Result<(), String> {
+        for other in &self.nodes {
+            if other.disk.applied.get(origin) + 1 < below {
+                return Err(format!(
+                    "node {node} cuts {origin:?} below {below}, {:?} has applied {}",
+                    other.id,
+                    other.disk.applied.get(origin)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is stable was applied everywhere, and nothing made without it is still unknown here.
+    pub(super) fn check_stable(&self, node: usize, stable: &VersionVector) -> Result<(), String> {
+        for other in &self.nodes {
+            if !other.disk.applied.covers_all(stable) {
+                return Err(format!("stable {stable:?}, not applied at {:?}", other.id));
+            }
+        }
+        let applied = &self.nodes[node].disk.applied;
+        for ((origin, last), deps) in &self.made.0 {
+            if applied.covers(Dot::new(*origin, *last)) {
+                continue;
+            }
+            let mut seen = deps.clone();
+            seen.advance(*origin, last - 1);
+            if !seen.covers_all(stable) {
+                return Err(format!(
+                    "stable {stable:?}, but {last} of {origin:?} was made without it and is not known"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_alarm(&self, alarm: &Alarm) -> Result<(), String> {
+        match alarm {
+            Alarm::Ahead { .. } if self.setting.skewed => Ok(()),
+            alarm => Err(format!("alarm {alarm:?}")),
+        }
+    }
+
+    /// Windows to and from each peer, the budget of applying, and one batch beyond each.
+    pub(super) fn check_memory(&self, node: usize) -> Result<(), String> {
+        let Some(machine) = &self.nodes[node].machine else {
+            return Ok(());
+        };
+        let largest = if self.setting.large {
+            21 << 10
+        } else {
+            1 << 10
+        };
+        let window = self.config.window_bytes as usize + largest;
+        let page = self.config.read_bytes_max + largest;
+        let applying = self.config.applying_bytes_max + page * self.setting.nodes;
+        let most = 2 * window * (self.setting.nodes - 1) + applying;
+        if machine.memory_bytes() > most {
+            return Err(format!("{} bytes in memory", machine.memory_bytes()));
+        }
+        Ok(())
+    }
+
+    fn living(&self) -> impl Iterator<Item = &super::Node> {
+        self.nodes.iter().filter(|node| node.machine.is_some())
+    }
+
+    /// What is durable anywhere among the living.
+    fn known(&self) -> VersionVector {
+        let mut known = VersionVector::new();
+        for node in self.living() {
+            known.merge(&node.disk.durable);
+        }
+        known
+    }
+
+    /// Whether all has come to rest.
+    pub(super) fn settled(&self) -> bool {
+        let known = self.known();
+        let whole = self.setting.dead.is_none();
+        self.living().all(|node| {
+            let stable = node.machine.as_ref().is_some_and(|m| *m.stable() == known);
+            node.disk.waiting.is_empty()
+                && node.disk.durable == known
+                && node.disk.applied == known
+                && (stable || !whole)
+        })
+    }
+
+    pub(super) fn differences(&self) -> String {
+        let known = self.known();
+        let mut text = format!("known {known:?}");
+        for node in self.living() {
+            let stable = node.machine.as_ref().map(|m| m.stable().clone());
+            for (what, vector) in [
+                ("durable", &node.disk.durable),
+                ("applied", &node.disk.applied),
+                ("stable", &stable.unwrap_or_default()),
+            ] {
+                if *vector != known {
+                    text.push_str(&format!("; {:?} {what} {vector:?}", node.id));
+                }
+            }
+        }
+        text.replace("Incarnation", "")
+    }
+
+    /// Nothing that a living node had on disk was lost, and logs were cut.
+    pub(super) fn check_end(&self) -> Result<(), String> {
+        let known = self.known();
+        for (origin, last) in self.made.0.keys() {
+            let dead = self
+                .setting
+                .dead
+                .is_some_and(|n| self.members[n] == *origin);
+            if !dead && !known.covers(Dot::new(*origin, *last)) {
+                return Err(format!("{last} of {origin:?} was lost"));
+            }
+        }
+        for node in self.living() {
+            if node.memory != known {
+                return Err(format!("memory of {:?} differs", node.id));
+            }
+            let whole = self.setting.dead.is_none();
+            for (origin, last) in known.iter().filter(|_| whole) {
+                let low = node.disk.low.get(&origin).copied().unwrap_or(1);
+                if last + 1 >= low + self.config.kept + self.config.cut_step {
+                    return Err(format!("the log of {origin:?} is not cut: {low} of {last}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,551 @@
+//! A deterministic world: nodes, a network that loses, doubles and reorders, disks that forget what was not synced.
+//!
+//! `run(seed)` draws a setting, lets it happen, heals everything, and says what went wrong. What is checked at every step is in `checks`.
+
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+mod checks;
+mod disk;
+mod node;
+pub mod rng;
+pub mod scenarios;
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::Now;
+use whimbrel_replication::partition::{Config, Entry, Input, Output, Ticket};
+use whimbrel_replication::wire::Frame;
+
+use checks::Made;
+use disk::Io;
+use node::Node;
+pub use node::PARTITION;
+use rng::Rng;
+
+const MS: u64 = 1000;
+/// No history is that long: something turns in a circle.
+const STEPS_MAX: u64 = 100_000;
+const SECOND: u64 = 1_000_000;
+/// When the world begins, by the wall clock.
+pub const EPOCH: u64 = 1_700_000_000 * SECOND;
+
+enum Event {
+    Deliver {
+        from: usize,
+        to: usize,
+        link: u64,
+        frame: Frame,
+    },
+    Transmit {
+        from: usize,
+        to: usize,
+        link: u64,
+    },
+    Synced {
+        node: usize,
+        life: u64,
+    },
+    Log {
+        node: usize,
+        life: u64,
+        ticket: Ticket,
+        entries: Vec<Entry>,
+    },
+    Timer {
+        node: usize,
+        at: u64,
+    },
+    Write(usize),
+    Crash(usize),
+    Start(usize),
+    Flap(usize, usize),
+    Cut(usize, usize),
+    Mend(usize, usize),
+    Skew(usize, u64),
+    Quiet,
+}
+
+/// What a seed draws.
+#[derive(Debug)]
+struct Setting {
+    nodes: usize,
+    /// One frame in so many is lost; 0: streams as they are, in order.
+    lossy: u64,
+    latency: u64,
+    sync: u64,
+    writes: u64,
+    large: bool,
+    crashes: u64,
+    cuts: u64,
+    flaps: u64,
+    skewed: bool,
+    /// A node that dies in the end and never comes back.
+    dead: Option<usize>,
+}
+
+pub struct World {
+    rng: Rng,
+    setting: Setting,
+    config: Config,
+    now: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    count: u64,
+    steps: u64,
+    nodes: Vec<Node>,
+    members: Vec<Incarnation>,
+    /// Numbers the links between two nodes.
+    links: BTreeMap<(usize, usize), u64>,
+    cuts: BTreeMap<(usize, usize), u64>,
+    /// Streams that keep their order: when the last frame arrives.
+    arrives: BTreeMap<(usize, usize), u64>,
+    quiet: bool,
+    made: Made,
+}
+
+/// Runs a seed to its end.
+pub fn run(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed);
+    let end = world.play();
+    end.map_err(|error| {
+        format!(
+            "seed {seed}, {} ms: {error}\n  {:?}",
+            world.now / MS,
+            world.setting
+        )
+    })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let nodes = rng.between(2, 5) as usize;
+        let lossy = if rng.one_in(2) { rng.between(5, 50) } else { 0 };
+        let latency = rng.between(1, 120) * MS;
+        let setting = Setting {
+            nodes,
+            lossy,
+            latency,
+            sync: rng.between(1, 40) * MS,
+            writes: rng.between(20, 150),
+            large: rng.one_in(3),
+            crashes: rng.below(5),
+            cuts: rng.below(6),
+            flaps: rng.below(4),
+            skewed: rng.one_in(8),
+            dead: rng.one_in(4).then(|| rng.below(nodes as u64) as usize),
+        };
+        let config = Config {
+            window_bytes: 8 << 10,
+            window_batches: 16,
+            applying_bytes_max: 8 << 10,
+            read_bytes_max: 4 << 10,
+            frame_bytes_max: 2 << 10,
+            kept: rng.below(20),
+            cut_step: 1 + rng.below(10),
+            ..Config::default()
+        };
+        let members: Vec<Incarnation> = (1..=nodes as u64)
+            .map(|id| Incarnation::new(id * 10).expect("not zero"))
+            .collect();
+        Self {
+            rng,
+            setting,
+            config,
+            now: 0,
+            events: BTreeMap::new(),
+            count: 0,
+            steps: 0,
+            nodes: members.iter().map(|id| Node::new(*id)).collect(),
+            members,
+            links: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            arrives: BTreeMap::new(),
+            quiet: false,
+            made: Made::default(),
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.count += 1;
+        self.events.insert((time, self.count), event);
+    }
+
+    fn clock(&self, node: usize) -> Now {
+        Now {
+            wall_micros: EPOCH + self.now + self.nodes[node].skew,
+            mono_micros: self.now,
+        }
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        let length = self.rng.between(2, 20) * SECOND;
+        self.plan(length);
+        loop {
+            let Some(((time, _), event)) = self.events.pop_first() else {
+                return Err("nothing happens any more".into());
+            };
+            self.now = time;
+            self.happen(event)?;
+            self.steps += 1;
+            let look = self.events.is_empty() || self.steps.is_multiple_of(16);
+            if self.quiet && look && self.settled() {
+                return self.check_end();
+            }
+            if time > length + 3600 * SECOND || self.steps > STEPS_MAX {
+                return Err(format!("no end: {}", self.differences()));
+            }
+        }
+    }
+
+    fn plan(&mut self, length: u64) {
+        let nodes = self.setting.nodes as u64;
+        for node in 0..self.setting.nodes {
+            self.at(0, Event::Start(node));
+        }
+        for _ in 0..self.setting.writes {
+            let event = Event::Write(self.rng.below(nodes) as usize);
+            let time = self.rng.below(length);
+            self.at(time, event);
+        }
+        for _ in 0..self.setting.crashes {
+            let node = self.rng.below(nodes) as usize;
+            let time = self.rng.below(length);
+            let back = time + self.rng.below(3 * SECOND);
+            self.at(time, Event::Crash(node));
+            self.at(back, Event::Start(node));
+        }
+        for _ in 0..self.setting.cuts {
+            let (a, b) = self.pair();
+            let both = self.rng.one_in(2);
+            let time = self.rng.below(length);
+            let back = time + self.rng.below(8 * SECOND);
+            self.at(time, Event::Cut(a, b));
+            self.at(back, Event::Mend(a, b));
+            if both {
+                self.at(time, Event::Cut(b, a));
+                self.at(back, Event::Mend(b, a));
+            }
+        }
+        for _ in 0..self.setting.flaps {
+            let (a, b) = self.pair();
+            let time = self.rng.below(length);
+            self.at(time, Event::Flap(a, b));
+        }
+        if self.setting.skewed {
+            let node = self.rng.below(nodes) as usize;
+            let time = self.rng.below(length);
+            let skew = self.rng.between(400, 900) * SECOND;
+            self.at(time, Event::Skew(node, skew));
+        }
+        if let Some(node) = self.setting.dead {
+            self.at(length, Event::Crash(node));
+        }
+        self.at(length + 1, Event::Quiet);
+    }
+
+    fn pair(&mut self) -> (usize, usize) {
+        let nodes = self.setting.nodes as u64;
+        let a = self.rng.below(nodes);
+        let b = (a + 1 + self.rng.below(nodes - 1)) % nodes;
+        (a as usize, b as usize)
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Deliver {
+                from,
+                to,
+                link,
+                frame,
+            } => {
+                if self.link(from, to) == link {
+                    let peer = self.members[from];
+                    self.input(to, Input::Received(peer, frame))?;
+                }
+                Ok(())
+            }
+            Event::Transmit { from, to, link } if self.link(from, to) == link => {
+                self.transmit(from, to)
+            }
+            Event::Synced { node, life } if self.nodes[node].life == life => self.synced(node),
+            Event::Log {
+                node,
+                life,
+                ticket,
+                entries,
+            } if self.nodes[node].life == life => self.input(node, Input::Log(ticket, entries)),
+            Event::Timer { node, at } if self.nodes[node].timer == Some(at) => {
+                self.nodes[node].timer = None;
+                self.input(node, Input::Time)
+            }
+            Event::Write(node) if self.nodes[node].machine.is_some() => {
+                self.write(node);
+                Ok(())
+            }
+            Event::Crash(node) => self.crash(node),
+            Event::Start(node)
+                if self.nodes[node].machine.is_none()
+                    && !(self.quiet && self.setting.dead == Some(node)) =>
+            {
+                self.start(node)
+            }
+            Event::Flap(a, b) => self.connect(a, b),
+            Event::Cut(a, b) => {
+                *self.cuts.entry((a, b)).or_default() += 1;
+                Ok(())
+            }
+            Event::Mend(a, b) => {
+                if let Some(count) = self.cuts.get_mut(&(a, b)) {
+                    *count = count.saturating_sub(1);
+                }
+                Ok(())
+            }
+            Event::Skew(node, skew) => {
+                self.nodes[node].skew = skew;
+                Ok(())
+            }
+            Event::Quiet => {
+                self.quiet = true;
+                self.cuts.clear();
+                for node in 0..self.setting.nodes {
+                    self.nodes[node].skew = 0;
+                    if self.nodes[node].machine.is_none() && self.setting.dead != Some(node) {
+                        self.start(node)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn link(&self, a: usize, b: usize) -> u64 {
+        let key = (a.min(b), a.max(b));
+        self.links.get(&key).copied().unwrap_or(0)
+    }
+
+    /// A new link between two nodes that are up; what was on the old one is lost.
+    fn connect(&mut self, a: usize, b: usize) -> Result<(), String> {
+        *self.links.entry((a.min(b), a.max(b))).or_default() += 1;
+        self.arrives.remove(&(a, b));
+        self.arrives.remove(&(b, a));
+        if self.nodes[a].machine.is_none() || self.nodes[b].machine.is_none() {
+            return Ok(());
+        }
+        self.input(a, Input::Linked(self.members[b]))?;
+        self.input(b, Input::Linked(self.members[a]))
+    }
+
+    fn start(&mut self, node: usize) -> Result<(), String> {
+        let config = self.config;
+        self.nodes[node].start(config, &self.members)?;
+        self.outputs(node)?;
+        for other in 0..self.setting.nodes {
+            if other != node {
+                self.connect(node, other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was not synced is lost, but for a first part.
+    fn crash(&mut self, node: usize) -> Result<(), String> {
+        let waiting = self.nodes[node].disk.waiting.len() as u64;
+        let survives = self.rng.below(waiting + 1) as usize;
+        let it = &mut self.nodes[node];
+        it.machine = None;
+        it.life += 1;
+        it.timer = None;
+        it.disk.sync(survives);
+        it.disk.waiting.clear();
+        it.disk.syncing = 0;
+        let id = it.id;
+        self.made
+            .survived(id, self.nodes[node].disk.durable.get(id));
+        for other in 0..self.setting.nodes {
+            if other != node {
+                *self
+                    .links
+                    .entry((node.min(other), node.max(other)))
+                    .or_default() += 1;
+                if self.nodes[other].machine.is_some() {
+                    self.input(other, Input::Unlinked(id))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, node: usize) {
+        let bytes = if self.setting.large && self.rng.one_in(10) {
+            self.rng.between(4 << 10, 20 << 10)
+        } else {
+            self.rng.below(600)
+        };
+        let count = self.rng.between(1, 3) as u32;
+        let wall = EPOCH + self.now;
+        self.nodes[node].write(wall, count, bytes as usize);
+        self.made.wrote(&self.nodes[node].disk.waiting);
+        self.sync(node);
+    }
+
+    /// Begins a sync of all that waits, if none is under way.
+    fn sync(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        if it.disk.syncing > 0 || it.disk.waiting.is_empty() {
+            return;
+        }
+        it.disk.syncing = it.disk.waiting.len();
+        let life = it.life;
+        let slow = if self.rng.one_in(20) { 10 } else { 1 };
+        let time = self.now + 1 + self.rng.below(self.setting.sync * slow);
+        self.at(time, Event::Synced { node, life });
+    }
+
+    fn synced(&mut self, node: usize) -> Result<(), String> {
+        let count = std::mem::take(&mut self.nodes[node].disk.syncing);
+        for io in self.nodes[node].disk.sync(count) {
+            match io.ticket {
+                Some(ticket) => self.input(node, Input::Done(ticket))?,
+                None => {
+                    let (_, entry, hash) = io.entry.expect("own batches are entries");
+                    self.input(node, Input::Own(entry, hash))?;
+                }
+            }
+        }
+        self.sync(node);
+        Ok(())
+    }
+
+    fn transmit(&mut self, from: usize, to: usize) -> Result<(), String> {
+        let now = self.clock(from);
+        let peer = self.members[to];
+        let link = self.link(from, to);
+        let Some(machine) = self.nodes[from].machine.as_mut() else {
+            return Ok(());
+        };
+        let Some(frame) = machine.transmit(now, peer) else {
+            return Ok(());
+        };
+        self.check_sent(from, &frame)?;
+        let lossy = self.setting.lossy > 0 && !self.quiet;
+        let cut = self.cuts.get(&(from, to)).is_some_and(|count| *count > 0);
+        let lost = cut || (lossy && self.rng.one_in(self.setting.lossy));
+        let copies = 1 + u64::from(lossy && self.rng.one_in(self.setting.lossy));
+        for _ in 0..if lost { 0 } else { copies } {
+            let mut time = self.now + self.setting.latency;
+            if lossy {
+                time += self.rng.below(self.setting.latency * 2);
+            } else {
+                time = time.max(self.arrives.get(&(from, to)).copied().unwrap_or(0));
+                self.arrives.insert((from, to), time);
+            }
+            let frame = frame.clone();
+            let event = Event::Deliver {
+                from,
+                to,
+                link,
+                frame,
+            };
+            self.at(time, event);
+        }
+        let time = self.now + self.rng.below(2 * MS);
+        self.at(time, Event::Transmit { from, to, link });
+        Ok(())
+    }
+
+    fn input(&mut self, node: usize, input: Input) -> Result<(), String> {
+        let now = self.clock(node);
+        let Some(machine) = self.nodes[node].machine.as_mut() else {
+            return Ok(());
+        };
+        machine.handle(now, input);
+        self.outputs(node)
+    }
+
+    fn outputs(&mut self, node: usize) -> Result<(), String> {
+        let wall = EPOCH + self.now;
+        let ahead = self.config.ahead_micros_max;
+        while let Some(output) = self.nodes[node].machine.as_mut().and_then(|m| m.poll()) {
+            match output {
+                Output::Store {
+                    ticket,
+                    foreign,
+                    apply,
+                } => {
+                    let it = &mut self.nodes[node];
+                    let entry = it.store(&foreign)?;
+                    if apply {
+                        it.apply(&foreign.batch, wall, ahead)?;
+                    }
+                    it.disk.waiting.push_back(Io {
+                        applied: apply.then_some((entry.0, entry.1.last)),
+                        entry: Some(entry),
+                        ticket: Some(ticket),
+                    });
+                    self.sync(node);
+                }
+                Output::Apply { ticket, batch } => {
+                    let it = &mut self.nodes[node];
+                    it.apply(&batch, wall, ahead)?;
+                    it.disk.waiting.push_back(Io {
+                        applied: Some((batch.origin, batch.last())),
+                        entry: None,
+                        ticket: Some(ticket),
+                    });
+                    self.sync(node);
+                }
+                Output::Read {
+                    ticket,
+                    origin,
+                    from,
+                    bytes_max,
+                } => {
+                    let entries = self.nodes[node].disk.read(origin, from, bytes_max);
+                    let life = self.nodes[node].life;
+                    let time = self.now + 1 + self.rng.below(5 * MS);
+                    let event = Event::Log {
+                        node,
+                        life,
+                        ticket,
+                        entries,
+                    };
+                    self.at(time, event);
+                }
+                Output::Wake(peer) => {
+                    let to = self.members.iter().position(|id| *id == peer).unwrap();
+                    let link = self.link(node, to);
+                    let event = Event::Transmit {
+                        from: node,
+                        to,
+                        link,
+                    };
+                    self.at(self.now, event);
+                }
+                Output::Cut { origin, below } => {
+                    self.check_cut(node, origin, below)?;
+                    self.nodes[node].disk.cut(origin, below);
+                }
+                Output::Stable(vector) => self.check_stable(node, &vector)?,
+                Output::Alarm(alarm) => self.check_alarm(&alarm)?,
+                Output::Behind { .. } | Output::Stop(_) | Output::Fatal(_) => {
+                    return Err(format!("{output:?}"));
+                }
+            }
+        }
+        self.check_memory(node)?;
+        let now = self.clock(node);
+        let Some(machine) = self.nodes[node].machine.as_ref() else {
+            return Ok(());
+        };
+        if let Some(deadline) = machine.deadline(now) {
+            let at = deadline.max(self.now + 1);
+            if self.nodes[node].timer.is_none_or(|timer| timer > at) {
+                self.nodes[node].timer = Some(at);
+                self.at(at, Event::Timer { node, at });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! One node: a machine, its disk, and an owner that applies in the order in which it is handed batches.
+
+use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
+use whimbrel_replication::partition::{Config, Entry, Foreign, Partition, Resume};
+
+use super::disk::{Disk, Io};
+
+pub const PARTITION: PartitionId = PartitionId::accounts(7);
+
+pub struct Node {
+    pub id: Incarnation,
+    pub disk: Disk,
+    /// Counts starts: what was asked in an older life is of no use.
+    pub life: u64,
+    pub machine: Option<Partition>,
+    /// How far its wall clock is ahead.
+    pub skew: u64,
+    /// What its memory stands for: what was handed, and own batches that are not durable yet.
+    pub memory: VersionVector,
+    hlc: Hlc,
+    own_hash: Hash,
+    /// When the machine wants to be called.
+    pub timer: Option<u64>,
+}
+
+impl Node {
+    pub fn new(id: Incarnation) -> Self {
+        Self {
+            id,
+            disk: Disk::default(),
+            life: 0,
+            machine: None,
+            skew: 0,
+            memory: VersionVector::new(),
+            hlc: Hlc::default(),
+            own_hash: Hash::default(),
+            timer: None,
+        }
+    }
+
+    pub fn start(&mut self, config: Config, members: &[Incarnation]) -> Result<(), String> {
+        let resume = Resume {
+            logs: self.disk.ends(),
+            applied: self.disk.applied.clone(),
+            members: members.iter().copied().collect(),
+        };
+        self.life += 1;
+        self.memory = self.disk.applied.clone();
+        self.own_hash = resume
+            .logs
+            .get(&self.id)
+            .map_or(Hash::default(), |e| e.hash);
+        let machine = Partition::resume(config, PARTITION, self.id, resume);
+        self.machine = Some(machine.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// The owner makes a batch; it is handed to the disk.
+    pub fn write(&mut self, wall_micros: u64, count: u32, bytes: usize) {
+        let first = self.memory.get(self.id) + 1;
+        let others = self.memory.iter().filter(|(origin, _)| *origin != self.id);
+        let batch = Batch {
+            partition: PARTITION,
+            origin: self.id,
+            first,
+            count,
+            previous: self.own_hash,
+            deps: others.collect(),
+            stamp: Stamp {
+                hlc: self.hlc.tick_many(wall_micros + self.skew, count),
+                origin: self.id,
+            },
+            sections: vec![Section {
+                subject: [1; 16],
+                counter: 0,
+                count,
+                ops: vec![0; bytes],
+            }],
+            blobs: Vec::new(),
+        };
+        let sealed = batch.seal();
+        self.own_hash = sealed.hash;
+        self.memory.advance(self.id, batch.last());
+        let entry = Entry {
+            first,
+            last: batch.last(),
+            bytes: sealed.bytes.into(),
+        };
+        self.disk.waiting.push_back(Io {
+            applied: Some((self.id, entry.last)),
+            entry: Some((self.id, entry, sealed.hash)),
+            ticket: None,
+        });
+    }
+
+    /// The owner applies a batch of another node: nothing early, nothing twice, nothing from the future.
+    pub fn apply(&mut self, batch: &Batch, wall_micros: u64, ahead_max: u64) -> Result<(), String> {
+        if batch.first != self.memory.get(batch.origin) + 1 {
+            return Err(format!(
+                "applied out of order: {} of {:?} after {}",
+                batch.first,
+                batch.origin,
+                self.memory.get(batch.origin)
+            ));
+        }
+        if !self.memory.covers_all(&batch.deps) {
+            return Err(format!("applied early: {:?} {}", batch.origin, batch.first));
+        }
+        if batch.stamp.hlc > wall_micros + self.skew + ahead_max {
+            return Err(format!("applied before its time: {}", batch.first));
+        }
+        self.memory.advance(batch.origin, batch.last());
+        self.hlc.observe(batch.stamp.hlc);
+        Ok(())
+    }
+
+    /// A foreign batch goes to the disk.
+    pub fn store(&mut self, foreign: &Foreign) -> Result<(Incarnation, Entry, Hash), String> {
+        let batch = &foreign.batch;
+        let next = self.disk.next(batch.origin);
+        if batch.first != next {
+            return Err(format!(
+                "stored {} of {:?} where {next} follows",
+                batch.first, batch.origin
+            ));
+        }
+        let entry = Entry {
+            first: batch.first,
+            last: batch.last(),
+            bytes: foreign.bytes.clone(),
+        };
+        Ok((batch.origin, entry, foreign.hash))
+    }
+}

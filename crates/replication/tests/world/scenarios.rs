@@ -1,0 +1,353 @@
+//! Named histories at one machine: what a peer could do that no honest one does.
+
+use bytes::Bytes;
+use whimbrel_crdt::{Batch, Hash, Incarnation, Section, Stamp, VersionVector};
+use whimbrel_replication::Now;
+use whimbrel_replication::partition::{
+    Alarm, Config, Entry, Input, Output, Partition, Resume, Ticket,
+};
+use whimbrel_replication::wire::{Ack, Batches, Frame, Head, Hello, Room};
+
+use super::{EPOCH, PARTITION};
+
+pub type Scenario = fn() -> Result<(), String>;
+
+pub const SCENARIOS: &[(&str, Scenario)] = &[
+    ("a greedy peer", greedy_peer),
+    ("a backlog is on disk", backlog_is_on_disk),
+    ("a peer that promises boundless room", boundless_room),
+    ("another batch under the same number", two_hashes),
+    ("another past in the chain", another_past),
+    ("another head in the hello", another_head),
+    ("a peer remembers more of us", forgotten),
+    ("a batch from the future", from_the_future),
+    ("too many origins", too_many_origins),
+    ("garbage", garbage),
+    ("resumed between storing and applying", resumed),
+];
+
+fn node(id: u64) -> Incarnation {
+    Incarnation::new(id).expect("not zero")
+}
+
+const ME: u64 = 1;
+
+fn now() -> Now {
+    Now {
+        wall_micros: EPOCH,
+        mono_micros: 0,
+    }
+}
+
+fn config() -> Config {
+    Config {
+        window_bytes: 16 << 10,
+        origins_max: 8,
+        ..Config::default()
+    }
+}
+
+fn sealed(origin: u64, first: u64, previous: Hash, deps: &[(u64, u64)], fill: u8) -> (Bytes, Hash) {
+    let batch = Batch {
+        partition: PARTITION,
+        origin: node(origin),
+        first,
+        count: 1,
+        previous,
+        deps: deps.iter().map(|(id, seq)| (node(*id), *seq)).collect(),
+        stamp: Stamp {
+            hlc: EPOCH,
+            origin: node(origin),
+        },
+        sections: vec![Section {
+            subject: [1; 16],
+            counter: 0,
+            count: 1,
+            ops: vec![fill; 1000],
+        }],
+        blobs: Vec::new(),
+    };
+    let sealed = batch.seal();
+    (sealed.bytes.into(), sealed.hash)
+}
+
+/// A log of one origin, from its first batch on.
+fn chain(origin: u64, count: u64, deps: &[(u64, u64)]) -> Vec<(Bytes, Hash)> {
+    let mut previous = Hash::default();
+    let mut batches = Vec::new();
+    for first in 1..=count {
+        let batch = sealed(origin, first, previous, deps, 0);
+        previous = batch.1;
+        batches.push(batch);
+    }
+    batches
+}
+
+struct Machine(Partition);
+
+impl Machine {
+    fn new() -> Self {
+        Self::resume(Resume::default())
+    }
+
+    /// Linked to the node 2.
+    fn resume(mut resume: Resume) -> Self {
+        resume.members = [node(ME), node(2)].into();
+        let machine = Partition::resume(config(), PARTITION, node(ME), resume);
+        let mut machine = Self(machine.expect("a sound store"));
+        machine.0.handle(now(), Input::Linked(node(2)));
+        machine
+    }
+
+    fn receive(&mut self, frame: Frame) -> Vec<Output> {
+        self.input(Input::Received(node(2), frame))
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        self.0.handle(now(), input);
+        std::iter::from_fn(|| self.0.poll()).collect()
+    }
+
+    fn batches(&mut self, batches: &[(Bytes, Hash)]) -> Vec<Output> {
+        self.receive(Frame::Batches(Batches {
+            partition: PARTITION,
+            round: 0,
+            batches: batches.iter().map(|(bytes, _)| bytes.clone()).collect(),
+        }))
+    }
+
+    fn finish(&mut self, outputs: &[Output]) -> Vec<Output> {
+        let tickets = outputs.iter().filter_map(|output| match output {
+            Output::Store { ticket, .. } | Output::Apply { ticket, .. } => Some(*ticket),
+            _ => None,
+        });
+        let tickets: Vec<Ticket> = tickets.collect();
+        let inputs = tickets.into_iter().map(Input::Done);
+        inputs.flat_map(|input| self.input(input)).collect()
+    }
+
+    fn hello(&mut self, durable: &[(u64, u64)], heads: &[(u64, Hash)], room: u64) -> Vec<Output> {
+        let vector: VersionVector = durable.iter().map(|(id, seq)| (node(*id), *seq)).collect();
+        self.receive(Frame::Hello(Hello {
+            partition: PARTITION,
+            applied: vector.clone(),
+            durable: vector,
+            heads: heads
+                .iter()
+                .map(|(id, hash)| Head {
+                    origin: node(*id),
+                    hash: hash.0,
+                })
+                .collect(),
+            room: Room {
+                bytes: room,
+                batches: u32::MAX,
+            },
+        }))
+    }
+}
+
+fn ensure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+fn stored(outputs: &[Output]) -> usize {
+    let stores = outputs.iter().filter(|o| matches!(o, Output::Store { .. }));
+    stores.count()
+}
+
+fn alarm(outputs: &[Output]) -> Option<&Alarm> {
+    outputs.iter().find_map(|output| match output {
+        Output::Alarm(alarm) => Some(alarm),
+        _ => None,
+    })
+}
+
+fn is_stopped(outputs: &[Output]) -> bool {
+    outputs
+        .iter()
+        .any(|output| matches!(output, Output::Stop(_)))
+}
+
+fn greedy_peer() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(2, 500, &[]);
+    let outputs = machine.batches(&batches);
+    ensure(machine.0.memory_bytes() <= 16 << 10, "memory is bounded")?;
+    // Once there is room it goes on, from where it stopped.
+    let taken = stored(&outputs);
+    ensure(taken > 5 && taken < 20, "the window is used")?;
+    machine.finish(&outputs);
+    let ack = std::iter::from_fn(|| machine.0.transmit(now(), node(2))).last();
+    ensure(
+        matches!(ack, Some(Frame::Ack(Ack { again: Some(0), .. }))),
+        "the rest is asked for again",
+    )?;
+    ensure(stored(&machine.batches(&batches)) == taken, "and taken")
+}
+
+fn backlog_is_on_disk() -> Result<(), String> {
+    let mut machine = Machine::new();
+    for batch in chain(2, 500, &[(3, 1)]) {
+        let outputs = machine.batches(&[batch]);
+        ensure(stored(&outputs) == 1, "what cannot be applied is stored")?;
+        machine.finish(&outputs);
+    }
+    ensure(machine.0.memory_bytes() == 0, "and not kept in memory")?;
+    ensure(machine.0.durable().get(node(2)) == 500, "it is durable")?;
+    ensure(machine.0.applied().is_empty(), "and not applied")?;
+    let batch = chain(3, 1, &[]);
+    let outputs = machine.batches(&batch);
+    let read = outputs
+        .iter()
+        .find(|o| matches!(o, Output::Read { from: 1, .. }));
+    ensure(read.is_some(), "until what it depends on is here")
+}
+
+fn boundless_room() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.hello(&[], &[], u64::MAX);
+    for (number, (bytes, hash)) in (1..).zip(chain(ME, 300, &[])) {
+        let entry = Entry {
+            first: number,
+            last: number,
+            bytes,
+        };
+        machine.input(Input::Own(entry, hash));
+    }
+    ensure(machine.0.memory_bytes() <= 16 << 10, "its queue is bounded")
+}
+
+fn two_hashes() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(2, 3, &[]);
+    machine.batches(&batches);
+    let again = machine.batches(&batches);
+    ensure(alarm(&again).is_none(), "the same again is ignored")?;
+    let other = sealed(2, 3, batches[1].1, &[], 9);
+    let outputs = machine.batches(&[other]);
+    let expected = Alarm::TwoHashes {
+        peer: node(2),
+        origin: node(2),
+        number: 3,
+    };
+    ensure(alarm(&outputs) == Some(&expected), "an alarm")?;
+    ensure(is_stopped(&outputs), "the link stops")?;
+    let deaf = machine.batches(&chain(3, 1, &[]));
+    ensure(deaf.is_empty(), "nothing more is taken from it")
+}
+
+fn another_past() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(2, 2, &[]);
+    machine.batches(&batches);
+    let other = sealed(2, 3, Hash([7; 32]), &[], 0);
+    let outputs = machine.batches(&[other]);
+    ensure(stored(&outputs) == 0, "it is not taken")?;
+    ensure(is_stopped(&outputs), "the link stops")
+}
+
+fn another_head() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let outputs = machine.batches(&chain(3, 2, &[]));
+    machine.finish(&outputs);
+    let outputs = machine.hello(&[(3, 2)], &[(3, Hash([7; 32]))], 1 << 20);
+    ensure(is_stopped(&outputs), "the link stops")
+}
+
+fn forgotten() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let outputs = machine.hello(&[(ME, 5)], &[], 1 << 20);
+    let expected = Alarm::Forgotten {
+        peer: node(2),
+        number: 5,
+    };
+    ensure(alarm(&outputs) == Some(&expected), "an alarm")
+}
+
+fn from_the_future() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let early = Now {
+        wall_micros: EPOCH - 301_000_000,
+        mono_micros: 0,
+    };
+    let (bytes, _) = sealed(2, 1, Hash::default(), &[], 0);
+    let frame = Frame::Batches(Batches {
+        partition: PARTITION,
+        round: 0,
+        batches: vec![bytes],
+    });
+    machine.0.handle(early, Input::Received(node(2), frame));
+    let outputs: Vec<Output> = std::iter::from_fn(|| machine.0.poll()).collect();
+    let held = outputs
+        .iter()
+        .any(|o| matches!(o, Output::Store { apply: false, .. }));
+    ensure(held, "it is stored and not applied")?;
+    ensure(
+        matches!(
+            alarm(&outputs),
+            Some(Alarm::Ahead {
+                micros: 301_000_000,
+                ..
+            })
+        ),
+        "told",
+    )?;
+    ensure(machine.0.deadline(early).is_some(), "it is looked at again")?;
+    // Durable when its time has come.
+    let outputs = machine.finish(&outputs);
+    let read = outputs
+        .iter()
+        .any(|o| matches!(o, Output::Read { from: 1, .. }));
+    ensure(read, "in its time it is applied")
+}
+
+fn too_many_origins() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let mut stopped = None;
+    for id in 10..30 {
+        if is_stopped(&machine.batches(&chain(id, 1, &[]))) {
+            stopped = Some(id);
+            break;
+        }
+    }
+    ensure(stopped == Some(17), "the eighth besides our own is refused")
+}
+
+fn garbage() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let outputs = machine.batches(&[(Bytes::from_static(b"garbage"), Hash::default())]);
+    ensure(is_stopped(&outputs), "the link stops")
+}
+
+fn resumed() -> Result<(), String> {
+    use whimbrel_replication::partition::LogEnd;
+    let batches = chain(2, 3, &[]);
+    let mut resume = Resume::default();
+    let end = LogEnd {
+        last: 3,
+        hash: batches[2].1,
+        low: 1,
+    };
+    resume.logs.insert(node(2), end);
+    resume.applied.advance(node(2), 1);
+    let mut machine = Machine::resume(resume);
+    let outputs: Vec<Output> = std::iter::from_fn(|| machine.0.poll()).collect();
+    let ticket = outputs.iter().find_map(|output| match output {
+        Output::Read {
+            ticket, from: 2, ..
+        } => Some(*ticket),
+        _ => None,
+    });
+    let Some(ticket) = ticket else {
+        return Err("what was stored and not applied is read".into());
+    };
+    let entries = (2..=3u64).map(|number| Entry {
+        first: number,
+        last: number,
+        bytes: batches[number as usize - 1].0.clone(),
+    });
+    let outputs = machine.input(Input::Log(ticket, entries.collect()));
+    let applied = outputs.iter().filter(|o| matches!(o, Output::Apply { .. }));
+    ensure(applied.count() == 2, "and applied")
+}
