@@ -4,6 +4,9 @@
 //! holds, lets another session change the mailbox.
 #![no_main]
 
+#[path = "../../crates/frontend/tests/imap/compress.rs"]
+#[allow(dead_code, unused_imports)]
+mod compress;
 #[path = "../../crates/frontend/tests/imap/fake.rs"]
 #[allow(dead_code)]
 mod fake;

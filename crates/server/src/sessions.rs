@@ -112,6 +112,9 @@ fn imap_limits(config: &Config) -> imap::Limits {
         append_summary_bytes_max: of.append_summary_bytes_max.bytes(),
         ascii_headers: of.append_ascii_headers_only,
         unauthenticate: of.unauthenticate,
+        compress: of.compress,
+        inflate_ratio_max: of.inflate_ratio_max,
+        inflate_slack_bytes: of.inflate_slack_bytes.0,
         scram: config.auth.scram_iterations > 0,
     }
 }

@@ -52,6 +52,9 @@ fn list(cx: &Context) -> Vec<&'static str> {
             "BINARY",
             "UTF8=ACCEPT",
         ]);
+        if cx.limits.compress && !cx.compressed {
+            names.push("COMPRESS=DEFLATE");
+        }
         if cx.limits.unauthenticate {
             names.push("UNAUTHENTICATE");
         }

@@ -43,6 +43,8 @@ pub(super) struct Context {
     pub(super) condstore: bool,
     /// ENABLE QRESYNC was given: VANISHED instead of EXPUNGE (RFC 7162, 3.2.3).
     pub(super) qresync: bool,
+    /// COMPRESS was given: both sides compress what they send (RFC 4978).
+    pub(super) compressed: bool,
     /// The selected mailbox.
     pub(super) view: Option<Box<View>>,
     /// Gathered output; given away when it is sent, so that an idle session holds none.
@@ -83,6 +85,7 @@ impl Context {
             utf8,
             condstore,
             qresync,
+            compressed,
             view,
             out: _,
             notes: _,
@@ -94,6 +97,7 @@ impl Context {
         *utf8 = false;
         *condstore = false;
         *qresync = false;
+        *compressed = false;
         *view = None;
     }
 

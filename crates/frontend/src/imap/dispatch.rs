@@ -16,7 +16,7 @@ use super::{
     search::{Search, Sort, Thread},
     select::Select,
     store::Store,
-    task::{Header, Outcome, Task, Telling},
+    task::{EndCode, Header, Outcome, Task, Telling},
     unauthenticate::Unauthenticate,
 };
 use crate::session::Note;
@@ -56,6 +56,7 @@ fn traits(body: &CommandBody) -> (&'static str, Needs, Telling) {
         C::Namespace => ("NAMESPACE", Login, Telling::All),
         C::Status { .. } => ("STATUS", Login, Telling::All),
         C::Idle => ("IDLE", Login, Telling::All),
+        C::Compress(_) => ("COMPRESS", Login, Telling::Nothing),
         C::Unauthenticate => ("UNAUTHENTICATE", Login, Telling::Nothing),
         C::Check => ("CHECK", Mailbox, Telling::Ask),
         C::Close => ("CLOSE", Mailbox, Telling::Nothing),
@@ -229,6 +230,9 @@ impl ImapSession {
             C::Namespace => return Err(capability::namespace(cx)),
             C::Status { mailbox, items } => Box::new(mailboxes::StatusTask::new(&mailbox, items)?),
             C::Idle => Box::new(Idle::new()),
+            C::Compress(mechanism) if cx.limits.compress => {
+                return Err(self.compress(&mechanism));
+            }
             C::Unauthenticate if cx.limits.unauthenticate => Box::new(Unauthenticate),
             C::Check => return Err(Outcome::ok("Nothing to do")),
             C::Close => Box::new(Close::new(cx, true)),
@@ -243,6 +247,25 @@ impl ImapSession {
             C::Move { uid, set, mailbox } => Box::new(Copy::new(cx, uid, &set, &mailbox, true)?),
             _ => return Err(Outcome::bad("Command is not supported")),
         })
+    }
+
+    /// COMPRESS (RFC 4978, 3). TLS has no compression of its own here, so that "NO [...] already active via another layer" never comes.
+    fn compress(&mut self, mechanism: &str) -> Outcome {
+        if self.cx.compressed {
+            return Outcome {
+                code: EndCode::Plain(Code::CompressionActive),
+                ..Outcome::bad("DEFLATE is active already")
+            };
+        }
+        if mechanism != "DEFLATE" {
+            return Outcome::bad("No such compression");
+        }
+        if !self.decoder.is_empty() {
+            // "The client MUST NOT send any further commands until it has seen the result of COMPRESS": what came cannot be compressed.
+            return Outcome::bad("Nothing may follow COMPRESS");
+        }
+        self.cx.compressed = true;
+        Outcome::ok("DEFLATE is active")
     }
 
     fn start_tls(&mut self) -> Outcome {

@@ -23,6 +23,13 @@ pub struct Limits {
     /// Whether UNAUTHENTICATE is offered. No limit, but it comes the same way: "IMAP server implementations of this extension MUST provide a way
     /// to disable it when it is not needed" (RFC 8437, 8), for the sake of proxies that look only at the first login.
     pub unauthenticate: bool,
+    /// Whether COMPRESS is offered.
+    pub compress: bool,
+    /// How many bytes one byte of compressed input may stand for, beyond the slack below and messages apart. Deflate could make a thousand of
+    /// one, and each is looked at; commands that differ in their tags and numbers only come to some twenty.
+    pub inflate_ratio_max: u64,
+    /// So many bytes may be inflated beyond that before the connection is closed: a short burst of what repeats itself harms nobody.
+    pub inflate_slack_bytes: u64,
     /// Commands that are no commands, one after another: what speaks another protocol is cut off.
     pub bad_commands_max: u32,
     /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
@@ -56,6 +63,9 @@ impl Default for Limits {
             login_failures_max: 3,
             scram: true,
             unauthenticate: true,
+            compress: true,
+            inflate_ratio_max: 100,
+            inflate_slack_bytes: 1 << 20,
             bad_commands_max: 20,
             keywords_max: 1000,
             sort_messages_max: 500_000,

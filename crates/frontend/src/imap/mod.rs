@@ -20,12 +20,14 @@ mod blob;
 mod capability;
 mod context;
 mod copy;
+mod deflate;
 mod dispatch;
 mod expunge;
 mod fetch;
 mod finish;
 mod gone;
 mod idle;
+mod inflate;
 pub mod limits;
 mod list;
 mod mailboxes;
@@ -56,6 +58,7 @@ pub use limits::Limits;
 use self::{
     context::Context,
     finish::Finish,
+    inflate::Inflater,
     sync::{Sync, SyncStep},
     task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
 };
@@ -64,6 +67,10 @@ use crate::session::{Action, Note, Peer, Session, Tls};
 /// The machine of one IMAP connection.
 pub struct ImapSession {
     decoder: Decoder,
+    /// What the client sends is inflated first, and what it is sent is compressed. From the end of the answer to COMPRESS on.
+    inflater: Option<Box<Inflater>>,
+    /// An answer has been written after which compression begins or ends, as [`Context::compressed`] says.
+    switches: bool,
     cx: Context,
     stage: Stage,
     running: Option<Box<Running>>,
@@ -129,6 +136,8 @@ impl ImapSession {
     pub fn new(peer: Peer, limits: Arc<Limits>, now: Now) -> ImapSession {
         ImapSession {
             decoder: Decoder::new(limits.syntax.clone()),
+            inflater: None,
+            switches: false,
             cx: Context {
                 limits,
                 session: peer.session,
@@ -143,6 +152,7 @@ impl ImapSession {
                 utf8: false,
                 condstore: false,
                 qresync: false,
+                compressed: false,
                 view: None,
                 out: Vec::new(),
                 notes: std::collections::VecDeque::new(),
@@ -180,13 +190,69 @@ impl ImapSession {
 
     /// Bytes of memory that depend on what the client did: for tests and metrics.
     pub fn buffered_bytes(&self) -> usize {
-        self.decoder.buffered_bytes() + self.cx.out.capacity()
+        let inflater = self.inflater.as_ref();
+        self.decoder.buffered_bytes()
+            + self.cx.out.capacity()
+            + inflater.map_or(0, |inflater| inflater.buffered_bytes())
     }
 
     fn send(&mut self) -> Option<Action> {
         self.sending = true;
         self.answered = false;
-        Some(Action::Send(std::mem::take(&mut self.cx.out)))
+        let out = std::mem::take(&mut self.cx.out);
+        Some(Action::Send(match self.inflater {
+            Some(_) => deflate::piece(&out),
+            None => out,
+        }))
+    }
+
+    /// Compression begins or ends here (RFC 4978, 3; RFC 8437, 4.1).
+    fn switch(&mut self) -> Option<Action> {
+        if self.cx.compressed {
+            // "The server MUST compress starting immediately after the CRLF which ends the tagged OK response."
+            if !self.cx.out.is_empty() {
+                return self.send();
+            }
+            self.switches = false;
+            self.inflater = Some(Box::new(Inflater::new(&self.cx.limits)));
+            return None;
+        }
+        self.switches = false;
+        let inflater = self.inflater.take()?;
+        // "The client terminates its outgoing compression layer after the CRLF following the UNAUTHENTICATE command."
+        match inflater.into_rest() {
+            Ok(rest) => self.decoder.push(&rest),
+            Err(refused) => self.not_inflated(refused),
+        }
+        self.sending = true;
+        self.answered = false;
+        // The end of the stream and the CRLF of the answer are one byte, so that no client can miss either.
+        let out = std::mem::take(&mut self.cx.out);
+        Some(Action::Send(deflate::stored(&out, true)))
+    }
+
+    /// Inflates the next piece for the decoder; says whether there is something new.
+    fn inflate(&mut self) -> bool {
+        let Some(inflater) = &mut self.inflater else {
+            return false;
+        };
+        match inflater.next() {
+            Ok(None) => return false,
+            Ok(Some(piece)) => self.decoder.push(piece),
+            Err(refused) => self.not_inflated(refused),
+        }
+        true
+    }
+
+    fn not_inflated(&mut self, refused: inflate::Refused) {
+        let text = match refused {
+            inflate::Refused::Malformed => "Input is not compressed as it should be",
+            inflate::Refused::Bomb => "Input is compressed too well",
+        };
+        self.cx.notes.push_back(Note::ProtocolError(text));
+        let undo = self.take_undo();
+        self.bye(text, "protocol error");
+        self.next_call = undo;
     }
 
     /// Last words.
@@ -255,6 +321,9 @@ impl ImapSession {
     /// Takes the next event of the decoder; says whether there was one.
     fn read(&mut self) -> bool {
         let Some(event) = self.decoder.next() else {
+            if self.inflate() {
+                return true;
+            }
             self.drained = true;
             if self.eof {
                 // What was answered may still be read: only the client's side is closed.
@@ -265,6 +334,9 @@ impl ImapSession {
             return false;
         };
         if let Decoded::AppendChunk(bytes) = event {
+            if let Some(inflater) = &mut self.inflater {
+                inflater.refund(bytes.len());
+            }
             // The only event that borrows from the decoder.
             if let Some(running) = &mut self.running
                 && let Phase::Task(task, waits) = &mut running.phase
@@ -476,6 +548,7 @@ impl ImapSession {
             .push_back(Note::Command(running.header.name, took));
         let close = finish.close();
         let starts_tls = running.header.name == "STARTTLS" && finish.is_ok();
+        self.switches = self.cx.compressed != self.inflater.is_some();
         if running.header.name == "UNAUTHENTICATE" && finish.is_ok() {
             self.logged_out = true;
             // As much time as a new connection has.
@@ -515,7 +588,10 @@ impl Session for ImapSession {
             Stage::StartTls | Stage::Handshake => self.abandon("bytes in the clear after STARTTLS"),
             Stage::Greeting | Stage::Open => {
                 self.drained = false;
-                self.decoder.push(bytes);
+                match &mut self.inflater {
+                    Some(inflater) => inflater.push(bytes),
+                    None => self.decoder.push(bytes),
+                }
             }
             Stage::Abandon(_) | Stage::Closing(_) | Stage::Closed => {}
         }
@@ -647,6 +723,12 @@ impl Session for ImapSession {
                 Stage::Open => {
                     if std::mem::take(&mut self.logged_out) {
                         return Some(Action::LoggedOut);
+                    }
+                    if self.switches {
+                        if let Some(action) = self.switch() {
+                            return Some(action);
+                        }
+                        continue;
                     }
                     if std::mem::take(&mut self.yields) {
                         return Some(Action::Yield);

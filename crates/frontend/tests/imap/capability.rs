@@ -38,6 +38,7 @@ const AFTER_LOGIN: &[&str] = &[
     "SAVEDATE",
     "PARTIAL",
     "UNAUTHENTICATE",
+    "COMPRESS=DEFLATE",
     "PREVIEW",
     "WITHIN",
     "SORT",

@@ -3,6 +3,7 @@
 
 mod binary;
 mod capability;
+mod compress;
 mod fake;
 mod limits;
 mod model;
@@ -47,6 +48,17 @@ fn all_scripts_hold() {
 fn and_on_the_real_owner() {
     for (file, text) in scripts() {
         script::run_in(World::real(Cut::Whole), &file, &text, &Cut::Whole);
+    }
+}
+
+#[test]
+fn compressed_too() {
+    for (file, text) in scripts() {
+        for cut in [Cut::Whole, Cut::Sizes(vec![1, 5, 3])] {
+            let mut world = World::new(cut.clone());
+            world.compresses = true;
+            script::run_in(world, &file, &text, &cut);
+        }
     }
 }
 

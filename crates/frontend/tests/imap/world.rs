@@ -11,7 +11,10 @@ use whimbrel_service::{
     machine::Now,
 };
 
-use crate::fake::{Fake, name_of};
+use crate::{
+    compress::Layer,
+    fake::{Fake, name_of},
+};
 
 fn binding() -> Binding {
     Binding {
@@ -34,6 +37,10 @@ pub(crate) struct Connection {
     id: SessionId,
     inbox: Vec<u8>,
     pub(crate) outbox: Vec<u8>,
+    /// The client's side of COMPRESS.
+    pub(crate) layer: Option<Layer>,
+    /// Bytes as they came.
+    pub(crate) wire_bytes: usize,
     pub(crate) notes: Vec<Note>,
     pub(crate) closed: bool,
     pub(crate) wants_tls: bool,
@@ -51,6 +58,21 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// The server says this.
+    fn hear(&mut self, mut bytes: Vec<u8>) {
+        if let Some(layer) = &mut self.layer {
+            let (said, rest) = layer.hear(&bytes);
+            self.outbox.extend_from_slice(&said);
+            let Some(rest) = rest else { return };
+            self.layer = None;
+            bytes = rest;
+        }
+        self.outbox.extend_from_slice(&bytes);
+        if let Some(layer) = Layer::begun(&mut self.outbox) {
+            self.layer = Some(layer);
+        }
+    }
+
     /// Whether a call is held up.
     pub(crate) fn holds(&self) -> bool {
         self.held.is_some()
@@ -63,6 +85,8 @@ pub(crate) struct World {
     pub(crate) connections: BTreeMap<String, Connection>,
     pub(crate) now: Now,
     pub(crate) limits: Limits,
+    /// Every client compresses as soon as it has logged in.
+    pub(crate) compresses: bool,
     cut: Cut,
     next_session: u64,
 }
@@ -88,6 +112,7 @@ impl World {
                 mono_micros: 1_000_000,
             },
             limits: Limits::default(),
+            compresses: false,
             cut,
             next_session: 1,
         }
@@ -111,6 +136,8 @@ impl World {
             id,
             inbox: Vec::new(),
             outbox: Vec::new(),
+            layer: None,
+            wire_bytes: 0,
             notes: Vec::new(),
             closed: false,
             wants_tls: false,
@@ -136,6 +163,16 @@ impl World {
 
     /// The client sends.
     pub(crate) fn send(&mut self, name: &str, bytes: &[u8]) {
+        let connection = self.get(name);
+        match connection.layer.take() {
+            Some(layer) => layer.send(bytes, &mut connection.inbox, &mut connection.layer),
+            None => connection.inbox.extend_from_slice(bytes),
+        }
+        self.run();
+    }
+
+    /// The client sends these bytes as they are.
+    pub(crate) fn send_raw(&mut self, name: &str, bytes: &[u8]) {
         self.get(name).inbox.extend_from_slice(bytes);
         self.run();
     }
@@ -182,7 +219,7 @@ impl World {
     }
 
     fn turn(&mut self, name: &str) -> bool {
-        let (now, cut) = (self.now, self.cut.clone());
+        let (now, cut, compresses) = (self.now, self.cut.clone(), self.compresses);
         let connection = self.get(name);
         if connection.stuck && connection.sends > 0 {
             return false;
@@ -192,7 +229,11 @@ impl World {
                 assert!(!connection.closed && !bytes.is_empty());
                 connection.sends += 1;
                 connection.largest_send = connection.largest_send.max(bytes.len());
-                connection.outbox.extend_from_slice(&bytes);
+                connection.wire_bytes += bytes.len();
+                connection.hear(bytes);
+                if compresses && connection.layer.is_none() && connection.inbox.is_empty() {
+                    Layer::begin(&connection.outbox, &mut connection.inbox);
+                }
             }
             Some(Action::Call(call)) => {
                 let called = name_of(&call);

@@ -235,6 +235,7 @@ pub(super) fn encode(body: &CommandBody, mut w: Writer) -> Vec<Vec<u8>> {
         CommandBody::Idle => w.word("IDLE"),
         CommandBody::Check => w.word("CHECK"),
         CommandBody::Close => w.word("CLOSE"),
+        CommandBody::Compress(mechanism) => w.word("COMPRESS").word(mechanism),
         CommandBody::Unauthenticate => w.word("UNAUTHENTICATE"),
         CommandBody::Unselect => w.word("UNSELECT"),
         CommandBody::Id(None) => w.word("ID NIL"),

@@ -47,6 +47,13 @@ pub(crate) fn authenticate(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     Ok(CommandBody::Authenticate { mechanism, initial })
 }
 
+/// `"COMPRESS" SP algorithm` (RFC 4978)
+pub(crate) fn compress(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
+    c.space()?;
+    let mechanism = String::from_utf8_lossy(c.atom()?).to_ascii_uppercase();
+    Ok(CommandBody::Compress(mechanism))
+}
+
 /// `"ENABLE" 1*(SP capability)`
 pub(crate) fn enable(c: &mut Cursor<'_>) -> Result<CommandBody, Refusal> {
     let mut names = Vec::new();
@@ -211,6 +218,9 @@ mod tests {
         check("CLOSE", CommandBody::Close);
         check("UNSELECT", CommandBody::Unselect);
         check("unauthenticate", CommandBody::Unauthenticate);
+        check("compress deflate", CommandBody::Compress("DEFLATE".into()));
+        refuse("COMPRESS", "expected a space");
+        refuse("COMPRESS \"DEFLATE\"", "expected an atom");
         check("EXPUNGE", CommandBody::Expunge { uids: None });
         refuse("NOOP ", "unexpected text after the command");
         refuse("NOOP x", "unexpected text after the command");

@@ -67,6 +67,8 @@ pub enum CommandBody {
         /// As sent.
         password: Secret,
     },
+    /// RFC 4978: the name of the mechanism, in upper case.
+    Compress(String),
     /// RFC 5161; names in upper case, at least one.
     Enable(Vec<String>),
     /// Section 6.3.2.
@@ -167,6 +169,7 @@ enum Verb {
     Capability,
     Check,
     Close,
+    Compress,
     Copy,
     Create,
     Delete,
@@ -211,6 +214,7 @@ impl Verb {
             b"CAPABILITY" => Self::Capability,
             b"CHECK" => Self::Check,
             b"CLOSE" => Self::Close,
+            b"COMPRESS" => Self::Compress,
             b"COPY" => Self::Copy,
             b"CREATE" => Self::Create,
             b"DELETE" => Self::Delete,
@@ -300,6 +304,7 @@ fn body(c: &mut Cursor<'_>) -> Result<Option<CommandBody>, Refusal> {
         Verb::Capability => CommandBody::Capability,
         Verb::Check => CommandBody::Check,
         Verb::Close => CommandBody::Close,
+        Verb::Compress => access::compress(c)?,
         Verb::Create => mailbox::create(c)?,
         Verb::Delete => mailbox::one(c).map(CommandBody::Delete)?,
         Verb::Enable => access::enable(c)?,

@@ -59,6 +59,8 @@ pub enum Code<'a> {
     ClientBug,
     /// RFC 7162: what follows is about another mailbox.
     Closed,
+    /// RFC 4978: what is sent is compressed already.
+    CompressionActive,
     /// RFC 5530.
     ContactAdmin,
     /// RFC 4315: UIDVALIDITY of the target, UIDs of the originals, UIDs of the copies: each to be given in the order the
@@ -268,6 +270,7 @@ impl Code<'_> {
             Self::Capability(_) => "CAPABILITY",
             Self::ClientBug => "CLIENTBUG",
             Self::Closed => "CLOSED",
+            Self::CompressionActive => "COMPRESSIONACTIVE",
             Self::ContactAdmin => "CONTACTADMIN",
             Self::CopyUid(..) => "COPYUID",
             Self::Corruption => "CORRUPTION",

@@ -142,6 +142,13 @@ schema! {
         /// Whether a client may log out and in again on the same connection (UNAUTHENTICATE, RFC 8437): turn it off behind a proxy that looks
         /// only at the first login.
         unauthenticate: bool = "true";
+        /// Whether clients may have both directions compressed (COMPRESS=DEFLATE): it saves their bandwidth and costs processor time here. What
+        /// a compressed message betrays by its length is told in RFC 3749, 6.
+        compress: bool = "true";
+        /// How many bytes a byte of compressed input may stand for, messages apart: deflate could make a thousand of one.
+        inflate_ratio_max: u64 = "100", "20" ..= "2000";
+        /// What may be inflated beyond that before the connection is closed.
+        inflate_slack_bytes: Size = "\"1MiB\"", "\"64KiB\"" ..= "\"1GiB\"";
         /// A command before login, literals included: a stranger has nothing longer to say than a bearer token.
         command_bytes_max_before_login: Size = "\"16KiB\"", "\"1KiB\"" ..= "\"1MiB\"";
         /// A command after login, sequence sets apart, literals included: it is held in memory. RFC 7162, section 4 asks for 8192 octets.

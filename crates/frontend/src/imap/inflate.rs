@@ -1,0 +1,390 @@
+//! Reads compressed input (RFC 4978), a piece at a time and no faster than is good.
+//!
+//! Invariants:
+//! - What is held is what was read from the socket, what the client may still refer to (32 KiB at the most, as much as it has sent if that is less),
+//!   and while a block is being read its tables. At the end of what the client has flushed only the second is left.
+//! - A piece is no longer than that, whatever the client sends; more is inflated when it was dealt with.
+//! - A client does not make more of its bytes than [`Limits::inflate_ratio_max`] allows: a few bytes can stand for a thousand times as many, and
+//!   each is a byte that has to be looked at. Messages do not count, for they are mail, and what is stored has limits of its own.
+
+use miniz_oxide::inflate::{
+    TINFLStatus,
+    core::{BlockBoundaryState, DecompressorOxide, decompress, inflate_flags},
+};
+
+use super::limits::Limits;
+
+/// How far back a client may refer (RFC 1951, 2).
+const WINDOW_BYTES_MAX: usize = 32 * 1024;
+
+/// What is allocated at first: more than most clients send before they are idle.
+const WINDOW_BYTES_MIN: usize = 1024;
+
+/// What the decompressor is told: raw deflate of which there is more, and to say when a block is at its end.
+const FLAGS: u32 =
+    inflate_flags::TINFL_FLAG_HAS_MORE_INPUT | inflate_flags::TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
+
+/// Compressed input.
+pub(super) struct Inflater {
+    /// What was not looked at.
+    input: Vec<u8>,
+    at: usize,
+    /// What was inflated last, a ring; its size is a power of two.
+    window: Vec<u8>,
+    pos: usize,
+    state: State,
+    ratio_max: u64,
+    slack_bytes: u64,
+    /// How many bytes may be inflated before the client has to send more.
+    credit: u64,
+}
+
+enum State {
+    /// Between two blocks, with nothing to read.
+    Between(BlockBoundaryState),
+    /// `true`: at the end of a block.
+    Within(Box<DecompressorOxide>, bool),
+    /// The client has ended its stream.
+    Ended,
+    /// The client's stream was no deflate from here on.
+    Broken,
+}
+
+/// Why a client's input is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is not deflate, or goes on after its end.
+    Malformed,
+    /// So little stands for so much.
+    Bomb,
+}
+
+impl Inflater {
+    pub(super) fn new(limits: &Limits) -> Inflater {
+        Inflater {
+            input: Vec::new(),
+            at: 0,
+            window: Vec::new(),
+            pos: 0,
+            state: State::Between(BlockBoundaryState::default()),
+            ratio_max: limits.inflate_ratio_max,
+            slack_bytes: limits.inflate_slack_bytes,
+            credit: limits.inflate_slack_bytes,
+        }
+    }
+
+    /// Takes what was read.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.input.drain(..std::mem::take(&mut self.at));
+        self.input.extend_from_slice(bytes);
+        // Not saved up: an hour of commands does not pay for a bomb.
+        let earned = self.ratio_max.saturating_mul(bytes.len() as u64);
+        self.credit = self.credit.min(self.slack_bytes).saturating_add(earned);
+    }
+
+    /// So many bytes of the last piece do not count.
+    pub(super) fn refund(&mut self, bytes: usize) {
+        self.credit = self.credit.saturating_add(bytes as u64);
+    }
+
+    /// The next piece; `None` when more has to be read.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Refused> {
+        loop {
+            if self.at == self.input.len() && !matches!(self.state, State::Broken) {
+                self.rest();
+                return Ok(None);
+            }
+            let (decompressor, at_end) = match &mut self.state {
+                State::Within(decompressor, at_end) => (decompressor, at_end),
+                State::Between(state) => {
+                    let made = Box::new(DecompressorOxide::from_block_boundary_state(state));
+                    self.state = State::Within(made, true);
+                    continue;
+                }
+                State::Ended | State::Broken => return Err(Refused::Malformed),
+            };
+            if self.pos == self.window.len() {
+                if self.window.len() < WINDOW_BYTES_MAX {
+                    let len = (2 * self.window.len()).max(WINDOW_BYTES_MIN);
+                    self.window.resize(len, 0);
+                } else {
+                    self.pos = 0;
+                }
+            }
+            let start = self.pos;
+            let input = &self.input[self.at..];
+            let (status, read, written) =
+                decompress(decompressor, input, &mut self.window, start, FLAGS);
+            self.at += read;
+            self.pos += written;
+            *at_end = status == TINFLStatus::BlockBoundary;
+            match status {
+                TINFLStatus::BlockBoundary => {}
+                TINFLStatus::Done => self.state = State::Ended,
+                TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
+                // What came before counts, however it was cut; next time it is refused.
+                _ => self.state = State::Broken,
+            }
+            if written > 0 {
+                self.credit = self
+                    .credit
+                    .checked_sub(written as u64)
+                    .ok_or(Refused::Bomb)?;
+                return Ok(Some(&self.window[start..self.pos]));
+            }
+        }
+    }
+
+    /// Gives up what an idle session need not hold.
+    fn rest(&mut self) {
+        self.input = Vec::new();
+        self.at = 0;
+        // Between two blocks the tables mean nothing: each block has its own.
+        if let State::Within(decompressor, true) = &self.state
+            && let Some(state) = decompressor.block_boundary_state()
+        {
+            self.state = State::Between(state);
+        }
+    }
+
+    /// The client ends its compression here: what was read beyond is not compressed. Whoever has flushed his stream without ending it has sent
+    /// nothing more yet.
+    pub(super) fn into_rest(mut self) -> Result<Vec<u8>, Refused> {
+        let more = self.next().map(|piece| piece.is_some());
+        match more {
+            Ok(false) => Ok(Vec::new()),
+            // It was refused for what comes after the end, which is what is wanted.
+            Err(_) if matches!(self.state, State::Ended) => Ok(self.input.split_off(self.at)),
+            Ok(true) | Err(_) => Err(Refused::Malformed),
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let tables = match self.state {
+            State::Within(..) => size_of::<DecompressorOxide>(),
+            State::Between(_) | State::Ended | State::Broken => 0,
+        };
+        self.input.capacity() + self.window.capacity() + tables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use miniz_oxide::deflate::core::{
+        CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
+    };
+
+    /// A client: one compressor for all it says, as zlib has it.
+    struct Client(Box<CompressorOxide>);
+
+    impl Client {
+        fn new() -> Client {
+            let flags = create_comp_flags_from_zip_params(6, 0, 0);
+            Client(Box::new(CompressorOxide::new(flags)))
+        }
+
+        fn says(&mut self, bytes: &[u8], flush: TDEFLFlush) -> Vec<u8> {
+            let mut out = Vec::new();
+            compress_to_output(&mut self.0, bytes, flush, |made| {
+                out.extend_from_slice(made);
+                true
+            });
+            out
+        }
+    }
+
+    fn inflater() -> Inflater {
+        Inflater::new(&Limits::default())
+    }
+
+    /// All that can be inflated, and the longest piece.
+    fn drain(inflater: &mut Inflater) -> Result<(Vec<u8>, usize), Refused> {
+        let (mut all, mut longest) = (Vec::new(), 0);
+        while let Some(piece) = inflater.next()? {
+            all.extend_from_slice(piece);
+            longest = longest.max(piece.len());
+        }
+        Ok((all, longest))
+    }
+
+    fn commands(count: usize) -> Vec<u8> {
+        (0..count)
+            .flat_map(|n| format!("a{n} UID FETCH {} (FLAGS BODY[{n}])\r\n", n * 64).into_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn whatever_is_flushed_is_there_however_it_is_cut() {
+        for flush in [TDEFLFlush::Sync, TDEFLFlush::Full] {
+            for cut in [1, 7, 4096] {
+                let (mut client, mut inflater) = (Client::new(), inflater());
+                for count in [1, 3, 2000, 1, 5000, 2] {
+                    let text = commands(count);
+                    let mut heard = Vec::new();
+                    for piece in client.says(&text, flush).chunks(cut) {
+                        inflater.push(piece);
+                        let (piece, longest) = drain(&mut inflater).unwrap();
+                        assert!(longest <= WINDOW_BYTES_MAX);
+                        heard.extend_from_slice(&piece);
+                    }
+                    assert_eq!(heard, text);
+                }
+            }
+        }
+    }
+
+    /// At rest a session holds what its client may refer to: as much as it has sent, and no more than 32 KiB.
+    #[test]
+    fn at_rest_there_are_no_tables() {
+        let (mut client, mut inflater) = (Client::new(), inflater());
+        for (count, expected) in [(1, 1024), (20, 1024), (40, 4096), (5000, WINDOW_BYTES_MAX)] {
+            inflater.push(&client.says(&commands(count), TDEFLFlush::Sync));
+            drain(&mut inflater).unwrap();
+            assert_eq!(inflater.buffered_bytes(), expected, "{count}");
+        }
+        // In the middle of a block they are needed.
+        let said = client.says(&commands(3), TDEFLFlush::Sync);
+        inflater.push(&said[..said.len() / 2]);
+        drain(&mut inflater).unwrap();
+        assert!(inflater.buffered_bytes() > WINDOW_BYTES_MAX + 8000);
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_told_apart() {
+        let mut client = Client::new();
+        let mut said = client.says(b"a UNAUTHENTICATE\r\n", TDEFLFlush::Finish);
+        said.extend_from_slice(b"b NOOP\r\n");
+        let mut inflater = inflater();
+        inflater.push(&said);
+        assert_eq!(inflater.next(), Ok(Some(&b"a UNAUTHENTICATE\r\n"[..])));
+        assert_eq!(inflater.into_rest().unwrap(), b"b NOOP\r\n");
+        // The end may be a block of its own.
+        let mut client = Client::new();
+        let flushed = client.says(b"a UNAUTHENTICATE\r\n", TDEFLFlush::Sync);
+        let ended = [
+            flushed,
+            client.says(b"", TDEFLFlush::Finish),
+            b"b NOOP\r\n".to_vec(),
+        ]
+        .concat();
+        let mut inflater = self::inflater();
+        inflater.push(&ended);
+        assert_eq!(inflater.next(), Ok(Some(&b"a UNAUTHENTICATE\r\n"[..])));
+        assert_eq!(inflater.into_rest().unwrap(), b"b NOOP\r\n");
+        let mut inflater = self::inflater();
+        inflater.push(&said);
+        assert_eq!(drain(&mut inflater), Err(Refused::Malformed));
+    }
+
+    /// With a bit turned at any place a stream is refused or means something else, and either does not hang on where it was cut.
+    #[test]
+    fn what_is_wrong_is_wrong_however_it_is_cut() {
+        let mut client = Client::new();
+        let mut said = client.says(&commands(30), TDEFLFlush::Sync);
+        said.extend(client.says(&commands(3), TDEFLFlush::Finish));
+        let outcome = |said: &[u8], cut: usize| {
+            let (mut inflater, mut heard) = (inflater(), Vec::new());
+            for piece in said.chunks(cut) {
+                inflater.push(piece);
+                loop {
+                    match inflater.next() {
+                        Ok(None) => break,
+                        Ok(Some(piece)) => heard.extend_from_slice(piece),
+                        Err(refused) => return (heard, Some(refused)),
+                    }
+                }
+                assert!(inflater.buffered_bytes() <= 2 * WINDOW_BYTES_MAX + 16 * 1024);
+            }
+            (heard, None)
+        };
+        let (mut refused, mut taken) = (0, 0);
+        for bit in 0..said.len() * 8 {
+            said[bit / 8] ^= 1 << (bit % 8);
+            let whole = outcome(&said, said.len());
+            for cut in [1, 13] {
+                assert_eq!(outcome(&said, cut), whole, "{bit} {cut}");
+            }
+            *(if whole.1.is_some() {
+                &mut refused
+            } else {
+                &mut taken
+            }) += 1;
+            said[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert!(refused > 100 && taken > 100, "{refused} {taken}");
+    }
+
+    #[test]
+    fn noise_is_refused() {
+        let mut inflater = inflater();
+        inflater.push(b"a1 NOOP\r\n");
+        assert_eq!(drain(&mut inflater), Err(Refused::Malformed));
+    }
+
+    /// BAD_INPUTS, row 21.
+    #[test]
+    fn a_bomb_is_seen_after_a_few_bytes() {
+        let bomb = Client::new().says(&vec![b' '; 10_000_000], TDEFLFlush::Sync);
+        assert!(bomb.len() < 12_000);
+        let limits = Limits::default();
+        let mut inflater = Inflater::new(&limits);
+        let mut inflated = 0;
+        let mut read = 0;
+        let refused = bomb.chunks(1024).find_map(|chunk| {
+            read += chunk.len() as u64;
+            inflater.push(chunk);
+            loop {
+                match inflater.next() {
+                    Ok(None) => return None,
+                    Ok(Some(piece)) => inflated += piece.len() as u64,
+                    Err(refused) => return Some(refused),
+                }
+            }
+        });
+        assert_eq!(refused, Some(Refused::Bomb));
+        assert!(inflated <= limits.inflate_slack_bytes + limits.inflate_ratio_max * read);
+        assert!(inflater.buffered_bytes() <= 16 * 1024 + 2 * WINDOW_BYTES_MAX);
+    }
+
+    /// However much was said before.
+    #[test]
+    fn credit_is_not_saved_up() {
+        let (mut client, mut inflater) = (Client::new(), inflater());
+        let mut state = 1u32;
+        let noise: Vec<u8> = (0..1_000_000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            })
+            .collect();
+        for piece in client.says(&noise, TDEFLFlush::Sync).chunks(16 * 1024) {
+            inflater.push(piece);
+            drain(&mut inflater).unwrap();
+        }
+        let bomb = client.says(&vec![b' '; 10_000_000], TDEFLFlush::Sync);
+        let refused = bomb.chunks(1024).find_map(|chunk| {
+            inflater.push(chunk);
+            drain(&mut inflater).err()
+        });
+        assert_eq!(refused, Some(Refused::Bomb));
+    }
+
+    /// A message of which there is little to say is a message still.
+    #[test]
+    fn what_is_refunded_does_not_count() {
+        let said = Client::new().says(&vec![b'A'; 5_000_000], TDEFLFlush::Sync);
+        let mut inflater = inflater();
+        let mut inflated = 0;
+        for chunk in said.chunks(16 * 1024) {
+            inflater.push(chunk);
+            while let Some(piece) = inflater.next().unwrap() {
+                let len = piece.len();
+                inflated += len;
+                inflater.refund(len);
+            }
+        }
+        assert_eq!(inflated, 5_000_000);
+    }
+}

@@ -1,0 +1,306 @@
+//! COMPRESS=DEFLATE (RFC 4978), with a client that has one compressor for all it says, as zlib has it.
+
+use miniz_oxide::{
+    deflate::core::{
+        CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
+    },
+    inflate::{
+        TINFLStatus,
+        core::{DecompressorOxide, decompress, inflate_flags},
+    },
+};
+use whimbrel_frontend::session::Note;
+
+use crate::world::{Cut, World};
+
+/// The command that a client of [`World::compresses`] gives by itself, and its answer.
+const COMMAND: &[u8] = b"zz COMPRESS DEFLATE\r\n";
+const ANSWER: &[u8] = b"zz OK DEFLATE is active\r\n";
+
+/// A client's side of the compression.
+pub(crate) struct Layer {
+    compressor: Box<CompressorOxide>,
+    decompressor: Box<DecompressorOxide>,
+    window: Vec<u8>,
+    pos: usize,
+}
+
+impl Layer {
+    pub(crate) fn new() -> Layer {
+        let flags = create_comp_flags_from_zip_params(6, 0, 0);
+        Layer {
+            compressor: Box::new(CompressorOxide::new(flags)),
+            decompressor: Box::default(),
+            window: vec![0; 32 * 1024],
+            pos: 0,
+        }
+    }
+
+    /// When it has logged in, a client gives the command.
+    pub(crate) fn begin(said: &[u8], inbox: &mut Vec<u8>) {
+        if said.ends_with(b" Logged in\r\n") {
+            inbox.extend_from_slice(COMMAND);
+        }
+    }
+
+    /// Takes the answer to it out of what the server said.
+    pub(crate) fn begun(said: &mut Vec<u8>) -> Option<Layer> {
+        let at = said.windows(ANSWER.len()).position(|w| w == ANSWER)?;
+        assert!(said.ends_with(b"\r\n"), "nothing follows");
+        said.truncate(at);
+        Some(Layer::new())
+    }
+
+    pub(crate) fn deflate(&mut self, bytes: &[u8], flush: TDEFLFlush) -> Vec<u8> {
+        let mut out = Vec::new();
+        compress_to_output(&mut self.compressor, bytes, flush, |made| {
+            out.extend_from_slice(made);
+            true
+        });
+        out
+    }
+
+    /// The client sends; with UNAUTHENTICATE it ends its stream.
+    pub(crate) fn send(mut self, bytes: &[u8], inbox: &mut Vec<u8>, layer: &mut Option<Layer>) {
+        const END: &[u8] = b" UNAUTHENTICATE\r\n";
+        match bytes.windows(END.len()).position(|w| w == END) {
+            None => inbox.extend(self.deflate(bytes, TDEFLFlush::Sync)),
+            Some(at) => {
+                let (compressed, rest) = bytes.split_at(at + END.len());
+                inbox.extend(self.deflate(compressed, TDEFLFlush::Finish));
+                inbox.extend_from_slice(rest);
+            }
+        }
+        *layer = Some(self);
+    }
+
+    /// What the server said, and what is not compressed any more, if its stream has ended.
+    pub(crate) fn hear(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+        let mut said = Vec::new();
+        let mut at = 0;
+        loop {
+            let (status, read, written) = decompress(
+                &mut self.decompressor,
+                &bytes[at..],
+                &mut self.window,
+                self.pos,
+                inflate_flags::TINFL_FLAG_HAS_MORE_INPUT,
+            );
+            at += read;
+            said.extend_from_slice(&self.window[self.pos..self.pos + written]);
+            self.pos = (self.pos + written) % self.window.len();
+            match status {
+                TINFLStatus::Done => return (said, Some(bytes[at..].to_vec())),
+                TINFLStatus::HasMoreOutput => {}
+                TINFLStatus::NeedsMoreInput => {
+                    assert_eq!(at, bytes.len());
+                    return (said, None);
+                }
+                status => panic!("{status:?}"),
+            }
+        }
+    }
+}
+
+fn said(world: &mut World) -> String {
+    String::from_utf8(std::mem::take(&mut world.get("1").outbox)).unwrap()
+}
+
+fn logged_in(cut: Cut) -> World {
+    let mut world = World::new(cut);
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    said(&mut world);
+    world
+}
+
+fn compressed(cut: Cut) -> World {
+    let mut world = logged_in(cut);
+    world.send("1", COMMAND);
+    assert!(world.get("1").layer.is_some());
+    world
+}
+
+fn closed(world: &mut World, reason: &'static str) -> bool {
+    world.get("1").closed && world.get("1").notes.contains(&Note::Closed(reason))
+}
+
+#[test]
+fn where_it_is_offered() {
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", true);
+    world.send("1", b"a COMPRESS DEFLATE\r\nb CAPABILITY\r\n");
+    let told = said(&mut world);
+    assert!(
+        told.contains("a BAD") && !told.contains("COMPRESS="),
+        "{told}"
+    );
+    world.send("1", b"a LOGIN anne secret\r\nb COMPRESS LZ4\r\n");
+    let told = said(&mut world);
+    assert!(
+        told.contains(" COMPRESS=DEFLATE") && told.contains("b BAD"),
+        "{told}"
+    );
+    world.send("1", COMMAND);
+    world.send("1", b"b CAPABILITY\r\nc COMPRESS DEFLATE\r\nd NOOP\r\n");
+    let told = said(&mut world);
+    assert!(!told.contains("COMPRESS="), "{told}");
+    assert!(
+        told.contains("c BAD [COMPRESSIONACTIVE]") && told.contains("d OK"),
+        "{told}"
+    );
+
+    let mut world = World::new(Cut::Whole);
+    world.limits.compress = false;
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\nb COMPRESS DEFLATE\r\n");
+    let told = said(&mut world);
+    assert!(
+        told.contains("b BAD") && !told.contains("COMPRESS="),
+        "{told}"
+    );
+}
+
+/// "The client MUST NOT send any further commands until it has seen the result of COMPRESS."
+#[test]
+fn what_follows_in_the_clear_is_not_taken_for_compressed() {
+    let mut world = logged_in(Cut::Whole);
+    world.send("1", b"a COMPRESS DEFLATE\r\nb NOOP\r\n");
+    let told = said(&mut world);
+    assert!(told.contains("a BAD") && told.contains("b OK"), "{told}");
+    assert!(!world.get("1").closed);
+}
+
+#[test]
+fn large_answers_and_messages() {
+    for cut in [Cut::Whole, Cut::Sizes(vec![700, 16_000])] {
+        let mut world = compressed(cut);
+        world.fake.fill("INBOX", 2000, |n| {
+            format!("Subject: number {n}\r\n\r\nText of number {n}\r\n").into_bytes()
+        });
+        world.send("1", b"b SELECT INBOX\r\n");
+        said(&mut world);
+        let before = world.get("1").wire_bytes;
+        world.send("1", b"c FETCH 1:* (FLAGS ENVELOPE BODY.PEEK[])\r\n");
+        let wire = world.get("1").wire_bytes - before;
+        let told = said(&mut world);
+        for n in 1..=2000 {
+            assert!(told.contains(&format!("Text of number {n}\r\n")), "{n}");
+        }
+        assert!(wire * 5 < told.len(), "{wire} of {}", told.len());
+        assert!(world.get("1").largest_send <= 200 * 1024);
+        // A message of which a thousandth is sent is a message still.
+        let message = vec![b'A'; 5_000_000];
+        let append = [&b"d APPEND INBOX {5000000+}\r\n"[..], &message, b"\r\n"].concat();
+        world.send("1", &append);
+        assert!(said(&mut world).contains("d OK [APPENDUID"));
+        world.send("1", b"e FETCH 2001 RFC822.SIZE\r\n");
+        assert!(said(&mut world).contains("RFC822.SIZE 5000000"));
+    }
+}
+
+#[test]
+fn an_idle_session_holds_only_what_its_client_may_refer_to() {
+    let mut world = compressed(Cut::Whole);
+    world.fake.fill("INBOX", 50, |_| vec![b'x'; 3000]);
+    world.send("1", b"b SELECT INBOX\r\nc FETCH 1:* BODY.PEEK[]\r\nd SEARCH TEXT y\r\ne APPEND INBOX {4+}\r\na\r\nb\r\n");
+    world.send("1", b"f IDLE\r\n");
+    let held = world.get("1").session.buffered_bytes();
+    assert!(held <= 4096 + 1024, "{held}");
+    // Whatever it has said before, 32 KiB.
+    world.send(
+        "1",
+        &[b"DONE\r\n".to_vec(), b"g NOOP\r\n".repeat(50_000)].concat(),
+    );
+    world.send("1", b"h IDLE\r\n");
+    let held = world.get("1").session.buffered_bytes();
+    assert!(held <= 4096 + 32 * 1024, "{held}");
+    let size = std::mem::size_of_val(&world.get("1").session);
+    assert!(size <= 4096, "{size}");
+}
+
+/// BAD_INPUTS, row 21. 10 KB that stand for 10 MB: in a line, in lines, in literals that are refused.
+#[test]
+fn a_compression_bomb() {
+    let big = 10_000_000;
+    let bombs: [(&str, bool, Vec<u8>); 4] = [
+        ("a line", true, vec![b'('; big]),
+        ("lines", true, b"b NOOP\r\n".repeat(big / 8)),
+        ("what is no command", false, vec![b'\n'; big]),
+        (
+            "a literal",
+            true,
+            [&b"b LIST {60000000+}\r\n"[..], &vec![b'a'; big]].concat(),
+        ),
+    ];
+    for (what, seen_as_bomb, bomb) in bombs {
+        let mut world = compressed(Cut::Sizes(vec![16 * 1024]));
+        let bytes = world
+            .get("1")
+            .layer
+            .as_mut()
+            .unwrap()
+            .deflate(&bomb, TDEFLFlush::Sync);
+        assert!(bytes.len() < 200_000, "{what}: {}", bytes.len());
+        let mut largest = 0;
+        for piece in bytes.chunks(1000) {
+            if world.get("1").closed {
+                break;
+            }
+            world.send_raw("1", piece);
+            said(&mut world);
+            largest = largest.max(world.get("1").session.buffered_bytes());
+        }
+        assert!(world.get("1").closed, "{what}");
+        let bomb = Note::ProtocolError("Input is compressed too well");
+        assert!(
+            !seen_as_bomb || world.get("1").notes.contains(&bomb),
+            "{what}"
+        );
+        assert!(largest < 512 * 1024, "{what}: {largest}");
+        let commands = world
+            .get("1")
+            .notes
+            .iter()
+            .filter(|note| matches!(note, Note::Command("NOOP", _)));
+        assert!(commands.count() < 500_000, "{what}");
+    }
+}
+
+#[test]
+fn input_that_is_not_compressed_ends_the_connection() {
+    let mut world = compressed(Cut::Whole);
+    world.send_raw("1", b"a1 NOOP\r\n");
+    assert!(said(&mut world).starts_with("* BYE Input is not compressed"));
+    assert!(closed(&mut world, "protocol error"));
+}
+
+/// RFC 8437, 4.1: after UNAUTHENTICATE neither side compresses, and the next login can; a client that flushes only, instead of ending its
+/// stream, is understood, too.
+#[test]
+fn unauthenticate_ends_it() {
+    for ends in [true, false] {
+        let mut world = compressed(Cut::Whole);
+        if ends {
+            world.send("1", b"b UNAUTHENTICATE\r\nc LOGIN anne secret\r\n");
+        } else {
+            let command = b"b UNAUTHENTICATE\r\n";
+            let bytes = world
+                .get("1")
+                .layer
+                .as_mut()
+                .unwrap()
+                .deflate(command, TDEFLFlush::Sync);
+            world.send_raw("1", &bytes);
+            assert!(world.get("1").layer.is_none());
+            world.send("1", b"c LOGIN anne secret\r\n");
+        }
+        let told = said(&mut world);
+        assert!(told.contains("b OK") && told.contains("c OK"), "{told}");
+        assert!(world.get("1").layer.is_none());
+        world.send("1", COMMAND);
+        world.send("1", b"d NOOP\r\n");
+        assert!(said(&mut world).contains("d OK"));
+        assert!(world.get("1").layer.is_some());
+    }
+}
