@@ -42,8 +42,10 @@ mod record;
 mod replica;
 mod rows;
 mod slab;
+pub mod steps;
 mod told;
 mod view;
+mod walk;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
 pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId};
@@ -61,3 +63,4 @@ pub use read::{NameInfo, Row, Status};
 pub use recent::Recent;
 pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};
+pub use walk::Shown;

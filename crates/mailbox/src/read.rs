@@ -1,7 +1,7 @@
 //! What clients are shown: names, counts, UIDs, rows, changes.
 
 use crate::record::BoxRecord;
-use crate::{BlobName, Date, Flags, MailboxId, MailboxName, MessageId, Replica, SpecialUse};
+use crate::{BlobName, Date, Flags, MailboxId, MailboxName, MessageId, Replica, SpecialUse, steps};
 
 /// One name of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Replica {
         for (_, record) in self.members(name) {
             status.messages += record.uids.len() as u32;
             status.unseen += record.unseen;
-            status.deleted += record.deleted;
+            status.deleted += record.deleted.len() as u32;
             status.size += record.size;
         }
         Some(status)
@@ -159,12 +159,16 @@ impl Replica {
 
     /// All UIDs shown under the name, ascending.
     pub fn uids(&self, name: &MailboxName) -> Vec<u32> {
-        let mut uids: Vec<u32> = self
-            .members(name)
-            .flat_map(|(_, record)| record.uids.keys().copied())
-            .collect();
-        // Stable sort finds the ascending runs of the members.
-        uids.sort();
+        let count = self.members(name).map(|(_, record)| record.uids.len());
+        let mut uids: Vec<u32> = Vec::with_capacity(count.sum());
+        for (_, record) in self.members(name) {
+            uids.extend(record.uids.keys());
+        }
+        steps::count(uids.len());
+        if self.members(name).nth(1).is_some() {
+            // Stable sort finds the ascending runs of the members.
+            uids.sort();
+        }
         uids
     }
 
@@ -187,6 +191,7 @@ impl Replica {
     }
 
     pub(crate) fn row_of(&self, slot: u32) -> Row {
+        steps::count(1);
         let record = &self.records[slot];
         let placed = i64::try_from(record.placed.hlc / 1_000_000).unwrap_or(i64::MAX);
         Row {
@@ -245,10 +250,12 @@ impl Replica {
         let mut changed = Vec::new();
         for (number, record) in self.members(name) {
             if record.base_modseq > modseq {
+                steps::count(record.uids.len());
                 changed.extend(record.uids.keys().copied());
                 continue;
             }
             let from = record.changed.partition_point(|(at, _)| *at <= modseq);
+            steps::count(record.changed.len() - from);
             let fresh = record.changed[from..]
                 .iter()
                 .filter(|(at, slot)| self.is_fresh(number, *at, *slot));
@@ -274,6 +281,7 @@ impl Replica {
             .range(from..)
             .flat_map(|vanished| &vanished.names)
         {
+            steps::count(uids.len());
             if other == name {
                 vanished.extend(
                     uids.iter()

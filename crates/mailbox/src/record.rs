@@ -1,6 +1,6 @@
 //! The records of messages and mailboxes: replicated registers, and beside them what is shown of them here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use whimbrel_crdt::mutants::broken;
@@ -278,7 +278,8 @@ pub(crate) struct BoxRecord {
     /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
     pub(crate) changed: Vec<(u64, u32)>,
     pub(crate) unseen: u32,
-    pub(crate) deleted: u32,
+    /// UIDs of shown messages with `\Deleted`: EXPUNGE looks at no other.
+    pub(crate) deleted: BTreeSet<u32>,
     pub(crate) size: u64,
     pub(crate) touched: bool,
     pub(crate) dirty: bool,
@@ -304,7 +305,7 @@ impl BoxRecord {
             uids: BTreeMap::new(),
             changed: Vec::new(),
             unseen: 0,
-            deleted: 0,
+            deleted: BTreeSet::new(),
             size: 0,
             touched: false,
             dirty: false,

@@ -327,7 +327,9 @@ impl Replica {
         let changed: usize = self
             .boxes
             .iter()
-            .map(|(_, b)| b.changed.capacity() * size_of::<(u64, u32)>())
+            .map(|(_, b)| {
+                b.changed.capacity() * size_of::<(u64, u32)>() + b.deleted.len() * TREE_ENTRY_BYTES
+            })
             .sum();
         let other = (self.names.len() + self.gone_marks.len()) * 256
             + (self.hidden.len()

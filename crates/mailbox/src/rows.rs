@@ -12,7 +12,7 @@ use crate::lineage::Lineage;
 use crate::record::FlagDot;
 use crate::{
     BlobName, EntryTag, Flag, Keyword, MailboxId, MailboxName, Message, MessageId, Replica,
-    SpecialUse,
+    SpecialUse, steps,
 };
 
 /// The only version written.
@@ -463,6 +463,7 @@ impl Replica {
             Some(record) => std::mem::take(&mut record.bits.dirty),
             None => false,
         });
+        steps::count(dirty.len());
         rows.reserve(dirty.len());
         for slot in &dirty {
             rows.push((

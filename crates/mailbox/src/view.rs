@@ -15,7 +15,7 @@ use whimbrel_crdt::mutants::broken;
 
 use crate::record::{DELETED, Record, SEEN};
 use crate::replica::NameState;
-use crate::{Effects, MailboxName, Peers, Replica, RowKey};
+use crate::{Effects, MailboxName, Peers, Replica, RowKey, steps};
 
 /// What one step tells.
 struct Telling<'a> {
@@ -147,6 +147,7 @@ impl Replica {
             list_changed: false,
         };
         let mut touched = std::mem::take(&mut self.touched);
+        steps::count(touched.len());
         for slot in &touched {
             self.count_living(*slot, &mut telling);
         }
@@ -228,7 +229,9 @@ impl Replica {
         let record = &mut self.records[slot];
         let mailbox = &mut self.boxes[record.view_box];
         mailbox.unseen -= u32::from(std::mem::take(&mut record.bits.unseen));
-        mailbox.deleted -= u32::from(std::mem::take(&mut record.bits.deleted));
+        if std::mem::take(&mut record.bits.deleted) {
+            mailbox.deleted.remove(&record.shown);
+        }
     }
 
     pub(crate) fn count(&mut self, slot: u32) {
@@ -237,7 +240,9 @@ impl Replica {
         record.bits.deleted = record.has(DELETED);
         let mailbox = &mut self.boxes[record.view_box];
         mailbox.unseen += u32::from(record.bits.unseen);
-        mailbox.deleted += u32::from(record.bits.deleted);
+        if record.bits.deleted {
+            mailbox.deleted.insert(record.shown);
+        }
     }
 
     /// Brings the list of names in line with one mailbox; adds to `touched` what must be looked at again.

@@ -224,6 +224,18 @@ pub enum MailboxCall {
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
+    /// As [`MailboxCall::Rows`], of those messages only that have all of some flags and none of others: what is cheap to see is seen where
+    /// the messages are.
+    Flagged {
+        /// Which mailbox.
+        name: MailboxName,
+        /// UIDs as this session knows them, ascending.
+        uids: Vec<u32>,
+        /// Flags that each has.
+        set: Flags,
+        /// Flags that none has.
+        unset: Flags,
+    },
     /// Adds messages, all of them or none, in one commit. [`Reply::Appended`].
     Append {
         /// The session that is told the UIDs.

@@ -934,7 +934,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Unselect { .. } => "UNSELECT",
         MailboxCall::Changes { .. } => "NOOP",
         MailboxCall::Since { .. } => "UID FETCH (CHANGEDSINCE)",
-        MailboxCall::Rows { .. } => "FETCH",
+        MailboxCall::Rows { .. } | MailboxCall::Flagged { .. } => "FETCH",
         MailboxCall::Append { .. } => "APPEND",
         MailboxCall::Import { .. } => "import",
         MailboxCall::Copy { remove: false, .. } => "COPY",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_imap::{
-    command::{List as Arguments, ListPattern, ListReturn, ListSelect},
+    command::{List as Arguments, ListPattern, ListReturn, ListSelect, Matcher},
     encode::{self, ListData, ListResponse},
 };
 use whimbrel_service::api::{Failure, Mailbox, MailboxCall, MailboxName, Reply, SpecialUse};
@@ -20,7 +20,8 @@ pub(super) struct List {
     select: ListSelect,
     returns: ListReturn,
     extended: bool,
-    patterns: Vec<ListPattern>,
+    /// Each pattern, and whether it ends in `%`.
+    patterns: Vec<(Matcher, bool)>,
     /// Only the hierarchy delimiter is asked for.
     delimiter: bool,
     nodes: std::collections::btree_map::IntoIter<String, Node>,
@@ -51,6 +52,13 @@ struct Below {
     subscribed: bool,
     special_use: bool,
     both: bool,
+}
+
+/// A pattern made ready, once for all names.
+fn matcher(reference: &str, pattern: &ListPattern) -> (Matcher, bool) {
+    let pattern = pattern.under(reference);
+    let level = pattern.as_str().ends_with('%');
+    (pattern.matcher(MailboxName::SEPARATOR), level)
 }
 
 /// All names with those above them. Costs the depth of the names, which is limited (`NAME_DEPTH_MAX`).
@@ -99,7 +107,7 @@ impl List {
             patterns: arguments
                 .patterns
                 .iter()
-                .map(|pattern| pattern.under(&arguments.reference))
+                .map(|pattern| matcher(&arguments.reference, pattern))
                 .collect(),
             delimiter,
             nodes: BTreeMap::new().into_iter(),
@@ -116,7 +124,7 @@ impl List {
             },
             returns: ListReturn::default(),
             extended: false,
-            patterns: vec![pattern.under(reference)],
+            patterns: vec![matcher(reference, pattern)],
             delimiter: false,
             nodes: BTreeMap::new().into_iter(),
             state: State::Begin,
@@ -153,15 +161,10 @@ impl List {
 
     /// Goes on telling.
     fn tell(&mut self, cx: &mut Context) -> Step {
-        let matchers: Vec<_> = self
-            .patterns
-            .iter()
-            .map(|p| (p.matcher(MailboxName::SEPARATOR), p.as_str().ends_with('%')))
-            .collect();
         while let Some((name, node)) = self.nodes.next() {
             let mut matched = false;
             let mut level = false;
-            for (matcher, ends_in_level) in &matchers {
+            for (matcher, ends_in_level) in &self.patterns {
                 if (!matched || (*ends_in_level && !level)) && matcher.matches(&name) {
                     matched = true;
                     level |= ends_in_level;

@@ -186,19 +186,20 @@ impl View {
     /// Removes these UIDs (ascending; unknown ones do not matter); of each that was there, `told` learns the sequence number that it had
     /// before, and the UID.
     pub(super) fn remove(&mut self, uids: &[u32], mut told: impl FnMut(u32, u32)) {
-        let mut gone = uids.iter().copied().peekable();
-        let mut place = 0;
-        self.uids.retain(|&uid| {
-            place += 1;
-            while gone.peek().is_some_and(|&g| g < uid) {
-                gone.next();
+        // What lies between two messages that go is moved at once.
+        let (mut from, mut to, mut place) = (0, 0, 0);
+        for &uid in uids {
+            place = self.gallop(place, |other| other < uid);
+            if self.uids.get(place) == Some(&uid) {
+                self.uids.copy_within(from..place, to);
+                to += place - from;
+                place += 1;
+                from = place;
+                told(place as u32, uid);
             }
-            let goes = gone.peek() == Some(&uid);
-            if goes {
-                told(place, uid);
-            }
-            !goes
-        });
+        }
+        self.uids.copy_within(from.., to);
+        self.uids.truncate(to + self.uids.len() - from);
     }
 
     /// The UIDs known here that are not among `present` (ascending).

@@ -438,6 +438,21 @@ impl Fake {
                         .collect(),
                 )
             }
+            MailboxCall::Flagged {
+                name,
+                uids,
+                set,
+                unset,
+            } => {
+                assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
+                let store = self.store(&name)?;
+                let rows = uids.iter().filter_map(|uid| store.messages.get(uid));
+                let meets = |row: &&Row| {
+                    set.iter().all(|flag| row.flags.contains(&flag))
+                        && !unset.iter().any(|flag| row.flags.contains(&flag))
+                };
+                Reply::Rows(rows.filter(meets).cloned().collect())
+            }
             MailboxCall::Append {
                 name,
                 messages,

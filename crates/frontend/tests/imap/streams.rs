@@ -130,7 +130,7 @@ fn a_part_of_the_results_does_not_cost_all_of_them() {
             found.starts_with(&format!("* ESEARCH (TAG \"x\") {expected}\r\n")),
             "{found}"
         );
-        world.get("1").calls.get("Rows").copied()
+        world.get("1").calls.get("Flagged").copied()
     };
     assert_eq!(check("PARTIAL 1:3", "PARTIAL (1:3 1:3)"), Some(1));
     assert_eq!(
@@ -174,7 +174,7 @@ fn search_results_of_many() {
     );
     // What bounds the search is used: one window of rows at most.
     command(&mut world, "SEARCH 5:7 UNSEEN");
-    assert_eq!(world.get("1").calls["Rows"], 1);
+    assert_eq!(world.get("1").calls["Flagged"], 1);
     assert!(world.get("1").largest_send <= SEND_BYTES_MAX);
 }
 

@@ -426,6 +426,7 @@ fn name_of(call: &Call) -> &'static str {
             MailboxCall::Select { .. } => "Select",
             MailboxCall::Unselect { .. } => "Unselect",
             MailboxCall::Rows { .. } => "Rows",
+            MailboxCall::Flagged { .. } => "Flagged",
             MailboxCall::Remove { .. } => "Remove",
             other => panic!("not a call of POP3: {other:?}"),
         },

@@ -14,7 +14,7 @@ pub mod url;
 
 pub use access::IdFields;
 pub use fetch::{Fetch, FetchItem, HeaderFields, Partial, Section, SectionText};
-pub use list::{List, ListPattern, ListReturn, ListSelect};
+pub use list::{List, ListPattern, ListReturn, ListSelect, Matcher};
 pub use mailbox::SpecialUse;
 pub use messages::Store;
 pub use search::{Search, SearchKey, SearchReturn};

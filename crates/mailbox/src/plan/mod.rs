@@ -226,6 +226,7 @@ impl Replica {
 
     /// The shown records that the UIDs name, by present UID, and the UIDs that name nothing.
     fn select(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
+        crate::steps::count(uids.len());
         let mut found = Vec::with_capacity(uids.len());
         let mut missing = Vec::new();
         for uid in uids {

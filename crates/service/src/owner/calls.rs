@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_crdt::Dot;
 use whimbrel_mailbox::{
-    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, StoreMode,
+    AccountId, At, Flag, Flags, MailboxName, NewMessage, Op, PlanError, Replica, Shown, StoreMode,
 };
 
 use super::{
@@ -68,13 +68,19 @@ impl PartitionOwner {
                 Ok(Reply::Since(since(replica, &name, modseq, vanished)))
             }
             MailboxCall::Rows { name, uids } => {
+                let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
+                Ok(Reply::Rows(rows(self.replica(account)?, &name, uids)))
+            }
+            MailboxCall::Flagged {
+                name,
+                uids,
+                set,
+                unset,
+            } => {
+                let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
                 let replica = self.replica(account)?;
-                Ok(Reply::Rows(
-                    uids.iter()
-                        .take(ROWS_PER_CALL_MAX)
-                        .filter_map(|uid| row(replica, &name, *uid))
-                        .collect(),
-                ))
+                let found = replica.flagged(&name, uids, &set, &unset);
+                Ok(Reply::Rows(found.map(row).collect()))
             }
             MailboxCall::Append {
                 name,
@@ -434,17 +440,7 @@ impl PartitionOwner {
         let replica = self.replica(account)?;
         let status = status(replica, &name)?;
         let uids = replica.uids(&name);
-        let mut first_unseen = None;
-        let mut keywords = std::collections::BTreeSet::new();
-        for (place, uid) in (0u32..).zip(uids.iter().take(SELECT_ROWS_MAX)) {
-            let Some(row) = replica.row(&name, *uid) else {
-                continue;
-            };
-            keywords.extend(row.flags.keywords().iter().cloned());
-            if first_unseen.is_none() && !row.flags.contains(&Flag::Seen) {
-                first_unseen = Some(place);
-            }
-        }
+        let (first_unseen, keywords) = replica.first_looks(&name, SELECT_ROWS_MAX);
         let as_of = status.highest_modseq;
         let watch = Watch {
             account,
@@ -460,7 +456,7 @@ impl PartitionOwner {
             status,
             uids,
             first_unseen,
-            keywords: keywords.into_iter().collect(),
+            keywords,
             as_of,
         }))
     }
@@ -473,17 +469,10 @@ impl PartitionOwner {
         since: u64,
         expunges: bool,
     ) -> Result<Reply, Failure> {
-        let name = self
-            .sessions
-            .get(&session)
-            .ok_or(Failure::Gone)?
-            .name
-            .clone();
+        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
+        let (known_up_to, vanished_since) = (watch.known_up_to, watch.vanished_since);
+        let name = watch.name.clone();
         self.write(now, account, Vec::new(), &[&name]);
-        let (known_up_to, vanished_since) = self
-            .sessions
-            .get(&session)
-            .map_or((0, 0), |watch| (watch.known_up_to, watch.vanished_since));
         let replica = self.replica(account)?;
         let Ok(status) = status(replica, &name) else {
             return Ok(Reply::Changes(Changes {
@@ -495,10 +484,7 @@ impl PartitionOwner {
         let mut found = replica.changed_since(&name, since);
         // Whatever this session was not told of came after its last answer, so it is among the changed ones.
         let arrived = found.split_off(found.partition_point(|uid| *uid <= known_up_to));
-        let mut changed: Vec<Row> = found
-            .into_iter()
-            .filter_map(|uid| row(replica, &name, uid))
-            .collect();
+        let mut changed = rows(replica, &name, &found);
         let mut as_of = status.highest_modseq;
         if changed.len() > CHANGES_PER_CALL_MAX {
             changed.sort_unstable_by_key(|row| row.modseq);
@@ -602,21 +588,26 @@ impl PartitionOwner {
         self.selected_exists(account, name)?;
         let replica = self.replica(account)?;
         let believed = unchanged_since.is_none_or(|since| replica.is_own_modseq(since));
-        let fails = |uid: &u32| {
-            unchanged_since.is_some_and(|since| {
-                row(replica, name, *uid).is_some_and(|row| row.modseq > since || !believed)
-            })
+        let modified: Vec<u32> = match unchanged_since {
+            None => Vec::new(),
+            Some(since) => replica
+                .shown(name, uids)
+                .filter(|shown| shown.modseq() > since || !believed)
+                .map(|shown| shown.uid())
+                .collect(),
         };
-        let (modified, wanted): (Vec<u32>, Vec<u32>) = uids.iter().partition(|uid| fails(uid));
+        // Both ascend.
+        let mut left = modified.iter().peekable();
+        let wanted: Vec<u32> = uids
+            .iter()
+            .copied()
+            .filter(|uid| left.next_if_eq(&uid).is_none())
+            .collect();
         let plan = |replica: &Replica, _: &At, uids: &[u32]| {
             replica.plan_store(name, uids, mode, flags, &|_| None)
         };
         self.in_batches(now, account, &wanted, &[], plan, drop)?;
-        let replica = self.replica(account)?;
-        let rows = wanted
-            .iter()
-            .filter_map(|uid| row(replica, name, *uid))
-            .collect();
+        let rows = rows(self.replica(account)?, name, &wanted);
         Ok(Reply::Stored { rows, modified })
     }
 
@@ -631,15 +622,16 @@ impl PartitionOwner {
         self.selected_exists(account, name)?;
         let replica = self.replica(account)?;
         let before = status(replica, name)?;
-        let mut doomed: Vec<u32> = Vec::new();
-        if before.deleted > 0 {
-            doomed = uids.unwrap_or_else(|| replica.uids(name));
-            doomed.retain(|uid| {
-                *uid <= up_to
-                    && row(replica, name, *uid)
-                        .is_some_and(|row| row.flags.contains(&Flag::Deleted))
-            });
-        }
+        let mut doomed: Vec<u32> = match uids {
+            _ if before.deleted == 0 => Vec::new(),
+            None => replica.deleted_uids(name),
+            Some(uids) => {
+                let shown = replica.shown(name, &uids);
+                let deleted = shown.filter(|shown| shown.is_deleted());
+                deleted.map(|shown| shown.uid()).collect()
+            }
+        };
+        doomed.retain(|uid| *uid <= up_to);
         self.take_away(now, account, name, &doomed)?;
         let highest_modseq = status(self.replica(account)?, name)
             .map_or(before.highest_modseq, |status| status.highest_modseq);
@@ -709,13 +701,17 @@ fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
     })
 }
 
-/// The message that a session knows by this UID, under this UID: a claim made since then is told by EXPUNGE and EXISTS, not here.
-fn row(replica: &Replica, name: &MailboxName, uid: u32) -> Option<Row> {
-    let found = replica
-        .row(name, uid)
-        .or_else(|| replica.row(name, replica.resolve(name, uid)?))?;
-    Some(Row {
-        uid,
+/// The messages that a session knows by these UIDs, under these UIDs: a claim made since then is told by EXPUNGE and EXISTS, not here.
+fn rows(replica: &Replica, name: &MailboxName, uids: &[u32]) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(uids.len());
+    rows.extend(replica.shown(name, uids).map(row));
+    rows
+}
+
+fn row(shown: Shown<'_>) -> Row {
+    let found = shown.row();
+    Row {
+        uid: found.uid,
         id: found.message,
         origin: found.origin,
         flags: found.flags,
@@ -724,7 +720,7 @@ fn row(replica: &Replica, name: &MailboxName, uid: u32) -> Option<Row> {
         date: found.date,
         saved: found.saved,
         blob: found.blob,
-    })
+    }
 }
 
 pub(super) fn failure(error: PlanError) -> Failure {

@@ -190,11 +190,20 @@ impl Find {
             if !self.asked.is_empty() {
                 let view = cx.view();
                 let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
+                let name = view.name.clone();
+                let (set, unset) = (self.program.set.clone(), self.program.unset.clone());
                 self.state = State::Rows;
-                return Finding::Step(Step::Call(cx.call(MailboxCall::Rows {
-                    name: view.name.clone(),
-                    uids,
-                })));
+                let call = if set.is_empty() && unset.is_empty() {
+                    MailboxCall::Rows { name, uids }
+                } else {
+                    MailboxCall::Flagged {
+                        name,
+                        uids,
+                        set,
+                        unset,
+                    }
+                };
+                return Finding::Step(Step::Call(cx.call(call)));
             }
         }
     }

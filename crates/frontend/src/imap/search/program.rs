@@ -13,7 +13,7 @@ use whimbrel_mime::{
     charset::{Charset, CharsetDecoder},
     search::Needle,
 };
-use whimbrel_service::api::{Flag, Keyword, MessageId, Row};
+use whimbrel_service::api::{Flag, Flags, Keyword, MessageId, Row};
 
 use super::super::{blob::Opened, objectid, ranges::Ranges, task::Outcome, view::View};
 
@@ -28,6 +28,10 @@ pub(super) struct Program {
     pub(super) texts: Vec<Needle>,
     /// A MODSEQ key was used.
     pub(super) modseq: bool,
+    /// Flags that each message has that is found.
+    pub(super) set: Flags,
+    /// Flags that none has that is found.
+    pub(super) unset: Flags,
     /// The time of the command, in seconds since 1970: what OLDER and YOUNGER go by.
     now: i64,
 }
@@ -110,10 +114,30 @@ impl Program {
             bodies: Vec::new(),
             texts: Vec::new(),
             modseq: false,
+            set: Flags::none(),
+            unset: Flags::none(),
             now,
         };
         program.root = program.node(view, key, charset)?;
+        program.require_flags();
         Ok(program)
+    }
+
+    /// What the keys of the program that all have to hold say of flags.
+    fn require_flags(&mut self) {
+        let keys = match &self.root {
+            Node::And(nodes) => &nodes[..],
+            node => std::slice::from_ref(node),
+        };
+        for key in keys {
+            if let Some(flag) = key.flag() {
+                self.set.insert(flag);
+            } else if let Node::Not(node) = key
+                && let Some(flag) = node.flag()
+            {
+                self.unset.insert(flag);
+            }
+        }
     }
 
     /// The places outside of which no message matches.
@@ -261,6 +285,14 @@ fn bad_charset() -> Outcome {
 }
 
 impl Node {
+    fn flag(&self) -> Option<Flag> {
+        match self {
+            Node::Flag(flag) => Some(flag.clone()),
+            Node::Keyword(keyword) => Some(Flag::Keyword(keyword.clone())),
+            _ => None,
+        }
+    }
+
     /// Recursion is as deep as the keys are nested, which the parser limits (`nesting_depth_max`).
     fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
