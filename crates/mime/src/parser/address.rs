@@ -6,7 +6,7 @@
 //! - what stands behind a complete address, up to the comma, is left out.
 
 use super::budget::Texts;
-use super::text::{is_wsp, quoted, skip_comment};
+use super::text::{is_wsp, quoted, skip_cfws, skip_comment};
 use crate::summary::{Address, Octets};
 
 const MISSING_MAILBOX: &[u8] = b"MISSING_MAILBOX";
@@ -143,7 +143,10 @@ impl Current {
         }
         if byte == b'(' {
             let end = skip_comment(value, at);
-            self.comment = Some(comment_text(&value[at..end]));
+            // RFC 5322 3.4: the old way to name somebody is a comment behind the address; one before it names nobody.
+            if self.seen {
+                self.comment = Some(comment_text(&value[at..end]));
+            }
             self.gap = true;
             return end;
         }
@@ -320,10 +323,10 @@ fn skip_space(value: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// A domain, from `at`: atoms and dots, white space around dots left out, or a literal in brackets.
+/// A domain, from `at`: atoms and dots, white space and comments around dots left out, or a literal in brackets.
 fn domain(value: &[u8], at: usize) -> (Vec<u8>, usize) {
     let mut host = Vec::new();
-    let mut at = skip_space(value, at);
+    let mut at = skip_cfws(value, at);
     if value.get(at) == Some(&b'[') {
         let len = value[at..]
             .iter()
@@ -336,9 +339,10 @@ fn domain(value: &[u8], at: usize) -> (Vec<u8>, usize) {
     }
     while let Some(&byte) = value.get(at) {
         match byte {
-            b',' | b';' | b':' | b'<' | b'>' | b'@' | b'(' | b'"' | b'[' => break,
-            _ if is_wsp(byte) => {
-                let next = skip_space(value, at);
+            b',' | b';' | b':' | b'<' | b'>' | b'@' | b'"' | b'[' => break,
+            // One behind the domain is kept: it may be a name.
+            _ if is_wsp(byte) || byte == b'(' => {
+                let next = skip_cfws(value, at);
                 let dotted = host.ends_with(b".") || value.get(next) == Some(&b'.');
                 if !dotted {
                     break;
@@ -411,6 +415,9 @@ mod tests {
         );
         check("d@e (Dee)", "Dee|~|d|e");
         check("a@b (c1) (c2)", "c2|~|a|b");
+        check("(c1) a@b", "~|~|a|b");
+        check("a (c1) @ (c2) b (c3) . (c4) c (c5)", "c5|~|a|b.c");
+        check("A <(c1) a (c2) @ (c3) b(c4).c (c5)> (c6)", "A|~|a|b.c");
         check("A (c1) B <a@b> (c2)", "A B|~|a|b");
         check("Name <@r1,@r2:u@h>", "Name|@r1,@r2|u|h");
         check("a@[1.2.3.4], b@c", "~|~|a|[1.2.3.4] / ~|~|b|c");

@@ -106,7 +106,8 @@ pub(super) fn params(rest: &[u8], max: usize) -> Vec<Param> {
         }
         at = skip_cfws(rest, at + 1);
         let mut value = Vec::new();
-        if rest.get(at) == Some(&b'"') {
+        let is_quoted = rest.get(at) == Some(&b'"');
+        if is_quoted {
             at = quoted(rest, at, &mut value);
         } else {
             let start = at;
@@ -116,7 +117,10 @@ pub(super) fn params(rest: &[u8], max: usize) -> Vec<Param> {
             value.extend_from_slice(&rest[start..at]);
         }
         pieces += 1;
-        gathered.piece(name, value);
+        // A value is a token or a quoted string (RFC 2045 5.1), and a token is not empty.
+        if !value.is_empty() || is_quoted {
+            gathered.piece(name, value);
+        }
     }
     gathered.finish()
 }
@@ -197,6 +201,10 @@ impl Gathered {
                 // RFC 9051 7.5.2 wants the name "foo*". The value keeps its charset and percent encoding, as in
                 // Dovecot, because that is how clients read a name with an asterisk; so plain pieces are encoded.
                 name.push(b'*');
+                // RFC 2231 4.1: charset and language are of the first piece, and "the single quote delimiters MUST be present".
+                if gathering.pieces.first().is_some_and(|first| !first.1) {
+                    joined.extend_from_slice(b"''");
+                }
                 for (_, encoded, value) in gathering.pieces {
                     if encoded {
                         joined.extend_from_slice(&value)
@@ -303,7 +311,7 @@ mod tests {
             "a/b charset=utf-8 a=b d=e",
         );
         check("a/b; a=\"x\\\"y;z\";b=c", "a/b a=x\"y;z b=c");
-        check("a/b; a=b/c;;bare;=x; d=; e=\"\"", "a/b a=b/c d= e=");
+        check("a/b; a=b/c;;bare;=x; d=; e=\"\"", "a/b a=b/c e=");
         check("a/b; name==?utf-8?q?a?=", "a/b name==?utf-8?q?a?=");
         check("a/b; a=\"unclosed; b=c", "a/b a=unclosed; b=c");
         check("a/b; a=b; a=c", "a/b a=b a=c");
@@ -318,6 +326,7 @@ mod tests {
             "a/b; f*0*=utf-8''%20x; f*1=y%z; f*2*=%41",
             "a/b f*=utf-8''%20xy%25z%41",
         );
+        check("a/b; f*0=a; f*1*=%20b", "a/b f*=''a%20b");
         check("a/b; f*0=a; f*2*=c", "a/b f*0=a f*2*=c");
         check("a/b; f*0=a; f*0=b", "a/b f*0=a f*0=b");
         check(

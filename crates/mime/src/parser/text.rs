@@ -4,11 +4,12 @@
 const NUL_REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
 
 /// Unfolds (RFC 5322 2.2.3: "simply removing any CRLF that is immediately followed by WSP"), trims white space at both ends
-/// and replaces NUL. What is left of a stray CR or LF is dropped, too.
+/// and replaces NUL. A CR alone, which no mail may have, parts words as white space does; a stray LF is dropped.
 pub(crate) fn unfold(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
-    for &byte in raw {
+    for (at, &byte) in raw.iter().enumerate() {
         match byte {
+            b'\r' if raw.get(at + 1).is_some_and(|&next| next != b'\n') => out.push(b' '),
             b'\r' | b'\n' => {}
             0 => out.extend_from_slice(NUL_REPLACEMENT),
             _ => out.push(byte),
@@ -101,7 +102,7 @@ mod tests {
         check(b"\r\n  a\n\tb \t\r\n", b"a\tb");
         check(b" \r\n", b"");
         check(b"a\0b", "a\u{FFFD}b".as_bytes());
-        check(b"a\rb", b"ab");
+        check(b"a\rb\r", b"a b");
     }
 
     #[test]
