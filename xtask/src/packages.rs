@@ -23,12 +23,14 @@ const FOR_PROOFS: &[Package] = &[
 /// What the end-to-end tests need.
 const FOR_TESTS: &[Package] = &[
     (&["curl", "--version"], "curl"),
+    (&["test", "-x", "/usr/lib/dovecot/imap"], "dovecot-imapd"),
     (&["mkfs.ext4", "-V"], "e2fsprogs"),
     (&["fetchmail", "--version"], "fetchmail"),
     (&["gsasl", "--version"], "gsasl"),
     (&["mount", "--version"], "mount"),
     (&["mbsync", "--version"], "isync"),
     (&["neomutt", "-v"], "neomutt"),
+    (&["offlineimap", "--version"], "offlineimap3"),
     (&["python3", "--version"], "python3"),
     (&["strace", "--version"], "strace"),
     (&["swaks", "--version"], "swaks"),

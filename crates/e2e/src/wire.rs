@@ -1,8 +1,9 @@
-//! One connection of a client: TCP or TLS, blocking, read by line and by count.
+//! One connection of a client: TCP, TLS, or a socket to a child process; blocking, read by line and by count.
 
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
     sync::Arc,
 };
 
@@ -39,6 +40,7 @@ pub type Result<T> = std::result::Result<T, Trouble>;
 
 enum Stream {
     Clear(TcpStream),
+    Local(UnixStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     /// Between the two, or after an upgrade that failed.
     None,
@@ -62,6 +64,17 @@ impl Wire {
         tcp.set_write_timeout(Some(DEADLINE))?;
         Ok(Wire {
             stream: Stream::Clear(tcp),
+            buffer: Vec::new(),
+            taken: 0,
+        })
+    }
+
+    /// Speaks over a socket that a child process has at its other end.
+    pub fn local(stream: UnixStream) -> Result<Wire> {
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Ok(Wire {
+            stream: Stream::Local(stream),
             buffer: Vec::new(),
             taken: 0,
         })
@@ -111,7 +124,7 @@ impl Wire {
         match &self.stream {
             Stream::Clear(tcp) => Some(tcp),
             Stream::Tls(stream) => Some(&stream.sock),
-            Stream::None => None,
+            Stream::Local(_) | Stream::None => None,
         }
     }
 
@@ -127,6 +140,7 @@ impl Wire {
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.stream {
             Stream::Clear(tcp) => tcp.write_all(bytes)?,
+            Stream::Local(socket) => socket.write_all(bytes)?,
             Stream::Tls(stream) => {
                 stream.write_all(bytes)?;
                 stream.flush()?;
@@ -162,6 +176,7 @@ impl Wire {
         self.buffer.resize(before + (64 << 10), 0);
         let read = match &mut self.stream {
             Stream::Clear(tcp) => tcp.read(&mut self.buffer[before..]),
+            Stream::Local(socket) => socket.read(&mut self.buffer[before..]),
             Stream::Tls(stream) => stream.read(&mut self.buffer[before..]),
             Stream::None => Ok(0),
         };

@@ -195,10 +195,19 @@ impl Imap {
         Imap::greeted(Wire::clear(port)?)
     }
 
+    /// Over a connection on which somebody is logged in from the start.
+    pub fn preauthenticated(wire: Wire) -> Result<Imap> {
+        Imap::greeted_with(wire, Status::Preauth)
+    }
+
     fn greeted(wire: Wire) -> Result<Imap> {
+        Imap::greeted_with(wire, Status::Ok)
+    }
+
+    fn greeted_with(wire: Wire, expected: Status) -> Result<Imap> {
         let mut imap = Imap { wire, next_tag: 0 };
         match imap.response()? {
-            Response::State(Status::Ok, _, _) => Ok(imap),
+            Response::State(status, _, _) if status == expected => Ok(imap),
             other => Err(Trouble::Protocol(format!("greeting: {other:?}"))),
         }
     }
