@@ -8,6 +8,7 @@ mod gsasl;
 mod imaplib;
 mod mbsync;
 mod neomutt;
+mod offlineimap;
 mod poplib;
 mod submission;
 mod swaks;
