@@ -1,7 +1,7 @@
 //! Breaks one rule after the other on purpose and sees whether the simulated histories object.
 //!
 //! `cargo run -p whimbrel-replication --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each
-//! may survive before it is tried on the named ones.
+//! may survive, after the named ones.
 
 #[cfg(feature = "mutants")]
 #[path = "../tests/world/mod.rs"]
@@ -15,7 +15,10 @@ const MUTANTS: &[&str] = &[
     "ahead-applied",
     "applied-before-sync",
     "applied-early",
+    "amnesia-unnoticed",
     "chain-unchecked",
+    "closed-log-goes-on",
+    "closed-too-early",
     "cut-at-own-pace",
     "duplicate-taken",
     "fork-unnoticed",
@@ -24,6 +27,8 @@ const MUTANTS: &[&str] = &[
     "nothing-sent-again",
     "report-without-number",
     "resume-skips-unapplied",
+    "slot-given-twice",
+    "wait-without-blobs",
     "window-ignored",
 ];
 
@@ -86,14 +91,19 @@ fn object(seeds: u64) -> Option<String> {
         ),
         Err(_) => Some("panic".to_owned()),
     };
-    for seed in 1..=seeds {
-        if let Some(error) = tried(&|| world::run(seed)) {
-            return Some(format!("at seed {seed} ({error})"));
-        }
-    }
     for (name, scenario) in world::scenarios::SCENARIOS {
         if let Some(error) = tried(scenario) {
             return Some(format!("by \"{name}\" ({error})"));
+        }
+    }
+    for seed in 1..=seeds {
+        if let Some(error) = tried(&|| world::membership::run(seed)) {
+            return Some(format!("by a membership ({error})"));
+        }
+    }
+    for seed in 1..=seeds {
+        if let Some(error) = tried(&|| world::run(seed)) {
+            return Some(format!("at seed {seed} ({error})"));
         }
     }
     None

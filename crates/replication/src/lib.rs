@@ -7,14 +7,17 @@
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
 //! - Nothing a peer does decides how much memory is used.
 //!
-//! Reading order: `wire`, `link`, `partition`.
+//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 #[doc(hidden)]
 pub mod fuzz;
+pub mod identity;
 pub mod link;
+pub mod members;
 pub mod partition;
+pub mod waits;
 pub mod wire;
 
 pub(crate) use whimbrel_crdt::mutants::broken;

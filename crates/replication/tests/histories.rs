@@ -13,7 +13,7 @@ fn seeds() {
         .ok()
         .and_then(|s| s.parse().ok());
     let first: u64 = first.unwrap_or(1);
-    let failed: Vec<String> = (first..first + count.unwrap_or(300))
+    let failed: Vec<String> = (first..first + count.unwrap_or(200))
         .filter_map(|seed| world::run(seed).err())
         .collect();
     assert!(
@@ -28,5 +28,12 @@ fn seeds() {
 fn scenarios() {
     for (name, scenario) in world::scenarios::SCENARIOS {
         assert_eq!(scenario(), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn memberships() {
+    for seed in 1..=200 {
+        assert_eq!(world::membership::run(seed), Ok(()));
     }
 }

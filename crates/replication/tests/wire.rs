@@ -51,6 +51,18 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[(7, 299)]),
                 heads: vec![head],
                 room,
+                yours: None,
+            }),
+        ),
+        (
+            "hello_yours",
+            Frame::Hello(Hello {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[]),
+                heads: vec![],
+                room,
+                yours: Some(vector(&[(8, 2)])),
             }),
         ),
         (
@@ -197,12 +209,16 @@ fn version_1_keeps_its_meaning() {
 #[test]
 fn what_is_not_known_is_skipped() {
     let mut stream = Vec::new();
-    for (_, frame) in examples() {
+    for (name, frame) in examples() {
         let mut bytes = encoded(&frame);
-        if !matches!(
-            frame,
-            Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_)
-        ) {
+        // Its last field is left out where there is nothing to say: the next place is not a new one.
+        let short = name == "hello";
+        if !short
+            && !matches!(
+                frame,
+                Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_)
+            )
+        {
             // The array of fields gets one more, an array itself.
             assert!((0x80..0x97).contains(&bytes[HEADER_BYTES]));
             bytes[HEADER_BYTES] += 1;
@@ -268,7 +284,7 @@ fn batches_lie_within_their_frame() {
 
 proptest! {
     #[test]
-    fn garbage_breaks_nothing(data: Vec<u8>, which in 0..16usize, at: usize, bit in 0..8u8) {
+    fn garbage_breaks_nothing(data: Vec<u8>, which in 0..17usize, at: usize, bit in 0..8u8) {
         fuzz::stream(&data);
         let mut bytes = encoded(&examples()[which].1);
         let at = at % bytes.len();

@@ -142,6 +142,8 @@ pub enum Input {
     Log(Ticket, Vec<Entry>),
     /// Who belongs to the partition from now on, this node included.
     Members(BTreeSet<Incarnation>),
+    /// These logs are closed: nothing above the number is taken.
+    Closed(BTreeMap<Incarnation, u64>),
     /// The deadline has come.
     Time,
 }

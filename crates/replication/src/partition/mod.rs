@@ -60,6 +60,7 @@ pub struct Partition {
     origins: BTreeMap<Incarnation, Origin>,
     peers: BTreeMap<Incarnation, Peer>,
     members: BTreeSet<Incarnation>,
+    closed: BTreeMap<Incarnation, u64>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
     /// Bytes read from the log and handed, not applied yet.
@@ -102,6 +103,7 @@ impl Partition {
             origins,
             peers: BTreeMap::new(),
             members: resume.members,
+            closed: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             applying_bytes: 0,
@@ -129,6 +131,7 @@ impl Partition {
                 self.members = members;
                 self.settle();
             }
+            Input::Closed(closed) => self.closed = closed,
             Input::Time => self.time(now),
         }
     }

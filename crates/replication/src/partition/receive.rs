@@ -142,6 +142,10 @@ impl Partition {
         if batch.origin == self.me {
             self.remembers(id, last);
         }
+        let closed = self.closed.get(&batch.origin);
+        if closed.is_some_and(|end| last > *end) && !broken("closed-log-goes-on") {
+            return Fate::Fine;
+        }
         if !self.origins.contains_key(&batch.origin) {
             if self.origins.len() >= self.config.origins_max {
                 self.stop(id, Alarm::Origins(id));

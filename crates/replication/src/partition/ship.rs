@@ -185,6 +185,7 @@ impl Partition {
                 applied,
                 heads,
                 room,
+                yours: Some(peer.durable.clone()),
             }));
         }
         if std::mem::take(&mut peer.ack_due) {

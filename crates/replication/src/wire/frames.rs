@@ -82,6 +82,9 @@ pub struct Hello {
     /// What may be sent to it.
     #[n(4)]
     pub room: Room,
+    /// What the receiver has said to be on its own disk, as far as the sender remembers: one that has less has lost something.
+    #[n(5)]
+    pub yours: Option<VersionVector>,
 }
 
 /// Batches, as they were sealed: those of one origin in the order of their numbers.

@@ -6,6 +6,7 @@
 
 mod checks;
 mod disk;
+pub mod membership;
 mod node;
 pub mod rng;
 pub mod scenarios;

@@ -24,6 +24,9 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("too many origins", too_many_origins),
     ("garbage", garbage),
     ("resumed between storing and applying", resumed),
+    ("a closed log", closed_log),
+    ("an older disk", older_disk),
+    ("a wait for a blob", wait_for_blob),
 ];
 
 fn node(id: u64) -> Incarnation {
@@ -143,6 +146,7 @@ impl Machine {
                 bytes: room,
                 batches: u32::MAX,
             },
+            yours: None,
         }))
     }
 }
@@ -350,4 +354,49 @@ fn resumed() -> Result<(), String> {
     let outputs = machine.input(Input::Log(ticket, entries.collect()));
     let applied = outputs.iter().filter(|o| matches!(o, Output::Apply { .. }));
     ensure(applied.count() == 2, "and applied")
+}
+
+fn closed_log() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.input(Input::Closed([(node(3), 2)].into()));
+    let outputs = machine.batches(&chain(3, 5, &[]));
+    ensure(stored(&outputs) == 2, "nothing above its end is taken")
+}
+
+fn older_disk() -> Result<(), String> {
+    use whimbrel_replication::identity::{Asked, Because, Identity, Own};
+    let own = Own {
+        me: node(ME),
+        durable: VersionVector::new(),
+        hash: Hash::default(),
+    };
+    let mut identity = Identity::new(own, [node(2)].into(), now(), 1_000_000);
+    let mut peer = Machine::new();
+    let batches = chain(3, 2, &[]);
+    let outputs = peer.batches(&batches);
+    peer.finish(&outputs);
+    let Some(Frame::Hello(mut hello)) = peer.0.transmit(now(), node(2)) else {
+        return Err("the first frame is a hello".into());
+    };
+    hello.durable.advance(node(ME), 1);
+    let (peer, number) = (node(2), 1);
+    let because = Because::TheyHaveMore { peer, number };
+    let asked = identity.hello(peer, &hello);
+    ensure(asked == Some(Asked::Renew(because)), "a new incarnation")
+}
+
+fn wait_for_blob() -> Result<(), String> {
+    use whimbrel_replication::{waits, wire::BlobName};
+    let blob = BlobName([1; 48]);
+    let mut waits = waits::Waits::new(waits::Config::default());
+    waits.begin(now(), 1, 1, [blob].into());
+    ensure(
+        waits.durable(node(2), 1).is_empty(),
+        "the batch alone is not enough",
+    )?;
+    let outcome = waits.has_blob(node(2), blob);
+    ensure(
+        outcome == [waits::Outcome::Enough(1)],
+        "with the blob it is",
+    )
 }

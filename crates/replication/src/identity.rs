@@ -1,0 +1,252 @@
+//! Whether this disk is what it was: asked of the peers at the start, before anything is written.
+//!
+//! A node that lost what it had acknowledged, by an older disk put back or a write that was not kept, would give its numbers a second time. Peers
+//! know better: their hellos say how much of our log they have, under which hash, and what we once told them to have. If they know more
+//! or other, the node takes a new incarnation.
+//!
+//! A peer that has less of our log is asked nothing back: its hash is looked up in our own log ([`Asked::Look`]).
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{Hash, Incarnation, VersionVector};
+
+use crate::{Now, broken, wire::Hello};
+
+/// What is known at the start.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// This node as it believes to be.
+    pub me: Incarnation,
+    /// What is on its disk.
+    pub durable: VersionVector,
+    /// The hash of the last batch of its own log.
+    pub hash: Hash,
+}
+
+/// Why the incarnation cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// A peer has more of our log than we.
+    TheyHaveMore {
+        /// Who.
+        peer: Incarnation,
+        /// Up to which number.
+        number: u64,
+    },
+    /// A peer has another batch under one of our numbers.
+    TheyHaveOther {
+        /// Who.
+        peer: Incarnation,
+        /// Which number.
+        number: u64,
+    },
+    /// We once told a peer to have more of someone's log.
+    WeHadMore {
+        /// Who.
+        peer: Incarnation,
+    },
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Tell [`Identity::looked`] the hash of the batch in our own log that ends with this number.
+    Look {
+        /// For whom.
+        peer: Incarnation,
+        /// Which number.
+        number: u64,
+    },
+    /// Take a new incarnation, and with it a free slot; what the disk has is another replica's closed log.
+    Renew(Because),
+    /// Go on. `all`: every peer was asked; else those who did not answer may know better later, which is an alarm of the partition.
+    Keep {
+        /// Whether all have answered.
+        all: bool,
+    },
+}
+
+/// The check of one partition at one start.
+pub struct Identity {
+    own: Own,
+    missing: BTreeSet<Incarnation>,
+    looking: BTreeSet<(Incarnation, u64, Hash)>,
+    until: u64,
+    decided: bool,
+}
+
+impl Identity {
+    /// Asks these members; those who do not answer in time are unreachable, and a node that is alone goes on.
+    pub fn new(own: Own, members: BTreeSet<Incarnation>, now: Now, patience_micros: u64) -> Self {
+        let mut missing = members;
+        missing.remove(&own.me);
+        Self {
+            own,
+            missing,
+            looking: BTreeSet::new(),
+            until: now.mono_micros.saturating_add(patience_micros),
+            decided: false,
+        }
+    }
+
+    /// When [`Identity::time`] is wanted.
+    pub fn deadline(&self) -> u64 {
+        self.until
+    }
+
+    /// A peer's hello. Also after the decision: who answers late can still know more.
+    pub fn hello(&mut self, peer: Incarnation, hello: &Hello) -> Option<Asked> {
+        let mine = self.own.durable.get(self.own.me);
+        let number = hello.durable.get(self.own.me);
+        if number > mine && !broken("amnesia-unnoticed") {
+            return self.renew(Because::TheyHaveMore { peer, number });
+        }
+        if let Some(told) = &hello.yours
+            && !self.own.durable.covers_all(told)
+        {
+            return self.renew(Because::WeHadMore { peer });
+        }
+        let mut heads = hello.heads.iter();
+        let head = heads.find(|head| head.origin == self.own.me && number > 0);
+        match head {
+            Some(head) if number == mine && head.hash() != self.own.hash => {
+                return self.renew(Because::TheyHaveOther { peer, number });
+            }
+            Some(head) if number < mine => {
+                self.looking.insert((peer, number, head.hash()));
+                return Some(Asked::Look { peer, number });
+            }
+            _ => {}
+        }
+        self.answered(peer)
+    }
+
+    /// What our own log has there; `None` if that was cut, which all had by then.
+    pub fn looked(&mut self, peer: Incarnation, number: u64, hash: Option<Hash>) -> Option<Asked> {
+        let asked = self
+            .looking
+            .iter()
+            .find(|(p, n, _)| (*p, *n) == (peer, number));
+        let asked = *asked?;
+        self.looking.remove(&asked);
+        if hash.is_some_and(|hash| hash != asked.2) {
+            return self.renew(Because::TheyHaveOther { peer, number });
+        }
+        self.answered(peer)
+    }
+
+    /// Time has passed.
+    pub fn time(&mut self, now: Now) -> Option<Asked> {
+        if self.decided || now.mono_micros < self.until {
+            return None;
+        }
+        self.decided = true;
+        Some(Asked::Keep { all: false })
+    }
+
+    fn answered(&mut self, peer: Incarnation) -> Option<Asked> {
+        self.missing.remove(&peer);
+        if self.decided || !self.missing.is_empty() {
+            return None;
+        }
+        self.decided = true;
+        Some(Asked::Keep { all: true })
+    }
+
+    fn renew(&mut self, because: Because) -> Option<Asked> {
+        self.decided = true;
+        Some(Asked::Renew(because))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Head, Room};
+    use whimbrel_crdt::PartitionId;
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::new(id).unwrap()
+    }
+
+    fn vector(pairs: &[(u64, u64)]) -> VersionVector {
+        pairs.iter().map(|(id, seq)| (node(*id), *seq)).collect()
+    }
+
+    fn identity() -> Identity {
+        let own = Own {
+            me: node(1),
+            durable: vector(&[(1, 10), (2, 5)]),
+            hash: Hash([1; 32]),
+        };
+        let members = [node(1), node(2), node(3)].into();
+        Identity::new(own, members, Now::default(), 100)
+    }
+
+    fn hello(durable: &[(u64, u64)], hash: u8, yours: Option<&[(u64, u64)]>) -> Hello {
+        Hello {
+            partition: PartitionId(0),
+            durable: vector(durable),
+            applied: vector(durable),
+            heads: vec![Head {
+                origin: node(1),
+                hash: [hash; 32],
+            }],
+            room: Room {
+                bytes: 0,
+                batches: 0,
+            },
+            yours: yours.map(vector),
+        }
+    }
+
+    #[test]
+    fn hellos_are_judged() {
+        let check = |said: Hello, expected: Option<Asked>| {
+            assert_eq!(identity().hello(node(2), &said), expected, "{said:?}");
+        };
+        let peer = node(2);
+        let renew = |because| Some(Asked::Renew(because));
+        check(hello(&[(1, 10)], 1, None), None);
+        check(hello(&[(2, 9)], 1, Some(&[(2, 5)])), None);
+        let more = Because::TheyHaveMore { peer, number: 11 };
+        check(hello(&[(1, 11)], 1, None), renew(more));
+        let other = Because::TheyHaveOther { peer, number: 10 };
+        check(hello(&[(1, 10)], 2, None), renew(other));
+        let had = Because::WeHadMore { peer };
+        check(hello(&[(1, 10)], 1, Some(&[(2, 6)])), renew(had));
+        let look = Asked::Look { peer, number: 7 };
+        check(hello(&[(1, 7)], 2, None), Some(look));
+    }
+
+    #[test]
+    fn an_older_number_is_looked_up() {
+        let check = |ours: Option<Hash>, expected: Option<Asked>| {
+            let mut identity = identity();
+            identity.hello(node(3), &hello(&[], 0, None));
+            identity.hello(node(2), &hello(&[(1, 7)], 2, None));
+            assert_eq!(identity.looked(node(2), 7, ours), expected);
+        };
+        check(Some(Hash([2; 32])), Some(Asked::Keep { all: true }));
+        check(None, Some(Asked::Keep { all: true }));
+        let (peer, number) = (node(2), 7);
+        let because = Because::TheyHaveOther { peer, number };
+        check(Some(Hash([3; 32])), Some(Asked::Renew(because)));
+    }
+
+    #[test]
+    fn a_node_that_is_alone_goes_on() {
+        let mut identity = identity();
+        let late = Now {
+            wall_micros: 0,
+            mono_micros: 100,
+        };
+        assert_eq!(identity.time(Now::default()), None);
+        assert_eq!(identity.time(late), Some(Asked::Keep { all: false }));
+        assert_eq!(identity.time(late), None);
+        let (peer, number) = (node(3), 11);
+        let late = identity.hello(peer, &hello(&[(1, 11)], 0, None));
+        let because = Because::TheyHaveMore { peer, number };
+        assert_eq!(late, Some(Asked::Renew(because)));
+    }
+}

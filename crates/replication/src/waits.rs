@@ -1,0 +1,279 @@
+//! How much a client waits for: batches that count only when `f` other nodes have them on disk, blobs included.
+//!
+//! Such a batch is provisional at its origin: hidden until [`Outcome::Enough`], after which the client is answered. On
+//! [`Outcome::Abort`] the origin logs an abort and the client gets its protocol's temporary error. An outcome is given once and is final: who
+//! acknowledges later changes nothing.
+//!
+//! After a crash nothing waits here any more: no client was answered for what was waiting, so the origin aborts what it finds provisional and
+//! unresolved in its log. At another node a provisional batch counts unless its origin's log has the abort: the client may have been
+//! answered, and the origin may be gone for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::Incarnation;
+
+use crate::{Now, broken, wire::BlobName};
+
+/// Bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// After so long the client is given up on: it is in front of an SMTP client's patience (RFC 5321, section 4.5.3.2: minutes).
+    pub patience_micros: u64,
+    /// Batches that wait at once.
+    pub waiting_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            patience_micros: 10_000_000,
+            waiting_max: 4096,
+        }
+    }
+}
+
+/// Why nothing was begun: temporary, the client is told at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Fewer nodes are reachable than have to answer.
+    #[error("{reachable} nodes are reachable, {needed} have to answer")]
+    TooFew {
+        /// How many are.
+        reachable: usize,
+        /// How many have to be.
+        needed: usize,
+    },
+    /// Too many wait.
+    #[error("too many batches wait")]
+    TooMany,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Enough nodes have the batch of this number: it counts, answer the client.
+    Enough(u64),
+    /// They do not in time: log an abort.
+    Abort(u64),
+}
+
+struct Wait {
+    needed: usize,
+    until: u64,
+    blobs: BTreeSet<BlobName>,
+    /// Nodes that have the batch, and which of its blobs.
+    has: BTreeMap<Incarnation, BTreeSet<BlobName>>,
+}
+
+impl Wait {
+    fn is_enough(&self) -> bool {
+        let blobs = self.blobs.len();
+        let whole = |has: &&BTreeSet<BlobName>| has.len() >= blobs || broken("wait-without-blobs");
+        self.has.values().filter(whole).count() >= self.needed
+    }
+}
+
+/// The batches of one log that wait, by the number of their last operation.
+pub struct Waits {
+    config: Config,
+    waits: BTreeMap<u64, Wait>,
+    /// Up to which number each peer has our log.
+    durable: BTreeMap<Incarnation, u64>,
+    /// What peers said of blobs before they had the batch.
+    early: BTreeMap<(Incarnation, BlobName), ()>,
+}
+
+impl Waits {
+    /// Nothing waits.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            waits: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            early: BTreeMap::new(),
+        }
+    }
+
+    /// Before the batch is made: whether it may be.
+    ///
+    /// # Errors
+    /// The client gets the temporary error now.
+    pub fn check(&self, needed: usize, reachable: usize) -> Result<(), Refused> {
+        if reachable < needed {
+            return Err(Refused::TooFew { reachable, needed });
+        }
+        if self.waits.len() >= self.config.waiting_max {
+            return Err(Refused::TooMany);
+        }
+        Ok(())
+    }
+
+    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs.
+    pub fn begin(&mut self, now: Now, number: u64, needed: usize, blobs: BTreeSet<BlobName>) {
+        let mut wait = Wait {
+            needed,
+            until: now.mono_micros + self.config.patience_micros,
+            blobs,
+            has: BTreeMap::new(),
+        };
+        for (peer, durable) in &self.durable {
+            if *durable >= number {
+                wait.has.insert(*peer, BTreeSet::new());
+            }
+        }
+        for (peer, blob) in self.early.keys() {
+            if wait.blobs.contains(blob)
+                && let Some(has) = wait.has.get_mut(peer)
+            {
+                has.insert(*blob);
+            }
+        }
+        self.waits.insert(number, wait);
+    }
+
+    /// A peer acknowledged our log up to a number: outcomes by number.
+    pub fn durable(&mut self, peer: Incarnation, number: u64) -> Vec<Outcome> {
+        let before = self.durable.insert(peer, number).unwrap_or(0);
+        let number = number.max(before);
+        self.durable.insert(peer, number);
+        for wait in self.waits.range_mut(..=number).map(|(_, wait)| wait) {
+            let has = wait.has.entry(peer).or_default();
+            for blob in &wait.blobs {
+                if self.early.contains_key(&(peer, *blob)) {
+                    has.insert(*blob);
+                }
+            }
+        }
+        self.enough()
+    }
+
+    /// A peer has a blob on disk.
+    pub fn has_blob(&mut self, peer: Incarnation, blob: BlobName) -> Vec<Outcome> {
+        let mut waited_for = false;
+        for wait in self.waits.values_mut() {
+            if wait.blobs.contains(&blob) {
+                waited_for = true;
+                if let Some(has) = wait.has.get_mut(&peer) {
+                    has.insert(blob);
+                }
+            }
+        }
+        // Of what nobody waits for nothing is kept.
+        if waited_for {
+            self.early.insert((peer, blob), ());
+        }
+        self.enough()
+    }
+
+    /// Time has passed.
+    pub fn time(&mut self, now: Now) -> Vec<Outcome> {
+        let late = self
+            .waits
+            .iter()
+            .filter(|(_, w)| w.until <= now.mono_micros);
+        let late: Vec<u64> = late.map(|(number, _)| *number).collect();
+        for number in &late {
+            self.waits.remove(number);
+        }
+        self.forget();
+        late.into_iter().map(Outcome::Abort).collect()
+    }
+
+    /// When [`Waits::time`] is wanted.
+    pub fn deadline(&self) -> Option<u64> {
+        self.waits.values().map(|wait| wait.until).min()
+    }
+
+    fn enough(&mut self) -> Vec<Outcome> {
+        let done = self.waits.iter().filter(|(_, wait)| wait.is_enough());
+        let done: Vec<u64> = done.map(|(number, _)| *number).collect();
+        for number in &done {
+            self.waits.remove(number);
+        }
+        if !done.is_empty() {
+            self.forget();
+        }
+        done.into_iter().map(Outcome::Enough).collect()
+    }
+
+    /// Blobs that nobody waits for any more.
+    fn forget(&mut self) {
+        let waits = &self.waits;
+        self.early
+            .retain(|(_, blob), ()| waits.values().any(|wait| wait.blobs.contains(blob)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::new(id).unwrap()
+    }
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            wall_micros: 0,
+            mono_micros: seconds * 1_000_000,
+        }
+    }
+
+    const BLOB: BlobName = BlobName([1; 48]);
+
+    fn waits(f: usize, blobs: &[BlobName]) -> Waits {
+        let mut waits = Waits::new(Config::default());
+        waits.begin(at(0), 5, f, blobs.iter().copied().collect());
+        waits
+    }
+
+    #[test]
+    fn enough_are_different_nodes() {
+        let mut waits = waits(2, &[]);
+        assert_eq!(waits.durable(node(2), 4), []);
+        assert_eq!(waits.durable(node(2), 5), []);
+        assert_eq!(waits.durable(node(2), 9), []);
+        assert_eq!(waits.durable(node(3), 5), [Outcome::Enough(5)]);
+        assert_eq!(waits.durable(node(4), 5), []);
+        assert_eq!(waits.time(at(100)), []);
+    }
+
+    #[test]
+    fn blobs_count_in_either_order() {
+        let mut early = waits(1, &[BLOB]);
+        assert_eq!(early.has_blob(node(2), BLOB), []);
+        assert_eq!(early.has_blob(node(3), BLOB), []);
+        assert_eq!(early.durable(node(2), 5), [Outcome::Enough(5)]);
+        assert!(early.early.is_empty());
+        let mut late = waits(1, &[BLOB]);
+        assert_eq!(late.durable(node(2), 5), []);
+        assert_eq!(late.has_blob(node(3), BLOB), []);
+        assert_eq!(late.has_blob(node(2), BLOB), [Outcome::Enough(5)]);
+    }
+
+    #[test]
+    fn an_outcome_is_final() {
+        let mut waits = waits(1, &[]);
+        assert_eq!(waits.deadline(), Some(10_000_000));
+        assert_eq!(waits.time(at(9)), []);
+        assert_eq!(waits.time(at(10)), [Outcome::Abort(5)]);
+        assert_eq!(waits.durable(node(2), 5), []);
+        assert_eq!(waits.deadline(), None);
+    }
+
+    #[test]
+    fn too_few_are_told_at_once() {
+        let mut waits = Waits::new(Config {
+            waiting_max: 1,
+            ..Config::default()
+        });
+        let refused = Refused::TooFew {
+            reachable: 1,
+            needed: 2,
+        };
+        assert_eq!(waits.check(2, 1), Err(refused));
+        assert_eq!(waits.check(2, 2), Ok(()));
+        waits.begin(at(0), 1, 2, BTreeSet::new());
+        assert_eq!(waits.check(2, 2), Err(Refused::TooMany));
+    }
+}
