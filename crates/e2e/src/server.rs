@@ -106,7 +106,12 @@ impl Ports {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody uses now.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Test programs that run at the same time begin at different places.
     let start = u16::try_from(std::process::id() % 400).unwrap_or(0) * 50;

@@ -49,7 +49,10 @@ fn show(event: &Owned) -> String {
             }
         },
         Owned::Message(m) if m.catenate => "catenate".into(),
-        Owned::Message(_) => "message".into(),
+        Owned::Message(m) => match m.import {
+            Some(id) => format!("message import {}", u128::from_be_bytes(id)),
+            None => "message".into(),
+        },
         Owned::Literal(l) => format!(
             "octets {}{}{}{}{}",
             l.size,
@@ -198,6 +201,31 @@ fn appends() {
             "b Noop",
         ],
     );
+    check(
+        USER,
+        b"a APPEND x (\\Seen) X-WHIMBREL-IMPORT 0000000000000000000000000000010a {1+}\r\nx {0}\r\n",
+        &[
+            "a APPEND x",
+            "message import 266",
+            "octets 1+",
+            "chunk x",
+            "whole",
+            "message",
+            "octets 0",
+        ],
+    );
+    for id in [
+        "",
+        "10a",
+        "0000000000000000000000000000010g",
+        "0000000000000000000000000000010a0",
+    ] {
+        check(
+            USER,
+            format!("a APPEND x X-WHIMBREL-IMPORT {id} {{1+}}\r\nx\r\n").as_bytes(),
+            &["a APPEND x", "a BAD expected 32 hexadecimal digits"],
+        );
+    }
     check(
         USER,
         b"a append x {5+}\r\nhello\r\nb NOOP\r\n",

@@ -28,4 +28,5 @@ pub mod sessions;
 pub mod store_calls;
 pub mod switchboard;
 pub mod tls;
+pub mod transfer;
 pub mod transport;

@@ -76,7 +76,10 @@ pub fn file_name(
 ) -> (String, Vec<String>) {
     let (mut letters, mut left) = (Vec::new(), Vec::new());
     for flag in flags {
-        let known = LETTERS.iter().find(|(_, of)| of.eq_ignore_ascii_case(flag));
+        // Dovecot does not know `P`, but every reader of keywords knows the name.
+        let known = LETTERS
+            .iter()
+            .find(|(letter, of)| *letter != 'P' && of.eq_ignore_ascii_case(flag));
         match known {
             Some((letter, _)) => letters.push(*letter),
             None if flag.starts_with('\\') => {}
@@ -285,7 +288,7 @@ mod tests {
         let (name, left) = file_name(12, "Mab", 7, &flags, &mut keywords);
         assert_eq!(
             (name.as_str(), left),
-            ("12.Mab.whimbrel,S=7:2,PSab", vec![])
+            ("12.Mab.whimbrel,S=7:2,Sabc", vec![])
         );
         let keywords = Keywords::parse(&keywords.to_text());
         let found = parse_name(&name, &keywords).unwrap();

@@ -1,6 +1,7 @@
 //! The command line.
 //!
-//! Exit codes: 0 it is done; 1 it is refused or failed; 2 the command line is wrong; 3 the node had to stop itself.
+//! Exit codes: 0 it is done; 1 it is refused or failed; 2 the command line is wrong; 3 the node had to stop itself; 4 an import or export is done, and
+//! something was skipped.
 //!
 //! Reading order: this file (what there is), [`run`] (what it does), [`prompt`] (how passwords come in).
 
@@ -9,6 +10,7 @@ mod check;
 mod node;
 mod prompt;
 mod run;
+mod transfer;
 
 use std::path::PathBuf;
 
@@ -16,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use run::Stop;
 pub use run::run;
+pub use transfer::{Common, EXIT_SKIPPED, FormName, ImportFrom, QuotingName};
 
 /// Exit code of a node that stopped itself because going on could have lost mail.
 pub const EXIT_FATAL: i32 = 3;
@@ -96,6 +99,39 @@ pub enum Command {
         /// Where copies of the store's small files go (as much as its journals); without it, the system's directory for such things
         #[arg(long, value_name = "DIRECTORY")]
         scratch: Option<PathBuf>,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Bring mail of an account from a Maildir, from mbox files or from another IMAP server
+    #[command(
+        after_help = "It works while a server runs (through DATA/admin.sock) and while none does. It may be ended at any moment and begun again: what is\n\
+                      here already is not imported twice. How to move a whole server: docs/moving.md.\n\n\
+                      Ends with 0, with 4 if something was skipped (each is told), with 1 if it could not go on.\n\nExamples:\n  \
+                      whimbrel import maildir anne@example.org ~anne/Maildir --dry-run\n  \
+                      whimbrel import mbox anne@example.org ~anne/mail\n  \
+                      whimbrel import imap anne@example.org imap.example.net anne"
+    )]
+    Import {
+        /// From what.
+        #[command(subcommand)]
+        from: ImportFrom,
+    },
+    /// Write all mail of an account into a Maildir or mbox files
+    #[command(
+        after_help = "A message, or a file of mbox, is there whole or not at all. A Maildir can be written again into the same directory: only what is new\n\
+                      is written, and flags are brought up to date; what was removed here stays there.\n\n\
+                      Ends with 0, with 4 if something was skipped (each is told), with 1 if it could not go on.\n\nExample:\n  \
+                      whimbrel export anne@example.org maildir /backup/anne"
+    )]
+    Export {
+        /// Whose mail, such as anne@example.org
+        address: String,
+        /// In which format
+        #[arg(value_enum)]
+        form: FormName,
+        /// The directory; it is made
+        to: PathBuf,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
@@ -283,6 +319,28 @@ mod tests {
             true,
         );
         check("whimbrel check --json --scratch /tmp", true);
+        check(
+            "whimbrel import maildir anne@example.org Maildir --nested --dry-run",
+            true,
+        );
+        check(
+            "whimbrel import mbox anne@example.org mail --into old --quoting mboxo",
+            true,
+        );
+        check(
+            "whimbrel import imap anne@example.org host anne --starttls --password-stdin",
+            true,
+        );
+        check(
+            "whimbrel import imap anne@example.org host anne --starttls --clear",
+            false,
+        );
+        check("whimbrel import anne@example.org", false);
+        check(
+            "whimbrel export anne@example.org maildir /tmp/x --config a.toml",
+            true,
+        );
+        check("whimbrel export anne@example.org zip /tmp/x", false);
         check("whimbrel node renew --config a.toml", true);
         check("whimbrel demo --exit", true);
         check("whimbrel config --markdown", true);

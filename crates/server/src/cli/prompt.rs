@@ -74,7 +74,7 @@ impl Drop for Silent {
     }
 }
 
-fn hidden(prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn hidden(prompt: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     eprint!("{prompt}");
     io::stderr().flush()?;
     let _silent = Silent::new()?;

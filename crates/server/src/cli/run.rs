@@ -11,7 +11,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, node};
+use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, node, transfer};
 use crate::{
     actor::Fatal,
     config::{self, Config},
@@ -28,7 +28,18 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub fn run(cli: Cli) -> ExitCode {
     // Whatever file is made, mail is in it: nobody else reads it.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let done = match cli.command {
+    let command = match cli.command {
+        Command::Import { from } => return ended(transfer::import(from)),
+        Command::Export {
+            address,
+            form,
+            to,
+            config,
+        } => return ended(transfer::export(&address, form, &to, &config)),
+        other => other,
+    };
+    let done = match command {
+        Command::Import { .. } | Command::Export { .. } => Ok(()),
         Command::Serve { config } => serve(&config),
         Command::Account { command } => accounts::account(command),
         Command::Alias { command } => accounts::alias(command),
@@ -47,8 +58,12 @@ pub fn run(cli: Cli) -> ExitCode {
             .map_err(Failure::from)
             .and_then(|runtime| runtime.block_on(demo::run(exit, fatal()))),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             let _ = writeln!(io::stderr(), "whimbrel: {failure}");
             ExitCode::FAILURE

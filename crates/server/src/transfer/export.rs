@@ -1,0 +1,394 @@
+//! `whimbrel export`: an account into a Maildir or into mbox files.
+//!
+//! A message of a Maildir is written in `tmp` and then renamed, under a name that follows from the message: what is there already is not written
+//! again. A file of mbox is written beside its place and then renamed. So there is never half a message, and never half a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use whimbrel_imap::client::{FetchData, Response};
+use whimbrel_transfer::{
+    maildir::{self, Keywords},
+    mbox::Writer,
+};
+
+use super::{
+    Failure, Own, Report,
+    body::MEMORY_BYTES_MAX,
+    remote::{Found, set},
+    wire::{Wire, quoted},
+};
+use crate::{actor::Fatal, config::Config};
+
+/// Messages of which flags, dates and sizes are asked at once.
+const WINDOW_MESSAGES: usize = 500;
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Maildir++, as Dovecot reads it.
+    Maildir,
+    /// A file a folder, in directories.
+    Mbox,
+}
+
+/// Writes all mail of an account below a directory.
+///
+/// # Errors
+/// When it cannot go on. What was written until then is whole.
+pub async fn export(
+    config: &Config,
+    address: &str,
+    form: Form,
+    to: &Path,
+    fatal: Fatal,
+) -> Result<Report, Failure> {
+    let own = Own::open(config, address, fatal).await?;
+    let mut report = Report::default();
+    let mut exporter = Exporter {
+        wire: own.wire,
+        to: to.to_owned(),
+        report: &mut report,
+        inexact: 0,
+    };
+    let done = match form {
+        Form::Maildir => exporter.maildirs().await,
+        Form::Mbox => exporter.mboxes().await,
+    };
+    report.end();
+    if let Some(server) = own.server {
+        server.stop().await;
+    }
+    done.map(|()| report)
+}
+
+struct Exporter<'a> {
+    wire: Wire,
+    to: PathBuf,
+    report: &'a mut Report,
+    /// Messages that cannot be read back to the byte.
+    inexact: u64,
+}
+
+impl Exporter<'_> {
+    /// Names of mailboxes, and of subscriptions.
+    async fn list(&mut self) -> Result<(Vec<String>, Vec<String>), Failure> {
+        self.wire.command("ENABLE UTF8=ACCEPT").await?;
+        self.wire.set_utf8();
+        let (mut names, mut subscribed) = (Vec::new(), Vec::new());
+        self.wire
+            .each("LIST \"\" \"*\" RETURN (SUBSCRIBED)", |response| {
+                if let Response::List(item) = response
+                    && !item.has("\\NonExistent")
+                    && !item.has("\\Noselect")
+                {
+                    names.push(item.name);
+                }
+            })
+            .await?;
+        self.wire
+            .each("LIST (SUBSCRIBED) \"\" \"*\"", |response| {
+                if let Response::List(item) = response {
+                    subscribed.push(item.name);
+                }
+            })
+            .await?;
+        let mut total = 0;
+        for name in &names {
+            let line = format!("STATUS {} (MESSAGES)", quoted(name));
+            self.wire
+                .each(&line, |response| {
+                    if let Response::MailboxStatus { items, .. } = response {
+                        total += items.first().map_or(0, |(_, count)| *count);
+                    }
+                })
+                .await?;
+        }
+        self.report.begin(total);
+        Ok((names, subscribed))
+    }
+
+    async fn uids(&mut self, name: &str) -> Result<Vec<u32>, Failure> {
+        if let Some(bar) = &self.report.bar {
+            bar.set_message(name.to_owned());
+        }
+        let mut uids = Vec::new();
+        self.wire
+            .command(&format!("EXAMINE {}", quoted(name)))
+            .await?;
+        self.wire
+            .each("UID SEARCH ALL", |response| {
+                if let Response::Search { numbers, .. } = response {
+                    uids.extend(numbers);
+                }
+            })
+            .await?;
+        Ok(uids)
+    }
+
+    async fn window(&mut self, uids: &[u32]) -> Result<Vec<Found>, Failure> {
+        let line = format!(
+            "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE EMAILID)",
+            set(uids.iter().copied())
+        );
+        let mut found = Vec::new();
+        self.wire
+            .each(&line, |response| {
+                if let Response::Fetch { items, .. } = response {
+                    found.extend(Found::read(items));
+                }
+            })
+            .await?;
+        for found in &mut found {
+            found
+                .flags
+                .retain(|flag| !flag.eq_ignore_ascii_case("\\Recent"));
+        }
+        found.sort_by_key(|found| found.uid);
+        found.dedup_by_key(|found| found.uid);
+        Ok(found)
+    }
+
+    /// Gives the bytes of a message to `take`, in parts. Whether it is there still.
+    async fn bytes(
+        &mut self,
+        found: &Found,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<bool, Failure> {
+        let mut at = 0;
+        while at < found.bytes {
+            let line = format!(
+                "UID FETCH {} (BODY.PEEK[]<{at}.{MEMORY_BYTES_MAX}>)",
+                found.uid
+            );
+            let mut part = Vec::new();
+            self.wire
+                .each(&line, |response| {
+                    if let Response::Fetch { items, .. } = response {
+                        for item in items {
+                            if let FetchData::Section { data, .. } = item {
+                                part = data.unwrap_or_default();
+                            }
+                        }
+                    }
+                })
+                .await?;
+            if part.is_empty() {
+                return Ok(false);
+            }
+            at += part.len() as u64;
+            take(&part)?;
+        }
+        Ok(true)
+    }
+
+    fn told(&self, name: &str, before: (u64, u64)) {
+        if self.report.bar.is_none() {
+            let (new, known) = (self.report.new - before.0, self.report.known - before.1);
+            self.report
+                .note(&format!("{name}: {new} written, {known} there already"));
+        }
+    }
+
+    async fn maildirs(&mut self) -> Result<(), Failure> {
+        let (names, subscribed) = self.list().await?;
+        let levels = |name: &str| -> Vec<String> { name.split('/').map(str::to_owned).collect() };
+        for name in &names {
+            let own = if name == "INBOX" {
+                Vec::new()
+            } else {
+                levels(name)
+            };
+            let own: Vec<&str> = own.iter().map(String::as_str).collect();
+            let folder = self.to.join(maildir::directory(&own));
+            for part in ["tmp", "new", "cur"] {
+                fs::create_dir_all(folder.join(part)).map_err(|error| at(&folder, &error))?;
+            }
+            if !own.is_empty() {
+                // So Dovecot and Courier know a folder.
+                File::create(folder.join("maildirfolder")).map_err(|error| at(&folder, &error))?;
+            }
+            let before = (self.report.new, self.report.known);
+            self.maildir(name, &folder).await?;
+            self.told(name, before);
+        }
+        let lines = subscribed.iter().map(|name| {
+            let levels = levels(name);
+            let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
+            format!("{}\n", maildir::directory(&levels).trim_start_matches('.'))
+        });
+        replace(
+            &self.to.join("subscriptions"),
+            lines.collect::<String>().as_bytes(),
+        )
+    }
+
+    async fn maildir(&mut self, name: &str, folder: &Path) -> Result<(), Failure> {
+        let keywords_file = folder.join("dovecot-keywords");
+        let text = fs::read_to_string(&keywords_file).unwrap_or_default();
+        let mut keywords = Keywords::parse(&text);
+        let mut written = keywords.clone();
+        // What is there, by the part of its name that stays.
+        let mut there: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for entry in fs::read_dir(folder.join("cur")).map_err(|error| at(folder, &error))? {
+            let path = entry?.path();
+            let file = path.file_name().and_then(|name| name.to_str());
+            if let Some((base, _)) = file.and_then(|file| file.split_once(":2,")) {
+                there.insert(base.to_owned(), path);
+            }
+        }
+        let mut without = BTreeSet::new();
+        let uids = self.uids(name).await?;
+        for window in uids.chunks(WINDOW_MESSAGES) {
+            for found in self.window(window).await? {
+                self.report.step(1);
+                let seconds = found.date.map_or(0, |date| date.unix_seconds());
+                // Copies have one EMAILID.
+                let id = format!("{}U{}", found.email.as_deref().unwrap_or("M"), found.uid);
+                let (file, left) =
+                    maildir::file_name(seconds, &id, found.bytes, &found.flags, &mut keywords);
+                without.extend(left);
+                if keywords != written {
+                    // Before any file that has a letter of it.
+                    replace(&keywords_file, keywords.to_text().as_bytes())?;
+                    written = keywords.clone();
+                }
+                let place = folder.join("cur").join(&file);
+                let base = file.split_once(":2,").map_or("", |(base, _)| base);
+                if let Some(old) = there.get(base) {
+                    if *old != place {
+                        fs::rename(old, &place).map_err(|error| at(old, &error))?;
+                    }
+                    self.report.known += 1;
+                    continue;
+                }
+                let temporary = folder.join("tmp").join(base);
+                let mut out = File::create(&temporary).map_err(|error| at(&temporary, &error))?;
+                if !self.bytes(&found, |bytes| out.write_all(bytes)).await? {
+                    fs::remove_file(&temporary)?;
+                    self.report.skip(
+                        &format!("{name}: UID {}", found.uid),
+                        "it is gone, or cannot be read",
+                    );
+                    continue;
+                }
+                out.set_modified(time(seconds))?;
+                out.sync_all()?;
+                fs::rename(&temporary, &place).map_err(|error| at(&place, &error))?;
+                self.report.new += 1;
+            }
+        }
+        if !without.is_empty() {
+            let words: Vec<&str> = without.iter().map(String::as_str).collect();
+            self.report.note(&format!(
+                "{name}: a Maildir has {} keywords at the most; left out: {}",
+                maildir::KEYWORDS_MAX,
+                words.join(" ")
+            ));
+        }
+        Ok(File::open(folder.join("cur"))?.sync_all()?)
+    }
+
+    async fn mboxes(&mut self) -> Result<(), Failure> {
+        let (names, subscribed) = self.list().await?;
+        for name in &names {
+            let path = self.to.join(format!("{name}.mbox"));
+            if !path.starts_with(&self.to) || name.split('/').any(|level| level.starts_with('.')) {
+                self.report.folders_failed += 1;
+                self.report
+                    .note(&format!("skipped: {name}: a file cannot be called so"));
+                continue;
+            }
+            let before = (self.report.new, self.report.known);
+            let folder = path.parent().unwrap_or(&self.to).to_owned();
+            fs::create_dir_all(&folder).map_err(|error| at(&folder, &error))?;
+            let temporary = tempfile::NamedTempFile::new_in(&folder)?;
+            let mut out = BufWriter::new(temporary);
+            let uids = self.uids(name).await?;
+            for window in uids.chunks(WINDOW_MESSAGES) {
+                for found in self.window(window).await? {
+                    self.report.step(1);
+                    self.message(name, &found, &mut out).await?;
+                }
+            }
+            let temporary = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            temporary.as_file().sync_all()?;
+            temporary.persist(&path)?;
+            self.told(name, before);
+        }
+        if self.inexact > 0 {
+            self.report.note(&format!(
+                "{} messages have line ends or fields that mbox cannot keep; a Maildir can",
+                self.inexact
+            ));
+        }
+        let lines: String = subscribed.iter().map(|name| format!("{name}\n")).collect();
+        replace(&self.to.join(".subscriptions"), lines.as_bytes())
+    }
+
+    async fn message(
+        &mut self,
+        name: &str,
+        found: &Found,
+        out: &mut BufWriter<tempfile::NamedTempFile>,
+    ) -> Result<(), Failure> {
+        let seconds = found.date.map_or(0, |date| date.unix_seconds());
+        let mut text = Vec::new();
+        let mut writer = Writer::new(seconds, &found.flags, &mut text);
+        let mut begun = false;
+        let whole = self
+            .bytes(found, |bytes| {
+                begun = true;
+                writer.push(bytes, &mut text);
+                out.write_all(&text)?;
+                text.clear();
+                Ok(())
+            })
+            .await?;
+        if !whole && !begun {
+            // Nothing of it was written.
+            self.report.skip(
+                &format!("{name}: UID {}", found.uid),
+                "it is gone, or cannot be read",
+            );
+            return Ok(());
+        }
+        if !whole {
+            return Err(format!("{name}: UID {} is gone, or cannot be read", found.uid).into());
+        }
+        self.inexact += u64::from(!writer.finish(&mut text));
+        out.write_all(&text)?;
+        self.report.new += 1;
+        Ok(())
+    }
+}
+
+fn at(path: &Path, error: &io::Error) -> Failure {
+    format!("{}: {error}", path.display()).into()
+}
+
+fn time(seconds: i64) -> SystemTime {
+    let by = Duration::from_secs(seconds.unsigned_abs());
+    match seconds {
+        0.. => UNIX_EPOCH + by,
+        _ => UNIX_EPOCH - by,
+    }
+}
+
+/// Writes a file such that it is either the old or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    temporary.write_all(bytes)?;
+    temporary.as_file().sync_all()?;
+    temporary
+        .persist(path)
+        .map_err(|error| at(path, &error.error))?;
+    Ok(())
+}

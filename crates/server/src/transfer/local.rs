@@ -1,0 +1,437 @@
+//! Maildir and mbox as sources.
+//!
+//! A message of a Maildir is named by its folder, the base of its file's name and its bytes; one of an mbox by the file, the place in it and its
+//! bytes. So a file that was changed meanwhile costs at worst a message that is there twice, never one that is missing.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use whimbrel_imap::core::DateTime;
+use whimbrel_transfer::{
+    lines::ToCrlf,
+    maildir::{self, Keywords},
+    mbox,
+};
+
+use super::{
+    Failure, Folder, Origin, Place, Report,
+    body::Body,
+    source_id,
+    target::{Offer, Target},
+};
+
+/// Read at once.
+const READ_BYTES: usize = 64 * 1024;
+/// Depth of directories.
+const DEPTH_MAX: usize = 32;
+
+pub(super) struct Local {
+    origin: Origin,
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    format!("{}: {error}", path.display()).into()
+}
+
+fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, Failure> {
+    let listed = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut listed = listed.map_err(|error| failed(path, &error))?;
+    listed.sort_by_key(fs::DirEntry::file_name);
+    Ok(listed)
+}
+
+impl Local {
+    pub(super) fn new(origin: Origin) -> Self {
+        Local { origin }
+    }
+
+    pub(super) fn folders(&mut self, report: &Report) -> Result<Vec<Folder>, Failure> {
+        let mut found: BTreeMap<Vec<String>, Folder> = BTreeMap::new();
+        let (root, subscribed) = match &self.origin {
+            Origin::Maildir { path, nested } => {
+                if !path.join("cur").is_dir() && !*nested {
+                    return Err(format!("{} is no Maildir: it has no cur", path.display()).into());
+                }
+                maildirs(path, *nested, report, &mut found)?;
+                let separator = if *nested { '/' } else { '.' };
+                let mut subscribed = Vec::new();
+                for name in ["subscriptions", "courierimapsubscribed"] {
+                    if let Ok(text) = fs::read_to_string(path.join(name)) {
+                        subscribed.extend(maildir::subscriptions(&text, separator));
+                    }
+                }
+                (path, subscribed)
+            }
+            Origin::Mbox { path, .. } => {
+                if path.is_file() {
+                    let name = path
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned();
+                    file(path.clone(), vec![level_of(&name)], &mut found)?;
+                } else {
+                    let mut open = vec![(path.clone(), Vec::new())];
+                    while let Some((directory, levels)) = open.pop() {
+                        for entry in entries(&directory)? {
+                            let name = entry.file_name().to_string_lossy().into_owned();
+                            if name.starts_with('.') || levels.len() >= DEPTH_MAX {
+                                continue;
+                            }
+                            let mut levels: Vec<String> = levels.clone();
+                            if entry.path().is_dir() {
+                                levels.push(name);
+                                open.push((entry.path(), levels));
+                            } else {
+                                levels.push(level_of(&name));
+                                file(entry.path(), levels, &mut found)?;
+                            }
+                        }
+                    }
+                }
+                let text = fs::read_to_string(path.join(".subscriptions")).unwrap_or_default();
+                (path, maildir::subscriptions(&text, '/'))
+            }
+            Origin::Imap(_) => return Err("not here".into()),
+        };
+        if found.is_empty() {
+            return Err(format!("{} holds no mail", root.display()).into());
+        }
+        for levels in subscribed {
+            let folder = found.entry(levels.clone()).or_insert(Folder {
+                levels,
+                special_use: None,
+                subscribed: true,
+                weight: 0,
+                place: Place::Nowhere,
+            });
+            folder.subscribed = true;
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Whether the begin of a file is no mbox.
+    pub(super) fn refuses(&self, folder: &Folder) -> Option<String> {
+        let Place::File(path) = &folder.place else {
+            return None;
+        };
+        if !path.is_file() {
+            return Some("it is no file".to_owned());
+        }
+        let mut begin = Vec::new();
+        let read =
+            File::open(path).and_then(|file| file.take(READ_BYTES as u64).read_to_end(&mut begin));
+        match read {
+            Ok(read) => {
+                let mut reader = mbox::Reader::new(mbox::Quoting::None);
+                let mut is_mbox = reader.push(&begin, &mut |_| {}).is_ok();
+                if read < READ_BYTES {
+                    // A last line may have no end.
+                    is_mbox &= reader.finish(&mut |_| {}).is_ok();
+                }
+                (!is_mbox).then(|| "it is no mbox".to_owned())
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    pub(super) async fn read(
+        &mut self,
+        folder: &Folder,
+        target: &mut Target,
+        report: &mut Report,
+    ) -> Result<Result<(), String>, Failure> {
+        match (&folder.place, &self.origin) {
+            (Place::Directory(path), _) => read_maildir(path, folder, target, report).await,
+            (Place::File(path), Origin::Mbox { quoting, .. }) => {
+                read_mbox(path, *quoting, folder, target, report).await
+            }
+            _ => Ok(Ok(())),
+        }
+    }
+}
+
+fn level_of(name: &str) -> String {
+    name.strip_suffix(".mbox").unwrap_or(name).to_owned()
+}
+
+fn file(
+    path: PathBuf,
+    levels: Vec<String>,
+    found: &mut BTreeMap<Vec<String>, Folder>,
+) -> Result<(), Failure> {
+    let meta = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
+    let folder = Folder {
+        levels: levels.clone(),
+        special_use: None,
+        subscribed: false,
+        weight: meta.len(),
+        place: Place::File(path),
+    };
+    // `a` beside `a.mbox`: the mapper gives them two names.
+    let mut key = levels;
+    while found.contains_key(&key) {
+        key.push(String::new());
+    }
+    found.insert(key, folder);
+    Ok(())
+}
+
+fn maildirs(
+    root: &Path,
+    nested: bool,
+    report: &Report,
+    found: &mut BTreeMap<Vec<String>, Folder>,
+) -> Result<(), Failure> {
+    let mut add = |path: &Path, levels: Vec<String>| -> Result<(), Failure> {
+        let mut weight = 0;
+        for part in ["cur", "new"] {
+            if path.join(part).is_dir() {
+                weight += entries(&path.join(part))?.len() as u64;
+            }
+        }
+        let folder = Folder {
+            levels: levels.clone(),
+            special_use: None,
+            subscribed: false,
+            weight,
+            place: Place::Directory(path.to_owned()),
+        };
+        found.insert(levels, folder);
+        Ok(())
+    };
+    if root.join("cur").is_dir() {
+        add(root, vec!["INBOX".to_owned()])?;
+    }
+    let mut open = vec![(root.to_owned(), Vec::<String>::new())];
+    while let Some((directory, levels)) = open.pop() {
+        for entry in entries(&directory)? {
+            let path = entry.path();
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                report.note(&format!(
+                    "skipped: {}: its name is not UTF-8",
+                    path.display()
+                ));
+                continue;
+            };
+            if nested {
+                if !path.is_dir()
+                    || matches!(&*name, "cur" | "new" | "tmp")
+                    || name.starts_with('.')
+                {
+                    continue;
+                }
+                let mut levels = levels.clone();
+                levels.push(maildir::level(&name));
+                if levels.len() >= DEPTH_MAX {
+                    report.note(&format!("skipped: {}: it is too deep", path.display()));
+                    continue;
+                }
+                if path.join("cur").is_dir() {
+                    add(&path, levels.clone())?;
+                }
+                open.push((path, levels));
+            } else if path.join("cur").is_dir()
+                && let Some(mut levels) = maildir::levels(&name)
+            {
+                // Courier names all folders below INBOX, in directories too.
+                if levels.len() > 1 && levels[0] == "INBOX" {
+                    levels.remove(0);
+                }
+                add(&path, levels)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn read_maildir(
+    path: &Path,
+    folder: &Folder,
+    target: &mut Target,
+    report: &mut Report,
+) -> Result<Result<(), String>, Failure> {
+    let keywords = fs::read_to_string(path.join("dovecot-keywords")).unwrap_or_default();
+    let keywords = Keywords::parse(&keywords);
+    let folder_name = folder.levels.join("\0");
+    let mut unknown = 0;
+    // In the order in which they came: their names begin with the time.
+    let mut listed = Vec::new();
+    for part in ["cur", "new"] {
+        if path.join(part).is_dir() {
+            listed.extend(
+                entries(&path.join(part))?
+                    .into_iter()
+                    .map(|entry| entry.path()),
+            );
+        }
+    }
+    listed.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
+    for path in listed {
+        report.step(1);
+        let label = path.display().to_string();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            report.skip(&label, "its name is not UTF-8");
+            continue;
+        };
+        let Some(name) = maildir::parse_name(name, &keywords) else {
+            continue;
+        };
+        unknown += usize::from(!name.unknown.is_empty());
+        match read_file(&path, name.as_it_is) {
+            Ok((body, hash, seconds)) => {
+                let id = source_id(&[
+                    b"maildir",
+                    folder_name.as_bytes(),
+                    name.base.as_bytes(),
+                    &hash,
+                ]);
+                let offer = Offer {
+                    id,
+                    label,
+                    flags: name.flags,
+                    date: Some(DateTime::utc(seconds)),
+                    body,
+                };
+                target.offer(offer, report).await?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+            Err(error) => report.skip(&label, &error.to_string()),
+        }
+    }
+    if unknown > 0 {
+        report.note(&format!(
+            "{}: {unknown} messages have keywords that dovecot-keywords does not name; they are left out",
+            path.display()
+        ));
+    }
+    Ok(Ok(()))
+}
+
+fn read_file(path: &Path, as_it_is: bool) -> io::Result<(Body, [u8; 32], i64)> {
+    // Before it is opened: a pipe would never answer.
+    let meta = fs::metadata(path)?;
+    if meta.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut file = File::open(path)?;
+    let seconds = match meta.modified()?.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(0),
+        Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(0),
+    };
+    let mut lines = if as_it_is {
+        ToCrlf::as_it_is()
+    } else {
+        ToCrlf::new()
+    };
+    let (mut body, mut hasher) = (Body::default(), blake3::Hasher::new());
+    let (mut buffer, mut out) = (vec![0; READ_BYTES], Vec::new());
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((body, *hasher.finalize().as_bytes(), seconds)),
+            read => {
+                hasher.update(&buffer[..read]);
+                lines.push(&buffer[..read], &mut out);
+                body.push(&mut out)?;
+            }
+        }
+    }
+}
+
+/// A message of an mbox that is being read.
+struct Open {
+    seconds: i64,
+    at: u64,
+    lines: ToCrlf,
+    body: Body,
+    hasher: blake3::Hasher,
+}
+
+async fn read_mbox(
+    path: &Path,
+    quoting: mbox::Quoting,
+    folder: &Folder,
+    target: &mut Target,
+    report: &mut Report,
+) -> Result<Result<(), String>, Failure> {
+    // Before it is opened: a pipe would never answer.
+    if !path.is_file() {
+        return Ok(Err("it is no file".to_owned()));
+    }
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let folder_name = folder.levels.join("\0");
+    let mut reader = mbox::Reader::new(quoting);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut open: Option<Open> = None;
+    let (mut number, mut broken) = (0_u64, None);
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        report.step(read as u64);
+        let mut offers = Vec::new();
+        let mut out = Vec::new();
+        let mut tell = |event: mbox::Event<'_>| match event {
+            mbox::Event::Begin { seconds } => {
+                number += 1;
+                open = Some(Open {
+                    seconds,
+                    at: number,
+                    lines: ToCrlf::new(),
+                    body: Body::default(),
+                    hasher: blake3::Hasher::new(),
+                });
+            }
+            mbox::Event::Bytes(bytes) => {
+                if let Some(open) = &mut open {
+                    open.hasher.update(bytes);
+                    open.lines.push(bytes, &mut out);
+                    if let Err(error) = open.body.push(&mut out) {
+                        broken = Some(error);
+                    }
+                }
+            }
+            mbox::Event::End(flags) => {
+                if let Some(open) = open.take() {
+                    let hash = open.hasher.finalize();
+                    let at = open.at.to_le_bytes();
+                    offers.push(Offer {
+                        id: source_id(&[b"mbox", folder_name.as_bytes(), &at, hash.as_bytes()]),
+                        label: format!("{}: message {}", path.display(), open.at),
+                        flags,
+                        date: Some(DateTime::utc(open.seconds)),
+                        body: open.body,
+                    });
+                }
+            }
+        };
+        let pushed = match read {
+            0 => std::mem::replace(&mut reader, mbox::Reader::new(quoting)).finish(&mut tell),
+            _ => reader.push(&buffer[..read], &mut tell),
+        };
+        if let Some(error) = broken {
+            return Err(error.into());
+        }
+        for offer in offers {
+            target.offer(offer, report).await?;
+        }
+        if pushed.is_err() {
+            return Ok(Err("it is no mbox".to_owned()));
+        }
+        if read == 0 {
+            return Ok(Ok(()));
+        }
+    }
+}

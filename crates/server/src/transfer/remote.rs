@@ -1,0 +1,564 @@
+//! Another IMAP server as a source.
+//!
+//! A message is named by server, user, mailbox, UIDVALIDITY and UID: what is here already is not fetched again. Messages are fetched some at a
+//! time, large ones in parts, so that no more than some MiB are held.
+
+use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use base64::Engine as _;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+use whimbrel_imap::{
+    CommandBody,
+    client::{FetchData, ListItem, ReplyCode, Response},
+    core::{DateTime, Secret, SequenceSet, utf7},
+    encode::Kind,
+};
+use zeroize::Zeroizing;
+
+use super::{
+    Failure, Folder, Place, Report,
+    body::{Body, MEMORY_BYTES_MAX},
+    source_id,
+    target::{Offer, Target},
+    wire::{Stream, Wire, WireError, quoted},
+};
+use crate::tls::provider;
+
+/// For a connection and its handshake.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Messages of which flags, dates and sizes are asked at once.
+const WINDOW_MESSAGES: usize = 500;
+/// Bytes of messages fetched at once.
+const FETCH_BYTES_MAX: u64 = 2 << 20;
+/// Where systems keep the certificates that they trust.
+const BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// How the connection is kept secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS from the first byte.
+    Tls,
+    /// STARTTLS, or nothing is sent.
+    StartTls,
+    /// Not at all: on this machine only.
+    Clear,
+}
+
+/// Another server, and who has an account there.
+pub struct Remote {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// TLS.
+    pub security: Security,
+    /// Certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Login name.
+    pub user: String,
+    /// Password.
+    pub password: Zeroizing<Vec<u8>>,
+}
+
+pub(super) struct Connection {
+    wire: Wire,
+    server: String,
+    user: String,
+    capabilities: Vec<String>,
+    utf8: bool,
+}
+
+fn trusted(ca: Option<&PathBuf>) -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
+    let bundle = match ca {
+        Some(ca) => ca.clone(),
+        None => BUNDLES
+            .iter()
+            .map(PathBuf::from)
+            .find(|path| path.is_file())
+            .ok_or("no certificates of authorities are on this system: name a file with --ca")?,
+    };
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", bundle.display());
+    for der in CertificateDer::pem_file_iter(&bundle).map_err(|error| wrong(&error))? {
+        // One that cannot be used vouches for nobody.
+        let _ = roots.add(der.map_err(|error| wrong(&error))?);
+    }
+    Ok(roots)
+}
+
+async fn tls<S: Stream>(stream: S, remote: &Remote) -> Result<impl Stream + use<S>, Failure> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(trusted(remote.ca.as_ref())?)
+        .with_no_client_auth();
+    let name = ServerName::try_from(remote.host.clone())?;
+    let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    let shaken = timeout(CONNECT_WAIT_MAX, shaken)
+        .await
+        .map_err(io::Error::from)?;
+    shaken.map_err(|error| format!("TLS with {}: {error}", remote.host).into())
+}
+
+impl Connection {
+    pub(super) async fn open(remote: Remote) -> Result<Connection, Failure> {
+        let connect = TcpStream::connect((remote.host.as_str(), remote.port));
+        let stream = timeout(CONNECT_WAIT_MAX, connect)
+            .await
+            .map_err(io::Error::from)?;
+        let stream =
+            stream.map_err(|error| format!("{} port {}: {error}", remote.host, remote.port))?;
+        if remote.security == Security::Clear && !is_here(stream.peer_addr()?.ip()) {
+            return Err("without TLS only a server on this machine can be asked: whoever listens would know the password".into());
+        }
+        stream.set_nodelay(true)?;
+        let mut wire = if remote.security == Security::Tls {
+            greeted(Box::new(tls(stream, &remote).await?)).await?
+        } else {
+            greeted(Box::new(stream)).await?
+        };
+        if remote.security == Security::StartTls {
+            wire.command("STARTTLS").await?;
+            wire = Wire::resume(Box::new(tls(wire.into_stream(), &remote).await?))?;
+        }
+        let mut connection = Connection {
+            wire,
+            server: format!("{}:{}", remote.host.to_ascii_lowercase(), remote.port),
+            user: remote.user,
+            capabilities: Vec::new(),
+            utf8: false,
+        };
+        connection.ask_capabilities().await?;
+        connection.log_in(&remote.password).await?;
+        connection.ask_capabilities().await?;
+        if connection.has("UTF8=ACCEPT") || connection.has("UTF8=ONLY") {
+            connection.wire.command("ENABLE UTF8=ACCEPT").await?;
+            connection.wire.set_utf8();
+            connection.utf8 = true;
+        }
+        Ok(connection)
+    }
+
+    fn has(&self, capability: &str) -> bool {
+        self.capabilities
+            .iter()
+            .any(|of| of.eq_ignore_ascii_case(capability))
+    }
+
+    async fn ask_capabilities(&mut self) -> Result<(), Failure> {
+        for response in self.wire.command("CAPABILITY").await? {
+            if let Response::Capability(capabilities) = response {
+                self.capabilities = capabilities;
+            }
+        }
+        Ok(())
+    }
+
+    async fn log_in(&mut self, password: &[u8]) -> Result<(), Failure> {
+        let done = if self.has("AUTH=PLAIN") {
+            let message = Zeroizing::new([b"\0", self.user.as_bytes(), b"\0", password].concat());
+            let message =
+                Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(&message));
+            self.wire.begin(b"AUTHENTICATE PLAIN").await?;
+            loop {
+                match self.wire.next().await? {
+                    Response::Continuation { .. } => self.wire.line(message.as_bytes()).await?,
+                    Response::Tagged { kind: Kind::Ok, .. } => break Ok(()),
+                    Response::Tagged { text, .. } => break Err(text),
+                    _ => {}
+                }
+            }
+        } else if self.has("LOGINDISABLED") {
+            Err("it takes no password over this connection".to_owned())
+        } else {
+            let login = CommandBody::Login {
+                user: self.user.clone(),
+                password: Secret::new(password.to_vec()),
+            };
+            match self.wire.body(&login).await {
+                Ok(_) => Ok(()),
+                Err(WireError::Refused { text, .. }) => Err(text),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        done.map_err(|text| format!("{} does not let {} in: {text}", self.server, self.user).into())
+    }
+
+    fn quoted(&self, name: &str) -> String {
+        if self.utf8 {
+            return quoted(name);
+        }
+        let mut wire = Vec::new();
+        utf7::encode(name, &mut wire);
+        // It is ASCII.
+        quoted(&String::from_utf8_lossy(&wire))
+    }
+
+    pub(super) async fn folders(&mut self, report: &Report) -> Result<Vec<Folder>, Failure> {
+        let mut personal: Vec<String> = Vec::new();
+        let mut foreign: Vec<String> = Vec::new();
+        if self.has("NAMESPACE") {
+            for response in self.wire.command("NAMESPACE").await? {
+                if let Response::Namespace([own, others, shared]) = response {
+                    personal = own.into_iter().map(|(prefix, _)| prefix).collect();
+                    let more = others.into_iter().chain(shared);
+                    foreign = more
+                        .map(|(prefix, _)| prefix)
+                        .filter(|of| !of.is_empty())
+                        .collect();
+                }
+            }
+        }
+        let mut items: Vec<ListItem> = Vec::new();
+        let returns = match self.has("SPECIAL-USE") && self.has("LIST-EXTENDED") {
+            true => " RETURN (SPECIAL-USE)",
+            false => "",
+        };
+        let take = |response| {
+            if let Response::List(item) = response {
+                items.push(item);
+            }
+        };
+        self.wire
+            .each(&format!("LIST \"\" \"*\"{returns}"), take)
+            .await?;
+        let mut subscribed: Vec<ListItem> = Vec::new();
+        let take = |response| {
+            if let Response::Lsub(item) = response {
+                subscribed.push(item);
+            }
+        };
+        // A server that has none says no.
+        if let Err(error) = self.wire.each("LSUB \"\" \"*\"", take).await {
+            match error {
+                WireError::Refused { text, .. } => {
+                    report.note(&format!("subscriptions are not known: {text}"));
+                }
+                other => return Err(other.into()),
+            }
+        }
+        let subscribed: Vec<String> = subscribed
+            .into_iter()
+            .filter(|item| !item.has("\\Noselect"))
+            .map(|item| item.name)
+            .collect();
+        let levels = |name: &str, delimiter: Option<char>| {
+            let prefix = personal
+                .iter()
+                .filter(|prefix| !prefix.is_empty() && name.len() > prefix.len())
+                .find_map(|prefix| name.strip_prefix(prefix.as_str()));
+            let rest = prefix.unwrap_or(name);
+            match delimiter {
+                Some(delimiter) => rest.split(delimiter).map(str::to_owned).collect(),
+                None => vec![rest.to_owned()],
+            }
+        };
+        let mut folders: Vec<Folder> = Vec::new();
+        let mut known: Vec<String> = Vec::new();
+        let mut delimiter = None;
+        for item in items {
+            delimiter = delimiter.or(item.delimiter);
+            if foreign
+                .iter()
+                .any(|prefix| item.name.starts_with(prefix.as_str()))
+            {
+                report.note(&format!("skipped: {}: it belongs to others", item.name));
+                known.push(item.name);
+                continue;
+            }
+            if item.has("\\Noselect") || item.has("\\NonExistent") {
+                continue;
+            }
+            let uses: Vec<String> = item
+                .special_uses()
+                .map(|of| of.as_str().to_owned())
+                .collect();
+            // \All and \Flagged show messages that lie elsewhere.
+            let is_view =
+                |of: &String| matches!(of.to_ascii_lowercase().as_str(), "\\all" | "\\flagged");
+            if uses.iter().any(is_view) {
+                report.note(&format!(
+                    "skipped: {}: it shows messages of other folders",
+                    item.name
+                ));
+                known.push(item.name);
+                continue;
+            }
+            let weight = self.messages(&item.name).await?;
+            folders.push(Folder {
+                levels: levels(&item.name, item.delimiter),
+                special_use: uses.into_iter().next(),
+                subscribed: subscribed.contains(&item.name),
+                weight,
+                place: Place::Mailbox(item.name.clone()),
+            });
+            known.push(item.name);
+        }
+        for name in subscribed.into_iter().filter(|name| !known.contains(name)) {
+            folders.push(Folder {
+                levels: levels(&name, delimiter),
+                special_use: None,
+                subscribed: true,
+                weight: 0,
+                place: Place::Nowhere,
+            });
+        }
+        Ok(folders)
+    }
+
+    /// How many messages it has; 0 if it cannot be told now.
+    async fn messages(&mut self, name: &str) -> Result<u64, Failure> {
+        let line = format!("STATUS {} (MESSAGES)", self.quoted(name));
+        let mut count = 0;
+        let take = |response| {
+            if let Response::MailboxStatus { items, .. } = response {
+                count = items.first().map_or(0, |(_, count)| *count);
+            }
+        };
+        match self.wire.each(&line, take).await {
+            Ok(()) | Err(WireError::Refused { .. }) => Ok(count),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn read(
+        &mut self,
+        folder: &Folder,
+        target: &mut Target,
+        report: &mut Report,
+    ) -> Result<Result<(), String>, Failure> {
+        let Place::Mailbox(name) = &folder.place else {
+            return Ok(Ok(()));
+        };
+        let (mut validity, mut exists) = (0, 0);
+        let line = format!("EXAMINE {}", self.quoted(name));
+        let take = |response| match response {
+            Response::Exists(count) => exists = count,
+            Response::Status {
+                code: Some(ReplyCode::UidValidity(number)),
+                ..
+            } => validity = number,
+            _ => {}
+        };
+        match self.wire.each(&line, take).await {
+            Ok(()) => {}
+            Err(WireError::Refused { text, .. }) => return Ok(Err(text)),
+            Err(error) => return Err(error.into()),
+        }
+        if exists == 0 {
+            return Ok(Ok(()));
+        }
+        let mut uids = Vec::new();
+        let take = |response| {
+            if let Response::Search { numbers, .. } = response {
+                uids.extend(numbers);
+            }
+        };
+        self.wire.each("UID SEARCH ALL", take).await?;
+        uids.sort_unstable();
+        uids.dedup();
+        for window in uids.chunks(WINDOW_MESSAGES) {
+            let wanted = window
+                .iter()
+                .map(|uid| (*uid, self.id(name, validity, *uid)));
+            let wanted: Vec<(u32, [u8; 16])> = wanted
+                .filter(|(_, id)| {
+                    let is_known = target.has(*id);
+                    report.known += u64::from(is_known);
+                    !is_known
+                })
+                .collect();
+            self.window(name, &wanted, target, report).await?;
+            report.step(window.len() as u64);
+        }
+        Ok(Ok(()))
+    }
+
+    fn id(&self, name: &str, validity: u32, uid: u32) -> [u8; 16] {
+        source_id(&[
+            b"imap",
+            self.server.as_bytes(),
+            self.user.as_bytes(),
+            name.as_bytes(),
+            &validity.to_le_bytes(),
+            &uid.to_le_bytes(),
+        ])
+    }
+
+    async fn window(
+        &mut self,
+        name: &str,
+        wanted: &[(u32, [u8; 16])],
+        target: &mut Target,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let id_of = |uid: u32| wanted.iter().find(|(of, _)| *of == uid).map(|(_, id)| *id);
+        let line = format!(
+            "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
+            set(wanted.iter().map(|(uid, _)| *uid))
+        );
+        let mut found: Vec<Found> = Vec::new();
+        let take = |response| {
+            if let Response::Fetch { items, .. } = response {
+                found.extend(Found::read(items));
+            }
+        };
+        self.wire.each(&line, take).await?;
+        found.retain(|found| id_of(found.uid).is_some());
+        found.sort_by_key(|found| found.uid);
+        found.dedup_by_key(|found| found.uid);
+        let mut rest = found.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            let mut bytes = first.bytes;
+            let mut group = vec![first];
+            while let Some(next) = rest.next_if(|next| {
+                bytes + next.bytes <= FETCH_BYTES_MAX && next.bytes <= MEMORY_BYTES_MAX as u64
+            }) {
+                bytes += next.bytes;
+                group.push(next);
+            }
+            let bodies = if group.len() == 1 && bytes > MEMORY_BYTES_MAX as u64 {
+                vec![(group[0].uid, self.large(group[0].uid).await?)]
+            } else {
+                self.small(&group).await?
+            };
+            for (uid, body) in bodies {
+                let at = group.iter().position(|found| found.uid == uid);
+                let (Some(at), Some(id)) = (at, id_of(uid)) else {
+                    continue;
+                };
+                let found = group.swap_remove(at);
+                let offer = Offer {
+                    id,
+                    label: format!("{name}: UID {uid}"),
+                    flags: found.flags,
+                    date: found.date,
+                    body,
+                };
+                target.offer(offer, report).await?;
+            }
+            for gone in group {
+                report.skip(
+                    &format!("{name}: UID {}", gone.uid),
+                    "the server did not give it",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn small(&mut self, group: &[Found]) -> Result<Vec<(u32, Body)>, Failure> {
+        let line = format!(
+            "UID FETCH {} (UID BODY.PEEK[])",
+            set(group.iter().map(|found| found.uid))
+        );
+        let mut bodies = Vec::new();
+        let take = |response| {
+            if let Response::Fetch { items, .. } = response {
+                let (mut uid, mut body) = (None, None);
+                for item in items {
+                    match item {
+                        FetchData::Uid(of) => uid = Some(of),
+                        FetchData::Section { data, .. } => body = data,
+                        _ => {}
+                    }
+                }
+                bodies.extend(uid.zip(body.map(Body::of)));
+            }
+        };
+        self.wire.each(&line, take).await?;
+        Ok(bodies)
+    }
+
+    /// A message in parts; what its size was said to be is not believed.
+    async fn large(&mut self, uid: u32) -> Result<Body, Failure> {
+        let mut body = Body::default();
+        loop {
+            let line = format!(
+                "UID FETCH {uid} (BODY.PEEK[]<{}.{MEMORY_BYTES_MAX}>)",
+                body.len()
+            );
+            let mut part = Vec::new();
+            let take = |response| {
+                if let Response::Fetch { items, .. } = response {
+                    for item in items {
+                        if let FetchData::Section { data, .. } = item {
+                            part = data.unwrap_or_default();
+                        }
+                    }
+                }
+            };
+            self.wire.each(&line, take).await?;
+            let is_last = part.len() < MEMORY_BYTES_MAX;
+            body.push(&mut part)?;
+            if is_last {
+                return Ok(body);
+            }
+        }
+    }
+}
+
+async fn greeted(stream: Box<dyn Stream>) -> Result<Wire, Failure> {
+    match Wire::open(stream).await? {
+        (wire, Response::Status { kind: Kind::Ok, .. }) => Ok(wire),
+        (_, Response::Status { text, .. }) => Err(format!("the server refuses: {text}").into()),
+        _ => Err("the server does not greet".into()),
+    }
+}
+
+fn is_here(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+pub(super) fn set(uids: impl Iterator<Item = u32>) -> String {
+    let mut out = Vec::new();
+    SequenceSet::from_numbers(uids).encode(&mut out);
+    // Digits, colons and commas.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// What is asked of a message before it is fetched.
+pub(super) struct Found {
+    pub(super) uid: u32,
+    pub(super) flags: Vec<String>,
+    pub(super) date: Option<DateTime>,
+    pub(super) bytes: u64,
+    /// Only our own server is asked for it.
+    pub(super) email: Option<String>,
+}
+
+impl Found {
+    pub(super) fn read(items: Vec<FetchData>) -> Option<Found> {
+        let mut found = Found {
+            uid: 0,
+            flags: Vec::new(),
+            date: None,
+            bytes: 0,
+            email: None,
+        };
+        for item in items {
+            match item {
+                FetchData::Uid(uid) => found.uid = uid,
+                FetchData::Flags(flags) => found.flags = flags,
+                FetchData::InternalDate(date) => found.date = Some(date),
+                FetchData::Size(bytes) => found.bytes = bytes,
+                FetchData::EmailId(id) => found.email = Some(id.as_str().to_owned()),
+                _ => {}
+            }
+        }
+        // Flags that others change are told without a UID.
+        (found.uid != 0).then_some(found)
+    }
+}

@@ -1,0 +1,293 @@
+//! Where imported messages go: an account, by a session of the administrator's.
+//!
+//! Messages are named by what they are at their source; the account adds each once, however often it is brought. They go in batches, one commit
+//! each. A batch that is refused is tried again message by message, so that one that cannot be taken costs no other.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use whimbrel_imap::{
+    client::{FetchData, Response, append_message_head},
+    core::{DateTime, Flag},
+};
+use whimbrel_mailbox::{AccountId, EntryId, MessageId};
+
+use super::{
+    Failure, Report,
+    body::Body,
+    wire::{Wire, WireError, quoted},
+};
+
+/// Messages of one commit.
+const BATCH_MESSAGES_MAX: usize = 200;
+/// Bytes of one commit, and with them what is held in memory.
+const BATCH_BYTES_MAX: u64 = 4 << 20;
+
+/// A message to import.
+pub(super) struct Offer {
+    pub(super) id: [u8; 16],
+    /// How people find it at its source.
+    pub(super) label: String,
+    pub(super) flags: Vec<String>,
+    pub(super) date: Option<DateTime>,
+    pub(super) body: Body,
+}
+
+pub(super) struct Target {
+    wire: Wire,
+    account: AccountId,
+    bytes_max: u64,
+    /// Names that exist, with their special uses.
+    names: BTreeMap<String, Vec<String>>,
+    subscribed: BTreeSet<String>,
+    folder: String,
+    /// Of the folder: what is in it.
+    present: HashSet<MessageId>,
+    batch: Vec<Offer>,
+    batch_bytes: u64,
+}
+
+impl Target {
+    pub(super) async fn open(
+        mut wire: Wire,
+        account: AccountId,
+        bytes_max: u64,
+    ) -> Result<Target, Failure> {
+        wire.command("ENABLE UTF8=ACCEPT").await?;
+        wire.set_utf8();
+        let (mut names, mut subscribed) = (BTreeMap::new(), BTreeSet::new());
+        wire.each(
+            "LIST \"\" \"*\" RETURN (SUBSCRIBED SPECIAL-USE)",
+            |response| {
+                if let Response::List(item) = response {
+                    if item.has("\\Subscribed") {
+                        subscribed.insert(item.name.clone());
+                    }
+                    if !item.has("\\NonExistent") {
+                        let uses = item.special_uses();
+                        let uses = uses.map(|of| of.as_str().to_ascii_lowercase()).collect();
+                        names.insert(item.name, uses);
+                    }
+                }
+            },
+        )
+        .await?;
+        Ok(Target {
+            wire,
+            account,
+            bytes_max,
+            names,
+            subscribed,
+            folder: String::new(),
+            present: HashSet::new(),
+            batch: Vec::new(),
+            batch_bytes: 0,
+        })
+    }
+
+    /// The mailbox for this special use.
+    pub(super) fn with_use(&self, special_use: &str) -> Option<&str> {
+        let special_use = special_use.to_ascii_lowercase();
+        let mut names = self.names.iter();
+        names
+            .find(|(_, uses)| uses.contains(&special_use))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// Goes to a folder; makes it if need be.
+    pub(super) async fn folder(
+        &mut self,
+        name: &str,
+        special_use: Option<&str>,
+    ) -> Result<(), Failure> {
+        name.clone_into(&mut self.folder);
+        self.present.clear();
+        if !self.names.contains_key(name) {
+            let create = match special_use.filter(|of| self.with_use(of).is_none()) {
+                Some(special_use) => format!("CREATE {} (USE ({special_use}))", quoted(name)),
+                None => format!("CREATE {}", quoted(name)),
+            };
+            self.wire.command(&create).await?;
+            let uses = special_use
+                .map(str::to_ascii_lowercase)
+                .into_iter()
+                .collect();
+            self.names.insert(name.to_owned(), uses);
+            return Ok(());
+        }
+        let mut exists = 0;
+        let examine = format!("EXAMINE {}", quoted(name));
+        self.wire
+            .each(&examine, |response| {
+                if let Response::Exists(count) = response {
+                    exists = count;
+                }
+            })
+            .await?;
+        if exists > 0 {
+            let present = &mut self.present;
+            self.wire
+                .each("UID FETCH 1:* (EMAILID)", |response| {
+                    let Response::Fetch { items, .. } = response else {
+                        return;
+                    };
+                    for item in items {
+                        if let FetchData::EmailId(id) = item {
+                            present.extend(
+                                id_of(id.as_str().get(1..).unwrap_or_default()).map(MessageId),
+                            );
+                        }
+                    }
+                })
+                .await?;
+        }
+        self.wire.command("UNSELECT").await?;
+        Ok(())
+    }
+
+    pub(super) async fn subscribe(&mut self, name: &str) -> Result<(), Failure> {
+        if self.subscribed.insert(name.to_owned()) {
+            self.wire
+                .command(&format!("SUBSCRIBE {}", quoted(name)))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the folder has it already. What was moved or removed here is not seen by this; to offer it again changes nothing.
+    pub(super) fn has(&self, id: [u8; 16]) -> bool {
+        self.present
+            .contains(&MessageId::imported(EntryId(id), self.account))
+    }
+
+    /// Takes a message, now or with the next ones.
+    pub(super) async fn offer(
+        &mut self,
+        mut offer: Offer,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let bytes = offer.body.len();
+        let why = match bytes {
+            _ if self.has(offer.id) => {
+                report.known += 1;
+                return Ok(());
+            }
+            0 => Some("it is empty".to_owned()),
+            _ if bytes > self.bytes_max => Some(format!(
+                "it has {bytes} bytes (imap.append_bytes_max: {})",
+                self.bytes_max
+            )),
+            _ if offer.body.has_nul => Some("it holds NUL, which no mail may".to_owned()),
+            _ => None,
+        };
+        if let Some(why) = why {
+            report.skip(&offer.label, &why);
+            return Ok(());
+        }
+        offer.body.rewind()?;
+        if self.batch_bytes + bytes > BATCH_BYTES_MAX || self.batch.len() >= BATCH_MESSAGES_MAX {
+            self.flush(report).await?;
+        }
+        self.batch_bytes += bytes;
+        self.batch.push(offer);
+        Ok(())
+    }
+
+    /// Stores what was taken.
+    pub(super) async fn flush(&mut self, report: &mut Report) -> Result<(), Failure> {
+        self.batch_bytes = 0;
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        match self.append(&batch, true).await {
+            Ok(new) => {
+                report.added(batch.len(), new);
+                return Ok(());
+            }
+            Err(WireError::Refused { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for offer in batch.iter_mut() {
+            offer.body.rewind()?;
+            let one = std::slice::from_ref(offer);
+            match self.append(one, true).await {
+                Ok(new) => report.added(1, new),
+                Err(WireError::Refused { text, .. }) => {
+                    offer.body.rewind()?;
+                    // Perhaps it has too many keywords.
+                    let again = self.append(std::slice::from_ref(offer), false).await;
+                    match again {
+                        Ok(new) => {
+                            report.added(1, new);
+                            report.note(&format!("{}: without its keywords: {text}", offer.label));
+                        }
+                        Err(WireError::Refused { text, .. }) => report.skip(&offer.label, &text),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds messages in one commit; how many of them are new.
+    async fn append(&mut self, batch: &[Offer], keywords: bool) -> Result<usize, WireError> {
+        let mut line = format!("APPEND {}", quoted(&self.folder)).into_bytes();
+        let mut buffer = Vec::new();
+        for (number, offer) in batch.iter().enumerate() {
+            let flags = offer
+                .flags
+                .iter()
+                .filter_map(|flag| Flag::new(flag.as_bytes()));
+            let flags: Vec<Flag> = flags
+                .filter(|flag| keywords || !matches!(flag, Flag::Keyword(_)))
+                .collect();
+            let bytes = offer.body.len();
+            line.extend(append_message_head(&flags, offer.date, offer.id, bytes));
+            match number {
+                0 => self.wire.begin(&line).await?,
+                _ => self.wire.line(&line).await?,
+            }
+            line.clear();
+            let mut sent = 0;
+            while sent < bytes {
+                let chunk = offer.body.chunk(sent, &mut buffer)?;
+                if chunk.is_empty() {
+                    return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+                }
+                self.wire.bytes(chunk).await?;
+                sent += chunk.len() as u64;
+            }
+        }
+        self.wire.line(b"").await?;
+        let mut new = 0;
+        self.wire
+            .end(&mut |response| {
+                if let Response::Status {
+                    code: Some(whimbrel_imap::client::ReplyCode::AppendUid(_, uids)),
+                    ..
+                } = response
+                {
+                    let ranges = uids.ranges().iter();
+                    new = ranges.map(|(from, to)| (to - from + 1) as usize).sum();
+                }
+            })
+            .await?;
+        Ok(new)
+    }
+
+    pub(super) async fn close(mut self) {
+        // What counts is on disk.
+        let _ = self.wire.command("NOOP").await;
+        let _ = self.wire.begin(b"LOGOUT").await;
+    }
+}
+
+/// 32 hexadecimal digits.
+pub(super) fn id_of(digits: &str) -> Option<[u8; 16]> {
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32)
+        .map(u128::to_be_bytes)
+}
