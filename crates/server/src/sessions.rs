@@ -165,6 +165,7 @@ fn smtp_config(config: &Config) -> whimbrel_smtp::Config {
         bdat_chunk_bytes_max: of.bdat_chunk_bytes_max.0,
         received_hops_max: of.received_hops_max,
         commands_max: of.commands_max,
+        idle_commands_max: of.idle_commands_max,
         errors_max: of.errors_max,
         transactions_max: of.transactions_max,
         unknown_recipients_max: of.unknown_recipients_max,

@@ -39,6 +39,9 @@ pub struct Limits {
     pub header_watch_bytes_max: usize,
     /// Commands of a session. 421.
     pub commands_max: u32,
+    /// Commands that bring no message nearer (NOOP, RSET, VRFY, HELP, a further hello), since the last message was accepted: a client that
+    /// asks so many delivers no mail. 421.
+    pub idle_commands_max: u32,
     /// Commands answered by a syntax or sequence error, or a failed policy of the protocol. 421.
     pub errors_max: u32,
     /// Transactions (accepted MAIL) of a session. 421 before the next.
@@ -79,6 +82,7 @@ impl Default for Limits {
             received_hops_max: 50,
             header_watch_bytes_max: 256 * 1024,
             commands_max: 100_000,
+            idle_commands_max: 100,
             errors_max: 20,
             transactions_max: 10_000,
             unknown_recipients_max: 50,

@@ -72,13 +72,26 @@ fn row_26_a_million_recipients() {
 #[test]
 fn row_26_commands_without_end() {
     let server = lean()
-        .set("smtp", "commands_max = 1000")
         .set("smtp", "transactions_max = 50")
+        .set("smtp", "commands_max = 1000")
         .start();
     let watch = Watch::start(&server);
-    let mut mail = Mail::smtp(server.ports.smtp).unwrap();
-    let replies = talk(&mut mail, 1_000_000, |_| "NOOP\r\n".to_owned());
-    assert_eq!((count(&replies, 250), count(&replies, 421)), (999, 1));
+    for (command, code) in [
+        ("NOOP", 250),
+        ("RSET", 250),
+        ("VRFY anne", 252),
+        ("HELP", 214),
+        ("EHLO client.example.net", 250),
+    ] {
+        let mut mail = Mail::smtp(server.ports.smtp).unwrap();
+        let replies = talk(&mut mail, 1_000_000, |_| format!("{command}\r\n"));
+        // The hello that came first is one of them.
+        assert_eq!(
+            (count(&replies, code), count(&replies, 421)),
+            (99, 1),
+            "{command}: idle_commands_max"
+        );
+    }
     let mut mail = Mail::smtp(server.ports.smtp).unwrap();
     let replies = talk(&mut mail, 1_000_000, |_| "WHAT\r\n".to_owned());
     assert_eq!(
@@ -86,17 +99,33 @@ fn row_26_commands_without_end() {
         (20, 1),
         "errors_max"
     );
-    let mut mail = Mail::smtp(server.ports.smtp).unwrap();
-    let replies = talk(&mut mail, 1_000_000, |n| match n % 4 {
+    // Three NOOPs a message are more in all than may be without one.
+    let message = |n: usize| match n % 6 {
         0 => "MAIL FROM:<carl@example.net>\r\n".to_owned(),
         1 => "RCPT TO:<anne@example.org>\r\n".to_owned(),
         2 => "BDAT 4 LAST\r\n\r\n\r\n".to_owned(),
         _ => "NOOP\r\n".to_owned(),
-    });
+    };
+    let mut mail = Mail::smtp(server.ports.smtp).unwrap();
+    let replies = talk(&mut mail, 1_000_000, message);
     // The 51st is not begun.
-    assert_eq!((count(&replies, 250), count(&replies, 421)), (4 * 50, 1));
+    assert_eq!((count(&replies, 250), count(&replies, 421)), (6 * 50, 1));
     watch.end();
     server.wait_count(&mut server.anne(), "INBOX", 50);
+}
+
+/// The limit of all commands, where the other does not hold.
+#[test]
+fn row_26_a_thousand_commands() {
+    let server = lean()
+        .set("smtp", "commands_max = 1000")
+        .set("smtp", "idle_commands_max = 1000000")
+        .start();
+    let watch = Watch::start(&server);
+    let mut mail = Mail::smtp(server.ports.smtp).unwrap();
+    let replies = talk(&mut mail, 1_000_000, |_| "NOOP\r\n".to_owned());
+    assert_eq!((count(&replies, 250), count(&replies, 421)), (999, 1));
+    watch.end();
 }
 
 fn begin(server: &Server, parameter: &str) -> (Mail, MailReply) {

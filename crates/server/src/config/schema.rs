@@ -238,6 +238,8 @@ schema! {
         received_hops_max: usize = "50", "10" ..= "1000";
         /// Commands of one connection.
         commands_max: u32 = "100000", "100" ..= "100000000";
+        /// NOOP, RSET, VRFY, HELP and hellos of one connection since its last accepted message: a client that asks so much delivers no mail.
+        idle_commands_max: u32 = "100", "10" ..= "1000000";
         /// Commands with errors of one connection: such a client is broken, or looking for holes.
         errors_max: u32 = "20", "1" ..= "10000";
         /// Messages of one connection.

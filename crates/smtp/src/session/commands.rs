@@ -10,6 +10,20 @@ use crate::reply::{Enhanced, Reply};
 /// `X.5.1`: a command that is unknown, not supported or out of sequence (RFC 3463 3.6).
 const SEQUENCE: Enhanced = Enhanced(5, 1);
 
+/// Whether it brings no message nearer.
+fn is_idle(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Noop
+            | Command::Rset
+            | Command::Vrfy
+            | Command::Help
+            | Command::Helo(_)
+            | Command::Ehlo(_)
+            | Command::Lhlo(_)
+    )
+}
+
 fn out_of_sequence(text: &str) -> Refusal {
     Refusal::new(503, SEQUENCE, text)
 }
@@ -58,6 +72,17 @@ impl Session {
     }
 
     fn command(&mut self, command: Command) {
+        if is_idle(&command) {
+            self.counters.idle_commands += 1;
+            if self.counters.idle_commands > self.config.limits.idle_commands_max {
+                self.close_with(
+                    &Refusal::new(421, Enhanced(7, 0), "Too many commands without a message"),
+                    CloseReason::TooManyCommands,
+                    AbortReason::Protocol,
+                );
+                return;
+            }
+        }
         match command {
             Command::Helo(name) if self.role != Role::Lmtp => {
                 self.reset(AbortReason::Reset);

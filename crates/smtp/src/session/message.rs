@@ -438,6 +438,7 @@ impl Session {
         };
         if verdicts.iter().any(Result::is_ok) {
             self.counters.messages += 1;
+            self.counters.idle_commands = 0;
         }
         if self.role == Role::Lmtp {
             // RFC 2033 4.2: a reply for each accepted RCPT, in the order of the RCPTs.

@@ -162,7 +162,7 @@ pub enum CloseReason {
     BytesBehindStartTls,
     /// `errors_max`.
     TooManyErrors,
-    /// `commands_max`.
+    /// `commands_max` or `idle_commands_max`.
     TooManyCommands,
     /// `transactions_max`.
     TooManyTransactions,
@@ -270,6 +270,8 @@ pub enum AuthAnswer {
 pub struct Counters {
     /// Complete command lines.
     pub commands: u32,
+    /// Commands since the last accepted message that bring none nearer.
+    pub idle_commands: u32,
     /// Protocol errors.
     pub errors: u32,
     /// Accepted MAIL commands.

@@ -486,6 +486,36 @@ fn session_limits() {
          S: 421 4.7.0 Too many commands";
     check_with(Role::Smtp, few, false, commands);
 
+    // What brings no message nearer is counted from message to message; all else is not.
+    let mut few = config();
+    few.limits.idle_commands_max = 3;
+    let idle = "S: 220 mx.example.org ESMTP
+         C: HELO a
+         C: NOOP
+         C: MAIL FROM:<>
+         C: VRFY a
+         C: HELP
+         = mail <>
+         = close TooManyCommands
+         S: 250 mx.example.org
+         S: 250 2.0.0 OK
+         S: 250 2.1.0 Sender OK
+         S: 252 2.5.0 Cannot VRFY user; try RCPT to attempt delivery
+         S: 421 4.7.0 Too many commands without a message";
+    check_with(Role::Smtp, few, false, idle);
+    let mut few = config();
+    few.limits.idle_commands_max = 1;
+    let anew = "C: BDAT 0 LAST
+         C: NOOP
+         C: NOOP
+         = begin <a@b> -> <bob@x>
+         = end \"\"
+         = close TooManyCommands
+         S: 250 2.0.0 Message accepted
+         S: 250 2.0.0 OK
+         S: 421 4.7.0 Too many commands without a message";
+    check_with(Role::Smtp, few, false, &format!("{PRELUDE}{anew}"));
+
     let mut few = config();
     few.limits.transactions_max = 1;
     let transactions = "C: RSET
