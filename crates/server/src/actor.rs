@@ -381,7 +381,7 @@ fn log(machine: &'static str, note: &Note) {
     match note {
         Note::LoggedIn { login, cached } => {
             metrics::login_check(*cached);
-            tracing::info!(login, cached, "logged in");
+            tracing::info!(login = crate::log::printable(login), cached, "logged in");
         }
         Note::LoginFailed { login, peer } => {
             tracing::info!(login = crate::log::printable(login), %peer, "login failed");

@@ -34,17 +34,9 @@ pub fn start(config: &LogSection) {
     };
 }
 
-/// A client's text as it may stand in a log line: of one line, without control characters, of bounded length.
+/// A client's text as it may stand in a log line.
 pub fn printable(text: &str) -> String {
-    let mut out: String = text
-        .chars()
-        .take(CLIENT_TEXT_CHARS_MAX)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
-    if text.chars().nth(CLIENT_TEXT_CHARS_MAX).is_some() {
-        out.push('…');
-    }
-    out
+    whimbrel_service::printable::printable(text, CLIENT_TEXT_CHARS_MAX)
 }
 
 #[cfg(test)]
@@ -57,6 +49,7 @@ mod tests {
         check("anne@example.org", "anne@example.org");
         check("a\r\nINFO login", "a\u{fffd}\u{fffd}INFO login");
         check("\u{1b}[2J", "\u{fffd}[2J");
+        check("a\u{202e}b\u{2066}c", "a\u{fffd}b\u{fffd}c");
         check(&"x".repeat(1_000), &("x".repeat(120) + "…"));
         check(&"ü".repeat(120), &"ü".repeat(120));
     }

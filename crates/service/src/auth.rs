@@ -27,6 +27,7 @@ use whimbrel_directory::DecoySecret;
 use whimbrel_mailbox::AccountId;
 use zeroize::Zeroizing;
 
+use crate::printable::printable;
 use crate::{
     api::{Authenticate, Failure, Reply, ScramFinish},
     machine::{Note, Now, Output, RequestId, Ticket},
@@ -414,7 +415,7 @@ impl Authenticator {
     ) {
         self.count_failure(seconds, peer);
         out.push_back(Output::Log(Note::LoginFailed {
-            login: printable(login),
+            login: printable(login, LOGGED_CHARS_MAX),
             peer,
         }));
         out.push_back(Output::Reply(request, Reply::Failed(Failure::Credentials)));
@@ -519,12 +520,3 @@ fn peer_key(peer: IpAddr) -> IpAddr {
 
 /// Longest part of a client's login name that the log shows.
 const LOGGED_CHARS_MAX: usize = 128;
-
-/// A name for the log: cut, and without control characters, so that it cannot forge lines.
-fn printable(login: &str) -> String {
-    login
-        .chars()
-        .take(LOGGED_CHARS_MAX)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
-}

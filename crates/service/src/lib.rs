@@ -23,6 +23,7 @@ pub mod gate;
 pub mod log;
 pub mod machine;
 pub mod owner;
+pub mod printable;
 pub mod queue;
 pub mod saslprep;
 pub mod scram;

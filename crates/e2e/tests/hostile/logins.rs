@@ -176,6 +176,34 @@ fn row_16_login_names_that_expand() {
     watch.end();
 }
 
+/// A log as JSON shows characters as they are: none may turn a line round, or hide in it.
+#[test]
+fn row_16_names_that_turn_the_log_round() {
+    let server = lean()
+        .set("auth", "failures_max = 100000")
+        .set("log", "format = \"json\"")
+        .start();
+    let watch = Watch::start(&server);
+    let unseen: Vec<char> = ('\u{202a}'..='\u{202e}')
+        .chain('\u{2066}'..='\u{2069}')
+        .chain(['\u{85}', '\u{9b}', '\u{ad}', '\u{61c}', '\u{200b}'])
+        .chain(['\u{200f}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{e0041}'])
+        .collect();
+    for c in &unseen {
+        let name = format!("mallory{c}@example.org");
+        is_refused(&name, login(&server, name.as_bytes(), b"x"));
+        let message = format!("\0{name}\0x");
+        is_refused(&name, plain(&server, message.as_bytes()));
+    }
+    let log = server.log();
+    let of_them = log.lines().filter(|line| line.contains("mallory")).count();
+    assert!(of_them >= unseen.len(), "{of_them} of them are in the log");
+    for c in unseen {
+        assert!(!log.contains(c), "{} in the log", c.escape_unicode());
+    }
+    watch.end();
+}
+
 #[test]
 fn row_17_a_cached_login_is_nobody_elses() {
     let server = lean().set("auth", "failures_max = 100000").start();
