@@ -120,6 +120,18 @@ impl Wire {
         }
     }
 
+    /// Key material of this connection (RFC 5705), without context; empty without TLS.
+    #[must_use]
+    pub fn export(&self, label: &[u8]) -> Vec<u8> {
+        match &self.stream {
+            Stream::Tls(stream) => stream
+                .conn
+                .export_keying_material(vec![0; 32], label, Some(&[]))
+                .unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
     fn tcp(&self) -> Option<&TcpStream> {
         match &self.stream {
             Stream::Clear(tcp) => Some(tcp),

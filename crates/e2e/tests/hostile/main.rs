@@ -15,6 +15,7 @@ mod literals;
 mod logins;
 mod mime;
 mod pop3;
+mod scram;
 mod slow;
 mod smuggling;
 mod starttls;
