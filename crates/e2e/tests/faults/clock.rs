@@ -74,6 +74,35 @@ fn look(imap: &mut Imap) -> Seen {
     }
 }
 
+/// Gives a mailbox another name, changes its subscription there and back, and a flag; each change must be seen. The new name.
+fn latest(imap: &mut Imap, name: &str, turn: usize) -> String {
+    let new = format!("box-{turn}");
+    let mut done = |command: &str| imap.command(command).unwrap().ok(command);
+    let _ = done(&format!("RENAME {name} {new}"));
+    let names = |reply: whimbrel_e2e::imap::Reply, data: &str| -> Vec<String> {
+        let all = reply.data(data);
+        all.iter().map(|nodes| nodes[2].text()).collect()
+    };
+    assert_eq!(names(done("LIST \"\" box*"), "LIST"), [new.as_str()]);
+    for (command, subscribed) in [("SUBSCRIBE", 1), ("UNSUBSCRIBE", 0), ("SUBSCRIBE", 1)] {
+        let _ = done(&format!("{command} {new}"));
+        let listed = names(done(&format!("LSUB \"\" {new}")), "LSUB");
+        assert_eq!(listed.len(), subscribed, "{command}, turn {turn}");
+    }
+    for (change, flagged) in [("-", false), ("+", true), ("-", false)] {
+        let _ = done(&format!("STORE 1 {change}FLAGS.SILENT (\\Flagged)"));
+        let reply = done("FETCH 1 (FLAGS)");
+        let (_, items) = reply.fetched().next().unwrap();
+        let flags = items.flags().unwrap();
+        assert_eq!(
+            flags.contains(&"\\Flagged".to_owned()),
+            flagged,
+            "turn {turn}"
+        );
+    }
+    new
+}
+
 #[test]
 fn a_clock_that_is_set_forward_and_back() {
     let mut server = server();
@@ -83,6 +112,8 @@ fn a_clock_that_is_set_forward_and_back() {
     let mut all = writing_works(&server, &mut imap, "before", SIZE);
     let mut seen = look(&mut imap);
     let validity = seen.validity;
+    let _ = imap.command("CREATE box-start").unwrap().ok("CREATE");
+    let mut name = "box-start".to_owned();
     for (turn, hours) in [7, 0, -26, 3].into_iter().enumerate() {
         set(&server, hours * HOUR);
         let highest = seen.highest;
@@ -103,6 +134,8 @@ fn a_clock_that_is_set_forward_and_back() {
         let new = all.len() as u32 - 2..=all.len() as u32;
         assert!(changed.contains(&2), "turn {turn}: {changed:?}");
         assert!(new.clone().all(|number| changed.contains(&number)));
+        // What is decided by who was last: the present is last, whatever the clock says.
+        name = latest(&mut old, &name, turn);
         seen = look(&mut imap);
         assert!(seen.uids.is_sorted_by(|a, b| a < b), "{:?}", seen.uids);
         assert!(seen.highest > highest, "HIGHESTMODSEQ went back");
