@@ -5,6 +5,7 @@
 //! begins the next, so after a write the journal to sync is the newest one.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -326,18 +327,60 @@ impl JournalFile {
     }
 
     /// Goes on to the newest journal. Whether it was another one.
+    ///
+    /// The next one is usually there or not. But blobs alone can fill several journals, and those that became superfluous are removed,
+    /// the oldest first, before anything had to be synced here: when the one at hand is gone, the directory tells.
     fn follow(&mut self) -> std::io::Result<bool> {
         let mut changed = false;
         loop {
             let next = journal::path_of(&self.directory, self.number + 1);
             // Looked for before it is opened: without a free descriptor opening fails even where there is nothing, and nothing new is
             // needed then.
-            if !next.try_exists()? {
+            if next.try_exists()? {
+                self.file = File::open(next)?;
+                self.number += 1;
+            } else if self.file.metadata()?.nlink() > 0 {
                 return Ok(changed);
+            } else {
+                let newest = journal::newest(&self.directory).map_err(std::io::Error::other)?;
+                let (number, path) = newest.ok_or(std::io::ErrorKind::NotFound)?;
+                self.file = File::open(path)?;
+                self.number = number;
             }
-            self.file = File::open(next)?;
-            self.number += 1;
             changed = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_journal_is_found_even_when_those_between_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number| journal::path_of(directory.path(), number);
+        let make = |number| drop(File::create(path(number)).unwrap());
+        make(5);
+        let mut journal = JournalFile::open(directory.path().to_owned(), 5).unwrap();
+        let mut check = |changed: bool, number: u64| {
+            assert_eq!(journal.follow().unwrap(), changed);
+            assert_eq!(journal.number, number);
+            assert_eq!(
+                journal.file.metadata().unwrap().ino(),
+                std::fs::metadata(path(number)).unwrap().ino()
+            );
+        };
+        check(false, 5);
+        make(6);
+        make(7);
+        check(true, 7);
+        make(9);
+        make(10);
+        std::fs::remove_file(path(5)).unwrap();
+        std::fs::remove_file(path(6)).unwrap();
+        std::fs::remove_file(path(7)).unwrap();
+        check(true, 10);
+        check(false, 10);
     }
 }
