@@ -295,6 +295,7 @@ impl QueueOwner {
             return;
         }
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
+        commit.lazy = true;
         commit
             .mutations
             .push(Mutation::Delete { key: entry_key(id) });

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 use whimbrel_storage::{BlobName, Commit, Hash, StoreError};
@@ -80,6 +81,7 @@ impl Embedded {
             untrimmed: logs.untrimmed,
             journal,
             synced_file,
+            sync_took: Duration::ZERO,
         };
         let path = config.path.clone();
         let thread = std::thread::Builder::new()

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId};
@@ -23,6 +24,8 @@ use crate::{journal, keys, sweep};
 const TRIM_ROWS_MAX: usize = 1024;
 /// How often the writer lets others run when that lets a group grow.
 const YIELDS_MAX: usize = 16;
+/// Commits that nobody waits for are held back as long as the last sync took, as if the disk were still busy, and never longer than this.
+const LAZY_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// What the writer is asked to do.
 pub(crate) enum Work {
@@ -67,6 +70,8 @@ impl Queue {
         let mut state = self.lock();
         let refused = if state.closing {
             Some((job, StoreError::Closed))
+        } else if matches!(&job.work, Work::Commit(commit, _) if commit.lazy) {
+            state.commits.submit_lazy(job, bytes).err()
         } else {
             state.commits.submit(job, bytes).err()
         };
@@ -114,9 +119,44 @@ impl Queue {
         });
     }
 
-    /// Waits for the next group; `None` when closed and done.
-    fn next(&self) -> Option<Vec<Job>> {
+    /// Waits for the next group; `None` when closed and done. One that nobody waits for is held back for `patience`.
+    fn next(&self, patience: Duration) -> Option<Vec<Job>> {
         let mut state = self.lock();
+        let mut held_back_until = None;
+        let mut grow = true;
+        loop {
+            if state.commits.may_wait() && !state.closing {
+                let now = Instant::now();
+                let until = *held_back_until.get_or_insert(now + patience);
+                if now < until {
+                    state = self
+                        .changed
+                        .wait_timeout(state, until - now)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
+                    continue;
+                }
+            }
+            if grow {
+                state = self.grown(state);
+            }
+            if let Some(group) = state.commits.start() {
+                return Some(group);
+            }
+            if state.closing {
+                return None;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            // Whoever comes to a disk that is idle is served at once; but who comes to lazy ones was perhaps not alone.
+            grow = state.commits.may_wait();
+        }
+    }
+
+    /// Lets others run while that lets the next group grow.
+    fn grown<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         for _ in 0..YIELDS_MAX {
             if !state.commits.may_grow() {
                 break;
@@ -129,18 +169,7 @@ impl Queue {
                 break;
             }
         }
-        loop {
-            if let Some(group) = state.commits.start() {
-                return Some(group);
-            }
-            if state.closing {
-                return None;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        state
     }
 
     fn done(&self, result: Result<(), StoreError>) {
@@ -171,12 +200,14 @@ pub(crate) struct Writer {
     pub(crate) untrimmed: Vec<(whimbrel_storage::PartitionId, whimbrel_storage::Origin)>,
     pub(crate) journal: JournalFile,
     pub(crate) synced_file: SyncedFile,
+    /// The last one.
+    pub(crate) sync_took: Duration,
 }
 
 impl Writer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        while let Some(jobs) = self.queue.next() {
+        while let Some(jobs) = self.queue.next(self.sync_took.min(LAZY_WAIT_MAX)) {
             if let Err(error) = self.group(jobs) {
                 self.queue.fail(&error);
             }
@@ -233,12 +264,14 @@ impl Writer {
             .journal
             .follow()
             .map_err(|error| self.sealer.fail(&format!("finding the journal: {error}")))?;
+        let began = Instant::now();
         self.config.disk.sync(&self.journal.file).map_err(|error| {
             self.sealer.fail(&format!(
                 "syncing {}: {error}",
                 journal::path_of(&self.journal.directory, self.journal.number).display()
             ))
         })?;
+        self.sync_took = began.elapsed();
         self.sealer.set_synced(number);
         // Only a help for the next start: a failure to write it costs no safety.
         if let Err(error) = self.synced_file.note(number) {
@@ -337,7 +370,12 @@ impl JournalFile {
             // Looked for before it is opened: without a free descriptor opening fails even where there is nothing, and nothing new is
             // needed then.
             if next.try_exists()? {
-                self.file = File::open(next)?;
+                self.file = match File::open(next) {
+                    Ok(file) => file,
+                    // Removed meanwhile, and so the one at hand.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                };
                 self.number += 1;
             } else if self.file.metadata()?.nlink() > 0 {
                 return Ok(changed);
@@ -355,6 +393,53 @@ impl JournalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn submit(queue: &Queue, lazy: bool) {
+        let mut commit = Commit::new(whimbrel_storage::PartitionId(0));
+        commit.lazy = lazy;
+        let (done, _) = oneshot::channel();
+        let work = Work::Commit(commit, Hash::ZERO);
+        queue.submit(Job { work, done }, 10);
+    }
+
+    /// Submits commits, lazy or not, then takes a group that could be held back for ever.
+    #[track_caller]
+    fn check_group(lazy: &[bool], late: bool, expected: usize) {
+        let queue = Arc::new(Queue::new(1 << 20));
+        for lazy in lazy {
+            submit(&queue, *lazy);
+        }
+        let other = late.then(|| {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || submit(&queue, false))
+        });
+        let group = queue.next(Duration::from_secs(3600)).unwrap();
+        if let Some(other) = other {
+            other.join().unwrap();
+        }
+        assert_eq!(group.len(), expected);
+    }
+
+    #[test]
+    fn lazy_commits_go_with_the_next_that_somebody_waits_for() {
+        check_group(&[true, true], true, 3);
+        check_group(&[true, false, true], false, 3);
+        check_group(&[false], false, 1);
+    }
+
+    #[test]
+    fn lazy_commits_are_held_back_no_longer_than_that() {
+        let queue = Queue::new(1 << 20);
+        submit(&queue, true);
+        assert_eq!(queue.next(Duration::ZERO).unwrap().len(), 1);
+        queue.done(Ok(()));
+        // Who closes does not wait either.
+        submit(&queue, true);
+        queue.close();
+        assert!(queue.next(Duration::from_secs(3600)).is_some());
+        queue.done(Ok(()));
+        assert!(queue.next(Duration::from_secs(3600)).is_none());
+    }
 
     #[test]
     fn the_newest_journal_is_found_even_when_those_between_are_gone() {

@@ -9,6 +9,12 @@
 //! about to happen; it then first lets run what is ready to run (the tasks it has just woken; in a simulation all events of
 //! the same instant), which costs no time that anyone waits for.
 //!
+//! Some commits are *lazy*: nobody waits for them ([`Commit::lazy`](crate::Commit::lazy)). While nothing else waits
+//! ([`GroupCommit::may_wait`]), the driver may hold them back, for about as long as a sync takes: most of the time a commit
+//! that somebody waits for comes meanwhile, and one sync does for all, where the lazy ones alone would have kept the disk busy and
+//! let the other wait for it. They lose nothing by it: their place in the order stays, and nobody is told that they are
+//! durable before they are.
+//!
 //! Invariants:
 //!
 //! - at most one group is under way;
@@ -26,14 +32,23 @@ pub const GROUP_BYTES_MAX_DEFAULT: usize = 4 << 20;
 /// The queue before the one sync that may be under way. `T` is a commit together with whoever waits for it.
 #[derive(Debug)]
 pub struct GroupCommit<T> {
-    waiting: VecDeque<(T, usize)>,
+    waiting: VecDeque<Waiting<T>>,
     waiting_bytes: usize,
+    /// Of those that wait, how many are not lazy.
+    urgent: usize,
     group_bytes_max: usize,
     under_way: bool,
     poison: Option<StoreError>,
     groups: u64,
     items: u64,
     last_len: usize,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    item: T,
+    bytes: usize,
+    lazy: bool,
 }
 
 impl<T> GroupCommit<T> {
@@ -43,6 +58,7 @@ impl<T> GroupCommit<T> {
         GroupCommit {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            urgent: 0,
             group_bytes_max,
             under_way: false,
             poison: None,
@@ -57,11 +73,24 @@ impl<T> GroupCommit<T> {
     /// # Errors
     /// [`StoreError::Poisoned`], for ever after a failed sync.
     pub fn submit(&mut self, item: T, bytes: usize) -> Result<(), (T, StoreError)> {
+        self.enqueue(item, bytes, false)
+    }
+
+    /// As [`GroupCommit::submit`], for a commit that nobody waits for.
+    ///
+    /// # Errors
+    /// [`StoreError::Poisoned`], for ever after a failed sync.
+    pub fn submit_lazy(&mut self, item: T, bytes: usize) -> Result<(), (T, StoreError)> {
+        self.enqueue(item, bytes, true)
+    }
+
+    fn enqueue(&mut self, item: T, bytes: usize, lazy: bool) -> Result<(), (T, StoreError)> {
         if let Some(poison) = &self.poison {
             return Err((item, poison.clone()));
         }
-        self.waiting.push_back((item, bytes));
+        self.waiting.push_back(Waiting { item, bytes, lazy });
         self.waiting_bytes += bytes;
+        self.urgent += usize::from(!lazy);
         Ok(())
     }
 
@@ -73,14 +102,14 @@ impl<T> GroupCommit<T> {
         }
         let mut group = Vec::with_capacity(self.waiting.len());
         let mut group_bytes = 0usize;
-        while let Some((_, bytes)) = self.waiting.front() {
-            let bytes = *bytes;
+        while let Some(&Waiting { bytes, .. }) = self.waiting.front() {
             if !group.is_empty() && group_bytes.saturating_add(bytes) > self.group_bytes_max {
                 break;
             }
-            let Some((item, _)) = self.waiting.pop_front() else {
+            let Some(Waiting { item, lazy, .. }) = self.waiting.pop_front() else {
                 break;
             };
+            self.urgent -= usize::from(!lazy);
             group_bytes = group_bytes.saturating_add(bytes);
             self.waiting_bytes -= bytes;
             group.push(item);
@@ -115,7 +144,8 @@ impl<T> GroupCommit<T> {
             other => StoreError::Poisoned(other.to_string().into()),
         });
         self.waiting_bytes = 0;
-        self.waiting.drain(..).map(|(item, _)| item).collect()
+        self.urgent = 0;
+        self.waiting.drain(..).map(|waiting| waiting.item).collect()
     }
 
     /// The failure that stopped this queue, if one did.
@@ -134,6 +164,15 @@ impl<T> GroupCommit<T> {
     #[must_use]
     pub fn may_grow(&self) -> bool {
         !self.under_way && !self.waiting.is_empty() && self.waiting.len() < self.last_len
+    }
+
+    /// Whether a group could begin of which nobody waits for any commit, nor for the room that they take up.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        !self.under_way
+            && !self.waiting.is_empty()
+            && self.urgent == 0
+            && self.waiting_bytes < self.group_bytes_max
     }
 
     /// Commits that wait.
@@ -295,5 +334,28 @@ mod tests {
         assert!(error.stops_node(), "{error}");
         assert!(queue.start().is_none());
         assert!(queue.poison().is_some());
+    }
+
+    #[test]
+    fn only_a_group_that_nobody_waits_for_may_wait() {
+        let mut queue = GroupCommit::new(100);
+        assert!(!queue.may_wait());
+        queue.submit_lazy("a", 30).unwrap();
+        assert!(queue.may_wait());
+        queue.submit("b", 30).unwrap();
+        assert!(!queue.may_wait());
+        // In their order.
+        assert_eq!(queue.start().unwrap(), ["a", "b"]);
+        queue.submit_lazy("c", 30).unwrap();
+        assert!(!queue.may_wait());
+        assert!(queue.done(Ok(())).is_empty());
+        assert!(queue.may_wait());
+        // Room that is taken up is waited for, too.
+        queue.submit_lazy("d", 70).unwrap();
+        assert!(!queue.may_wait());
+        assert_eq!(queue.start().unwrap(), ["c", "d"]);
+        queue.submit_lazy("e", 1).unwrap();
+        assert_eq!(queue.done(Err(StoreError::Closed)), ["e"]);
+        assert!(!queue.may_wait());
     }
 }

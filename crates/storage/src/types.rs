@@ -151,6 +151,9 @@ pub struct Commit {
     pub follows: bool,
     /// Whether it may take of the room that is kept free: it is small, and the node could not work without it.
     pub from_reserve: bool,
+    /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
+    /// place in the order stays the same, and what comes after it waits for it in any case.
+    pub lazy: bool,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
     /// Changes to records and references.
@@ -166,6 +169,7 @@ impl Commit {
             entry: None,
             follows: false,
             from_reserve: false,
+            lazy: false,
             cuts: Vec::new(),
             mutations: Vec::new(),
         }

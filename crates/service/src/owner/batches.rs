@@ -12,7 +12,7 @@
 //!   that it is not shown.
 //! - Messages that a RENAME would make late are claimed again before it, under the old name: a crash leaves them with new UIDs, and nothing else.
 
-use whimbrel_mailbox::{AccountId, At, MailboxName, Plan, PlanError, Replica};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Plan, PlanError, Replica};
 use whimbrel_storage::{COMMIT_BYTES_MAX, Mutation};
 
 use super::{Partition, PartitionOwner, calls::failure};
@@ -39,6 +39,17 @@ pub(super) fn fits<T>(replica: &Replica, plan: &Plan<T>) -> bool {
 }
 
 impl PartitionOwner {
+    /// [`PartitionOwner::write_for`] somebody who waits.
+    pub(super) fn write(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        ops: Vec<Op>,
+        announce: &[&MailboxName],
+    ) {
+        self.write_for(now, account, ops, announce, false);
+    }
+
     /// Plans for some of the messages at a time, and writes; `told` gets what each plan tells.
     #[allow(clippy::too_many_arguments, reason = "the parts of one call")]
     pub(super) fn in_batches<T>(

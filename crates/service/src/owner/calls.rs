@@ -366,7 +366,8 @@ impl PartitionOwner {
                         rescue: false,
                     });
                 }
-                self.write(now, account, plan.ops, &[]);
+                // Who sent it was answered when it was in the queue.
+                self.write_for(now, account, plan.ops, &[], true);
                 if let (true, Some(uid)) = (delivery.sent, uid) {
                     self.sent_arrived(now, account, &name, uid, &delivery.content, true);
                 }

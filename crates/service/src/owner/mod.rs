@@ -498,7 +498,15 @@ impl PartitionOwner {
 
     /// Applies operations of our own and hands out the commits that hold them: one for these and one for each round of claims made again that
     /// they cause. Names in `announce` are about to be told.
-    fn write(&mut self, now: Now, account: AccountId, mut ops: Vec<Op>, announce: &[&MailboxName]) {
+    /// `lazy` if nobody waits for it, unless a session watches the account, which asks at once.
+    fn write_for(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        mut ops: Vec<Op>,
+        announce: &[&MailboxName],
+        lazy: bool,
+    ) {
         loop {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 return;
@@ -585,6 +593,7 @@ impl PartitionOwner {
             if sealed.is_some() || !mutations.is_empty() {
                 let mut commit = sealed.unwrap_or_else(|| own.log.commit());
                 commit.mutations.extend(mutations);
+                commit.lazy = lazy && entry.watchers.is_empty();
                 self.next_ticket += 1;
                 let ticket = Ticket(self.next_ticket);
                 entry.newest = Some(ticket);
@@ -605,7 +614,7 @@ impl PartitionOwner {
                 if announce.is_empty() {
                     return;
                 }
-                return self.write(now, account, Vec::new(), announce);
+                return self.write_for(now, account, Vec::new(), announce, lazy);
             }
             return;
         }
