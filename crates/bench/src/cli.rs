@@ -9,10 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     compare::Comparison,
     disk,
-    error::{Result, io_at},
+    error::{Result, io_at, wrong},
     process,
     progress::Progress,
-    report::{Report, Run},
+    report::{Report, Run, text},
     scenario::{Context, Scenario, Sizes, bounds},
     servers::{certificate, whimbrel},
     target::{Address, Target},
@@ -25,6 +25,7 @@ Examples:
   whimbrel-bench compare --only write,lmtp --runs 3
   whimbrel-bench bounds                              Whimbrel's memory under load, below 256 MiB
   whimbrel-bench run write read --imaps 993 --host 192.0.2.1 --user 'test{}' --password 'x{}'
+  whimbrel-bench tables report/bench.json --into docs/performance.md
   whimbrel-bench run idle --imaps 10993 --pid 4711 --idle-sessions 10000
 
 A report is NAME.md (tables), NAME.json (all runs) and NAME-*.svg. `run` needs 150 users, whose names and passwords
@@ -70,12 +71,24 @@ pub enum Command {
         /// Count the syncs of both by strace, in a pass of its own
         #[arg(long)]
         strace: bool,
+        /// Only Whimbrel: the same loads without Dovecot, which needs no root
+        #[arg(long)]
+        alone: bool,
         /// How much.
         #[command(flatten)]
         amount: Amount,
         /// The report.
         #[command(flatten)]
         output: Output,
+    },
+    /// Write the tables of reports again: to standard output, or into a document between `<!-- tables -->` and `<!-- end of tables -->`
+    Tables {
+        /// Reports (NAME.json)
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+        /// The document
+        #[arg(long, value_name = "FILE")]
+        into: Option<PathBuf>,
     },
     /// Start Whimbrel (or take the server given by --imaps and --pid) and see that its memory stays within bounds
     #[command(name = "bounds")]
@@ -200,6 +213,7 @@ pub fn run(cli: Cli) -> Result<()> {
             whimbrel,
             directory,
             strace,
+            alone,
             amount,
             output,
         } => {
@@ -213,10 +227,13 @@ pub fn run(cli: Cli) -> Result<()> {
                 runs: amount.runs,
                 seed: amount.seed,
                 strace,
+                alone,
                 progress: progress.clone(),
+                keep: &|report| finish(report, &output),
             };
             comparison.run().and_then(|report| finish(&report, &output))
         }
+        Command::Tables { reports, into } => tables(&reports, into.as_deref()),
         Command::WithinBounds {
             whimbrel,
             directory,
@@ -267,6 +284,19 @@ fn finish(report: &Report, output: &Output) -> Result<()> {
     match &output.out {
         Some(directory) => report.write(directory, &output.name),
         None => Ok(()),
+    }
+}
+
+fn tables(reports: &[PathBuf], into: Option<&std::path::Path>) -> Result<()> {
+    let report = Report::read(reports)?;
+    let Some(path) = into else {
+        println!("{}", text::markdown(&report));
+        return Ok(());
+    };
+    let document = std::fs::read_to_string(path).map_err(io_at(path.display()))?;
+    match text::put_into(&document, &report) {
+        Some(document) => std::fs::write(path, document).map_err(io_at(path.display())),
+        None => wrong(format!("{} has no place for tables", path.display())),
     }
 }
 
@@ -380,6 +410,8 @@ mod tests {
         check("whimbrel-bench compare --only write,lmtp --runs 3", true);
         check("whimbrel-bench run write --imaps 993 --pid 3", true);
         check("whimbrel-bench bounds --bulk-mib 10", true);
+        check("whimbrel-bench tables a.json b.json --into c.md", true);
+        check("whimbrel-bench tables", false);
         check("whimbrel-bench run nothing", false);
         check("whimbrel-bench", false);
     }

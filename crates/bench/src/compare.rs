@@ -34,8 +34,12 @@ pub struct Comparison<'a> {
     pub seed: u64,
     /// Count syncs by strace, too.
     pub strace: bool,
+    /// Leave the other server out.
+    pub alone: bool,
     /// Shows what is going on.
     pub progress: Progress,
+    /// Keeps what was measured so far: a run that is broken off leaves it.
+    pub keep: &'a dyn Fn(&Report) -> Result<()>,
 }
 
 #[derive(Clone, Copy)]
@@ -64,19 +68,20 @@ impl Comparison<'_> {
         }
         for run in 0..self.runs {
             // Load by load and server by server, so that both see the same moments of the machine.
-            let mut order = [Which::Dovecot, Which::Whimbrel];
+            let mut order = self.servers();
             if run % 2 == 1 {
                 order.reverse();
             }
             for scenario in self.scenarios {
-                for which in order {
+                for &which in &order {
                     let made = self.one(which, *scenario, self.seed + run as u64)?;
                     merge(&mut report, made);
                 }
+                (self.keep)(&report)?;
             }
         }
         if self.strace {
-            for which in [Which::Dovecot, Which::Whimbrel] {
+            for which in self.servers() {
                 for scenario in [Scenario::Write, Scenario::Lmtp] {
                     if self.scenarios.contains(&scenario) {
                         let made = self.syncs(which, scenario)?;
@@ -86,6 +91,14 @@ impl Comparison<'_> {
             }
         }
         Ok(report)
+    }
+
+    fn servers(&self) -> Vec<Which> {
+        if self.alone {
+            vec![Which::Whimbrel]
+        } else {
+            vec![Which::Dovecot, Which::Whimbrel]
+        }
     }
 
     fn of(&self, which: Which) -> PathBuf {

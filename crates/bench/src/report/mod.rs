@@ -1,12 +1,17 @@
 //! What was measured, for people and for programs.
 //!
-//! Reading order: this file (the data, and medians over runs), [`text`] (tables), [`plot`] (drawings), [`svg`] (how they are written).
+//! Reading order: this file (the data, and medians over runs), [`text`] (tables), `aims` (what was to be reached), [`plot`] (drawings),
+//! [`svg`] (how they are written).
 
+mod aims;
 pub mod plot;
 pub mod svg;
 pub mod text;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +136,21 @@ impl Report {
         Figure::of(self.rows(server, name).filter_map(of).collect())
     }
 
+    /// What was written by [`Report::write`], of several files as one.
+    pub fn read(paths: &[PathBuf]) -> Result<Report> {
+        let mut all: Option<Report> = None;
+        for path in paths {
+            let json = fs::read_to_string(path).map_err(io_at(path.display()))?;
+            let report: Report = serde_json::from_str(&json)
+                .map_err(|error| Trouble::Wrong(format!("{}: {error}", path.display())))?;
+            match &mut all {
+                Some(all) => all.runs.extend(report.runs),
+                None => all = Some(report),
+            }
+        }
+        Ok(all.unwrap_or_default())
+    }
+
     /// Writes `NAME.json`, `NAME.md` and the drawings into a directory.
     pub fn write(&self, directory: &Path, name: &str) -> Result<()> {
         fs::create_dir_all(directory).map_err(io_at(directory.display()))?;
@@ -190,8 +210,9 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         report.write(directory.path(), "r").unwrap();
-        let json = fs::read_to_string(directory.path().join("r.json")).unwrap();
-        let again: Report = serde_json::from_str(&json).unwrap();
+        let path = directory.path().join("r.json");
+        let again = Report::read(std::slice::from_ref(&path)).unwrap();
+        assert_eq!(Report::read(&[path.clone(), path]).unwrap().runs.len(), 8);
         assert_eq!(again.servers(), ["a", "b"]);
         let figure = again
             .figure("a", "write", &|row| row.server_cpu_ms)

@@ -1,6 +1,6 @@
 //! Tables: a line for the terminal, and Markdown.
 
-use super::{Figure, Report};
+use super::{Figure, Report, aims};
 use crate::{facts::AEROGRAMME, measure::Row};
 
 impl Row {
@@ -96,13 +96,31 @@ pub fn markdown(report: &Report) -> String {
     out += &runs(report);
     let servers = report.servers();
     if let [first, second] = servers.as_slice() {
+        out += &aims::table(report, first, second);
         out += &ratios(report, first, second);
     }
+    out += &aims::amplification(report, &servers);
     for server in &servers {
         out += &one(report, server);
     }
     out += &study(report, &servers);
     out
+}
+
+/// Between these the tables lie in a document.
+const MARKS: [&str; 2] = ["<!-- tables -->", "<!-- end of tables -->"];
+
+/// A document with the tables of a report in their place; `None` when it has no place for them.
+#[must_use]
+pub fn put_into(document: &str, report: &Report) -> Option<String> {
+    let (before, rest) = document.split_once(MARKS[0])?;
+    let (_, after) = rest.split_once(MARKS[1])?;
+    // Headings of a part.
+    let tables = markdown(report).replace("\n## ", "\n### ");
+    Some(format!(
+        "{before}{}\n\n{}\n{}{after}",
+        MARKS[0], tables, MARKS[1]
+    ))
 }
 
 fn runs(report: &Report) -> String {
@@ -231,6 +249,16 @@ fn study(report: &Report, servers: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_come_to_their_place() {
+        let put = |document: &str| put_into(document, &Report::default());
+        assert_eq!(put("no place"), None);
+        let once = put("a\n<!-- tables -->\nold\n<!-- end of tables -->\nb\n").unwrap();
+        assert!(once.starts_with("a\n<!-- tables -->\n\nMachine"), "{once}");
+        assert!(once.ends_with("<!-- end of tables -->\nb\n") && !once.contains("old"));
+        assert_eq!(put(&once).unwrap(), once);
+    }
 
     #[test]
     fn figures_are_short() {

@@ -45,30 +45,32 @@ pub(super) fn run(context: &mut Context) -> Result<()> {
     let base = rested(tree);
     progress.begin("idle: open", count);
     let mut held: Vec<(usize, u32, Imap)> = Vec::new();
-    let mut row = context.meter.measure("idle sessions", "session", || {
-        let opened = threads(OPENERS, |thread, threads| {
-            let mut samples = Samples::default();
-            let mut held = Vec::new();
-            for number in (thread..count).step_by(threads) {
-                let user = SIXTEEN.start + number % SIXTEEN.len();
-                let (imap, exists) = samples.time(|| {
-                    let mut imap = target.login(user)?;
-                    let exists = imap.select("INBOX")?;
-                    imap.idle()?;
-                    Ok((imap, exists))
-                })?;
-                held.push((user, exists, imap));
-                progress.step(1);
+    let mut row = context
+        .meter
+        .measure(&format!("{count} idle sessions"), "session", || {
+            let opened = threads(OPENERS, |thread, threads| {
+                let mut samples = Samples::default();
+                let mut held = Vec::new();
+                for number in (thread..count).step_by(threads) {
+                    let user = SIXTEEN.start + number % SIXTEEN.len();
+                    let (imap, exists) = samples.time(|| {
+                        let mut imap = target.login(user)?;
+                        let exists = imap.select("INBOX")?;
+                        imap.idle()?;
+                        Ok((imap, exists))
+                    })?;
+                    held.push((user, exists, imap));
+                    progress.step(1);
+                }
+                Ok((samples, held))
+            })?;
+            let mut all = Vec::new();
+            for (samples, mut some) in opened {
+                all.push(samples);
+                held.append(&mut some);
             }
-            Ok((samples, held))
+            Ok(Samples::joined(all))
         })?;
-        let mut all = Vec::new();
-        for (samples, mut some) in opened {
-            all.push(samples);
-            held.append(&mut some);
-        }
-        Ok(Samples::joined(all))
-    })?;
     let each = |now: Option<u64>| {
         let (base, now) = base.zip(now)?;
         Some((now as f64 - base as f64) / count as f64)

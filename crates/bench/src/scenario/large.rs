@@ -293,6 +293,8 @@ fn writes(
             Ok(samples)
         })?;
     context.add(row);
+    // Whatever a run before left.
+    imap.run("STORE 1:* -FLAGS.SILENT (\\Answered)")?;
     let mut on = false;
     let row = context
         .meter

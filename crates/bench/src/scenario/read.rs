@@ -137,7 +137,8 @@ impl Reader {
                 let number = self.random.between(1, self.exists as usize);
                 let answer =
                     samples.time(|| imap.run(&format!("STORE {number} FLAGS (\\Seen)")))?;
-                expect_equal(command, answer.fetches, 1)
+                // If it was seen before, Dovecot tells nothing.
+                expect_equal("one message changed at most", answer.fetches <= 1, true)
             }
             "MOVE" => {
                 let answer = samples.time(|| imap.run("MOVE 1 Archive"))?;
