@@ -11,6 +11,8 @@ pub use fields::{Field, Fields};
 pub use glance::{FirstAddress, Glance};
 pub use wire::DecodeError;
 
+use bytes::Bytes;
+
 use crate::parser::budget::{Shares, Texts};
 use crate::{Limits, Parser};
 
@@ -64,8 +66,10 @@ impl Part {
 }
 
 /// A text of a message: bytes in no known charset.
+///
+/// In a summary from [`Summary::decode_shared`] it is a part of the encoded bytes, which stay as long as it does.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub struct Octets(Box<[u8]>);
+pub struct Octets(Bytes);
 
 impl std::ops::Deref for Octets {
     type Target = [u8];
@@ -76,19 +80,19 @@ impl std::ops::Deref for Octets {
 
 impl From<&[u8]> for Octets {
     fn from(bytes: &[u8]) -> Octets {
-        Octets(bytes.into())
+        Octets(Bytes::copy_from_slice(bytes))
     }
 }
 
 impl From<Vec<u8>> for Octets {
     fn from(bytes: Vec<u8>) -> Octets {
-        Octets(bytes.into())
+        Octets(Bytes::from(bytes.into_boxed_slice()))
     }
 }
 
 impl From<&str> for Octets {
     fn from(text: &str) -> Octets {
-        Octets(text.as_bytes().into())
+        Octets::from(text.as_bytes())
     }
 }
 
@@ -147,6 +151,23 @@ pub struct Summary {
     pub fields: Fields,
     /// What a list of messages shows of its text ([`crate::preview`]); `None`: written before there were previews, or without.
     pub preview: Option<String>,
+}
+
+/// What is wanted of a summary beside the parts and where they lie: half of the work of decoding one is for what few commands need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The envelope of the whole message; else it is empty.
+    pub envelope: bool,
+    /// The usual header fields; else there are none, and none is complete.
+    pub fields: bool,
+}
+
+impl Wanted {
+    /// All of it.
+    pub const ALL: Wanted = Wanted {
+        envelope: true,
+        fields: true,
+    };
 }
 
 /// A message: the whole one, or one embedded as message/rfc822.
@@ -362,6 +383,14 @@ impl Summary {
     /// The inverse of [`Summary::encode`]. Never panics, uses memory in proportion to `bytes`, and refuses nesting beyond
     /// [`Limits::NESTING_MAX`].
     pub fn decode(bytes: &[u8]) -> Result<Summary, DecodeError> {
-        wire::decode(bytes)
+        wire::decode(&Bytes::copy_from_slice(bytes), Wanted::ALL)
+    }
+
+    /// As [`Summary::decode`], but nothing is copied (what it holds are parts of `bytes`), and what is not wanted is stepped over.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decode_shared(bytes: &Bytes, wanted: Wanted) -> Result<Summary, DecodeError> {
+        wire::decode(bytes, wanted)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_mime::{Span, Summary};
+use whimbrel_mime::{Span, Summary, Wanted};
 use whimbrel_service::{
     api::{
         BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName, BlobRange,
@@ -20,9 +20,9 @@ pub(super) struct Opened {
 
 impl Opened {
     /// `None`: the row cannot be read.
-    pub(super) fn new(row: &Bytes) -> Option<Opened> {
+    pub(super) fn new(row: &Bytes, wanted: Wanted) -> Option<Opened> {
         let content = Content::decode(row).ok()?;
-        let summary = Summary::decode(&content.summary).ok()?;
+        let summary = Summary::decode_shared(&content.summary, wanted).ok()?;
         (summary.prefix_len == content.prefix.len() as u64).then_some(Opened {
             prefix: content.prefix,
             summary,

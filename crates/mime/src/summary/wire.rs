@@ -15,13 +15,14 @@
 
 use std::convert::Infallible;
 
+use bytes::Bytes;
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 
 pub(super) use super::fields::RULE;
 use super::{
     Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Span,
-    Summary,
+    Summary, Wanted,
 };
 use crate::Limits;
 
@@ -171,6 +172,25 @@ fn write_text(w: &mut Writer, text: &Option<Octets>) -> Written {
 
 pub(super) type Read<T> = Result<T, DecodeError>;
 
+/// Encoded bytes that are being read, parts of which go into the summary.
+struct Source<'b> {
+    decoder: Decoder<'b>,
+    bytes: &'b Bytes,
+}
+
+impl<'b> std::ops::Deref for Source<'b> {
+    type Target = Decoder<'b>;
+    fn deref(&self) -> &Decoder<'b> {
+        &self.decoder
+    }
+}
+
+impl<'b> std::ops::DerefMut for Source<'b> {
+    fn deref_mut(&mut self) -> &mut Decoder<'b> {
+        &mut self.decoder
+    }
+}
+
 /// An array that is being read. Vectors grow as elements come, never by a length that is only declared.
 pub(super) struct Array {
     left: u64,
@@ -205,8 +225,8 @@ impl Array {
     }
 
     fn elements<T>(
-        d: &mut Decoder<'_>,
-        mut one: impl FnMut(&mut Decoder<'_>) -> Read<T>,
+        d: &mut Source<'_>,
+        mut one: impl FnMut(&mut Source<'_>) -> Read<T>,
     ) -> Read<Vec<T>> {
         let count = d
             .array()?
@@ -219,8 +239,8 @@ impl Array {
     }
 
     fn pairs<T>(
-        d: &mut Decoder<'_>,
-        mut one: impl FnMut(&mut Decoder<'_>) -> Read<T>,
+        d: &mut Source<'_>,
+        mut one: impl FnMut(&mut Source<'_>) -> Read<T>,
     ) -> Read<Vec<T>> {
         let count = d
             .array()?
@@ -236,8 +256,11 @@ impl Array {
     }
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
-    let d = &mut Decoder::new(bytes);
+pub(super) fn decode(bytes: &Bytes, wanted: Wanted) -> Read<Summary> {
+    let d = &mut Source {
+        decoder: Decoder::new(bytes),
+        bytes,
+    };
     let mut array = Array::open(d, 7)?;
     let version = d.u32()?;
     if version != VERSION {
@@ -245,8 +268,13 @@ pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
     }
     let rule = d.u32()?;
     let (prefix_len, size, lines) = (d.u64()?, d.u64()?, d.u64()?);
-    let message = read_message(d, 0)?;
-    let mut fields = read_fields(d)?;
+    let message = read_message(d, 0, wanted.envelope)?;
+    let mut fields = if wanted.fields {
+        read_fields(d)?
+    } else {
+        d.skip()?;
+        Fields::default()
+    };
     let preview = if array.takes_one() {
         Some(d.str()?.to_owned())
     } else {
@@ -278,7 +306,7 @@ pub(super) fn decode(bytes: &[u8]) -> Read<Summary> {
     Ok(summary)
 }
 
-fn read_fields(d: &mut Decoder<'_>) -> Read<Fields> {
+fn read_fields(d: &mut Source<'_>) -> Read<Fields> {
     let array = Array::open(d, 4)?;
     let list = Array::pairs(d, |d| {
         let name_len = d.u64()?;
@@ -299,8 +327,20 @@ fn read_fields(d: &mut Decoder<'_>) -> Read<Fields> {
     })
 }
 
-fn read_message(d: &mut Decoder<'_>, depth: usize) -> Read<Message> {
+fn read_message(d: &mut Source<'_>, depth: usize, envelope: bool) -> Read<Message> {
     let array = Array::open(d, 2)?;
+    let envelope = if envelope {
+        read_envelope(d)?
+    } else {
+        d.skip()?;
+        Envelope::default()
+    };
+    let body = read_part(d, depth + 1)?;
+    array.close(d)?;
+    Ok(Message { envelope, body })
+}
+
+fn read_envelope(d: &mut Source<'_>) -> Read<Envelope> {
     let members = Array::open(d, 10)?;
     let envelope = Envelope {
         date: text(d)?,
@@ -315,12 +355,10 @@ fn read_message(d: &mut Decoder<'_>, depth: usize) -> Read<Message> {
         message_id: text(d)?,
     };
     members.close(d)?;
-    let body = read_part(d, depth + 1)?;
-    array.close(d)?;
-    Ok(Message { envelope, body })
+    Ok(envelope)
 }
 
-fn read_address(d: &mut Decoder<'_>) -> Read<Address> {
+fn read_address(d: &mut Source<'_>) -> Read<Address> {
     let array = Array::open(d, 4)?;
     let address = Address {
         name: text(d)?,
@@ -332,7 +370,7 @@ fn read_address(d: &mut Decoder<'_>) -> Read<Address> {
     Ok(address)
 }
 
-fn read_part(d: &mut Decoder<'_>, depth: usize) -> Read<Part> {
+fn read_part(d: &mut Source<'_>, depth: usize) -> Read<Part> {
     if depth > DEPTH_MAX {
         return Err(damaged("nested too deep"));
     }
@@ -377,7 +415,7 @@ fn read_part(d: &mut Decoder<'_>, depth: usize) -> Read<Part> {
                 }
                 Content::Multipart(parts)
             }
-            3 => Content::Message(Box::new(read_message(d, depth)?)),
+            3 => Content::Message(Box::new(read_message(d, depth, true)?)),
             _ => return Err(damaged("unknown kind of part")),
         },
     };
@@ -385,7 +423,7 @@ fn read_part(d: &mut Decoder<'_>, depth: usize) -> Read<Part> {
     Ok(part)
 }
 
-fn read_params(d: &mut Decoder<'_>) -> Read<Vec<Param>> {
+fn read_params(d: &mut Source<'_>) -> Read<Vec<Param>> {
     Array::pairs(d, |d| {
         Ok(Param {
             name: octets(d)?,
@@ -394,7 +432,7 @@ fn read_params(d: &mut Decoder<'_>) -> Read<Vec<Param>> {
     })
 }
 
-fn read_disposition(d: &mut Decoder<'_>) -> Read<Disposition> {
+fn read_disposition(d: &mut Source<'_>) -> Read<Disposition> {
     let array = Array::open(d, 2)?;
     let disposition = Disposition {
         kind: octets(d)?,
@@ -404,11 +442,12 @@ fn read_disposition(d: &mut Decoder<'_>) -> Read<Disposition> {
     Ok(disposition)
 }
 
-fn octets(d: &mut Decoder<'_>) -> Read<Octets> {
-    Ok(d.bytes()?.into())
+fn octets(d: &mut Source<'_>) -> Read<Octets> {
+    let part = d.decoder.bytes()?;
+    Ok(Octets(d.bytes.slice_ref(part)))
 }
 
-fn text(d: &mut Decoder<'_>) -> Read<Option<Octets>> {
+fn text(d: &mut Source<'_>) -> Read<Option<Octets>> {
     Ok(if null(d)? { None } else { Some(octets(d)?) })
 }
 
@@ -444,6 +483,11 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decode(bytes: &[u8]) -> Read<Summary> {
+        super::decode(&Bytes::copy_from_slice(bytes), Wanted::ALL)
+    }
+
     use crate::Parser;
 
     fn nested(levels: usize) -> Summary {
@@ -517,5 +561,25 @@ mod tests {
         let with = hex(&with_preview);
         assert_eq!(with, format!("88{}6178", &kept[2..]));
         assert_eq!(decode(&encode(&with_preview)).unwrap(), with_preview);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_stepped_over() {
+        let mut parser = crate::Parser::new(&Limits::default());
+        parser.push(b"From: a@b\r\nSubject: s\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\ntext\r\n");
+        let whole = parser.finish();
+        let bytes = Bytes::from(encode(&whole));
+        for (envelope, fields) in [(true, true), (true, false), (false, true), (false, false)] {
+            let found = super::decode(&bytes, Wanted { envelope, fields }).unwrap();
+            let mut expected = whole.clone();
+            if !envelope {
+                expected.message.envelope = Envelope::default();
+            }
+            if !fields {
+                expected.fields = Fields::default();
+                assert_eq!(found.header_fields(&["subject"]), None);
+            }
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -7,7 +7,7 @@ use whimbrel_imap::{
     command::{MessageUrl, Partial, UrlMailbox},
     encode::Code,
 };
-use whimbrel_mime::HeaderFilter;
+use whimbrel_mime::{HeaderFilter, Wanted};
 use whimbrel_service::api::{BlobName, Call, Failure, MailboxCall, MailboxName, Reply};
 
 use super::super::{
@@ -121,7 +121,7 @@ impl Source {
             (State::Content(blob), Reply::Contents(contents)) => {
                 let blob = *blob;
                 match contents.first() {
-                    Some(Some(row)) => match Opened::new(row) {
+                    Some(Some(row)) => match Opened::new(row, Wanted::ALL) {
                         Some(opened) => self.open(blob, &opened, take),
                         None => SourceStep::Failed(Outcome::no(
                             Code::Corruption,

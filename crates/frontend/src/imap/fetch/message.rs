@@ -6,7 +6,7 @@ use whimbrel_imap::{
     core::DateTime,
     encode::{BodyAnswer, FetchWriter},
 };
-use whimbrel_mime::{SectionText, Span, section};
+use whimbrel_mime::{SectionText, Span, Wanted, section};
 use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
@@ -52,6 +52,15 @@ pub(super) fn needs_content(item: &FetchItem) -> bool {
             | FetchItem::ThreadId
             | FetchItem::SaveDate
     )
+}
+
+/// What is needed of its summary.
+pub(super) fn wanted(items: &[FetchItem]) -> Wanted {
+    let is_fields = |item: &FetchItem| matches!(item, FetchItem::Section { section, .. } if matches!(section.text, Some(WireText::HeaderFields(_))));
+    Wanted {
+        envelope: items.contains(&FetchItem::Envelope),
+        fields: items.iter().any(is_fields),
+    }
 }
 
 impl Message {

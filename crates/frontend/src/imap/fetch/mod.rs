@@ -19,6 +19,7 @@ use whimbrel_imap::{
     core::{MessageSet, SequenceSet},
     encode::Code,
 };
+use whimbrel_mime::Wanted;
 use whimbrel_service::api::{
     CONTENTS_PER_CALL_MAX, Call, Flag, FlagChange, Flags, MailboxCall, ROWS_PER_CALL_MAX, Reply,
     Row, Since,
@@ -45,6 +46,8 @@ pub(super) struct Fetch {
     matched: u32,
     /// An item needs the content row.
     needs_content: bool,
+    /// What of it.
+    wanted: Wanted,
     /// An item sets `\Seen`, and the mailbox can be changed.
     sets_seen: bool,
     places: Ranges,
@@ -112,6 +115,7 @@ impl Fetch {
         Ok(Fetch {
             uid: arguments.uid,
             needs_content: arguments.items.iter().any(message::needs_content),
+            wanted: message::wanted(&arguments.items),
             sets_seen: !cx.view().read_only && arguments.items.iter().any(FetchItem::sets_seen),
             items: arguments.items,
             vanished: arguments.vanished.then_some(arguments.set),
@@ -329,7 +333,7 @@ impl Fetch {
                         self.at += 1;
                         continue;
                     }
-                    Some(Some(bytes)) => match Opened::new(&bytes) {
+                    Some(Some(bytes)) => match Opened::new(&bytes, self.wanted) {
                         Some(opened) => Some(opened),
                         None => {
                             self.damaged = true;

@@ -309,7 +309,7 @@ impl Find {
                 }
                 // It was expunged after its row was read.
                 Some(None) => {}
-                Some(Some(content)) => match Opened::new(&content) {
+                Some(Some(content)) => match Opened::new(&content, self.program.wanted()) {
                     Some(opened) => {
                         self.message = Some(Box::new(Message::new(
                             &self.program,

@@ -10,6 +10,7 @@ use whimbrel_imap::{
     encode::Code,
 };
 use whimbrel_mime::{
+    Wanted,
     charset::{Charset, CharsetDecoder},
     search::Needle,
 };
@@ -32,6 +33,8 @@ pub(super) struct Program {
     pub(super) set: Flags,
     /// Flags that none has that is found.
     pub(super) unset: Flags,
+    /// The date of the header is looked at.
+    sent: bool,
     /// The time of the command, in seconds since 1970: what OLDER and YOUNGER go by.
     now: i64,
 }
@@ -116,6 +119,7 @@ impl Program {
             modseq: false,
             set: Flags::none(),
             unset: Flags::none(),
+            sent: false,
             now,
         };
         program.root = program.node(view, key, charset)?;
@@ -156,6 +160,14 @@ impl Program {
     /// Yes, no, or not yet known.
     pub(super) fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
         self.root.holds(facts)
+    }
+
+    /// What is needed of a summary.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            envelope: self.sent,
+            fields: !self.fields.is_empty(),
+        }
     }
 
     /// What the summary tells of the field keys.
@@ -214,9 +226,9 @@ impl Program {
             K::SavedSince(date) => Node::Saved(Compare::Since, date),
             K::EmailId(id) => objectid::origin_of(&id).map_or(Node::Known(false), Node::Origin),
             K::ThreadId(_) => Node::Known(false),
-            K::SentBefore(date) => Node::Sent(Compare::Before, date),
-            K::SentOn(date) => Node::Sent(Compare::On, date),
-            K::SentSince(date) => Node::Sent(Compare::Since, date),
+            K::SentBefore(date) => self.sent(Compare::Before, date),
+            K::SentOn(date) => self.sent(Compare::On, date),
+            K::SentSince(date) => self.sent(Compare::Since, date),
             K::Older(seconds) => Node::Older(self.now - i64::from(seconds)),
             K::Younger(seconds) => Node::Younger(self.now - i64::from(seconds)),
             K::ModSeq(modseq) => {
@@ -239,6 +251,11 @@ impl Program {
             }
             _ => return Err(Outcome::bad("Search key is not supported")),
         })
+    }
+
+    fn sent(&mut self, compare: Compare, date: WireDate) -> Node {
+        self.sent = true;
+        Node::Sent(compare, date)
     }
 
     fn nodes(
