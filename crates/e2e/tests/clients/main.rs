@@ -10,6 +10,7 @@ mod mbsync;
 mod neomutt;
 mod offlineimap;
 mod poplib;
+mod qresync;
 mod submission;
 mod swaks;
 mod systemd;
