@@ -36,10 +36,11 @@ impl Dovecot {
             .tempdir()
             .unwrap();
         let at = directory.path();
-        let mut owner = fs::metadata(at).unwrap().uid();
+        let created = fs::metadata(at).unwrap();
+        let mut owner = (created.uid(), created.gid());
         let mut command = Command::new(PROGRAM);
-        if owner == 0 {
-            owner = NOBODY;
+        if owner.0 == 0 {
+            owner = (NOBODY, NOBODY);
             chown(at, Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -81,10 +82,10 @@ impl Dovecot {
 }
 
 /// Messages keep the line ends that they came with, as far as Dovecot allows it.
-fn configuration(at: &Path, owner: u32) -> String {
+fn configuration(at: &Path, (user, group): (u32, u32)) -> String {
     let at = at.display();
     format!(
         "base_dir = {at}/run\nstate_dir = {at}/state\nprotocols = imap\nssl = no\nmail_location = sdbox:{at}/mail\n\
-         mail_uid = {owner}\nmail_gid = {NOBODY}\nfirst_valid_uid = 1\nmail_save_crlf = yes\nauth_mechanisms = plain\n"
+         mail_uid = {user}\nmail_gid = {group}\nfirst_valid_uid = 1\nmail_save_crlf = yes\nauth_mechanisms = plain\n"
     )
 }
