@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod answers;
+mod compress;
 mod flood;
 mod headers;
 mod lines;
