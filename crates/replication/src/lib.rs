@@ -7,10 +7,11 @@
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
 //! - Nothing a peer does decides how much memory is used.
 //!
-//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`.
+//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`, `blobs`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod blobs;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod identity;

@@ -1,0 +1,283 @@
+//! Getting blobs.
+//!
+//! A fetch goes on with another peer where it stopped with the first. After a crash it begins anew: the store drops uploads that were not finished.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::Incarnation;
+
+use super::Config;
+use crate::{
+    Now, broken,
+    wire::{BlobChunk, BlobDone, BlobName, BlobWant, Frame},
+};
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To a peer.
+    Send(Incarnation, Frame),
+    /// Append to the upload of this blob, begin it if there is none; then [`Fetches::written`].
+    Write(BlobName, Bytes),
+    /// All is written and the hash is right: finish the upload, and tell peers when it is durable.
+    Finish(BlobName),
+    /// Throw the upload away: what this peer (the last of those who sent) gave has another hash. It begins anew with another peer;
+    /// what was still being written of it is not reported.
+    Discard(BlobName, Incarnation),
+}
+
+struct Fetch {
+    priority: u8,
+    hasher: blake3::Hasher,
+    /// Bytes that came.
+    received: u64,
+    /// Bytes that came and are not written.
+    writing: u64,
+    /// Up to where was asked.
+    asked: u64,
+    peer: Option<Incarnation>,
+    heard_at: u64,
+    /// Peers that had nothing, or something else.
+    failed: BTreeSet<Incarnation>,
+}
+
+/// The blobs that this node lacks.
+pub struct Fetches {
+    config: Config,
+    peers: BTreeSet<Incarnation>,
+    /// By priority, the least first, then by age.
+    wanted: BTreeMap<(u8, u64), BlobName>,
+    known: BTreeSet<BlobName>,
+    count: u64,
+    active: BTreeMap<BlobName, Fetch>,
+    out: VecDeque<Output>,
+}
+
+impl Fetches {
+    /// Nothing is wanted.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            peers: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            known: BTreeSet::new(),
+            count: 0,
+            active: BTreeMap::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// A blob is wanted; 0 is the most urgent. `false`: too many are, ask again later.
+    pub fn want(&mut self, now: Now, name: BlobName, priority: u8) -> bool {
+        if self.known.contains(&name) {
+            return true;
+        }
+        if self.known.len() >= self.config.wanted_max {
+            return false;
+        }
+        self.known.insert(name);
+        self.count += 1;
+        self.wanted.insert((priority, self.count), name);
+        self.begin(now);
+        true
+    }
+
+    /// There is a link.
+    pub fn linked(&mut self, now: Now, peer: Incarnation) {
+        self.unlinked(now, peer);
+        self.peers.insert(peer);
+        for fetch in self.active.values_mut() {
+            fetch.failed.remove(&peer);
+        }
+        self.begin(now);
+    }
+
+    /// The link is gone.
+    pub fn unlinked(&mut self, now: Now, peer: Incarnation) {
+        self.peers.remove(&peer);
+        for fetch in self.active.values_mut() {
+            if fetch.peer == Some(peer) {
+                fetch.peer = None;
+            }
+        }
+        self.begin(now);
+    }
+
+    /// The peer has said that it has not got it.
+    pub fn lacks(&mut self, now: Now, peer: Incarnation, name: BlobName) {
+        self.leave(peer, name);
+        self.begin(now);
+    }
+
+    fn leave(&mut self, peer: Incarnation, name: BlobName) {
+        if let Some(fetch) = self.active.get_mut(&name)
+            && fetch.peer == Some(peer)
+        {
+            fetch.failed.insert(peer);
+            fetch.peer = None;
+        }
+    }
+
+    /// Bytes came.
+    pub fn chunk(&mut self, now: Now, peer: Incarnation, chunk: BlobChunk) {
+        let Some(fetch) = self.active.get_mut(&chunk.name) else {
+            return;
+        };
+        let length = chunk.data.len() as u64;
+        let beyond = fetch.received + length > fetch.asked;
+        let expected = fetch.peer == Some(peer) && chunk.offset == fetch.received;
+        if !expected || beyond || length == 0 {
+            return;
+        }
+        fetch.hasher.update(&chunk.data);
+        fetch.received += length;
+        fetch.writing += length;
+        fetch.heard_at = now.mono_micros;
+        self.out.push_back(Output::Write(chunk.name, chunk.data));
+    }
+
+    /// So many bytes of a blob were written.
+    pub fn written(&mut self, name: BlobName, bytes: u64) {
+        let window = self.config.window_bytes;
+        let Some(fetch) = self.active.get_mut(&name) else {
+            return;
+        };
+        fetch.writing = fetch.writing.saturating_sub(bytes);
+        let done = fetch.received - fetch.writing;
+        // Asked again when half of the window is free: not for each chunk.
+        if let Some(peer) = fetch.peer
+            && done + window >= fetch.asked + window / 2
+        {
+            fetch.asked = done + window;
+            let want = BlobWant {
+                name,
+                offset: fetch.received,
+                bytes: fetch.asked - fetch.received,
+            };
+            self.out
+                .push_back(Output::Send(peer, Frame::BlobWant(want)));
+        }
+    }
+
+    /// The peer has sent it to its end.
+    pub fn done(&mut self, now: Now, peer: Incarnation, done: BlobDone) {
+        let Some(fetch) = self.active.get_mut(&done.name) else {
+            return;
+        };
+        if fetch.peer != Some(peer) {
+            return;
+        }
+        let right = fetch.hasher.finalize().as_bytes() == done.name.hash();
+        if (right || broken("blob-unverified")) && done.length == fetch.received {
+            self.active.remove(&done.name);
+            self.known.remove(&done.name);
+            self.out.push_back(Output::Finish(done.name));
+        } else {
+            fetch.hasher = blake3::Hasher::new();
+            (fetch.received, fetch.writing, fetch.asked) = (0, 0, 0);
+            self.out.push_back(Output::Discard(done.name, peer));
+            self.leave(peer, done.name);
+        }
+        self.begin(now);
+    }
+
+    /// Time has passed: peers that do not answer are left.
+    pub fn time(&mut self, now: Now) {
+        let late = now.mono_micros.saturating_sub(self.config.stall_micros_max);
+        let stalled: Vec<(BlobName, Incarnation)> = self
+            .active
+            .iter()
+            .filter(|(_, fetch)| fetch.heard_at <= late && fetch.writing == 0)
+            .filter_map(|(name, fetch)| Some((*name, fetch.peer?)))
+            .collect();
+        for (name, peer) in stalled {
+            let bytes = 0;
+            let offset = 0;
+            let stop = Frame::BlobWant(BlobWant {
+                name,
+                offset,
+                bytes,
+            });
+            self.out.push_back(Output::Send(peer, stop));
+            self.leave(peer, name);
+        }
+        // Whom all have failed is tried with all again.
+        for fetch in self.active.values_mut() {
+            if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
+                fetch.failed.clear();
+            }
+        }
+        self.begin(now);
+    }
+
+    /// When [`Fetches::time`] is wanted.
+    pub fn deadline(&self) -> Option<u64> {
+        let heard = self.active.values().map(|fetch| fetch.heard_at).min()?;
+        Some(heard.saturating_add(self.config.stall_micros_max))
+    }
+
+    /// Begins what is wanted most, and gives a peer to what has none: the one with the least to do.
+    fn begin(&mut self, now: Now) {
+        while self.active.len() < self.config.fetches_max {
+            let Some(((priority, _), name)) = self.wanted.pop_first() else {
+                break;
+            };
+            let fetch = Fetch {
+                priority,
+                hasher: blake3::Hasher::new(),
+                received: 0,
+                writing: 0,
+                asked: 0,
+                peer: None,
+                heard_at: now.mono_micros,
+                failed: BTreeSet::new(),
+            };
+            self.active.insert(name, fetch);
+        }
+        let mut load: BTreeMap<Incarnation, usize> = self.peers.iter().map(|p| (*p, 0)).collect();
+        for peer in self.active.values().filter_map(|fetch| fetch.peer) {
+            *load.entry(peer).or_default() += 1;
+        }
+        let mut idle: Vec<BlobName> = Vec::new();
+        idle.extend(
+            self.active
+                .iter()
+                .filter(|(_, f)| f.peer.is_none())
+                .map(|(n, _)| *n),
+        );
+        idle.sort_by_key(|name| self.active.get(name).map(|fetch| fetch.priority));
+        for name in idle {
+            let Some(fetch) = self.active.get_mut(&name) else {
+                continue;
+            };
+            let able = load
+                .iter_mut()
+                .filter(|(peer, _)| !fetch.failed.contains(peer));
+            let Some((peer, work)) = able.min_by_key(|(_, work)| **work) else {
+                continue;
+            };
+            *work += 1;
+            fetch.peer = Some(*peer);
+            fetch.heard_at = now.mono_micros;
+            fetch.asked = fetch.received - fetch.writing + self.config.window_bytes;
+            let want = BlobWant {
+                name,
+                offset: fetch.received,
+                bytes: fetch.asked - fetch.received,
+            };
+            self.out
+                .push_back(Output::Send(*peer, Frame::BlobWant(want)));
+        }
+    }
+
+    /// Bytes that came and are not written yet.
+    pub fn memory_bytes(&self) -> u64 {
+        self.active.values().map(|fetch| fetch.writing).sum()
+    }
+}
