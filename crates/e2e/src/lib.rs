@@ -12,6 +12,7 @@
     reason = "a test harness fails by panicking"
 )]
 
+pub mod cache;
 pub mod certificates;
 pub mod imap;
 pub mod mail;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    imap::{Fetched, Node, Response, Status},
+    imap::{Fetched, Node, Response, Status, parse::ranges},
     message,
     uids::Witness,
 };
@@ -58,6 +58,8 @@ pub struct View {
     pub mailbox: String,
     /// EXAMINE.
     pub read_only: bool,
+    /// ENABLE QRESYNC was given: VANISHED instead of EXPUNGE.
+    pub qresync: bool,
     /// UIDs by sequence number. The client knows them: a new message has the next UID there is.
     pub uids: Vec<u32>,
     /// Flags as last told.
@@ -146,11 +148,12 @@ impl Account {
 impl View {
     /// What SELECT told.
     #[must_use]
-    pub fn new(account: &Account, mailbox: &str, read_only: bool) -> View {
+    pub fn new(account: &Account, mailbox: &str, read_only: bool, qresync: bool) -> View {
         let uids = account.mailbox(mailbox).mails.keys().copied().collect();
         View {
             mailbox: mailbox.to_owned(),
             read_only,
+            qresync,
             uids,
             told: BTreeMap::new(),
         }
@@ -187,6 +190,9 @@ impl View {
             }
             Response::Expunge(number) => {
                 let at = self.index(*number)?;
+                if self.qresync {
+                    return Err(format!("EXPUNGE {number}, and QRESYNC is enabled"));
+                }
                 if allowed.no_expunge {
                     return Err(format!(
                         "EXPUNGE {number} within a command by sequence numbers"
@@ -198,6 +204,12 @@ impl View {
                     return Err(format!("EXPUNGE {number}, and UID {uid} is there"));
                 }
             }
+            Response::Data(name, nodes) if name == "VANISHED" => {
+                // (EARLIER) is judged where it is asked for.
+                if let [set @ Node::Atom(_)] = nodes.as_slice() {
+                    self.hear_vanished(&set.text(), mails, allowed)?;
+                }
+            }
             Response::Fetch(number, items) => {
                 let uid = self.uids[self.index(*number)?];
                 self.hear_fetch(*number, uid, items, mails.get(&uid), allowed)?;
@@ -207,6 +219,32 @@ impl View {
             }
             Response::State(..) | Response::Data(..) | Response::Recent(_) => {}
             Response::Tagged(..) | Response::Continue(_) => return Err(format!("{response:?}")),
+        }
+        Ok(())
+    }
+
+    /// "Each UID listed in a VANISHED response results in the client decrementing the message count by one" (RFC 7162, 3.2.10.2).
+    fn hear_vanished(
+        &mut self,
+        set: &str,
+        mails: &BTreeMap<u32, Mail>,
+        allowed: &Allowed,
+    ) -> Result<(), String> {
+        if !self.qresync || allowed.no_expunge {
+            return Err(format!("VANISHED {set} where it may not be"));
+        }
+        for uid in ranges(set)
+            .into_iter()
+            .flat_map(|(first, last)| first..=last)
+        {
+            if mails.contains_key(&uid) {
+                return Err(format!("VANISHED {set}, and UID {uid} is there"));
+            }
+            let Ok(at) = self.uids.binary_search(&uid) else {
+                return Err(format!("VANISHED {set}, and UID {uid} was not seen"));
+            };
+            self.uids.remove(at);
+            self.told.remove(&uid);
         }
         Ok(())
     }
@@ -403,6 +441,7 @@ mod tests {
         let mut view = View {
             mailbox: "INBOX".to_owned(),
             read_only: false,
+            qresync: false,
             uids: vec![3, 4, 5],
             told: BTreeMap::new(),
         };
@@ -428,6 +467,36 @@ mod tests {
                 items: vec![(name.to_owned(), value)],
             },
         )
+    }
+
+    #[test]
+    fn what_has_vanished_is_judged() {
+        #[track_caller]
+        fn check(qresync: bool, no_expunge: bool, set: &str, expected: Result<&[u32], &str>) {
+            let account = account();
+            let mut view = View {
+                mailbox: "INBOX".to_owned(),
+                read_only: false,
+                qresync,
+                uids: vec![3, 4, 5],
+                told: BTreeMap::new(),
+            };
+            let allowed = Allowed {
+                no_expunge,
+                ..Allowed::default()
+            };
+            let response = Response::Data("VANISHED".to_owned(), vec![Node::Atom(set.into())]);
+            let outcome = view.hear(&response, &account, &allowed).map(|()| view.uids);
+            assert_eq!(
+                outcome,
+                expected.map(<[u32]>::to_vec).map_err(str::to_owned)
+            );
+        }
+        check(true, false, "4", Ok(&[3, 5]));
+        check(true, true, "4", Err("VANISHED 4 where it may not be"));
+        check(false, false, "4", Err("VANISHED 4 where it may not be"));
+        check(true, false, "4:5", Err("VANISHED 4:5, and UID 5 is there"));
+        check(true, false, "6", Err("VANISHED 6, and UID 6 was not seen"));
     }
 
     #[test]

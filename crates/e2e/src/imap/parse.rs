@@ -418,6 +418,24 @@ pub fn set(text: &str) -> Vec<u32> {
     numbers
 }
 
+/// The numbers of a set, as ranges.
+#[must_use]
+pub fn ranges(text: &str) -> Vec<(u32, u32)> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once(':').unwrap_or((part, part));
+        let (from, to) = (from.parse::<u32>().ok()?, to.parse::<u32>().ok()?);
+        Some((from.min(to), from.max(to)))
+    };
+    text.split(',').filter_map(range).collect()
+}
+
+/// `(n)`: the value of MODSEQ.
+#[must_use]
+pub fn modseq(value: &Node) -> Option<u64> {
+    let Node::List(list) = value else { return None };
+    list.first()?.text().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,5 +542,6 @@ mod tests {
     fn sets() {
         assert_eq!(set("1,3:5,9"), [1, 3, 4, 5, 9]);
         assert_eq!(set("5:3"), [3, 4, 5]);
+        assert_eq!(ranges("1,3:4294967295"), [(1, 1), (3, u32::MAX)]);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_e2e::{
+    cache::Cache,
     imap::{Imap, Node, Reply, Status, quoted},
     message,
     model::{Account, Allowed, Mail, Mailbox, View},
@@ -20,6 +21,8 @@ const PAST_MAX: usize = 40;
 pub(crate) struct Session {
     pub(crate) imap: Imap,
     pub(crate) view: Option<View>,
+    /// ENABLE QRESYNC was given.
+    pub(crate) qresync: bool,
 }
 
 /// All sessions of an account.
@@ -29,6 +32,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) random: Random,
     pub(crate) account: Account,
     pub(crate) sessions: Vec<Session>,
+    /// What clients have kept of mailboxes.
+    pub(crate) caches: Vec<Cache>,
     past: Vec<String>,
     next_name: usize,
 }
@@ -62,6 +67,7 @@ impl<'a> Driver<'a> {
             random,
             account,
             sessions: Vec::new(),
+            caches: Vec::new(),
             past: Vec::new(),
             next_name: 0,
         };
@@ -120,7 +126,18 @@ impl<'a> Driver<'a> {
                 reply.unwrap_or_else(|trouble| self.wrong("ENABLE", &format!("{trouble:?}")));
             assert_eq!(reply.status, Status::Ok, "{reply:?}");
         }
-        Session { imap, view: None }
+        let qresync = self.random.one_in(2);
+        if qresync {
+            let reply = imap.command("ENABLE QRESYNC");
+            let reply =
+                reply.unwrap_or_else(|trouble| self.wrong("ENABLE", &format!("{trouble:?}")));
+            assert_eq!(reply.data("ENABLED").len(), 1, "{reply:?}");
+        }
+        Session {
+            imap,
+            view: None,
+            qresync,
+        }
     }
 
     /// Ends a session and begins another in its place.

@@ -1,6 +1,7 @@
 //! Commands that change nothing: SELECT, FETCH, SEARCH, LIST, STATUS, IDLE, and several at once.
 
 use whimbrel_e2e::{
+    cache::Cache,
     imap::{Response, Status, quoted},
     model::{Account, Allowed, Mail, View},
 };
@@ -45,9 +46,18 @@ impl Driver<'_> {
             return;
         }
         let mailbox = self.any_mailbox();
-        let command = format!("{verb} {}", quoted(&mailbox));
+        let mut command = format!("{verb} {}", quoted(&mailbox));
+        let qresync = self.sessions[session].qresync;
+        let cache = self.take_cache(&mailbox).filter(|_| qresync);
+        if let Some(cache) = &cache {
+            let known = self.random.one_in(2);
+            command = format!("{command} {}", cache.parameter(known));
+        }
         let reply = self.must(session, &command, &Allowed::default());
-        let view = View::new(&self.account, &mailbox, read_only);
+        if let Some(Err(what)) = cache.map(|cache| cache.resync(&reply, &self.account)) {
+            self.wrong(&command, &format!("{what}\n{reply:?}"));
+        }
+        let view = View::new(&self.account, &mailbox, read_only, qresync);
         if reply.exists() != u32::try_from(view.uids.len()).ok() {
             self.wrong(
                 &command,
@@ -76,6 +86,32 @@ impl Driver<'_> {
         }
         self.account.mailbox_mut(&mailbox).next = next;
         self.sessions[session].view = Some(view);
+        // A client keeps what it was told, and comes back to it when much has happened.
+        let modseq = reply.code("HIGHESTMODSEQ");
+        match modseq.and_then(|modseq| modseq.parse().ok()) {
+            Some(modseq) if self.random.one_in(2) => {
+                let cache = Cache::of(&self.account, &mailbox, validity, modseq);
+                self.caches.push(cache);
+            }
+            Some(_) => {}
+            None => self.wrong(&command, &format!("no HIGHESTMODSEQ: {reply:?}")),
+        }
+    }
+
+    /// One of the caches of a mailbox; it is kept or not.
+    fn take_cache(&mut self, mailbox: &str) -> Option<Cache> {
+        const CACHES_MAX: usize = 30;
+        if self.caches.len() > CACHES_MAX {
+            let at = self.random.below(self.caches.len());
+            self.caches.swap_remove(at);
+        }
+        let of: Vec<Cache> = self
+            .caches
+            .iter()
+            .filter(|cache| cache.mailbox == mailbox)
+            .cloned()
+            .collect();
+        self.random.pick(&of).cloned()
     }
 
     pub(crate) fn fetch(&mut self, session: usize) {

@@ -129,6 +129,7 @@ impl Driver<'_> {
             &self.account,
             mailbox,
             false,
+            self.sessions[session].qresync,
         ));
         reply
     }
@@ -269,11 +270,7 @@ impl Driver<'_> {
             }
         }
         if moves {
-            let gone = reply
-                .untagged
-                .iter()
-                .filter(|response| matches!(response, Response::Expunge(_)))
-                .count();
+            let gone: usize = reply.untagged.iter().map(count_gone).sum();
             if gone != chosen.len() {
                 self.wrong(&command, &format!("{gone} EXPUNGE of {}", chosen.len()));
             }
@@ -345,7 +342,7 @@ impl Driver<'_> {
             && reply
                 .untagged
                 .iter()
-                .any(|response| matches!(response, Response::Expunge(_)))
+                .any(|response| count_gone(response) > 0)
         {
             // RFC 9051, 6.4.1: "No untagged EXPUNGE responses are sent" for what it removes.
             self.wrong(command, &format!("{reply:?}"));
@@ -435,5 +432,17 @@ impl Driver<'_> {
                 ),
             );
         }
+    }
+}
+
+/// How many messages a response says are gone.
+fn count_gone(response: &Response) -> usize {
+    match response {
+        Response::Expunge(_) => 1,
+        Response::Data(name, nodes) if name == "VANISHED" => match nodes.as_slice() {
+            [uids] => set(&uids.text()).len(),
+            _ => 0,
+        },
+        _ => 0,
     }
 }
