@@ -36,6 +36,10 @@ impl Idle {
             Ok(step) => step,
             Err(false) => {
                 self.state = State::Waiting;
+                // Many sessions wait, for long, and need no index for that.
+                if let Some(view) = &mut cx.view {
+                    view.rest();
+                }
                 Step::Input(Expect::StillDone)
             }
             Err(true) => Step::Done(Outcome::ok("The selected mailbox is gone")),
@@ -50,6 +54,9 @@ impl Idle {
 
 impl Task for Idle {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        if let Some(view) = &mut cx.view {
+            view.wake();
+        }
         match (&self.state, wake) {
             (State::Begin, Wake::Go) => {
                 encode::continuation(&mut cx.out, "Idling");

@@ -33,6 +33,7 @@ mod list;
 mod mailboxes;
 mod named;
 mod objectid;
+mod packed;
 mod ranges;
 mod search;
 mod select;
@@ -776,5 +777,24 @@ impl Session for ImapSession {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod size_tests {
+    use super::*;
+
+    /// What a session in IDLE is made of, buffers apart, which it does not have.
+    #[test]
+    fn an_idle_session_is_small() {
+        #[track_caller]
+        fn check<T>(bytes_max: usize) {
+            let (name, size) = (std::any::type_name::<T>(), size_of::<T>());
+            assert!(size <= bytes_max, "{name}: {size} bytes");
+        }
+        check::<ImapSession>(1024);
+        check::<Running>(192);
+        check::<view::View>(192);
+        check::<idle::Idle>(32);
     }
 }

@@ -6,7 +6,7 @@
 use whimbrel_imap::core::{Flag as WireFlag, Keyword as WireKeyword, MessageSet, SequenceSet};
 use whimbrel_service::api::{Flag, Flags, Keyword, MailboxName, Row, Selected};
 
-use super::ranges::Ranges;
+use super::{packed, ranges::Ranges};
 
 /// The selected mailbox as the client sees it.
 pub(super) struct View {
@@ -33,6 +33,8 @@ pub(super) struct View {
     pub(super) held_back: bool,
     /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
     pub(super) left: bool,
+    /// In IDLE: the UIDs, and [`View::uids`] is empty.
+    resting: Option<Box<[u8]>>,
 }
 
 /// A sequence number beyond the number of messages.
@@ -64,6 +66,21 @@ impl View {
             told: Vec::new(),
             held_back: false,
             left: false,
+            resting: None,
+        }
+    }
+
+    /// Holds no index until [`View::wake`]; nothing may be asked of it meanwhile.
+    pub(super) fn rest(&mut self) {
+        let uids = std::mem::take(&mut self.uids);
+        self.resting = Some(packed::pack(&uids));
+        self.told.shrink_to_fit();
+    }
+
+    /// As it was before [`View::rest`], if it rests.
+    pub(super) fn wake(&mut self) {
+        if let Some(packed) = self.resting.take() {
+            self.uids = packed::unpack(&packed);
         }
     }
 
@@ -411,6 +428,19 @@ mod tests {
         check("1,3", "65,192", 192);
         check("4", "192", 0);
         check("1:4294967295", "1:4294967295", 0);
+    }
+
+    #[test]
+    fn who_rests_holds_no_index_and_wakes_as_before() {
+        let uids: Vec<u32> = (1..10_000).map(|number| number * 64).collect();
+        let mut view = view(uids.clone());
+        view.rest();
+        assert_eq!(view.uids.capacity(), 0);
+        assert!(view.resting.as_ref().unwrap().len() < 16);
+        view.wake();
+        assert_eq!(view.uids, uids);
+        view.wake();
+        assert_eq!(view.uids, uids);
     }
 
     #[test]
