@@ -181,16 +181,13 @@ impl<S: Store> Connection<S> {
             context,
         };
         let end = driver.serve().await;
-        driver
-            .calls
-            .end(driver.naming && driver.answer.is_some())
-            .await;
+        let naming = driver.naming && driver.answer.is_some();
+        Box::pin(driver.calls.end(naming)).await;
         match end {
             Ok(()) => {
                 if let Some(transport) = driver.transport.take() {
-                    transport
-                        .close(driver.context.write_timeout, driver.at_end)
-                        .await;
+                    let patience = driver.context.write_timeout;
+                    Box::pin(transport.close(patience, driver.at_end)).await;
                 }
             }
             Err(End::Io(error)) if error.kind() == io::ErrorKind::TimedOut => {
@@ -322,7 +319,7 @@ impl<S: Store> Driver<S> {
                     self.interrupt();
                 }
                 Action::LoggedOut => self.logged_out(),
-                Action::StartTls => self.start_tls().await?,
+                Action::StartTls => Box::pin(self.start_tls()).await?,
                 Action::Note(note) => self.note(&note),
                 Action::Close => {
                     self.flush().await?;
@@ -337,7 +334,8 @@ impl<S: Store> Driver<S> {
         assert!(self.answer.is_none(), "a session has one call under way");
         match route(&call) {
             Route::Store => {
-                let reply = self.calls.answer(call).await;
+                // Boxed, as all that is large and not there while a connection is idle: its state is no part of the connection's.
+                let reply = Box::pin(self.calls.answer(call)).await;
                 self.session.on_reply(self.context.clock.now(), reply);
                 self.interrupt();
             }

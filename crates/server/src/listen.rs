@@ -115,10 +115,10 @@ impl Places {
         let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
         let room = descriptors.map_or(usize::MAX, |all| all - DESCRIPTORS_KEPT.min(all / 2));
         if room < limits.connections_max {
-            tracing::info!(
+            tracing::warn!(
                 connections = room,
                 descriptors,
-                "the limit of open files allows fewer connections than limits.connections_max"
+                "the limit of open files allows fewer connections than limits.connections_max: raise it (LimitNOFILE= of systemd, ulimit -Hn)"
             );
         }
         let mut limits = limits.clone();
@@ -306,7 +306,7 @@ impl<S: Store> Listener<S> {
         tokio::spawn(async move { listener.serve(stream, address, place).await });
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, address: IpAddr, place: Place) {
         // Answers are written whole: Nagle's algorithm would only hold their ends back.
         if stream.set_nodelay(true).is_err() {
             return;
