@@ -27,7 +27,7 @@ impl Pop3 {
         let mut pop3 = Pop3 {
             wire: Wire::tls(port, tls)?,
         };
-        pop3.status()?.expect("the greeting");
+        pop3.greeting()?;
         Ok(pop3)
     }
 
@@ -36,8 +36,16 @@ impl Pop3 {
         let mut pop3 = Pop3 {
             wire: Wire::clear(port)?,
         };
-        pop3.status()?.expect("the greeting");
+        pop3.greeting()?;
         Ok(pop3)
+    }
+
+    /// A server that cannot serve us says so here.
+    fn greeting(&mut self) -> Result<()> {
+        match self.status()? {
+            Status { ok: true, .. } => Ok(()),
+            refused => Err(Trouble::Protocol(format!("the greeting: {refused:?}"))),
+        }
     }
 
     /// Connects by TLS and logs in.

@@ -111,7 +111,11 @@ fn refused(server: &Server, reason: &str) -> usize {
 
 #[test]
 fn row_24_clients_that_never_read() {
-    let server = lean().set("limits", "write_timeout = \"1s\"").start();
+    let server = lean()
+        .set("limits", "write_timeout = \"1s\"")
+        // Another defence against the same client.
+        .set("smtp", "idle_commands_max = 1000000")
+        .start();
     let mut imap = server.anne();
     for n in 0..100 {
         let text = message::bytes(&format!("large-{n}"), 200_000);

@@ -10,9 +10,11 @@ pub(super) type Parts = (String, String);
 /// A piece of the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// Atoms with the dots between them, or a domain literal.
+    /// Atoms with the dots between them.
     Atom(String),
     Quoted(String),
+    /// A domain literal with its brackets.
+    Literal(String),
     Special(u8),
 }
 
@@ -66,13 +68,14 @@ fn mailbox(tokens: &mut Tokens<'_>) -> Option<(Parts, bool)> {
 fn word(token: Token) -> Option<String> {
     match token {
         Token::Atom(text) | Token::Quoted(text) => Some(text),
-        Token::Special(_) => None,
+        // In a name, other readers may find an address between the brackets: `[<bob@x.org>] <anne@x.org>`.
+        Token::Literal(_) | Token::Special(_) => None,
     }
 }
 
 fn domain(token: Token) -> Option<String> {
     match token {
-        Token::Atom(text) => Some(text),
+        Token::Atom(text) | Token::Literal(text) => Some(text),
         _ => None,
     }
 }
@@ -98,15 +101,28 @@ impl Tokens<'_> {
         }
         let is_atom =
             |byte: &u8| *byte > b' ' && *byte != 0x7f && !b"()<>[]:;@\\,\"".contains(byte);
-        let length = if first == b'[' {
-            self.rest.iter().position(|byte| *byte == b']')? + 1
-        } else {
-            self.rest.iter().take_while(|byte| is_atom(byte)).count()
-        };
+        if first == b'[' {
+            return self.literal().map(Some);
+        }
+        let length = self.rest.iter().take_while(|byte| is_atom(byte)).count();
         let (atom, rest) = self.rest.split_at(length);
         self.rest = rest;
         let text = std::str::from_utf8(atom).ok()?;
         (length > 0).then(|| Some(Token::Atom(text.to_owned())))
+    }
+
+    /// `"[" *dtext "]"`, of what addresses of hosts are written with (RFC 5321, 4.1.3) and nothing else.
+    fn literal(&mut self) -> Option<Token> {
+        let length = self.rest.iter().position(|byte| *byte == b']')? + 1;
+        let (literal, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        let text = std::str::from_utf8(literal).ok()?;
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".:-".contains(&byte);
+        let inside = text.get(1..length - 1)?;
+        inside
+            .bytes()
+            .all(is_host)
+            .then(|| Token::Literal(text.to_owned()))
     }
 
     fn quoted(&mut self) -> Option<Token> {
@@ -179,12 +195,19 @@ mod tests {
         check("\"a..b\"@x.org", Some(&["a..b@x.org"]));
         check("anne @ x.org", Some(&["anne@x.org"]));
         check("a@[192.0.2.1]", Some(&["a@[192.0.2.1]"]));
+        check("<a@[IPv6:2001:db8::1]>", Some(&["a@[IPv6:2001:db8::1]"]));
     }
 
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         check("anne@x.org <bob@x.org>", None);
         check("anne@x.org bob@x.org", None);
+        check("[<bob@x.org>] <anne@x.org>", None);
+        check("Anne [<bob@x.org>] <anne@x.org>", None);
+        check("Anne [x] <anne@x.org>", None);
+        check("[x]@x.org", None);
+        check("a@[<bob@x.org>]", None);
+        check("a@[x y]", None);
         check("Anne anne@x.org", None);
         check("<anne@x.org> <bob@x.org>", None);
         check("<anne@x.org> bob", None);

@@ -178,6 +178,8 @@ impl Own {
                 &mut own.pop3.listen,
                 &mut own.pop3.listen_tls,
                 &mut own.smtp.listen,
+                &mut own.submission.listen,
+                &mut own.submission.listen_tls,
                 &mut own.lmtp.listen,
                 &mut own.metrics.listen,
             ] {
