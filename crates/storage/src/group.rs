@@ -2,7 +2,7 @@
 //!
 //! The driver submits what comes, and whenever no sync is under way takes *everything* that waits (up to a bound in bytes)
 //! as the next group, writes it, syncs once, and reports. So a group grows by itself while the disk is busy, and no timer
-//! ever holds a commit back: a lone commit is started at once.
+//! holds back what somebody waits for: a lone commit is started at once.
 //!
 //! Clients that wait for one commit before they send the next tend to fall into two halves that wait for each other: those
 //! acknowledged by one sync come back just after the next has begun. [`GroupCommit::may_grow`] tells the driver when that is

@@ -26,7 +26,20 @@ fn below_the_reserve_clients_are_told_to_try_later() {
     let mut imap = server.anne();
     let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
 
+    // Mail that nobody has been told of yet.
+    let unseen = by_mail(&server, true, "unseen", SIZE);
+    assert!(unseen.iter().all(|reply| reply.is(2)), "{unseen:?}");
+    all.push("unseen".to_owned());
+    wait_for("the delivery", || {
+        let page = server.http("/metrics");
+        page.lines()
+            .any(|line| line == "whimbrel_queue_entries 0")
+            .then_some(())
+    });
+
     disk.fill(RESERVE / 2);
+    let mut bob = server.login(ACCOUNTS[1]).unwrap();
+    let _ = bob.command("SELECT INBOX").unwrap().ok("SELECT");
     let refused = message::bytes("refused", SIZE);
     let reply = imap.append("INBOX", &[], &refused).unwrap();
     assert_unavailable(&reply, "APPEND");
@@ -87,7 +100,7 @@ fn below_the_reserve_clients_are_told_to_try_later() {
         .login(ACCOUNTS[1])
         .unwrap()
         .command("STATUS INBOX (MESSAGES)");
-    assert_eq!(bob.unwrap().status_figures()["MESSAGES"], 2);
+    assert_eq!(bob.unwrap().status_figures()["MESSAGES"], 3);
     server.stop();
 }
 

@@ -309,3 +309,62 @@ fn clients_cannot_import() {
     assert_eq!(reply.unwrap().status, whimbrel_e2e::imap::Status::Bad);
     assert_eq!(account(&mut anne).folders["INBOX"], []);
 }
+
+/// The administrator may read and write more than who owns the directory: links in it lead nowhere.
+#[test]
+fn links_are_not_followed() {
+    let server = Server::start_plain();
+    let text = lf(&message::bytes("other", 500));
+    let other = server.path("other");
+    write(&other.join("cur/1000000001.a.host:2,"), &text, 1);
+    let root = server.path("mail");
+    write(&root.join("cur/1000000002.b.host:2,"), &text, 1);
+    let link = |to: &Path, at: &Path| std::os::unix::fs::symlink(to, at).unwrap();
+    link(
+        &other.join("cur/1000000001.a.host:2,"),
+        &root.join("cur/1000000001.a.host:2,"),
+    );
+    link(&other, &root.join(".Other"));
+    let path = root.to_str().unwrap();
+    for layout in [
+        &["maildir", ANNE, path][..],
+        &["maildir", ANNE, path, "--nested"],
+    ] {
+        let told = import(&server, layout, 4);
+        assert!(
+            told.contains("1000000001.a.host:2,: it is a symbolic link"),
+            "{told}"
+        );
+        assert!(told.contains(".Other: it is a symbolic link"), "{told}");
+    }
+    let found = account(&mut server.anne());
+    assert_eq!(found.folders["INBOX"].len(), 1);
+    assert!(!found.folders.contains_key("Other"), "{found:?}");
+
+    // And out again, where somebody has prepared the place.
+    let precious = server.path("precious");
+    write(&precious, b"not to be lost", 1);
+    let to = server.path("out");
+    fs::create_dir_all(to.join(".Sent")).unwrap();
+    link(&precious, &to.join(".Sent/maildirfolder"));
+    let told = server.admin(&["export", ANNE, "maildir", to.to_str().unwrap()], "");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(fs::read(&precious).unwrap(), b"not to be lost");
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+    let exported = fs::read_dir(to.join("cur")).unwrap().next().unwrap();
+    let exported = name(exported.unwrap());
+    let base = exported.split_once(":2,").unwrap().0;
+    fs::remove_file(to.join("cur").join(&exported)).unwrap();
+    link(&precious, &to.join("tmp").join(base));
+    let told = server.admin(&["export", ANNE, "maildir", to.to_str().unwrap()], "");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(fs::read(&precious).unwrap(), b"not to be lost");
+    assert_eq!(lf(&fs::read(to.join("cur").join(&exported)).unwrap()), text);
+    fs::remove_dir_all(to.join(".Sent")).unwrap();
+    link(&other, &to.join(".Sent"));
+    let told = server.admin(&["export", ANNE, "maildir", to.to_str().unwrap()], "");
+    assert!(
+        told.code == 1 && told.stderr.contains(".Sent is a symbolic link"),
+        "{told:?}"
+    );
+}

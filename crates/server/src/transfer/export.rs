@@ -75,6 +75,22 @@ struct Exporter<'a> {
     inexact: u64,
 }
 
+/// Makes a file that is not there yet: what somebody else put in its place is not written to, nor what it leads to.
+fn create(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
+}
+
+/// Somebody who may write in the target could lead us elsewhere by a link below it.
+fn is_no_link(root: &Path, path: &Path) -> Result<(), Failure> {
+    let below = path.ancestors().take_while(|part| *part != root);
+    for part in below {
+        if fs::symlink_metadata(part).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(format!("{} is a symbolic link", part.display()).into());
+        }
+    }
+    Ok(())
+}
+
 impl Exporter<'_> {
     /// Names of mailboxes, and of subscriptions.
     async fn list(&mut self) -> Result<(Vec<String>, Vec<String>), Failure> {
@@ -207,11 +223,16 @@ impl Exporter<'_> {
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let folder = self.to.join(maildir::directory(&own));
             for part in ["tmp", "new", "cur"] {
-                fs::create_dir_all(folder.join(part)).map_err(|error| at(&folder, &error))?;
+                let part = folder.join(part);
+                is_no_link(&self.to, &part)?;
+                fs::create_dir_all(&part).map_err(|error| at(&part, &error))?;
             }
             if !own.is_empty() {
                 // So Dovecot and Courier know a folder.
-                File::create(folder.join("maildirfolder")).map_err(|error| at(&folder, &error))?;
+                match create(&folder.join("maildirfolder")) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => drop(made.map_err(|error| at(&folder, &error))?),
+                }
             }
             let before = (self.report.new, self.report.known);
             self.maildir(name, &folder).await?;
@@ -268,7 +289,9 @@ impl Exporter<'_> {
                     continue;
                 }
                 let temporary = folder.join("tmp").join(base);
-                let mut out = File::create(&temporary).map_err(|error| at(&temporary, &error))?;
+                // A run that was killed may have left a part of it.
+                let _ = fs::remove_file(&temporary);
+                let mut out = create(&temporary).map_err(|error| at(&temporary, &error))?;
                 if !self.bytes(&found, |bytes| out.write_all(bytes)).await? {
                     fs::remove_file(&temporary)?;
                     self.report.skip(
@@ -306,6 +329,7 @@ impl Exporter<'_> {
             }
             let before = (self.report.new, self.report.known);
             let folder = path.parent().unwrap_or(&self.to).to_owned();
+            is_no_link(&self.to, &folder)?;
             fs::create_dir_all(&folder).map_err(|error| at(&folder, &error))?;
             let temporary = tempfile::NamedTempFile::new_in(&folder)?;
             let mut out = BufWriter::new(temporary);

@@ -2,15 +2,20 @@
 //!
 //! A message of a Maildir is named by its folder, the base of its file's name and its bytes; one of an mbox by the file, the place in it and its
 //! bytes. So a file that was changed meanwhile costs at worst a message that is there twice, never one that is missing.
+//!
+//! The files may belong to somebody who may read less than we may: no symbolic link is followed, no pipe is waited for, and what is too large is
+//! not read.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
 
+use rustix::{fs::OFlags, io::Errno};
 use whimbrel_imap::core::DateTime;
 use whimbrel_transfer::{
     lines::ToCrlf,
@@ -38,6 +43,60 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
     format!("{}: {error}", path.display()).into()
 }
 
+/// Bytes of a file that lists folders or keywords.
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// Opens an ordinary file; a link to one is refused.
+fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let file = opened.map_err(|error| {
+        if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+            io::Error::other(LINK)
+        } else {
+            error
+        }
+    })?;
+    let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    Ok((file, meta))
+}
+
+const LINK: &str = "it is a symbolic link";
+
+/// The text of a file that lists folders or keywords; nothing if it cannot be read.
+fn list(path: &Path) -> String {
+    let mut text = String::new();
+    let read =
+        open_file(path).and_then(|(file, _)| file.take(LIST_BYTES_MAX).read_to_string(&mut text));
+    if read.is_err() {
+        text.clear();
+    }
+    text
+}
+
+/// A directory, and no link to one.
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Whether it is a link; then that is told.
+fn is_link(path: &Path, report: &Report) -> bool {
+    let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+    if link {
+        report.note(&format!("skipped: {}: {LINK}", path.display()));
+    }
+    link
+}
+
 fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, Failure> {
     let listed = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut listed = listed.map_err(|error| failed(path, &error))?;
@@ -54,16 +113,15 @@ impl Local {
         let mut found: BTreeMap<Vec<String>, Folder> = BTreeMap::new();
         let (root, subscribed) = match &self.origin {
             Origin::Maildir { path, nested } => {
-                if !path.join("cur").is_dir() && !*nested {
+                if !is_directory(&path.join("cur")) && !*nested {
                     return Err(format!("{} is no Maildir: it has no cur", path.display()).into());
                 }
                 maildirs(path, *nested, report, &mut found)?;
                 let separator = if *nested { '/' } else { '.' };
                 let mut subscribed = Vec::new();
                 for name in ["subscriptions", "courierimapsubscribed"] {
-                    if let Ok(text) = fs::read_to_string(path.join(name)) {
-                        subscribed.extend(maildir::subscriptions(&text, separator));
-                    }
+                    let text = list(&path.join(name));
+                    subscribed.extend(maildir::subscriptions(&text, separator));
                 }
                 (path, subscribed)
             }
@@ -80,11 +138,14 @@ impl Local {
                     while let Some((directory, levels)) = open.pop() {
                         for entry in entries(&directory)? {
                             let name = entry.file_name().to_string_lossy().into_owned();
-                            if name.starts_with('.') || levels.len() >= DEPTH_MAX {
+                            if name.starts_with('.')
+                                || levels.len() >= DEPTH_MAX
+                                || is_link(&entry.path(), report)
+                            {
                                 continue;
                             }
                             let mut levels: Vec<String> = levels.clone();
-                            if entry.path().is_dir() {
+                            if is_directory(&entry.path()) {
                                 levels.push(name);
                                 open.push((entry.path(), levels));
                             } else {
@@ -94,7 +155,7 @@ impl Local {
                         }
                     }
                 }
-                let text = fs::read_to_string(path.join(".subscriptions")).unwrap_or_default();
+                let text = list(&path.join(".subscriptions"));
                 (path, maildir::subscriptions(&text, '/'))
             }
             Origin::Imap(_) => return Err("not here".into()),
@@ -120,12 +181,9 @@ impl Local {
         let Place::File(path) = &folder.place else {
             return None;
         };
-        if !path.is_file() {
-            return Some("it is no file".to_owned());
-        }
         let mut begin = Vec::new();
-        let read =
-            File::open(path).and_then(|file| file.take(READ_BYTES as u64).read_to_end(&mut begin));
+        let read = open_file(path)
+            .and_then(|(file, _)| file.take(READ_BYTES as u64).read_to_end(&mut begin));
         match read {
             Ok(read) => {
                 let mut reader = mbox::Reader::new(mbox::Quoting::None);
@@ -165,7 +223,7 @@ fn file(
     levels: Vec<String>,
     found: &mut BTreeMap<Vec<String>, Folder>,
 ) -> Result<(), Failure> {
-    let meta = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
+    let meta = fs::symlink_metadata(&path).map_err(|error| failed(&path, &error))?;
     let folder = Folder {
         levels: levels.clone(),
         special_use: None,
@@ -191,7 +249,7 @@ fn maildirs(
     let mut add = |path: &Path, levels: Vec<String>| -> Result<(), Failure> {
         let mut weight = 0;
         for part in ["cur", "new"] {
-            if path.join(part).is_dir() {
+            if is_directory(&path.join(part)) {
                 weight += entries(&path.join(part))?.len() as u64;
             }
         }
@@ -205,7 +263,7 @@ fn maildirs(
         found.insert(levels, folder);
         Ok(())
     };
-    if root.join("cur").is_dir() {
+    if is_directory(&root.join("cur")) {
         add(root, vec!["INBOX".to_owned()])?;
     }
     let mut open = vec![(root.to_owned(), Vec::<String>::new())];
@@ -219,8 +277,11 @@ fn maildirs(
                 ));
                 continue;
             };
+            if is_link(&path, report) {
+                continue;
+            }
             if nested {
-                if !path.is_dir()
+                if !is_directory(&path)
                     || matches!(&*name, "cur" | "new" | "tmp")
                     || name.starts_with('.')
                 {
@@ -232,11 +293,11 @@ fn maildirs(
                     report.note(&format!("skipped: {}: it is too deep", path.display()));
                     continue;
                 }
-                if path.join("cur").is_dir() {
+                if is_directory(&path.join("cur")) {
                     add(&path, levels.clone())?;
                 }
                 open.push((path, levels));
-            } else if path.join("cur").is_dir()
+            } else if is_directory(&path.join("cur"))
                 && let Some(mut levels) = maildir::levels(&name)
             {
                 // Courier names all folders below INBOX, in directories too.
@@ -256,14 +317,13 @@ async fn read_maildir(
     target: &mut Target,
     report: &mut Report,
 ) -> Result<Result<(), String>, Failure> {
-    let keywords = fs::read_to_string(path.join("dovecot-keywords")).unwrap_or_default();
-    let keywords = Keywords::parse(&keywords);
+    let keywords = Keywords::parse(&list(&path.join("dovecot-keywords")));
     let folder_name = folder.levels.join("\0");
     let mut unknown = 0;
     // In the order in which they came: their names begin with the time.
     let mut listed = Vec::new();
     for part in ["cur", "new"] {
-        if path.join(part).is_dir() {
+        if is_directory(&path.join(part)) {
             listed.extend(
                 entries(&path.join(part))?
                     .into_iter()
@@ -283,7 +343,7 @@ async fn read_maildir(
             continue;
         };
         unknown += usize::from(!name.unknown.is_empty());
-        match read_file(&path, name.as_it_is) {
+        match read_file(&path, name.as_it_is, target.bytes_max()) {
             Ok((body, hash, seconds)) => {
                 let id = source_id(&[
                     b"maildir",
@@ -313,16 +373,16 @@ async fn read_maildir(
     Ok(Ok(()))
 }
 
-fn read_file(path: &Path, as_it_is: bool) -> io::Result<(Body, [u8; 32], i64)> {
-    // Before it is opened: a pipe would never answer.
-    let meta = fs::metadata(path)?;
-    if meta.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+fn read_file(path: &Path, as_it_is: bool, bytes_max: u64) -> io::Result<(Body, [u8; 32], i64)> {
+    let (file, meta) = open_file(path)?;
+    if meta.len() > bytes_max {
+        return Err(io::Error::other(format!(
+            "it has {} bytes (imap.append_bytes_max: {bytes_max})",
+            meta.len()
+        )));
     }
-    if !meta.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut file = File::open(path)?;
+    // No more than that if it grows meanwhile.
+    let mut file = file.take(meta.len());
     let seconds = match meta.modified()?.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(0),
         Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(0),
@@ -362,12 +422,8 @@ async fn read_mbox(
     target: &mut Target,
     report: &mut Report,
 ) -> Result<Result<(), String>, Failure> {
-    // Before it is opened: a pipe would never answer.
-    if !path.is_file() {
-        return Ok(Err("it is no file".to_owned()));
-    }
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    let mut file = match open_file(path) {
+        Ok((file, _)) => file,
         Err(error) => return Ok(Err(error.to_string())),
     };
     let folder_name = folder.levels.join("\0");

@@ -84,6 +84,11 @@ impl Target {
         })
     }
 
+    /// The greatest message it takes, in bytes.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// The mailbox for this special use.
     pub(super) fn with_use(&self, special_use: &str) -> Option<&str> {
         let special_use = special_use.to_ascii_lowercase();

@@ -207,6 +207,11 @@ impl PartitionOwner {
         let plan = replica
             .plan_import(&at, name, messages.collect())
             .map_err(failure)?;
+        if !fits(replica, &plan) {
+            return Err(Failure::Limit(
+                "Too much for one APPEND: send the messages in several",
+            ));
+        }
         self.write(now, account, plan.ops, &[name]);
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),

@@ -7,8 +7,7 @@
 //! Invariants:
 //! - Commits of a partition are handed out in the order of their numbers.
 //! - An answer leaves when the newest commit of its account that it saw is durable; UIDs and UIDNEXTs are announced in that commit.
-//! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory never runs ahead of what
-//!   could be stored.
+//! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, loading, writing, time), [`calls`] (what a call does), [`sent`], [`keys`], [`rows`].
@@ -86,8 +85,8 @@ impl Default for Config {
     }
 }
 
-/// 2^18 UIDs, 0.4 % of all: more than an account is given, beyond one in 32 s, between a backup and the loss of what came after it. It grows
-/// with the age of the copy, to 3.5 % at most.
+/// 2^18 UIDs, 0.4 % of all: more than an account is given, beyond one in 32 s, between a backup and the loss. It grows with the age of
+/// the copy, to 3.5 % at most.
 const LEAD: u32 = 1 << 18;
 
 /// The owner of some partitions.
@@ -176,7 +175,7 @@ struct Watch {
     vanished_since: u64,
 }
 
-/// The folders every account is born with (RFC 6154), besides INBOX.
+/// What every account is born with (RFC 6154), besides INBOX.
 const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
     ("Drafts", SpecialUse::Drafts),
     ("Sent", SpecialUse::Sent),
@@ -543,7 +542,7 @@ impl PartitionOwner {
                 let effects = match replica.apply(&step, std::mem::take(&mut ops)) {
                     Ok(effects) => effects,
                     Err(error) => {
-                        // Own operations are planned from this very state: this is a defect, and going on could lose mail.
+                        // Own operations are planned from this very state: a defect; going on could lose mail.
                         return self
                             .out
                             .push_back(Output::Fatal(format!("account {account}: {error}")));
@@ -592,6 +591,8 @@ impl PartitionOwner {
             entry.bytes = bytes;
             if sealed.is_some() || !mutations.is_empty() {
                 let mut commit = sealed.unwrap_or_else(|| own.log.commit());
+                // Marks alone: looking works on a full disk.
+                commit.from_reserve = commit.entry.is_none();
                 commit.mutations.extend(mutations);
                 commit.lazy = lazy && entry.watchers.is_empty();
                 self.next_ticket += 1;
@@ -610,7 +611,7 @@ impl PartitionOwner {
                 if !ops.is_empty() {
                     continue;
                 }
-                // Late, and nothing to be done about it: tell what is to be told all the same.
+                // Late, and nothing can be done: tell all the same.
                 if announce.is_empty() {
                     return;
                 }
