@@ -4,9 +4,11 @@ pub mod dovecot;
 pub mod whimbrel;
 
 use std::{
+    io,
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -91,10 +93,23 @@ impl Drop for Running {
 }
 
 fn free_port() -> Result<u16> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(io_at("a free port"))
+    // Below those that the kernel gives to connections: the clients of another load could take one before the server does.
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let mut last = None;
+    for _ in 0..COUNT {
+        let next = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + std::process::id().wrapping_add(next) % COUNT;
+        let port = u16::try_from(port).unwrap_or(0);
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(io_at("a free port")(
+        last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()),
+    ))
 }
 
 fn address(label: &str) -> Result<Address> {
