@@ -408,6 +408,16 @@ fn exact<const BYTES: usize>(source: &mut Source) -> io::Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
+/// Reads so many bytes, if there are as many left: whether they have this checksum.
+fn is_whole(source: &mut Source, bytes: u64, left: u64, sum: u128) -> io::Result<bool> {
+    if bytes > left {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut data = vec![0; bytes as usize];
+    source.read_exact(&mut data)?;
+    Ok(xxh3_128(&data) == sum)
+}
+
 /// `LSM\x03`, kind, checksum of the data, bytes stored, bytes unpacked, checksum of the head; then the data.
 fn table_block(source: &mut Source, left: u64) -> io::Result<Result<u64, &'static str>> {
     const HEAD_BYTES: usize = 29;
@@ -423,12 +433,7 @@ fn table_block(source: &mut Source, left: u64) -> io::Result<Result<u64, &'stati
     }
     let mut input = Input(&head[5..]);
     let (sum, bytes) = (input.number::<16>()?, input.number::<4>()? as u64);
-    if bytes > left {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut data = vec![0; bytes as usize];
-    source.read_exact(&mut data)?;
-    if xxh3_128(&data) != sum {
+    if !is_whole(source, bytes, left, sum)? {
         return Ok(Err("a block is changed"));
     }
     Ok(Ok(HEAD_BYTES as u64 + 4 + bytes))
@@ -449,12 +454,7 @@ fn value(source: &mut Source, left: u64) -> io::Result<Result<u64, &'static str>
     let key = input.number::<2>()? as u64;
     input.number::<4>()?;
     let bytes = key + input.number::<4>()? as u64;
-    if bytes > left {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut data = vec![0; bytes as usize];
-    source.read_exact(&mut data)?;
-    if xxh3_128(&data) != sum {
+    if !is_whole(source, bytes, left, sum)? {
         return Ok(Err("a value is changed"));
     }
     Ok(Ok(HEAD_BYTES as u64 + bytes))

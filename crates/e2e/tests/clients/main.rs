@@ -30,6 +30,22 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// Flags as the name of a file in a maildir has them.
+fn maildir_flags(flags: &[String]) -> String {
+    let mut letters: Vec<char> = flags
+        .iter()
+        .filter_map(|flag| match flag.as_str() {
+            "\\Flagged" => Some('F'),
+            "\\Answered" => Some('R'),
+            "\\Seen" => Some('S'),
+            "\\Deleted" => Some('T'),
+            _ => None,
+        })
+        .collect();
+    letters.sort_unstable();
+    letters.into_iter().collect()
+}
+
 /// A program that finds no configuration but ours.
 fn program(server: &Server, name: &str) -> Command {
     let mut command = Command::new(name);

@@ -13,7 +13,7 @@ use whimbrel_e2e::{
     server::Server,
 };
 
-use crate::{ANNE, PASSWORD, program};
+use crate::{ANNE, PASSWORD, maildir_flags, program};
 
 const AT_SERVER: usize = 700;
 const HERE: usize = 300;
@@ -70,22 +70,10 @@ fn near(directory: &Path) -> Side {
 fn far(server: &Server, imap: &mut Imap, mailbox: &str) -> Side {
     let mut side = Side::new();
     for message in server.contents(imap, mailbox).unwrap().messages {
-        let mut flags: Vec<char> = message
-            .flags
-            .iter()
-            .filter_map(|flag| match flag.as_str() {
-                "\\Flagged" => Some('F'),
-                "\\Answered" => Some('R'),
-                "\\Seen" => Some('S'),
-                "\\Deleted" => Some('T'),
-                _ => None,
-            })
-            .collect();
-        flags.sort_unstable();
+        let flags = maildir_flags(&message.flags);
         let name = judge(&message.bytes);
         assert!(
-            side.insert(name.clone(), flags.into_iter().collect())
-                .is_none(),
+            side.insert(name.clone(), flags).is_none(),
             "{name} twice in {mailbox}"
         );
     }

@@ -8,7 +8,7 @@ use std::{
 
 use whimbrel_e2e::{message, process::run, server::Server};
 
-use crate::{ANNE, PASSWORD, program};
+use crate::{ANNE, PASSWORD, maildir_flags, program};
 
 /// Name of a message to its flags, as maildirs write them.
 type Side = BTreeMap<String, String>;
@@ -75,19 +75,8 @@ fn far(server: &Server) -> Side {
     for found in server.contents(&mut imap, "INBOX").unwrap().messages {
         let name = message::name_of(&found.bytes).expect("a name");
         assert_eq!(found.bytes, message::bytes(&name, SIZE), "{name}");
-        let mut flags: Vec<char> = found
-            .flags
-            .iter()
-            .filter_map(|flag| match flag.as_str() {
-                "\\Flagged" => Some('F'),
-                "\\Answered" => Some('R'),
-                "\\Seen" => Some('S'),
-                "\\Deleted" => Some('T'),
-                _ => None,
-            })
-            .collect();
-        flags.sort_unstable();
-        assert!(side.insert(name, flags.into_iter().collect()).is_none());
+        let flags = maildir_flags(&found.flags);
+        assert!(side.insert(name, flags).is_none());
     }
     side
 }

@@ -8,7 +8,10 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, Builder},
 };
 
-use crate::{Disk, assert_unavailable, by_mail, names, reading_works, writing_works};
+use crate::{
+    Disk, assert_unavailable, by_mail, does_not_start, has_stopped_itself, names, reading_works,
+    writing_works,
+};
 
 const SIZE: usize = 3000;
 /// What the server keeps free.
@@ -126,24 +129,11 @@ fn without_any_room_the_node_stops_and_says_why() {
             Err(_) => break,
         }
     }
-    assert_eq!(server.wait_end(), 3);
-    let log = server.tail();
-    assert!(
-        log.contains("the node stops itself") && log.contains("No space left on device"),
-        "{log}"
-    );
-    server.assert_no_panic();
+    let why = "No space left on device";
+    has_stopped_itself(&mut server, why);
 
     // Still full: it does not start, and says what and where.
-    server.launch(&[]);
-    assert_eq!(server.wait_end(), 1);
-    wait_for("the reason", || {
-        let log = server.tail();
-        log.lines()
-            .next_back()?
-            .contains("No space left on device")
-            .then_some(())
-    });
+    does_not_start(&mut server, &[why]);
 
     disk.clear();
     server.start(&[]);

@@ -23,7 +23,7 @@ use whimbrel_e2e::{
     mail::{Mail, MailReply},
     message,
     pop3::Pop3,
-    process::run,
+    process::{run, wait_for},
     server::{ACCOUNTS, Server},
 };
 
@@ -208,6 +208,28 @@ fn reading_works(server: &Server, old: &mut Imap, expected: &[String], size: usi
     assert_eq!(pop3.lines("UIDL").unwrap().len(), expected.len());
     let text = pop3.fetch("RETR 1").unwrap();
     assert!(text.ends_with(&message::bytes(&expected[0], size)));
+}
+
+/// The node found that it does not know what is on the disk, and said so.
+fn has_stopped_itself(server: &mut Server, why: &str) {
+    assert_eq!(server.wait_end(), 3);
+    let log = server.tail();
+    assert!(
+        log.contains("the node stops itself") && log.contains(why),
+        "{log}"
+    );
+    server.assert_no_panic();
+}
+
+/// A start fails, and its last line holds all these words.
+fn does_not_start(server: &mut Server, words: &[&str]) {
+    server.launch(&[]);
+    assert_eq!(server.wait_end(), 1);
+    wait_for("the reason", || {
+        let log = server.tail();
+        let last = log.lines().next_back()?;
+        words.iter().all(|word| last.contains(word)).then_some(())
+    });
 }
 
 /// Each way of writing is acknowledged; the names that INBOX then has more.

@@ -1,9 +1,9 @@
 //! The file system becomes read-only under the server, as ext4 does when it meets an error: reading goes on until something has to be written;
 //! then the node stops, since nobody knows what of that write is on the disk.
 
-use whimbrel_e2e::{imap::Status, message, process::wait_for, server::Builder, wire::Trouble};
+use whimbrel_e2e::{imap::Status, message, server::Builder, wire::Trouble};
 
-use crate::{Disk, names, path, root, writing_works};
+use crate::{Disk, does_not_start, has_stopped_itself, names, path, root, writing_works};
 
 const SIZE: usize = 3000;
 
@@ -32,22 +32,11 @@ fn a_disk_that_can_only_be_read() {
         Ok(reply) => assert_eq!(reply.status, Status::No, "{reply:?}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(server.wait_end(), 3);
-    let log = server.tail();
-    assert!(
-        log.contains("the node stops itself") && log.contains("Read-only file system"),
-        "{log}"
-    );
-    server.assert_no_panic();
+    let why = "Read-only file system";
+    has_stopped_itself(&mut server, why);
 
     // It does not start on such a disk, and says what and where.
-    server.launch(&[]);
-    assert_eq!(server.wait_end(), 1);
-    wait_for("the reason", || {
-        let log = server.tail();
-        let last = log.lines().next_back()?;
-        (last.contains("Read-only file system") && last.contains(path(&disk.at()))).then_some(())
-    });
+    does_not_start(&mut server, &[why, path(&disk.at())]);
 
     // Mended and mounted again.
     disk.unmount();

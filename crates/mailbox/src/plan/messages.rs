@@ -62,6 +62,24 @@ impl Replica {
             });
         }
         let uid = self.claims(at).take()?;
+        Ok(Plan {
+            ops: vec![self.deliver(entry, id, mailbox, uid, message)],
+            outcome: Delivered {
+                message: id,
+                uid: Some(uid),
+            },
+        })
+    }
+
+    /// Puts a message here under an id that follows from the entry; flags are no part of it.
+    fn deliver(
+        &self,
+        entry: EntryId,
+        id: MessageId,
+        mailbox: MailboxId,
+        uid: u32,
+        message: NewMessage,
+    ) -> Op {
         let NewMessage {
             blob,
             size,
@@ -69,7 +87,7 @@ impl Replica {
             content,
             ..
         } = message;
-        let op = Op::Deliver(Deliver {
+        Op::Deliver(Deliver {
             id,
             entry: entry.tag(),
             placement: entry.placement(mailbox),
@@ -78,13 +96,6 @@ impl Replica {
             message: Message { blob, size, date },
             content,
             epoch: self.epoch,
-        });
-        Ok(Plan {
-            ops: vec![op],
-            outcome: Delivered {
-                message: id,
-                uid: Some(uid),
-            },
         })
     }
 
@@ -103,30 +114,16 @@ impl Replica {
             outcome: Vec::new(),
         };
         let mut seen = std::collections::BTreeSet::new();
-        for (entry, message) in messages {
+        for (entry, mut message) in messages {
             let id = MessageId::imported(entry, self.account);
             if self.by_id.contains_key(&id) || !seen.insert(id) {
                 continue;
             }
-            let NewMessage {
-                flags,
-                blob,
-                size,
-                date,
-                content,
-            } = message;
+            let flags = std::mem::replace(&mut message.flags, Flags::none());
             check_keywords(&flags)?;
             let uid = claims.take()?;
-            plan.ops.push(Op::Deliver(Deliver {
-                id,
-                entry: entry.tag(),
-                placement: entry.placement(mailbox),
-                mailbox,
-                uid,
-                message: Message { blob, size, date },
-                content,
-                epoch: self.epoch,
-            }));
+            plan.ops
+                .push(self.deliver(entry, id, mailbox, uid, message));
             if !flags.is_empty() {
                 plan.ops.push(Op::Store {
                     messages: vec![id],

@@ -38,6 +38,17 @@ pub(super) fn fits<T>(replica: &Replica, plan: &Plan<T>) -> bool {
     replica.commit_bytes_max(&plan.ops) <= BATCH_BYTES_MAX
 }
 
+/// Refuses messages that are added at once and would be greater than a commit.
+pub(super) fn fits_append<T>(replica: &Replica, plan: &Plan<T>) -> Result<(), Failure> {
+    if fits(replica, plan) {
+        Ok(())
+    } else {
+        Err(Failure::Limit(
+            "Too much for one APPEND: send the messages in several",
+        ))
+    }
+}
+
 impl PartitionOwner {
     /// [`PartitionOwner::write_for`] somebody who waits.
     pub(super) fn write(

@@ -10,7 +10,7 @@ use whimbrel_mailbox::{
 
 use super::{
     Partition, PartitionOwner, Phase, Watch,
-    batches::{MESSAGES_PER_BATCH_MAX, fits},
+    batches::{MESSAGES_PER_BATCH_MAX, fits, fits_append},
     keys,
 };
 use crate::{
@@ -174,11 +174,7 @@ impl PartitionOwner {
             }
             plan.ops.extend(expunge.ops);
         }
-        if !fits(replica, &plan) {
-            return Err(Failure::Limit(
-                "Too much for one APPEND: send the messages in several",
-            ));
-        }
+        fits_append(replica, &plan)?;
         self.write(now, account, plan.ops, &[name]);
         let uids = plan.outcome;
         for (uid, content) in uids.iter().zip(&contents) {
@@ -207,11 +203,7 @@ impl PartitionOwner {
         let plan = replica
             .plan_import(&at, name, messages.collect())
             .map_err(failure)?;
-        if !fits(replica, &plan) {
-            return Err(Failure::Limit(
-                "Too much for one APPEND: send the messages in several",
-            ));
-        }
+        fits_append(replica, &plan)?;
         self.write(now, account, plan.ops, &[name]);
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),
