@@ -12,14 +12,11 @@
 //!   that it is not shown.
 //! - Messages that a RENAME would make late are claimed again before it, under the old name: a crash leaves them with new UIDs, and nothing else.
 
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Plan, PlanError, Replica};
-use whimbrel_storage::{COMMIT_BYTES_MAX, Mutation};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Plan, PlanError, Replica};
+use whimbrel_storage::COMMIT_BYTES_MAX;
 
-use super::{Partition, PartitionOwner, calls::failure};
-use crate::{
-    api::Failure,
-    machine::{Now, Output, Ticket},
-};
+use super::{PartitionOwner, calls::failure};
+use crate::{api::Failure, machine::Now};
 
 /// Bytes of one commit that plans may use up; the rest is for what is written beside them. At some 480 bytes a message without keywords this is
 /// room for 32,000 messages.
@@ -50,17 +47,6 @@ pub(super) fn fits_append<T>(replica: &Replica, plan: &Plan<T>) -> Result<(), Fa
 }
 
 impl PartitionOwner {
-    /// [`PartitionOwner::write_for`] somebody who waits.
-    pub(super) fn write(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        ops: Vec<Op>,
-        announce: &[&MailboxName],
-    ) {
-        self.write_for(now, account, ops, announce, false);
-    }
-
     /// Plans for some of the messages at a time, and writes; `told` gets what each plan tells.
     #[allow(clippy::too_many_arguments, reason = "the parts of one call")]
     pub(super) fn in_batches<T>(
@@ -89,26 +75,5 @@ impl PartitionOwner {
             rest = &rest[chunk.len()..];
         }
         Ok(())
-    }
-
-    /// Hands out commits of rows alone, in their order, as many as they need.
-    pub(super) fn write_rows(&mut self, account: AccountId, mut mutations: Vec<Mutation>) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
-            return;
-        };
-        while !mutations.is_empty() {
-            let rest = mutations.split_off(mutations.len().min(ROWS_PER_COMMIT_MAX));
-            let mut commit = own.log.commit();
-            commit.mutations = std::mem::replace(&mut mutations, rest);
-            self.next_ticket += 1;
-            let ticket = Ticket(self.next_ticket);
-            entry.newest = Some(ticket);
-            own.gate.submitted(ticket);
-            self.commits.insert(ticket, entry.partition);
-            self.out.push_back(Output::Commit(ticket, commit));
-        }
     }
 }

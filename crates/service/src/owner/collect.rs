@@ -4,11 +4,11 @@ use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, RowKey};
 use whimbrel_storage::{Commit, Mutation};
 
-use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys};
+use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row};
 use crate::{
     api::Failure,
     log,
-    machine::{Note, Now, Output, Ticket},
+    machine::{Now, Output},
 };
 
 impl PartitionOwner {
@@ -72,7 +72,7 @@ impl PartitionOwner {
         rows.sort_by_key(|(row, value)| matches!(row, RowKey::Mailbox(_)) && value.is_none());
         let mut mutations = Vec::with_capacity(rows.len());
         for (row, value) in rows {
-            super::push_row(&mut mutations, account, &row, value);
+            push_row(&mut mutations, account, &row, value);
         }
         // A blob goes after the rows that name it.
         let released = collected.released.iter();
@@ -138,31 +138,6 @@ impl PartitionOwner {
         }
         if done {
             self.drop_account(account, Failure::NoSuchAccount);
-        }
-    }
-
-    pub(super) fn load_failed(&mut self, ticket: Ticket, cause: &str) {
-        let Some(load) = self.loads.remove(&ticket) else {
-            return;
-        };
-        let accounts: Vec<AccountId> = match load {
-            Load::Rows(account) | Load::Purge(account) => vec![account],
-            // Both copies stay.
-            Load::Twin(_) => Vec::new(),
-            Load::Position(partition) => {
-                self.partitions.remove(&partition);
-                self.accounts
-                    .iter()
-                    .filter(|(_, entry)| entry.partition == partition)
-                    .map(|(id, _)| *id)
-                    .collect()
-            }
-        };
-        self.out.push_back(Output::Log(Note::Warning(format!(
-            "reading from the store failed: {cause}"
-        ))));
-        for account in accounts {
-            self.drop_account(account, Failure::Temporary);
         }
     }
 }

@@ -1,0 +1,342 @@
+//! How partitions and accounts come into memory, and go when they cannot be read or are no more.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Dot, PartitionId};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
+
+use super::{Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row};
+use crate::{
+    api::{Event, Failure, Reply},
+    gate::Gate,
+    log::{self, Log},
+    machine::{Birth, Input, Machine, Note, Now, Output, Ticket},
+};
+
+/// What every account is born with (RFC 6154), besides INBOX.
+const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
+    ("Drafts", SpecialUse::Drafts),
+    ("Sent", SpecialUse::Sent),
+    ("Archive", SpecialUse::Archive),
+    ("Junk", SpecialUse::Junk),
+    ("Trash", SpecialUse::Trash),
+];
+
+impl PartitionOwner {
+    /// Whether the account can be used now; else `input` waits for it, or is refused.
+    pub(super) fn ready(&mut self, account: AccountId, input: Input) -> Result<Input, ()> {
+        let partition = keys::partition_of(account);
+        if matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.failed) {
+            self.refuse(input, Failure::Storage);
+            return Err(());
+        }
+        self.next_use += 1;
+        let last_use = self.next_use;
+        let waiting_calls_max = self.config.waiting_calls_max;
+        let entry = self.accounts.entry(account).or_insert_with(|| Account {
+            partition,
+            phase: Phase::Absent,
+            waiting: VecDeque::new(),
+            watchers: BTreeSet::new(),
+            newest: None,
+            collect_at: None,
+            last_use,
+            bytes: 0,
+        });
+        entry.last_use = last_use;
+        match entry.phase {
+            Phase::Running(_) => return Ok(input),
+            Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Purging => {
+                if entry.waiting.len() >= waiting_calls_max {
+                    self.refuse(input, Failure::Temporary);
+                } else {
+                    entry.waiting.push_back(input);
+                }
+            }
+        }
+        self.load(account);
+        Err(())
+    }
+
+    pub(super) fn load(&mut self, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Absent) {
+            return;
+        }
+        let partition = entry.partition;
+        match self.partitions.get(&partition) {
+            Some(Partition::Running(_)) => {
+                entry.phase = Phase::Loading { rows: Vec::new() };
+                let (from, to) = keys::loaded_range(account);
+                self.request(Load::Rows(account), partition, from, to);
+            }
+            Some(Partition::Loading) => {}
+            None => {
+                self.partitions.insert(partition, Partition::Loading);
+                let from = log::POSITION_KEY.to_vec();
+                let to = [log::POSITION_KEY, &[0]].concat();
+                self.request(Load::Position(partition), partition, from, to);
+            }
+        }
+    }
+
+    pub(super) fn request(
+        &mut self,
+        load: Load,
+        partition: PartitionId,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    ) {
+        let ticket = self.ticket();
+        self.loads.insert(ticket, load);
+        self.out.push_back(Output::Load {
+            ticket,
+            partition,
+            from,
+            to,
+        });
+    }
+
+    pub(super) fn loaded_page(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) {
+        match self.loads.get(&ticket) {
+            None => {}
+            Some(Load::Position(partition)) => {
+                let partition = *partition;
+                self.loads.remove(&ticket);
+                self.position_loaded(partition, page.first().map(|(_, value)| value));
+            }
+            Some(Load::Rows(account)) => {
+                let account = *account;
+                if done {
+                    self.loads.remove(&ticket);
+                }
+                self.rows_loaded(now, account, page, done);
+            }
+            Some(Load::Purge(account)) => {
+                let account = *account;
+                if done {
+                    self.loads.remove(&ticket);
+                }
+                self.purge_page(account, page, done);
+            }
+            Some(Load::Twin(_)) => {
+                if let Some(Load::Twin(twin)) = self.loads.remove(&ticket) {
+                    self.twin_loaded(now, &twin, &page);
+                }
+            }
+        }
+    }
+
+    pub(super) fn load_failed(&mut self, ticket: Ticket, cause: &str) {
+        let Some(load) = self.loads.remove(&ticket) else {
+            return;
+        };
+        let accounts: Vec<AccountId> = match load {
+            Load::Rows(account) | Load::Purge(account) => vec![account],
+            // Both copies stay.
+            Load::Twin(_) => Vec::new(),
+            Load::Position(partition) => {
+                self.partitions.remove(&partition);
+                self.accounts
+                    .iter()
+                    .filter(|(_, entry)| entry.partition == partition)
+                    .map(|(id, _)| *id)
+                    .collect()
+            }
+        };
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "reading from the store failed: {cause}"
+        ))));
+        for account in accounts {
+            self.drop_account(account, Failure::Temporary);
+        }
+    }
+
+    fn position_loaded(&mut self, partition: PartitionId, record: Option<&Bytes>) {
+        let log = match record {
+            None => Log::new(partition, self.config.origin),
+            Some(record) => match Log::load(partition, self.config.origin, record) {
+                Ok(log) => log,
+                Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
+            },
+        };
+        let own = Own {
+            log,
+            gate: Gate::default(),
+            failed: false,
+        };
+        self.partitions
+            .insert(partition, Partition::Running(Box::new(own)));
+        let waiting: Vec<AccountId> = self
+            .accounts
+            .iter()
+            .filter(|(_, entry)| entry.partition == partition)
+            .map(|(id, _)| *id)
+            .collect();
+        for account in waiting {
+            self.load(account);
+        }
+    }
+
+    fn rows_loaded(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Phase::Loading { rows } = &mut entry.phase else {
+            return;
+        };
+        for (key, value) in page {
+            match keys::row_of_key(&key) {
+                Ok(row) => rows.push((row, value.to_vec())),
+                Err(error) => return self.broken(account, &error.to_string()),
+            }
+        }
+        if !done {
+            return;
+        }
+        if rows.is_empty() {
+            entry.phase = Phase::Asking;
+            self.out.push_back(Output::AskBirth(account));
+            return;
+        }
+        let rows = std::mem::take(rows);
+        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+            return;
+        };
+        match Replica::load(account, self.config.slot, rows, own.log.applied()) {
+            Ok(replica) => self.run(now, account, replica, Vec::new()),
+            Err(error) => self.broken(account, &error.to_string()),
+        }
+    }
+
+    pub(super) fn born(&mut self, now: Now, account: AccountId, birth: Option<Birth>) {
+        match self.accounts.get(&account) {
+            Some(entry) if matches!(entry.phase, Phase::Asking) => {}
+            _ => return,
+        }
+        let Some(birth) = birth else {
+            return self.gone(account);
+        };
+        let mut replica = Replica::new(account, self.config.slot);
+        replica.begin(&self.config.renewal());
+        // These are valid names: a test opens an account.
+        let folders: Vec<_> = DEFAULT_FOLDERS
+            .iter()
+            .filter_map(|(name, special_use)| {
+                Some((MailboxName::new(name).ok()?, Some(*special_use)))
+            })
+            .collect();
+        let ops = replica
+            .plan_open(birth.created, birth.uid_validity, &folders)
+            .ops;
+        self.run(now, account, replica, ops);
+    }
+
+    /// The account is in memory: makes the operations due, then takes up what waits.
+    fn run(&mut self, now: Now, account: AccountId, mut replica: Replica, mut ops: Vec<Op>) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+            return;
+        };
+        // What waited for other replicas when it was stored need not wait now: there are none.
+        replica.release(own.log.hlc().last(), &Peers::none());
+        let at = At {
+            now_micros: now.wall_micros,
+            next: Dot::new(own.log.origin(), own.log.next()),
+        };
+        let renewal = self.config.renewal();
+        let mut first = Vec::new();
+        if replica.needs_renewal(&renewal) {
+            // An older copy of the disk was put back. What is late is claimed again after this, in the same call.
+            let plan = replica.plan_renewal(&at, &renewal);
+            replica.renew(
+                &renewal,
+                plan.outcome,
+                own.log.hlc().last().max(now.wall_micros),
+            );
+            ops = plan.ops;
+            for (row, value) in replica.take_first_rows(plan.outcome) {
+                push_row(&mut first, account, &row, value);
+            }
+        } else if ops.is_empty() {
+            // A crash may have come between a RENAME and the claims that follow from it.
+            ops = replica.plan_late(&at, &Peers::none()).ops;
+        }
+        if replica.epoch() > 0 {
+            // The directory may have missed it.
+            self.out
+                .push_back(Output::UidValidity(account, replica.uidvalidity()));
+        }
+        self.counted.accounts_loads += 1;
+        let hidden = replica.hidden() > 0;
+        entry.phase = Phase::Running(Box::new(replica));
+        let waiting = std::mem::take(&mut entry.waiting);
+        if hidden {
+            // Removed before the last stop, and not yet collected.
+            self.collect_soon(now, account);
+        }
+        self.write_rows(account, first);
+        self.write(now, account, ops, &[]);
+        for input in waiting {
+            self.handle(now, input);
+        }
+    }
+
+    /// The account's rows cannot be read: it is not served, and the log says why. Nothing is overwritten.
+    fn broken(&mut self, account: AccountId, cause: &str) {
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "account {account} cannot be loaded: {cause}"
+        ))));
+        self.drop_account(account, Failure::NoSuchAccount);
+    }
+
+    /// There is no such account (any more).
+    fn gone(&mut self, account: AccountId) {
+        self.drop_account(account, Failure::NoSuchAccount);
+    }
+
+    pub(super) fn drop_account(&mut self, account: AccountId, failure: Failure) {
+        let Some(entry) = self.accounts.remove(&account) else {
+            return;
+        };
+        self.bytes -= entry.bytes;
+        for session in entry.watchers {
+            self.sessions.remove(&session);
+            self.out.push_back(Output::Notify(session, Event::Shutdown));
+        }
+        for input in entry.waiting {
+            self.refuse(input, failure);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, input: Input, failure: Failure) {
+        match input {
+            Input::Call(request, _) => self
+                .out
+                .push_back(Output::Reply(request, Reply::Failed(failure))),
+            // The account does not exist: nobody will ever take this delivery.
+            Input::Deliver { ticket, .. } if failure == Failure::NoSuchAccount => {
+                self.out.push_back(Output::Delivered(ticket))
+            }
+            Input::Deliver { ticket, .. } => self.out.push_back(Output::NotDelivered(ticket)),
+            _ => {}
+        }
+    }
+}

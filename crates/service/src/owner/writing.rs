@@ -1,0 +1,239 @@
+//! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
+
+use whimbrel_crdt::{Dot, PartitionId, Section};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Step};
+use whimbrel_storage::Mutation;
+
+use super::{
+    Load, Partition, PartitionOwner, Phase,
+    batches::ROWS_PER_COMMIT_MAX,
+    keys,
+    rows::{named_blob, push_row},
+};
+use crate::{
+    api::Event,
+    machine::{Note, Now, Output, Ticket},
+};
+
+impl PartitionOwner {
+    /// [`PartitionOwner::write_for`] somebody who waits.
+    pub(super) fn write(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        ops: Vec<Op>,
+        announce: &[&MailboxName],
+    ) {
+        self.write_for(now, account, ops, announce, false);
+    }
+
+    /// Applies operations of our own and hands out the commits that hold them: one for these and one for each round of claims made again that
+    /// they cause. Names in `announce` are about to be told.
+    /// `lazy` if nobody waits for it, unless a session watches the account, which asks at once.
+    pub(super) fn write_for(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        mut ops: Vec<Op>,
+        announce: &[&MailboxName],
+        lazy: bool,
+    ) {
+        loop {
+            let Some(entry) = self.accounts.get_mut(&account) else {
+                return;
+            };
+            let Phase::Running(replica) = &mut entry.phase else {
+                return;
+            };
+            let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+                return;
+            };
+            let mut sealed = None;
+            let mut late = false;
+            let epoch = ops.iter().any(|op| matches!(op, Op::Epoch { .. }));
+            if !ops.is_empty() {
+                let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
+                let encoded = Op::encode_all(&ops);
+                let blobs = ops.iter().filter_map(named_blob).collect();
+                for op in &ops {
+                    if let Op::Claim { claims, .. } = op {
+                        self.counted.claims_again += claims.len() as u64;
+                    }
+                }
+                let reserved = own.log.reserve(now, count);
+                let peers = Peers::none();
+                let step = Step {
+                    origin: own.log.origin(),
+                    first: reserved.first,
+                    hlc: reserved.hlc,
+                    deps: &reserved.deps,
+                    applied: own.log.applied(),
+                    now_micros: own.log.hlc().last(),
+                    peers: &peers,
+                };
+                let effects = match replica.apply(&step, std::mem::take(&mut ops)) {
+                    Ok(effects) => effects,
+                    Err(error) => {
+                        // Own operations are planned from this very state: a defect; going on could lose mail.
+                        return self
+                            .out
+                            .push_back(Output::Fatal(format!("account {account}: {error}")));
+                    }
+                };
+                late = effects.late;
+                for session in &entry.watchers {
+                    if self
+                        .sessions
+                        .get(session)
+                        .is_some_and(|watch| effects.changed.contains(&watch.name))
+                    {
+                        self.out.push_back(Output::Notify(*session, Event::Changed));
+                    }
+                }
+                if epoch {
+                    // A session cannot be told of it (RFC 9051, 2.3.1.1): it ends.
+                    for session in std::mem::take(&mut entry.watchers) {
+                        self.sessions.remove(&session);
+                        self.out.push_back(Output::Notify(session, Event::Shutdown));
+                    }
+                    self.out
+                        .push_back(Output::Log(Note::NewUidValidity(account)));
+                    self.out
+                        .push_back(Output::UidValidity(account, replica.uidvalidity()));
+                }
+                let section = Section {
+                    subject: account.0,
+                    counter: replica.counter(),
+                    count,
+                    ops: encoded,
+                };
+                sealed = Some(own.log.seal(&reserved, vec![section], blobs).1);
+            }
+            if !late {
+                for name in announce {
+                    replica.announce(name);
+                }
+            }
+            let mut mutations = Vec::new();
+            for (row, value) in replica.take_dirty() {
+                push_row(&mut mutations, account, &row, value);
+            }
+            let bytes = replica.memory_bytes();
+            self.bytes = self.bytes - entry.bytes + bytes;
+            entry.bytes = bytes;
+            if sealed.is_some() || !mutations.is_empty() {
+                let mut commit = sealed.unwrap_or_else(|| own.log.commit());
+                // Marks alone: looking works on a full disk.
+                commit.from_reserve = commit.entry.is_none();
+                commit.mutations.extend(mutations);
+                commit.lazy = lazy && entry.watchers.is_empty();
+                self.next_ticket += 1;
+                let ticket = Ticket(self.next_ticket);
+                entry.newest = Some(ticket);
+                own.gate.submitted(ticket);
+                self.commits.insert(ticket, entry.partition);
+                self.out.push_back(Output::Commit(ticket, commit));
+            }
+            if late {
+                let at = At {
+                    now_micros: now.wall_micros,
+                    next: Dot::new(own.log.origin(), own.log.next()),
+                };
+                ops = replica.plan_late(&at, &Peers::none()).ops;
+                if !ops.is_empty() {
+                    continue;
+                }
+                // Late, and nothing can be done: tell all the same.
+                if announce.is_empty() {
+                    return;
+                }
+                return self.write_for(now, account, Vec::new(), announce, lazy);
+            }
+            return;
+        }
+    }
+
+    /// Hands out commits of rows alone, in their order, as many as they need.
+    pub(super) fn write_rows(&mut self, account: AccountId, mut mutations: Vec<Mutation>) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        while !mutations.is_empty() {
+            let rest = mutations.split_off(mutations.len().min(ROWS_PER_COMMIT_MAX));
+            let mut commit = own.log.commit();
+            commit.mutations = std::mem::replace(&mut mutations, rest);
+            self.next_ticket += 1;
+            let ticket = Ticket(self.next_ticket);
+            entry.newest = Some(ticket);
+            own.gate.submitted(ticket);
+            self.commits.insert(ticket, entry.partition);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+    }
+
+    /// Lets an answer out when what it saw of the account is durable.
+    pub(super) fn answer(&mut self, account: AccountId, answer: Output) {
+        let newest = self.accounts.get(&account).and_then(|entry| entry.newest);
+        match self.partitions.get_mut(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.gate.reply_after(newest, answer, &mut self.out),
+            _ => self.out.push_back(answer),
+        }
+    }
+
+    pub(super) fn committed(&mut self, ticket: Ticket, done: bool) {
+        let Some(partition) = self.commits.remove(&ticket) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        if done {
+            own.gate.committed(ticket, &mut self.out);
+        } else {
+            own.failed = true;
+            own.gate.failed(ticket, &mut self.out);
+        }
+        let reset = own.failed && own.gate.is_idle();
+        self.search_twins(ticket, done);
+        if reset {
+            self.reset(partition);
+        }
+    }
+
+    /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
+    pub(super) fn reset(&mut self, partition: PartitionId) {
+        self.partitions.remove(&partition);
+        self.loads.retain(|_, load| match load {
+            Load::Position(id) => *id != partition,
+            Load::Rows(account) | Load::Purge(account) => keys::partition_of(*account) != partition,
+            // It looks its account up again, and finds it or not.
+            Load::Twin(_) => true,
+        });
+        let affected: Vec<AccountId> = self
+            .accounts
+            .iter()
+            .filter(|(_, entry)| entry.partition == partition)
+            .map(|(id, _)| *id)
+            .collect();
+        for account in affected {
+            let Some(entry) = self.accounts.get_mut(&account) else {
+                continue;
+            };
+            self.bytes -= entry.bytes;
+            entry.bytes = 0;
+            entry.newest = None;
+            let purging = matches!(entry.phase, Phase::Purging);
+            entry.phase = Phase::Absent;
+            if purging {
+                self.purge(account);
+            } else if !entry.waiting.is_empty() {
+                self.load(account);
+            } else if entry.watchers.is_empty() {
+                self.accounts.remove(&account);
+            }
+        }
+    }
+}
