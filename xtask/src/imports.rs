@@ -32,6 +32,12 @@ const RULES: &[Rule] = &[
     rule("whimbrel-directory", &["whimbrel-crdt"], &[]),
     // What is in a batch is none of its business.
     rule("whimbrel-replication", &["whimbrel-crdt"], &[]),
+    // Sockets and certificates for the streams; what is in a frame is none of its business.
+    rule(
+        "whimbrel-cluster",
+        &["whimbrel-crdt", "whimbrel-replication"],
+        &[],
+    ),
     rule("whimbrel-mime", &[], &[]),
     rule("whimbrel-imap", &["whimbrel-mime"], &[]),
     rule("whimbrel-pop3", &[], &[]),

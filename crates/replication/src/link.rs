@@ -133,6 +133,11 @@ impl Link {
         self.round_trip_micros
     }
 
+    /// Bytes came, of which a frame is to be made: a peer that sends a long one is not silent meanwhile.
+    pub fn heard(&mut self, now: Now) {
+        self.heard_at = now.mono_micros;
+    }
+
     /// Takes a frame.
     ///
     /// # Errors
@@ -289,6 +294,8 @@ mod tests {
         let Frame::Ping(ping) = ping else { panic!() };
         assert_eq!(link.arrive(at(2), Frame::Pong(ping)), Ok(Arrived::Nothing));
         assert_eq!(link.round_trip_micros(), Some(1_000_000));
-        assert_eq!(link.time(at(5)), Err(LinkError::Silent));
+        link.heard(at(4));
+        assert!(link.time(at(5)).is_ok());
+        assert_eq!(link.time(at(7)), Err(LinkError::Silent));
     }
 }

@@ -1,0 +1,280 @@
+//! Joining: a new node shows its token and is given the cluster's authority, with which it makes its own certificate.
+//!
+//! The stream is TLS towards the member that the token names: its certificate must come from the authority whose fingerprint the token
+//! holds. So the secret is shown to nobody else, and nobody else can answer. One question and one answer: four bytes of length and a
+//! CBOR array each.
+
+use std::{io, sync::Arc, time::Duration};
+
+use minicbor::{Decode, Encode};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+use zeroize::Zeroizing;
+
+use crate::{
+    Authority, AuthorityError, ClusterId, NodeName, Token,
+    authority::{ALPN_JOIN, fingerprint, provider, verifier},
+};
+
+/// A question or an answer: certificates, and what the node above adds (its list of members).
+const JOIN_BYTES_MAX: u32 = 256 * 1024;
+/// For all of it: the member has to sync a file, and nothing else.
+pub(crate) const JOIN_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Why a node was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The member cannot be reached, or went away.
+    #[error("{address}: {cause}")]
+    Io {
+        /// As the token says.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The member says no.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// What it gave is of no use.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+/// What a new node asks.
+#[derive(Clone, Encode, Decode)]
+pub(crate) struct Question {
+    #[n(0)]
+    pub(crate) id: u64,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub(crate) secret: [u8; 32],
+    #[n(2)]
+    pub(crate) name: String,
+    #[cbor(n(3), with = "minicbor::bytes")]
+    pub(crate) detail: Vec<u8>,
+}
+
+#[derive(Encode, Decode)]
+enum Answer {
+    #[n(0)]
+    Come {
+        #[cbor(n(0), with = "minicbor::bytes")]
+        cluster: ClusterId,
+        #[n(1)]
+        certificate: String,
+        #[n(2)]
+        key: String,
+        #[cbor(n(3), with = "minicbor::bytes")]
+        detail: Vec<u8>,
+    },
+    #[n(1)]
+    No {
+        #[n(0)]
+        why: String,
+    },
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Answer::Come { key, .. } = self {
+            zeroize::Zeroize::zeroize(key);
+        }
+    }
+}
+
+/// What a node that was let in has.
+pub struct Admission {
+    /// Of the cluster.
+    pub authority: Authority,
+    /// What the member's node adds.
+    pub detail: Vec<u8>,
+}
+
+/// Why a member lets a node not in; it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// Asks a member to be let in under that name. `detail` goes to its node.
+///
+/// # Errors
+/// If it does not answer, or says no.
+pub async fn ask(token: &Token, name: &NodeName, detail: Vec<u8>) -> Result<Admission, JoinError> {
+    let io = |cause: io::Error| JoinError::Io {
+        address: token.address.clone(),
+        cause,
+    };
+    let asked = timeout(JOIN_TIME_MAX, async {
+        let tcp = TcpStream::connect(&token.address).await?;
+        let server = ServerName::try_from(token.sponsor.clone()).map_err(io::Error::other)?;
+        let config = joining(token.fingerprint).map_err(io::Error::other)?;
+        let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
+        let question = Question {
+            id: token.id,
+            secret: token.secret,
+            name: name.to_string(),
+            detail,
+        };
+        send(&mut stream, &question).await?;
+        receive::<Answer, _>(&mut stream).await
+    });
+    let mut answer = asked
+        .await
+        .map_err(|_| io(io::ErrorKind::TimedOut.into()))?
+        .map_err(io)?;
+    match &mut answer {
+        Answer::Come {
+            cluster,
+            certificate,
+            key,
+            detail,
+        } => Ok(Admission {
+            authority: Authority::from_pem(*cluster, certificate, key)?,
+            detail: std::mem::take(detail),
+        }),
+        Answer::No { why } => {
+            // The member is known to be one of the cluster, but its words go to a terminal.
+            let plain = why.chars().filter(|letter| !letter.is_control());
+            Err(JoinError::Refused(plain.take(500).collect()))
+        }
+    }
+}
+
+/// The member's side, after the handshake: reads the question, lets `decide` judge it, answers.
+pub(crate) async fn answer<S, F>(
+    stream: &mut S,
+    authority: &Authority,
+    decide: impl FnOnce(Question) -> F,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Result<Vec<u8>, Refused>>,
+{
+    let answered = timeout(JOIN_TIME_MAX, async {
+        let question = receive::<Question, _>(stream).await?;
+        let answer = match decide(question).await {
+            Ok(detail) => Answer::Come {
+                cluster: authority.cluster(),
+                certificate: authority.certificate_pem().to_owned(),
+                key: authority.key_pem().to_string(),
+                detail,
+            },
+            Err(Refused(why)) => Answer::No { why },
+        };
+        send(stream, &answer).await?;
+        stream.shutdown().await
+    });
+    answered.await?
+}
+
+async fn send<T: Encode<()>>(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> io::Result<()> {
+    let bytes = Zeroizing::new(minicbor::to_vec(message).map_err(io::Error::other)?);
+    let length = u32::try_from(bytes.len()).ok();
+    let length = length
+        .filter(|length| *length <= JOIN_BYTES_MAX)
+        .ok_or_else(|| io::Error::other("too long to be sent"))?;
+    stream.write_u32(length).await?;
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+async fn receive<T, S>(stream: &mut S) -> io::Result<T>
+where
+    T: for<'b> Decode<'b, ()>,
+    S: AsyncRead + Unpin,
+{
+    let length = stream.read_u32().await?;
+    if length > JOIN_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too long"));
+    }
+    // What comes decides how much is held, not what is said.
+    let mut bytes = Zeroizing::new(Vec::new());
+    stream.take(length.into()).read_to_end(&mut bytes).await?;
+    if bytes.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    minicbor::decode(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let verifier = Known {
+        authority,
+        provider: provider(),
+    };
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN_JOIN.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// Trusts the authority with this fingerprint, which the member shows behind its own certificate, and nothing else.
+#[derive(Debug)]
+struct Known {
+    authority: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Known {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let known = intermediates
+            .iter()
+            .find(|shown| fingerprint(shown) == self.authority)
+            .ok_or_else(|| {
+                rustls::Error::General("not the cluster that the token was made for".into())
+            })?;
+        let verifier = verifier(known.clone().into_owned())
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        // Never spoken: see `joining`.
+        Err(rustls::Error::General("TLS 1.2".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -1,0 +1,36 @@
+//! Streams between nodes: the cluster's certificates, tokens for joining, mutual TLS, frames over sockets
+//!
+//! Purpose: what lies between the machines of `replication` and the network. It knows who may speak and how frames become bytes; what
+//! the frames say is none of its business. It keeps no file: certificates and tokens are given and taken as values.
+//! The server does not use it yet.
+//!
+//! Invariants:
+//! - Nothing of a peer is listened to before TLS 1.3 has shown a certificate of the cluster's own authority; only who joins has none, and it is
+//!   asked for its token and nothing else.
+//! - The name in a peer's handshake is that of its certificate.
+//! - What waits to be sent to a peer is bounded ([`Handle::offer`]); what a peer sends waits in its socket until it is taken.
+//! - A large body never delays a small operation by more than one pack.
+//!
+//! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `stream`, `transport`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod authority;
+mod join;
+mod name;
+mod outbox;
+mod pack;
+mod stream;
+mod token;
+mod transport;
+
+pub use authority::{Authority, AuthorityError, Credentials};
+pub use join::{Admission, JoinError, Refused, ask};
+pub use name::{NameError, NodeName};
+pub use outbox::{Handle, NoRoom, OUTBOX_BYTES_MAX};
+pub use pack::FEATURE_LZ4;
+pub use token::{TOKENS_MAX, Token, TokenError, Tokens};
+pub use transport::{Asked, Clock, Event, LinkId, Linked, Peer, Transport, handshake};
+
+/// Names a cluster: drawn when it is founded.
+pub type ClusterId = [u8; 16];

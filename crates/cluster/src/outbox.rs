@@ -1,0 +1,231 @@
+//! What waits to be sent on a link: bounded, and small operations before large bodies.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use whimbrel_replication::wire::Frame;
+
+/// When so much waits, nothing more is taken. One frame is always taken by an empty outbox, however long it is.
+pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
+/// There is no room, or the link is gone: the frame was not taken. When there is room again, [`crate::Event::Room`] says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room")]
+pub struct NoRoom;
+
+#[derive(Default)]
+struct Waiting {
+    /// The link's own: pings and their answers. A few bytes, at most two for each that came in.
+    own: VecDeque<Vec<u8>>,
+    /// Operations and all that is about them.
+    small: VecDeque<Vec<u8>>,
+    /// Bodies and states.
+    bulk: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Somebody was refused and is to be told.
+    refused: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+/// The sending end of a link.
+#[derive(Clone, Default)]
+pub struct Handle(Arc<Inner>);
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+/// What the writer has to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send these; `room`: somebody waits for room, and there is some now.
+    Send { bytes: Vec<u8>, room: bool },
+    /// The link is over.
+    Closed,
+}
+
+impl Handle {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing in here is left half done by a panic.
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a frame.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: it was not taken.
+    pub fn offer(&self, frame: &Frame) -> Result<(), NoRoom> {
+        let mut waiting = self.waiting();
+        if waiting.closed || waiting.bytes >= OUTBOX_BYTES_MAX {
+            waiting.refused = true;
+            return Err(NoRoom);
+        }
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        waiting.bytes += bytes.len();
+        let queue = match frame {
+            // What ends a row of pieces stays behind them.
+            Frame::BlobChunk(_)
+            | Frame::BlobDone(_)
+            | Frame::StateChunk(_)
+            | Frame::StateEnd(_) => &mut waiting.bulk,
+            _ => &mut waiting.small,
+        };
+        queue.push_back(bytes);
+        drop(waiting);
+        self.0.changed.notify_one();
+        Ok(())
+    }
+
+    /// Ends the link.
+    pub fn close(&self) {
+        self.waiting().closed = true;
+        self.0.changed.notify_one();
+    }
+
+    /// The link's own words, before all others.
+    pub(crate) fn own(&self, frame: &Frame) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.waiting().own.push_back(bytes);
+        self.0.changed.notify_one();
+    }
+
+    /// How many of the link's own words wait: a peer that sends pings and reads nothing is cut off.
+    pub(crate) fn own_waiting(&self) -> usize {
+        self.waiting().own.len()
+    }
+
+    /// Waits for something to send: as many frames as make up `bytes_max`, or one that is longer.
+    pub(crate) async fn next(&self, bytes_max: usize) -> Next {
+        loop {
+            let changed = self.0.changed.notified();
+            if let Some(next) = self.take(bytes_max) {
+                return next;
+            }
+            changed.await;
+        }
+    }
+
+    fn take(&self, bytes_max: usize) -> Option<Next> {
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            return Some(Next::Closed);
+        }
+        let mut bytes = Vec::new();
+        while bytes.len() < bytes_max {
+            // A piece of bulk goes only when nothing small waits, and alone: what is small and comes next waits for no more than that.
+            if let Some(frame) = waiting.own.pop_front() {
+                bytes.extend_from_slice(&frame);
+            } else if let Some(frame) = waiting.small.pop_front() {
+                waiting.bytes -= frame.len();
+                bytes.extend_from_slice(&frame);
+            } else if bytes.is_empty()
+                && let Some(frame) = waiting.bulk.pop_front()
+            {
+                waiting.bytes -= frame.len();
+                bytes = frame;
+                break;
+            } else {
+                break;
+            }
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        let room = waiting.refused && waiting.bytes <= OUTBOX_BYTES_MAX / 2;
+        if room {
+            waiting.refused = false;
+        }
+        Some(Next::Send { bytes, room })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use whimbrel_replication::wire::{BlobChunk, BlobName, Decoder, Ping};
+
+    use super::*;
+
+    fn small(id: u64) -> Frame {
+        Frame::Ping(Ping { id })
+    }
+
+    fn bulk(bytes: usize) -> Frame {
+        Frame::BlobChunk(BlobChunk {
+            name: BlobName([0; 48]),
+            offset: 0,
+            data: Bytes::from(vec![7; bytes]),
+        })
+    }
+
+    /// What would be sent now, as kinds and sizes.
+    fn sent(handle: &Handle, bytes_max: usize) -> (Vec<Frame>, bool) {
+        let Some(Next::Send { bytes, room }) = handle.take(bytes_max) else {
+            return (Vec::new(), false);
+        };
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        let frames = std::iter::from_fn(|| decoder.frame().unwrap()).collect();
+        (frames, room)
+    }
+
+    #[test]
+    fn small_frames_go_before_bulk() {
+        let handle = Handle::default();
+        handle.offer(&bulk(100)).unwrap();
+        handle.offer(&bulk(50)).unwrap();
+        handle.offer(&small(1)).unwrap();
+        handle.own(&small(2));
+        assert_eq!(sent(&handle, 4096), (vec![small(2), small(1)], false));
+        assert_eq!(sent(&handle, 4096), (vec![bulk(100)], false));
+        handle.offer(&small(3)).unwrap();
+        assert_eq!(sent(&handle, 4096), (vec![small(3)], false));
+        assert_eq!(sent(&handle, 4096), (vec![bulk(50)], false));
+        assert_eq!(sent(&handle, 4096), (vec![], false));
+    }
+
+    #[test]
+    fn an_outbox_is_bounded_and_says_when_there_is_room() {
+        let handle = Handle::default();
+        // One is always taken.
+        handle.offer(&bulk(2 * OUTBOX_BYTES_MAX)).unwrap();
+        assert_eq!(handle.offer(&small(1)), Err(NoRoom));
+        let (frames, room) = sent(&handle, 1);
+        assert_eq!((frames.len(), room), (1, true));
+        handle.offer(&small(1)).unwrap();
+        assert_eq!(sent(&handle, 1), (vec![small(1)], false));
+        let quarter = OUTBOX_BYTES_MAX / 4;
+        for _ in 0..4 {
+            handle.offer(&bulk(quarter)).unwrap();
+        }
+        assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
+        // Said once, when half of it is gone: two quarters and the heads of their frames are a little more.
+        let room: Vec<bool> = (0..4).map(|_| sent(&handle, 1).1).collect();
+        assert_eq!(room, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_closed_link_takes_nothing() {
+        let handle = Handle::default();
+        handle.offer(&small(1)).unwrap();
+        handle.close();
+        assert_eq!(handle.offer(&small(2)), Err(NoRoom));
+        assert_eq!(handle.take(4096), Some(Next::Closed));
+    }
+}

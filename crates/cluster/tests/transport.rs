@@ -1,0 +1,298 @@
+//! Nodes on sockets of loopback: joining, linking, strangers, doubles, restarts.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use whimbrel_cluster::{
+    Asked, Authority, Clock, Credentials, Event, FEATURE_LZ4, Handle, LinkId, NodeName, Peer,
+    Refused, Token, Tokens, Transport, ask, handshake,
+};
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::{
+    Now,
+    link::Agreed,
+    wire::{BlobChunk, BlobName, Frame},
+};
+
+/// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn clock() -> Clock {
+    let started = Instant::now();
+    Arc::new(move || Now {
+        wall_micros: 0,
+        mono_micros: started.elapsed().as_micros() as u64,
+    })
+}
+
+fn name(text: &str) -> NodeName {
+    NodeName::new(text).unwrap()
+}
+
+fn copy(authority: &Authority) -> Authority {
+    Authority::from_pem(
+        authority.cluster(),
+        authority.certificate_pem(),
+        &authority.key_pem(),
+    )
+    .unwrap()
+}
+
+/// A node that listens.
+struct Node {
+    transport: Arc<Transport>,
+    address: SocketAddr,
+    events: mpsc::Receiver<Event>,
+    asked: mpsc::Receiver<Asked>,
+    listening: JoinHandle<()>,
+}
+
+impl Node {
+    async fn start(authority: &Authority, credentials: &Credentials, id: u64) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Node::start_on(authority, credentials, id, listener)
+    }
+
+    fn start_on(
+        authority: &Authority,
+        credentials: &Credentials,
+        id: u64,
+        listener: TcpListener,
+    ) -> Node {
+        let (to_events, events) = mpsc::channel(16);
+        let (to_asked, asked) = mpsc::channel(1);
+        let ours = handshake(credentials, Incarnation::new(id).unwrap());
+        let transport = Transport::new(
+            credentials,
+            copy(authority),
+            ours,
+            clock(),
+            to_events,
+            to_asked,
+        );
+        let transport = Arc::new(transport.unwrap());
+        let address = listener.local_addr().unwrap();
+        let listening = tokio::spawn({
+            let transport = Arc::clone(&transport);
+            async move { transport.listen(listener).await }
+        });
+        Node {
+            transport,
+            address,
+            events,
+            asked,
+            listening,
+        }
+    }
+
+    fn dial(&self, peer: &str, at: &Node) {
+        self.transport.dial(vec![Peer {
+            name: name(peer),
+            address: at.address.to_string(),
+        }]);
+    }
+
+    async fn event(&mut self) -> Event {
+        timeout(PATIENCE, self.events.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    async fn up(&mut self) -> (LinkId, Agreed, Handle) {
+        match self.event().await {
+            Event::Up {
+                link,
+                agreed,
+                handle,
+            } => (link, agreed, handle),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn stop(self) {
+        self.listening.abort();
+        // Its transport goes with the task.
+        let _ = self.listening.await;
+    }
+}
+
+fn body(bytes: usize) -> Frame {
+    Frame::BlobChunk(BlobChunk {
+        name: BlobName([0; 48]),
+        offset: 9,
+        data: Bytes::from(vec![b'm'; bytes]),
+    })
+}
+
+async fn pair() -> (Authority, Node, Node) {
+    let authority = Authority::found([7; 16]).unwrap();
+    let a = authority.certify(&name("a")).unwrap();
+    let b = authority.certify(&name("b")).unwrap();
+    let a = Node::start(&authority, &a, 1).await;
+    let b = Node::start(&authority, &b, 2).await;
+    (authority, a, b)
+}
+
+#[tokio::test]
+async fn frames_go_both_ways() {
+    let (_authority, mut a, mut b) = pair().await;
+    // The greater name may dial alone: the other may not be reachable from there.
+    b.dial("a", &a);
+    let (at_a, agreed, to_b) = a.up().await;
+    assert_eq!((agreed.name.as_str(), agreed.features), ("b", FEATURE_LZ4));
+    let (at_b, agreed, to_a) = b.up().await;
+    assert_eq!(agreed.incarnation, Incarnation::new(1).unwrap());
+    let (there, back) = (body(5_000_000), body(10));
+    to_b.offer(&there).unwrap();
+    to_a.offer(&back).unwrap();
+    let arrived = |event: Event, on: LinkId, sent: &Frame| match event {
+        Event::Frame { link, frame } => assert!(link == on && frame == *sent),
+        other => panic!("{other:?}"),
+    };
+    arrived(b.event().await, at_b, &there);
+    arrived(a.event().await, at_a, &back);
+    let linked = &a.transport.links()[0];
+    assert_eq!((linked.name.as_str(), linked.wire), ("b", 1));
+    // Compressed.
+    assert!((1..1_000_000).contains(&linked.sent), "{linked:?}");
+
+    to_b.close();
+    assert!(matches!(b.event().await, Event::Down { link } if link == at_b));
+    assert!(matches!(a.event().await, Event::Down { link } if link == at_a));
+}
+
+#[tokio::test]
+async fn two_that_dial_each_other_keep_one_link() {
+    let (_authority, mut a, mut b) = pair().await;
+    a.dial("b", &b);
+    b.dial("a", &a);
+    // A link that takes the place of another comes up before that one is down: at the end one is up, the same on both sides.
+    let settle = async |node: &mut Node| {
+        let mut up = Vec::new();
+        while let Ok(Some(event)) = timeout(Duration::from_secs(3), node.events.recv()).await {
+            match event {
+                Event::Up { link, .. } => up.push(link),
+                Event::Down { link } => up.retain(|other| *other != link),
+                other => panic!("{other:?}"),
+            }
+        }
+        up.len()
+    };
+    assert_eq!(tokio::join!(settle(&mut a), settle(&mut b)), (1, 1));
+    assert_eq!(
+        (a.transport.links().len(), b.transport.links().len()),
+        (1, 1)
+    );
+}
+
+#[tokio::test]
+async fn strangers_are_not_heard() {
+    let (authority, mut a, b) = pair().await;
+    let check = async |authority: &Authority, node: &str, id: u64| {
+        let credentials = authority.certify(&name(node)).unwrap();
+        let mut stranger = Node::start(authority, &credentials, id).await;
+        stranger.dial("a", &a);
+        let heard = timeout(Duration::from_secs(2), stranger.events.recv()).await;
+        assert!(heard.is_err(), "{heard:?}");
+    };
+    // Another authority, even of the same cluster's name.
+    check(&Authority::found([8; 16]).unwrap(), "b", 2).await;
+    check(&Authority::found([7; 16]).unwrap(), "b", 2).await;
+    // The same node twice: a copied disk.
+    check(&authority, "b", 1).await;
+    assert!(a.events.try_recv().is_err());
+
+    // No certificate at all.
+    let token = Token {
+        address: a.address.to_string(),
+        sponsor: "a".into(),
+        fingerprint: authority.fingerprint(),
+        id: 1,
+        secret: [1; 32],
+    };
+    let asking = tokio::spawn(async move { ask(&token, &name("c"), Vec::new()).await.map(|_| ()) });
+    let asked = timeout(PATIENCE, a.asked.recv()).await.unwrap().unwrap();
+    assert_eq!((asked.id, asked.name.as_str()), (1, "c"));
+    asked
+        .answer
+        .send(Err(Refused("not\x1b[31m you".into())))
+        .unwrap();
+    let refused = timeout(PATIENCE, asking).await.unwrap().unwrap();
+    assert_eq!(refused.unwrap_err().to_string(), "refused: not[31m you");
+    assert!(a.events.try_recv().is_err());
+    drop(b);
+}
+
+#[tokio::test]
+async fn a_node_joins_by_a_token_and_is_linked() {
+    let (authority, mut a, b) = pair().await;
+    let mut tokens = Tokens::default();
+    let token = Token {
+        address: a.address.to_string(),
+        sponsor: "a".into(),
+        fingerprint: authority.fingerprint(),
+        id: 5,
+        secret: [5; 32],
+    };
+    tokens.give(0, &token, 100).unwrap();
+    let text = token.to_text().to_string();
+    let join = tokio::spawn(async move {
+        let token = Token::from_text(&text).unwrap();
+        ask(&token, &name("c"), b"region".to_vec()).await
+    });
+    let asked = timeout(PATIENCE, a.asked.recv()).await.unwrap().unwrap();
+    assert_eq!(asked.detail, b"region");
+    tokens.take(1, asked.id, &asked.secret).unwrap();
+    asked.answer.send(Ok(b"members".to_vec())).unwrap();
+    let admission = timeout(PATIENCE, join).await.unwrap().unwrap().unwrap();
+    assert_eq!(admission.detail, b"members");
+    let credentials = admission.authority.certify(&name("c")).unwrap();
+    let mut c = Node::start(&admission.authority, &credentials, 3).await;
+    c.dial("b", &b);
+    assert_eq!(c.up().await.1.name, "b");
+
+    // A token that names another authority is shown to nobody.
+    let wrong = Token {
+        fingerprint: [0; 32],
+        ..token
+    };
+    let error = ask(&wrong, &name("d"), Vec::new()).await.err().unwrap();
+    assert!(error.to_string().contains("not the cluster"), "{error}");
+    assert!(a.asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_is_linked_again() {
+    let (authority, mut a, mut b) = pair().await;
+    a.dial("b", &b);
+    let (first, ..) = a.up().await;
+    b.up().await;
+    let address = b.address;
+    b.stop().await;
+    assert!(matches!(a.event().await, Event::Down { link } if link == first));
+    let credentials = authority.certify(&name("b")).unwrap();
+    let listener = loop {
+        // Links of before may hold the port for a moment.
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    };
+    let _b = Node::start_on(&authority, &credentials, 4, listener);
+    let (second, agreed, _) = a.up().await;
+    assert!(second != first);
+    assert_eq!(agreed.incarnation, Incarnation::new(4).unwrap());
+}
