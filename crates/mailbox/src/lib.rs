@@ -61,6 +61,6 @@ pub use plan::{
 };
 pub use read::{NameInfo, Row, Status};
 pub use recent::Recent;
-pub use replica::{ApplyError, Collected, Effects, Peer, Peers, Replica, Step};
+pub use replica::{ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};
 pub use walk::Shown;

@@ -6,7 +6,7 @@ use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
 use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Rare, Record};
-use crate::{Collected, Effects, EntryTag, Peers, Replica, RowKey};
+use crate::{Collected, Dropped, Effects, EntryTag, Peers, Replica, RowKey};
 
 impl Replica {
     /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
@@ -155,13 +155,16 @@ impl Replica {
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
     /// that all have applied that, and that all they did before is applied here.
+    ///
+    /// At most `messages_max` messages at a time; what is left is due as before.
     pub fn collect(
         &mut self,
         stable: &VersionVector,
         finished: &dyn Fn(EntryTag) -> bool,
+        messages_max: usize,
     ) -> Collected {
         let mut collected = Collected::default();
-        let due: Vec<u32> = self
+        let mut due = self
             .hidden
             .iter()
             .filter(|(slot, since)| {
@@ -170,10 +173,13 @@ impl Replica {
                     entry.is_none_or(finished) || broken("collects-unfinished-deliveries");
                 finished && (stable.covers_all(since) || broken("collects-unstable"))
             })
-            .map(|(slot, _)| *slot)
-            .collect();
-        for slot in due {
-            self.drop_record(slot, &mut collected);
+            .map(|(slot, _)| *slot);
+        let now: Vec<u32> = due.by_ref().take(messages_max).collect();
+        collected.more = due.next().is_some();
+        collected.messages.reserve_exact(now.len());
+        for slot in now {
+            let dropped = self.drop_record(slot);
+            collected.messages.extend(dropped);
         }
         let due: Vec<u32> = self
             .hidden_boxes
@@ -196,17 +202,14 @@ impl Replica {
         collected
     }
 
-    fn drop_record(&mut self, slot: u32, collected: &mut Collected) {
+    fn drop_record(&mut self, slot: u32) -> Option<Dropped> {
         self.hidden.remove(&slot);
         // Takes its claims out of the indexes.
         self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
-        let Some(record) = self.records.remove(slot) else {
-            return;
-        };
+        let record = self.records.remove(slot)?;
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;
         self.dirty_rows.insert(RowKey::Message(record.id), None);
-        collected.messages += 1;
         let origin = record.origin();
         let others = match self.origins.get_mut(&origin) {
             Some(count) => {
@@ -215,13 +218,18 @@ impl Replica {
             }
             None => 0,
         };
+        let mut content = None;
         match others {
             0 => {
                 self.dirty_rows.insert(RowKey::Content(origin), None);
-                collected.released.push((origin, record.blob));
+                content = Some((origin, record.blob));
             }
             1 => drop(self.origins.remove(&origin)),
             _ => {}
         }
+        Some(Dropped {
+            message: record.id,
+            content,
+        })
     }
 }

@@ -111,13 +111,23 @@ pub enum ApplyError {
 /// What a collection dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Message records dropped.
-    pub messages: usize,
+    /// Message records dropped, in the order in which their rows have to go: of the copies that share a content row the one that takes it
+    /// along is the last.
+    pub messages: Vec<Dropped>,
     /// Mailbox records dropped.
     pub mailboxes: usize,
-    /// Content rows that went, by origin, each with the blob it named. Two may name one blob: a transaction with two targets in one
-    /// account is two messages.
-    pub released: Vec<(MessageId, BlobName)>,
+    /// Whether the limit ended it: more is due.
+    pub more: bool,
+}
+
+/// A message record that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Whose.
+    pub message: MessageId,
+    /// The content row that goes with it, by origin, and the blob that it named. Two rows may name one blob: a transaction with two targets
+    /// in one account is two messages.
+    pub content: Option<(MessageId, BlobName)>,
 }
 
 /// Ids are hashes already: eight of their bytes are as good as any hash of them.

@@ -1,9 +1,10 @@
 //! An owner by itself: how its changes are cut into commits.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{
         AccountId, BlobName, Call, Date, Failure, FlagChange, Flags, MailboxCall, MailboxName,
@@ -25,8 +26,12 @@ struct World {
     batches: Vec<usize>,
     /// The largest commit of any kind.
     largest: usize,
+    /// Which blobs are held by whom.
+    held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
     /// After how many more batches the power fails.
     power: usize,
+    /// After how many more commits without operations it fails.
+    power_for_rows: usize,
     requests: u64,
     now: Now,
 }
@@ -42,7 +47,9 @@ impl World {
             rows: BTreeMap::new(),
             batches: Vec::new(),
             largest: 0,
+            held: BTreeSet::new(),
             power: usize::MAX,
+            power_for_rows: usize::MAX,
             requests: 0,
             now: Now {
                 wall_micros: 1_700_000_000_000_000,
@@ -79,6 +86,11 @@ impl World {
                         }
                         self.power -= 1;
                         self.batches.push(bytes);
+                    } else {
+                        if self.power_for_rows == 0 {
+                            return None;
+                        }
+                        self.power_for_rows -= 1;
                     }
                     for mutation in commit.mutations {
                         match mutation {
@@ -88,7 +100,12 @@ impl World {
                             Mutation::Delete { key } => {
                                 self.rows.remove(&key[..]);
                             }
-                            _ => {}
+                            Mutation::Reference { blob, holder } => {
+                                self.held.insert((blob, holder));
+                            }
+                            Mutation::Release { blob, holder } => {
+                                assert!(self.held.remove(&(blob, holder)));
+                            }
                         }
                     }
                     self.owner.handle(self.now, Input::Committed(ticket));
@@ -125,6 +142,7 @@ impl World {
     fn restart(&mut self) {
         self.owner = PartitionOwner::new(Config::default());
         self.power = usize::MAX;
+        self.power_for_rows = usize::MAX;
     }
 
     fn create(&mut self, mailbox: &str) {
@@ -196,11 +214,24 @@ impl World {
         self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
     }
 
-    /// What was hidden long enough is dropped.
+    /// What was hidden long enough is dropped, until nothing is due or the power fails.
     fn collect(&mut self) {
         self.owner.handle(self.now, Input::QueueRecovered);
-        self.now.mono_micros += 100_000_000;
-        self.input(Input::Time, RequestId(0));
+        while let Some(at) = self.owner.deadline() {
+            self.now.mono_micros = self.now.mono_micros.max(at);
+            self.input(Input::Time, RequestId(0));
+            if self.power_for_rows == 0 {
+                return;
+            }
+        }
+    }
+
+    /// How many rows of an account there are of this kind.
+    fn rows_of(&self, kind: impl Fn(&RowKey) -> bool) -> usize {
+        let keys = self.rows.keys().filter_map(|key| key.get(17..));
+        keys.filter_map(|key| RowKey::from_bytes(key).ok())
+            .filter(kind)
+            .count()
     }
 
     fn change(&mut self, mailbox: &str, uids: &[u32], flags: Flags) {
@@ -525,6 +556,52 @@ fn no_commit_grows_with_the_mailbox() {
         );
         assert!(larger < 4 << 20, "{what}: {larger} bytes");
     }
+}
+
+/// A collection is cut between messages: a crash between two of its commits leaves no content row and no hold of a blob behind that nothing leads
+/// to any more.
+#[test]
+fn a_crash_within_a_collection_leaves_nothing_for_ever() {
+    let mut commits = 0;
+    for power in 0.. {
+        let mut world = World::new();
+        world.fill("INBOX", 10_000);
+        // Some have copies, of which the last one to go takes the content row along.
+        let uids = world.uids("INBOX");
+        let copied = world.transfer("INBOX", uids[2_000..5_000].to_vec(), "Sent", false);
+        assert!(matches!(copied, Some(Reply::Copied { .. })), "{copied:?}");
+        let contents = |key: &RowKey| matches!(key, RowKey::Content(_));
+        let messages = |key: &RowKey| matches!(key, RowKey::Message(_));
+        for mailbox in ["INBOX", "Sent"] {
+            let uids = world.uids(mailbox);
+            let reply = world.call(MailboxCall::Remove {
+                name: name(mailbox),
+                uid_validity: 7,
+                uids,
+            });
+            assert!(matches!(reply, Reply::Done), "{reply:?}");
+        }
+        assert_eq!(
+            (world.rows_of(messages), world.rows_of(contents)),
+            (13_000, 10_000)
+        );
+        assert_eq!(world.held.len(), 10_000);
+        world.power_for_rows = power;
+        world.collect();
+        let crashed = world.power_for_rows == 0;
+        // What is left can be read.
+        world.restart();
+        assert!(world.uids("INBOX").is_empty());
+        assert_eq!(world.rows_of(contents), world.held.len());
+        world.collect();
+        assert_eq!((world.rows_of(messages), world.rows_of(contents)), (0, 0));
+        assert_eq!(world.held.len(), 0);
+        if !crashed {
+            break;
+        }
+        commits += 1;
+    }
+    assert!(commits > 3, "{commits}");
 }
 
 /// RENAME of INBOX is one commit where that is possible, and MOVE where it is not.

@@ -946,11 +946,12 @@ impl World {
             }
         }
         let done = self.done.clone();
-        let collected = self.nodes[i]
-            .replica
-            .collect(&stable, &|tag| done.contains(&tag));
-        self.stats.collected += collected.messages as u64;
-        self.collected |= collected.messages + collected.mailboxes > 0;
+        let collected =
+            self.nodes[i]
+                .replica
+                .collect(&stable, &|tag| done.contains(&tag), usize::MAX);
+        self.stats.collected += collected.messages.len() as u64;
+        self.collected |= collected.messages.len() + collected.mailboxes > 0;
         self.write(i);
     }
 

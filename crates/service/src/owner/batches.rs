@@ -26,7 +26,7 @@ const BATCH_BYTES_MAX: usize = COMMIT_BYTES_MAX - (1 << 20);
 /// with.
 pub(super) const MESSAGES_PER_BATCH_MAX: usize = 4096;
 
-/// Rows in one commit without operations: removed ones have some hundred bytes, a mailbox or a mark a name's (1,000 bytes) more, and of those an
+/// Rows in one commit without operations, but for those of its last message: removed ones have some hundred bytes, a mailbox or a mark a name's (1,000 bytes) more, and of those an
 /// account has ten thousand at most.
 pub(super) const ROWS_PER_COMMIT_MAX: usize = 8192;
 

@@ -1,5 +1,7 @@
 //! What goes: collection of removed messages, and accounts that were removed.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, RowKey};
 use whimbrel_storage::{Commit, Mutation};
@@ -11,13 +13,34 @@ use crate::{
     machine::{Now, Output},
 };
 
+/// Removed messages that are dropped at a time, in commits of [`ROWS_PER_COMMIT_MAX`](super::batches::ROWS_PER_COMMIT_MAX): of an account the
+/// others wait for [`PAUSE_SECONDS`], so that whoever deletes 200,000 messages keeps the accounts that share the owner waiting for some
+/// milliseconds.
+const COLLECTED_PER_CALL_MAX: usize = 8192;
+
+/// Until more of the same account is collected, and until it is tried again when commits were under way.
+const PAUSE_SECONDS: u64 = 1;
+
+/// What a collection leaves for later.
+enum Remains {
+    Nothing,
+    /// What can be collected after a pause.
+    Due,
+    /// What waits for a queue entry to be finished.
+    Unfinished,
+}
+
 impl PartitionOwner {
     /// Something was removed: it is collected after a while.
     pub(super) fn collect_soon(&mut self, now: Now, account: AccountId) {
+        self.collect_after(now, account, self.config.collect_after_seconds.max(1));
+    }
+
+    fn collect_after(&mut self, now: Now, account: AccountId, seconds: u64) {
         if let Some(entry) = self.accounts.get_mut(&account)
             && entry.collect_at.is_none()
         {
-            let at = now.mono_micros + self.config.collect_after_seconds.max(1) * 1_000_000;
+            let at = now.mono_micros + seconds * 1_000_000;
             entry.collect_at = Some(at);
             self.due.insert((at, account));
         }
@@ -36,54 +59,74 @@ impl PartitionOwner {
                 Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
                 _ => continue,
             }
-            if self.collect(account) {
-                self.collect_soon(now, account);
+            match self.collect(account) {
+                Remains::Nothing => {}
+                Remains::Due => self.collect_after(now, account, PAUSE_SECONDS),
+                Remains::Unfinished => self.collect_soon(now, account),
             }
         }
     }
 
-    /// Collects one account; says whether something remains for later.
-    fn collect(&mut self, account: AccountId) -> bool {
+    /// Collects some of one account.
+    fn collect(&mut self, account: AccountId) -> Remains {
         let Some(entry) = self.accounts.get_mut(&account) else {
-            return false;
+            return Remains::Nothing;
         };
         let Phase::Running(replica) = &mut entry.phase else {
-            return false;
+            return Remains::Nothing;
         };
         let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
-            return false;
+            return Remains::Nothing;
         };
         if own.failed || !own.gate.is_idle() {
             // Only what is durable is stable; come back when nothing is under way.
-            return true;
+            return Remains::Due;
         }
         // With this node alone, all that is durable here is stable.
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        let collected = replica.collect(own.log.applied(), &|entry| {
-            recovered && !unfinished.contains(&entry)
-        });
-        // What stays hidden waits for a queue entry to be finished.
-        let remains = replica.hidden() > 0;
-        if collected.messages == 0 && collected.mailboxes == 0 {
+        let finished = |entry| recovered && !unfinished.contains(&entry);
+        let collected = replica.collect(own.log.applied(), &finished, COLLECTED_PER_CALL_MAX);
+        let remains = if collected.more {
+            Remains::Due
+        } else if replica.hidden() > 0 {
+            Remains::Unfinished
+        } else {
+            Remains::Nothing
+        };
+        if collected.messages.is_empty() && collected.mailboxes == 0 {
             return remains;
         }
-        let mut rows = replica.take_dirty();
-        // A message must not outlive its mailbox in the store, wherever a crash comes between two of the commits.
-        rows.sort_by_key(|(row, value)| matches!(row, RowKey::Mailbox(_)) && value.is_none());
-        let mut mutations = Vec::with_capacity(rows.len());
-        for (row, value) in rows {
-            push_row(&mut mutations, account, &row, value);
+        let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> =
+            replica.take_dirty().into_iter().collect();
+        let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(collected.messages.len());
+        let mut last = Vec::new();
+        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit.
+        for dropped in collected.messages {
+            let mut unit = Vec::with_capacity(3);
+            let message = RowKey::Message(dropped.message);
+            let content = dropped.content.map(|(origin, _)| RowKey::Content(origin));
+            for row in [message].into_iter().chain(content) {
+                if let Some(value) = rows.remove(&row) {
+                    push_row(&mut unit, account, &row, value);
+                }
+            }
+            unit.extend(dropped.content.map(|(origin, blob)| Mutation::Release {
+                blob: blob_name(&blob),
+                holder: holder(account, origin),
+            }));
+            units.push(unit);
         }
-        // A blob goes after the rows that name it.
-        let released = collected.released.iter();
-        mutations.extend(released.map(|(origin, blob)| Mutation::Release {
-            blob: blob_name(blob),
-            holder: holder(account, *origin),
-        }));
+        for (row, value) in rows {
+            // A message must not outlive its mailbox in the store, wherever a crash comes between two of the commits.
+            let is_last = matches!(row, RowKey::Mailbox(_)) && value.is_none();
+            let mut unit = Vec::with_capacity(1);
+            push_row(&mut unit, account, &row, value);
+            if is_last { &mut last } else { &mut units }.push(unit);
+        }
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
-        self.write_rows(account, mutations);
+        self.write_rows(account, units.into_iter().chain(last));
         remains
     }
 

@@ -292,7 +292,7 @@ impl PartitionOwner {
             // Removed before the last stop, and not yet collected.
             self.collect_soon(now, account);
         }
-        self.write_rows(account, first);
+        self.write_rows(account, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);
         for input in waiting {
             self.handle(now, input);

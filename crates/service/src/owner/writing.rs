@@ -2,7 +2,7 @@
 
 use whimbrel_crdt::{Dot, PartitionId, Section};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Step};
-use whimbrel_storage::Mutation;
+use whimbrel_storage::{Commit, Mutation};
 
 use super::{
     Load, Partition, PartitionOwner, Phase,
@@ -121,18 +121,14 @@ impl PartitionOwner {
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
+            let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
-                let mut commit = sealed.unwrap_or_else(|| own.log.commit());
+                let mut made = sealed.unwrap_or_else(|| own.log.commit());
                 // Marks alone: looking works on a full disk.
-                commit.from_reserve = commit.entry.is_none();
-                commit.mutations.extend(mutations);
-                commit.lazy = lazy && entry.watchers.is_empty();
-                self.next_ticket += 1;
-                let ticket = Ticket(self.next_ticket);
-                entry.newest = Some(ticket);
-                own.gate.submitted(ticket);
-                self.commits.insert(ticket, entry.partition);
-                self.out.push_back(Output::Commit(ticket, commit));
+                made.from_reserve = made.entry.is_none();
+                made.mutations.extend(mutations);
+                made.lazy = lazy && entry.watchers.is_empty();
+                commit = Some(made);
             }
             if late {
                 let at = At {
@@ -140,38 +136,67 @@ impl PartitionOwner {
                     next: Dot::new(own.log.origin(), own.log.next()),
                 };
                 ops = replica.plan_late(&at, &Peers::none()).ops;
-                if !ops.is_empty() {
-                    continue;
-                }
+            }
+            if let Some(commit) = commit {
+                self.hand_out(account, commit);
+            }
+            if !late {
+                return;
+            }
+            if ops.is_empty() {
                 // Late, and nothing can be done: tell all the same.
                 if announce.is_empty() {
                     return;
                 }
                 return self.write_for(now, account, Vec::new(), announce, lazy);
             }
-            return;
         }
     }
 
-    /// Hands out commits of rows alone, in their order, as many as they need.
-    pub(super) fn write_rows(&mut self, account: AccountId, mut mutations: Vec<Mutation>) {
+    /// Hands out commits of rows alone, in their order, as many as they need. What is one unit is written at once.
+    pub(super) fn write_rows<Unit: IntoIterator<Item = Mutation>>(
+        &mut self,
+        account: AccountId,
+        units: impl IntoIterator<Item = Unit>,
+    ) {
+        let mut rows = Vec::new();
+        for unit in units {
+            rows.extend(unit);
+            if rows.len() >= ROWS_PER_COMMIT_MAX {
+                self.hand_out_rows(account, std::mem::take(&mut rows));
+            }
+        }
+        self.hand_out_rows(account, rows);
+    }
+
+    fn hand_out_rows(&mut self, account: AccountId, rows: Vec<Mutation>) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
         let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
             return;
         };
-        while !mutations.is_empty() {
-            let rest = mutations.split_off(mutations.len().min(ROWS_PER_COMMIT_MAX));
-            let mut commit = own.log.commit();
-            commit.mutations = std::mem::replace(&mut mutations, rest);
-            self.next_ticket += 1;
-            let ticket = Ticket(self.next_ticket);
-            entry.newest = Some(ticket);
-            own.gate.submitted(ticket);
-            self.commits.insert(ticket, entry.partition);
-            self.out.push_back(Output::Commit(ticket, commit));
+        if rows.is_empty() {
+            return;
         }
+        let mut commit = own.log.commit();
+        commit.mutations = rows;
+        self.hand_out(account, commit);
+    }
+
+    /// Hands out a commit of an account: what is answered from now on waits for it.
+    fn hand_out(&mut self, account: AccountId, commit: Commit) {
+        let ticket = self.ticket();
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        entry.newest = Some(ticket);
+        own.gate.submitted(ticket);
+        self.commits.insert(ticket, entry.partition);
+        self.out.push_back(Output::Commit(ticket, commit));
     }
 
     /// Lets an answer out when what it saw of the account is durable.
