@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `recent`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `since`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -41,6 +41,7 @@ mod recent;
 mod record;
 mod replica;
 mod rows;
+mod since;
 mod slab;
 pub mod steps;
 mod told;
@@ -63,4 +64,5 @@ pub use read::{NameInfo, Row, Status};
 pub use recent::Recent;
 pub use replica::{ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};
+pub use since::ChangedPart;
 pub use walk::Shown;

@@ -245,56 +245,6 @@ impl Replica {
             .map(|slot| self.records[slot].shown)
     }
 
-    /// UIDs under the name that are new or have new flags since `modseq`, ascending. Costs what changed, not what is there.
-    pub fn changed_since(&self, name: &MailboxName, modseq: u64) -> Vec<u32> {
-        let mut changed = Vec::new();
-        for (number, record) in self.members(name) {
-            if record.base_modseq > modseq {
-                steps::count(record.uids.len());
-                changed.extend(record.uids.keys().copied());
-                continue;
-            }
-            let from = record.changed.partition_point(|(at, _)| *at <= modseq);
-            steps::count(record.changed.len() - from);
-            let fresh = record.changed[from..]
-                .iter()
-                .filter(|(at, slot)| self.is_fresh(number, *at, *slot));
-            changed.extend(fresh.map(|(_, slot)| self.records[*slot].shown));
-        }
-        changed.sort_unstable();
-        changed
-    }
-
-    /// UIDs that have ceased to be shown under the name since `modseq`, ascending. `None` when the history does not reach back so far:
-    /// then what the client knows must be compared with what is shown. Costs what has vanished since in the whole account.
-    pub fn vanished_since(&self, name: &MailboxName, modseq: u64) -> Option<Vec<u32>> {
-        let state = self.names.get(name)?;
-        if modseq < self.history_from || modseq < state.history_from {
-            return None;
-        }
-        let from = self
-            .history
-            .partition_point(|vanished| vanished.modseq <= modseq);
-        let mut vanished: Vec<u32> = Vec::new();
-        for (other, uids) in self
-            .history
-            .range(from..)
-            .flat_map(|vanished| &vanished.names)
-        {
-            steps::count(uids.len());
-            if other == name {
-                vanished.extend(
-                    uids.iter()
-                        .copied()
-                        .filter(|uid| self.shown_slot(name, *uid).is_none()),
-                );
-            }
-        }
-        vanished.sort_unstable();
-        vanished.dedup();
-        Some(vanished)
-    }
-
     /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is neither of the future nor of a time that
     /// was lost. Of any other it is not known what the client had seen when it was told it.
     pub fn is_own_modseq(&self, modseq: u64) -> bool {

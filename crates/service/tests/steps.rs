@@ -229,8 +229,27 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
         remove: true,
     });
     cost("MOVE of nine", reply);
-    world.select();
+    let (uids, mut as_of) = world.select();
     costs.insert("SELECT", steps::take());
+    // Another session changes everything: this one is told in parts.
+    for chunk in uids.chunks(1000) {
+        world.store(chunk, Flag::Seen);
+    }
+    let (mut told, mut most) = (0, 0);
+    loop {
+        steps::take();
+        let Reply::Changes(changes) = world.changes(as_of) else {
+            panic!("changes are answered with changes")
+        };
+        most = most.max(steps::take());
+        told += changes.changed.len();
+        as_of = changes.as_of;
+        if !changes.more {
+            break;
+        }
+    }
+    assert_eq!(told, uids.len());
+    costs.insert("a part of the changes of everything", most);
     costs
 }
 
@@ -253,6 +272,7 @@ fn cost_follows_what_changes_or_is_told() {
     at_most("changes after APPEND", 4);
     at_most("QRESYNC after 100 changes", 101);
     at_most("changes after 100 changes", 100 * 12);
+    at_most("a part of the changes of everything", 2000 + 2002);
     at_most("rows of 1000 neighbours", 2002);
     at_most("rows of 100 far apart", 100 * 12);
     at_most("flagged of 1000", 1100);

@@ -661,6 +661,7 @@ impl World {
                 .map_or(0, |known| known.modseq);
             let changed = node.replica.changed_since(name, since);
             let vanished = node.replica.vanished_since(name, since);
+            in_parts(&node.replica, name, since, &changed)?;
             let rows = node.replica.rows(name, 1..=u32::MAX);
             let count = |bit: u8| {
                 rows.iter()
@@ -1577,4 +1578,49 @@ pub fn shrink(setting: &Setting, actions: &[Action]) -> (Vec<Action>, String) {
         chunk = if chunk == 1 { 1 } else { chunk / 2 };
     }
     (best, error)
+}
+
+/// Told part by part, the changes are those that are told at once, each once, and no part passes the next MODSEQ.
+fn in_parts(replica: &Replica, name: &MailboxName, since: u64, all: &[u32]) -> Outcome {
+    for count_max in 1..3 {
+        let (mut told, mut from) = (Vec::new(), since);
+        loop {
+            let part = replica.changed_part(name, from, u32::MAX, count_max);
+            let rows = part.uids.iter().filter_map(|uid| replica.row(name, *uid));
+            let modseqs: Vec<u64> = rows.map(|row| row.modseq).collect();
+            let end = part.up_to.unwrap_or(u64::MAX);
+            let within = modseqs.iter().all(|at| from < *at && *at <= end);
+            // More than were asked for only if they changed at once.
+            let is_part =
+                modseqs.len() <= count_max || modseqs.iter().min() == modseqs.iter().max();
+            if !within || !is_part {
+                return Err(format!(
+                    "since {from} {name} is told {part:?} of {modseqs:?}"
+                ));
+            }
+            told.extend(part.uids);
+            match part.up_to {
+                Some(up_to) => from = up_to,
+                None => break,
+            }
+        }
+        told.sort_unstable();
+        if told != all {
+            return Err(format!("{name} is told {told:?} in parts, {all:?} at once"));
+        }
+    }
+    let middle = all.get(all.len() / 2).copied().unwrap_or(0);
+    let lower = replica.changed_part(name, since, middle, usize::MAX);
+    let expected = all.iter().filter(|uid| **uid <= middle);
+    if !lower.uids.iter().eq(expected) || lower.up_to.is_some() {
+        return Err(format!(
+            "{name} is told {lower:?} up to {middle} of {all:?}"
+        ));
+    }
+    let above = replica.uids_above(name, middle);
+    let shown = replica.uids(name).into_iter().filter(|uid| *uid > middle);
+    if !above.into_iter().eq(shown) {
+        return Err(format!("{name} is told wrong UIDs above {middle}"));
+    }
+    Ok(())
 }

@@ -479,35 +479,21 @@ impl PartitionOwner {
                 ..Changes::default()
             }));
         };
-        let mut found = replica.changed_since(&name, since);
-        // Whatever this session was not told of came after its last answer, so it is among the changed ones.
-        let arrived = found.split_off(found.partition_point(|uid| *uid <= known_up_to));
-        let mut changed = rows(replica, &name, &found);
-        let mut as_of = status.highest_modseq;
-        if changed.len() > CHANGES_PER_CALL_MAX {
-            changed.sort_unstable_by_key(|row| row.modseq);
-            // The answer ends between two MODSEQs, or the next one would repeat or miss what was changed at once.
-            let last = changed[CHANGES_PER_CALL_MAX].modseq;
-            let end = match changed.partition_point(|row| row.modseq < last) {
-                0 => changed.partition_point(|row| row.modseq == last),
-                end => end,
-            };
-            changed.truncate(end);
-            as_of = changed.last().map_or(as_of, |row| row.modseq);
-            changed.sort_unstable_by_key(|row| row.uid);
-        }
+        // Whatever this session was not told of came after its last answer.
+        let arrived = replica.uids_above(&name, known_up_to);
+        let part = replica.changed_part(&name, since, known_up_to, CHANGES_PER_CALL_MAX);
+        let changed = rows(replica, &name, &part.uids);
+        let as_of = part.up_to.unwrap_or(status.highest_modseq);
         let more = as_of < status.highest_modseq;
-        let gone = replica.vanished_since(&name, vanished_since);
-        let gone = gone.map(|mut gone| {
-            gone.retain(|uid| *uid <= known_up_to);
-            gone
-        });
         let (mut vanished, mut present, mut held_back) = (Vec::new(), None, None);
-        match gone {
-            Some(gone) if gone.is_empty() => {}
-            _ if !expunges => held_back = Some(vanished_since),
-            Some(gone) => vanished = gone,
-            None => present = Some(replica.uids(&name)),
+        if !expunges {
+            let gone = replica.has_vanished_since(&name, vanished_since, known_up_to);
+            held_back = gone.unwrap_or(true).then_some(vanished_since);
+        } else if let Some(gone) = replica.vanished_since(&name, vanished_since) {
+            vanished = gone;
+            vanished.retain(|uid| *uid <= known_up_to);
+        } else {
+            present = Some(replica.uids(&name));
         }
         if let Some(watch) = self.sessions.get_mut(&session) {
             watch.known_up_to = arrived.last().copied().unwrap_or(known_up_to);
