@@ -495,7 +495,7 @@ impl Parser {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        self.preview.end();
+        self.preview.end(end < self.offset);
         let Frame {
             mut part,
             envelope,

@@ -25,6 +25,8 @@ pub(crate) struct Preview {
     /// Text that was found.
     text: Option<String>,
     bytes_left: usize,
+    /// The line end that came last: before a delimiter it is no part of the body (RFC 2046, 5.1.1).
+    held: &'static [u8],
 }
 
 impl Preview {
@@ -33,11 +35,13 @@ impl Preview {
             part: None,
             text: None,
             bytes_left: limits.preview_bytes_max,
+            held: b"",
         }
     }
 
     /// The body of a part begins that is neither an embedded message nor in one.
     pub(crate) fn begin(&mut self, part: &Part) {
+        self.held = b"";
         if self.text.is_none() && self.bytes_left > 0 {
             self.part = Recipe::new(part).map(|recipe| Box::new(PartText::new(recipe)));
         }
@@ -45,18 +49,37 @@ impl Preview {
 
     /// More of it.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if bytes == b"\n" && self.held == b"\r" {
+            self.held = b"\r\n";
+        } else if !bytes.is_empty() {
+            let end = line_end(bytes);
+            let held = std::mem::replace(&mut self.held, end);
+            self.take(held);
+            self.take(&bytes[..bytes.len() - end.len()]);
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
         if let Some(part) = &mut self.part {
             let bytes = &bytes[..bytes.len().min(self.bytes_left)];
             self.bytes_left -= bytes.len();
             part.push(bytes);
             if self.bytes_left == 0 || part.is_full() {
-                self.end();
+                self.over();
             }
         }
     }
 
-    /// Its end.
-    pub(crate) fn end(&mut self) {
+    /// Its end. `cut`: by a delimiter, to which the last line end belongs.
+    pub(crate) fn end(&mut self, cut: bool) {
+        let held = std::mem::take(&mut self.held);
+        if !cut {
+            self.take(held);
+        }
+        self.over();
+    }
+
+    fn over(&mut self) {
         if let Some(part) = self.part.take() {
             self.text = Some(part.finish()).filter(|text| !text.is_empty());
         }
@@ -64,8 +87,18 @@ impl Preview {
 
     /// The preview; may be empty.
     pub(crate) fn finish(mut self) -> String {
-        self.end();
+        self.end(false);
         self.text.unwrap_or_default()
+    }
+}
+
+/// The line end that these bytes end in, or what may become one.
+fn line_end(bytes: &[u8]) -> &'static [u8] {
+    match bytes {
+        [.., b'\r', b'\n'] => b"\r\n",
+        [.., b'\n'] => b"\n",
+        [.., b'\r'] => b"\r",
+        _ => b"",
     }
 }
 
@@ -249,7 +282,7 @@ impl LatePreview {
                 self.preview.part = Some(Box::new(PartText::new(recipe)));
             }
             if self.rest.len == 0 {
-                self.preview.end();
+                self.preview.end(false);
                 continue;
             }
             let len = RANGE_BYTES.min(self.preview.bytes_left as u64);
@@ -400,17 +433,44 @@ mod tests {
         }
     }
 
+    /// Found by fuzzing: the line end before a delimiter was counted, and decoded, as if it were text.
+    #[test]
+    fn the_line_end_before_a_delimiter_is_no_text() {
+        let check = |message: &[u8], preview_bytes_max: usize, expected: &str| {
+            let limits = Limits {
+                preview_bytes_max,
+                ..Limits::default()
+            };
+            for step in [1, 2, 3, 1000] {
+                let summary = parsed(message, step, &limits);
+                assert_eq!(summary.preview.as_deref(), Some(expected), "by {step}");
+                assert_eq!(late(message, &summary, &limits), expected);
+            }
+        };
+        let head = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n";
+        // White space has no text, so the second part is looked at with what is left of four bytes.
+        let message = format!("{head}\r\n \r\n--b\r\n\r\nabcdef\r\n--b--\r\n");
+        check(message.as_bytes(), 4, "abc");
+        let mut message = head.as_bytes().to_vec();
+        message.extend_from_slice(
+            b"Content-Type: text/plain; charset=utf-16be\r\n\r\n\0h\0i\r\n--b--\r\n",
+        );
+        check(&message, 1000, "hi");
+    }
+
     proptest! {
         #[test]
         fn late_ones_are_the_same(parts in proptest::collection::vec(proptest::sample::select(&[
             "Content-Type: multipart/mixed; boundary=b", "Content-Type: text/html", "Content-Transfer-Encoding: base64",
             "Content-Type: message/rfc822", "Content-Disposition: attachment", "", "--b", "--b--", "<p>a", "YWJj", "text ", "--", "-", "&amp",
-        ][..]), 0..40), crlf: bool, step in 1usize..50) {
+        ][..]), 0..40), crlf: bool, step in 1usize..50,
+            preview_bytes_max in 1usize..30) {
             let message = parts.join(if crlf { "\r\n" } else { "\n" });
-            let limits = Limits::default();
-            let summary = parsed(message.as_bytes(), step, &limits);
-            let late = late(message.as_bytes(), &summary, &limits);
-            prop_assert_eq!(summary.preview, Some(late));
+            for limits in [Limits::default(), Limits { preview_bytes_max, ..Limits::default() }] {
+                let summary = parsed(message.as_bytes(), step, &limits);
+                let late = late(message.as_bytes(), &summary, &limits);
+                prop_assert_eq!(summary.preview, Some(late));
+            }
         }
     }
 }
