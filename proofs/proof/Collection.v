@@ -141,7 +141,8 @@ Section execution.
       (∀ x, x ∈ deliveries p' → touches x m → Deliver x ∈ p) → touches o m → Deliver o ∈ p.
     Proof.
       intros Heq Hbefore Htouch. destruct (touches_how _ _ Htouch) as [Hnamed|Hmakes].
-      - destruct (stable _ _ _ _ Hdrop j) as (q & Hq & Hseen & Hheard).
+      - destruct (stable _ _ _ _ Hdrop j o) as (q & Hq & Hseen & Hheard).
+        { rewrite Heq. apply elem_of_app. right. by left. }
         assert (p' ++ [Broadcast o] `prefix_of` history j) as Hp' by (rewrite Heq; exists q'; by rewrite <- app_assoc).
         destruct (prefix_weak_total _ _ _ Hp' Hq) as [[r ->]|Hpre].
         { apply Hheard, elem_of_app. left. apply elem_of_app. right. by left. }

@@ -187,90 +187,92 @@ Section rows.
     - apply elem_of_list_join. eexists. split; [|by apply elem_of_list_fmap_1]. right. by left.
   Qed.
 
-  Lemma row_add_and_delete : add_and_delete E.
-  Proof.
-    intros l s a d b Hr (Ha & Hd & _) Hp Hrem. repeat split.
-    - intros Hu. right. left. by apply (survives l s a).
-    - intros m Hm Hu. left. by apply (survives l s a).
-    - intros m placed e u c Hact Hn. by apply (delivered_lives l s a m placed b e u c).
-    - intros m Hm Hk Hs. by apply (dead l s d).
-  Qed.
-
-  Lemma row_rename_and_delete : rename_and_delete E.
-  Proof.
-    intros l s a d boxes b to Hr (Ha & Hd & _) Hact Hb Hrem Hu Hw. exists b. split; [|by apply (name_is l s a)].
-    right. left. apply (survives l s a); [done..| |done]. by eapply rename_effects.
-  Qed.
-
-  Lemma row_rename_and_create : rename_and_create E.
-  Proof.
-    intros l s a c boxes b b' to use Hr (Ha & Hc & _) _ _ _ Hw Hw'.
-    assert (box_name s b = to) as Hn by by apply (name_is l s a). assert (box_name s b' = to) as Hn' by by apply (name_is l s c).
-    split; [done|]. split; [done|]. intros m Hl [Hp|Hp]; split; try done; by rewrite Hp.
-  Qed.
-
-  Lemma row_create_and_delete : create_and_delete E.
-  Proof.
-    intros l s c d b name use Hr (Hc & Hd & _) Hact Hrem Hu. right. left. apply (survives l s c); [done..| |done].
-    unfold puts, effects. rewrite Hact. do 2 right. by left.
-  Qed.
-
-  Lemma row_flag_set_and_unset : flag_set_and_unset E.
-  Proof. intros l s a d m f Hr (Ha & Hd & _) Hf Hp Hrem Hu. unfold has_flag. rewrite bool_decide_false by done. by apply (survives l s a). Qed.
-
-  Lemma row_deleted_set_and_unset : deleted_set_and_unset E.
-  Proof.
-    intros l s a d m Hr (Ha & Hd & _) Hp Hset Hu. unfold has_flag. rewrite bool_decide_true by done. intros [_ H]. revert H. by apply (survives l s a).
-  Qed.
-
-  Lemma row_rescue_and_expunge : rescue_and_expunge E.
-  Proof.
-    intros l s a d m Hr (Ha & Hd & _) Hp Hrem Hu. split; [left; by apply (survives l s a)|]. intros Hp' Hu'.
-    unfold has_flag. rewrite bool_decide_true by done. intros [_ H]. revert H. by apply (survives l s a).
-  Qed.
-
-  Lemma row_store_and_expunge : store_and_expunge E.
-  Proof.
-    intros l s a d messages set clear m ds Hr (Ha & Hd & _) _ _ Hact Hm Hs. destruct (expunge_effects _ _ _ Hact Hm). by apply (dead l s d).
-  Qed.
-
-  Lemma row_move_and_move : move_and_move E.
-  Proof. intros l s a b ba bb ea eb entries entries' m Hr (Ha & _ & _) _ _ _ _ Hw. by apply (place_is l s a m (op_stamp a)). Qed.
-
-  Lemma row_copy_and_expunge : copy_and_expunge E.
-  Proof.
-    intros l s a d b epoch entries i Hr (Ha & _ & _) Hact Hi Hu. left. apply (survives l s a); [done..| |done].
-    apply lookup_lt_is_Some in Hi as [entry He]. unfold puts, effects. rewrite Hact. right. apply elem_of_list_join.
-    exists (copy_effects a b epoch i entry). split; [right; by left|]. apply elem_of_list_lookup. exists i. by rewrite list_lookup_imap, He.
-  Qed.
-
-  Lemma row_rename_and_rename : rename_and_rename E.
-  Proof. intros l s a a' boxes boxes' b to to' Hr (Ha & _ & _) _ _ _ _ Hw. by apply (name_is l s a). Qed.
-
-  Lemma row_subscribe_and_unsubscribe : subscribe_and_unsubscribe E.
-  Proof.
-    intros l s a d name dots Hr (Ha & _ & _) Hact _ Hu. unfold subscribed. apply (survives l s a); [done..| |done]. unfold puts, effects. rewrite Hact. by left.
-  Qed.
-
-  Lemma row_delivered_by_two : delivered_by_two E.
-  Proof.
-    intros l s a a' m placed b e u e' u' c Hr (Ha & _ & _) Hact _. repeat split.
-    - intros Hn. by apply (delivered_lives l s a m placed b e u c).
-    - intros d ds Hd Hx Hm Hs. destruct (expunge_effects _ _ _ Hx Hm). by apply (dead l s d).
-    - intros Hw. by apply (place_is l s a m placed).
-  Qed.
 End rows.
 
-Theorem conflict_add_and_delete : conflicts_statement add_and_delete. Proof. exact row_add_and_delete. Qed.
-Theorem conflict_rename_and_delete : conflicts_statement rename_and_delete. Proof. exact row_rename_and_delete. Qed.
-Theorem conflict_rename_and_create : conflicts_statement rename_and_create. Proof. exact row_rename_and_create. Qed.
-Theorem conflict_create_and_delete : conflicts_statement create_and_delete. Proof. exact row_create_and_delete. Qed.
-Theorem conflict_flag_set_and_unset : conflicts_statement flag_set_and_unset. Proof. exact row_flag_set_and_unset. Qed.
-Theorem conflict_deleted_set_and_unset : conflicts_statement deleted_set_and_unset. Proof. exact row_deleted_set_and_unset. Qed.
-Theorem conflict_rescue_and_expunge : conflicts_statement rescue_and_expunge. Proof. exact row_rescue_and_expunge. Qed.
-Theorem conflict_store_and_expunge : conflicts_statement store_and_expunge. Proof. exact row_store_and_expunge. Qed.
-Theorem conflict_move_and_move : conflicts_statement move_and_move. Proof. exact row_move_and_move. Qed.
-Theorem conflict_copy_and_expunge : conflicts_statement copy_and_expunge. Proof. exact row_copy_and_expunge. Qed.
-Theorem conflict_rename_and_rename : conflicts_statement rename_and_rename. Proof. exact row_rename_and_rename. Qed.
-Theorem conflict_subscribe_and_unsubscribe : conflicts_statement subscribe_and_unsubscribe. Proof. exact row_subscribe_and_unsubscribe. Qed.
-Theorem conflict_delivered_by_two : conflicts_statement delivered_by_two. Proof. exact row_delivered_by_two. Qed.
+Theorem conflict_add_and_delete : holds add_and_delete.
+Proof. intros E l s a d b Hr (Ha & _) (Hp & _ & Hu). right. left. by apply (survives E l s a). Qed.
+
+Theorem conflict_added_and_delete : holds added_and_delete.
+Proof. intros E l s a d [b m] Hr (Ha & _) (_ & Hp & _ & Hu). left. by apply (survives E l s a). Qed.
+
+Theorem conflict_delivered_and_delete : holds delivered_and_delete.
+Proof. intros E l s a d [[[[[b m] placed] e] u] c] Hr (Ha & _) (Hact & _ & Hn). by apply (delivered_lives E l s a m placed b e u c). Qed.
+
+Theorem conflict_seen_and_delete : holds seen_and_delete.
+Proof. intros E l s a d [b m] Hr (_ & Hd & _) (_ & _ & Hrem & Hk & Hs). by apply (dead E l s d). Qed.
+
+Theorem conflict_rename_and_delete : holds rename_and_delete.
+Proof.
+  intros E l s a d [[boxes b] to] Hr (Ha & _) (Hact & Hb & _ & Hu & Hw). exists b. split; [|by apply (name_is E l s a)].
+  right. left. apply (survives E l s a); [done..| |done]. by eapply rename_effects.
+Qed.
+
+Theorem conflict_rename_and_create : holds rename_and_create.
+Proof.
+  intros E l s a c [[[[boxes b] b'] to] use] Hr (Ha & Hc & _) (_ & _ & _ & Hw & Hw').
+  assert (box_name s b = to) as Hn by by apply (name_is E l s a). assert (box_name s b' = to) as Hn' by by apply (name_is E l s c).
+  split; [done|]. split; [done|]. intros m Hl [Hp|Hp]; split; try done; by rewrite Hp.
+Qed.
+
+Theorem conflict_create_and_delete : holds create_and_delete.
+Proof.
+  intros E l s c d [[b name] use] Hr (Hc & _) (Hact & _ & Hu). right. left. apply (survives E l s c); [done..| |done].
+  unfold puts, effects. rewrite Hact. do 2 right. by left.
+Qed.
+
+Theorem conflict_flag_set_and_unset : holds flag_set_and_unset.
+Proof.
+  intros E l s a d [m f] Hr (Ha & _) (Hf & Hp & _ & Hu). simpl. unfold has_flag. rewrite bool_decide_false by done. by apply (survives E l s a).
+Qed.
+
+Theorem conflict_deleted_set_and_unset : holds deleted_set_and_unset.
+Proof.
+  intros E l s a d m Hr (Ha & _) (Hp & _ & Hu). simpl. unfold has_flag. rewrite bool_decide_true by done. intros [_ H]. revert H. by apply (survives E l s a).
+Qed.
+
+Theorem conflict_rescue_and_expunge : holds rescue_and_expunge.
+Proof. intros E l s a d m Hr (Ha & _) (Hp & _ & Hu). left. by apply (survives E l s a). Qed.
+
+Theorem conflict_undeleted_and_expunge : holds undeleted_and_expunge.
+Proof.
+  intros E l s a d m Hr (Ha & _) (_ & _ & Hp & Hu). simpl. unfold has_flag. rewrite bool_decide_true by done. intros [_ H]. revert H.
+  by apply (survives E l s a).
+Qed.
+
+Theorem conflict_store_and_expunge : holds store_and_expunge.
+Proof.
+  intros E l s a d [[[[messages set] clear] m] ds] Hr (_ & Hd & _) (_ & _ & Hact & Hm & Hs).
+  destruct (expunge_effects _ _ _ Hact Hm). by apply (dead E l s d).
+Qed.
+
+Theorem conflict_move_and_move : holds move_and_move.
+Proof. intros E l s a b [[[[[[ba bb] ea] eb] es] es'] m] Hr (Ha & _) (_ & _ & _ & _ & Hw). by apply (place_is E l s a m (op_stamp a)). Qed.
+
+Theorem conflict_copy_and_expunge : holds copy_and_expunge.
+Proof.
+  intros E l s a d [[[[b epoch] entries] i] ds] Hr (Ha & _) (Hact & Hi & _ & _ & Hu). left. apply (survives E l s a); [done..| |done].
+  apply lookup_lt_is_Some in Hi as [entry He]. unfold puts, effects. rewrite Hact. right. apply elem_of_list_join.
+  exists (copy_effects a b epoch i entry). split; [right; by left|]. apply elem_of_list_lookup. exists i. by rewrite list_lookup_imap, He.
+Qed.
+
+Theorem conflict_rename_and_rename : holds rename_and_rename.
+Proof. intros E l s a a' [[[[boxes boxes'] b] to] to'] Hr (Ha & _) (_ & _ & _ & _ & Hw). by apply (name_is E l s a). Qed.
+
+Theorem conflict_subscribe_and_unsubscribe : holds subscribe_and_unsubscribe.
+Proof.
+  intros E l s a d [name dots] Hr (Ha & _) (Hact & _ & Hu). apply (survives E l s a); [done..| |done]. unfold puts, effects. rewrite Hact. by left.
+Qed.
+
+Theorem conflict_delivered_by_two : holds delivered_by_two.
+Proof.
+  intros E l s a a' [[[[[[[m placed] b] e] u] e'] u'] c] Hr (Ha & _) ([Hact _] & Hn). by apply (delivered_lives E l s a m placed b e u c).
+Qed.
+
+Theorem conflict_delivered_in_one_place : holds delivered_in_one_place.
+Proof. intros E l s a a' [[[[[[[m placed] b] e] u] e'] u'] c] Hr (Ha & _) (_ & Hw). by apply (place_is E l s a m placed). Qed.
+
+Theorem conflict_delivered_and_expunged : holds delivered_and_expunged.
+Proof.
+  intros E l s a a' [[[[[[[[[m placed] b] e] u] e'] u'] c] d] ds] Hr _ (_ & Hd & Hact & Hm & Hs).
+  destruct (expunge_effects _ _ _ Hact Hm). by apply (dead E l s d).
+Qed.

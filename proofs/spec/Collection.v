@@ -37,8 +37,9 @@ Section collection.
     earlier : since `prefix_of` p;
     hidden : ¬ lives (contents (state_after empty apply since)) m;
     not_named o : o ∈ deliveries p → o ∈ deliveries since ∨ ¬ touches o m;
-    (* Each node has reported a moment at which it had applied all that was applied here then, and what it broadcast up to its report is applied here. *)
-    stable j : ∃ q, q `prefix_of` history j ∧ (∀ o, Deliver o ∈ since → Deliver o ∈ q) ∧ (∀ o, Broadcast o ∈ q → Deliver o ∈ p);
+    (* Each node that ever broadcasts something has reported a moment at which it had applied all that was applied here then, and what it broadcast up to
+       its report is applied here. *)
+    stable j o : Broadcast o ∈ history j → ∃ q, q `prefix_of` history j ∧ (∀ x, Deliver x ∈ since → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ p);
     (* Delivered mail: its queue entry is finished at every owner, so that nobody delivers it again. Other messages are made by one operation, which is
        applied here, for here is a record. *)
     finished j o : Broadcast o ∈ history j → makes o m → Deliver o ∈ p;
@@ -70,3 +71,8 @@ Definition collection_statement : Prop :=
   ∀ (E : mailbox_execution) i p s, collects E i p s →
     looks_same (contents s) (contents (state_after empty apply p)) ∧
     ∀ o, valid s o ↔ valid (state_after empty apply p) o.
+
+(* It happens: a node may drop the record of a message that it has, though another node broadcasts. *)
+Definition collection_happens_statement : Prop :=
+  ∃ (E : mailbox_execution) i j since p m o, p `prefix_of` history _ _ _ _ E i ∧ may_drop E since p m ∧
+    reg (contents (state_after empty apply p)) (RPlace m) ≠ [] ∧ i ≠ j ∧ Broadcast o ∈ history _ _ _ _ E j.
