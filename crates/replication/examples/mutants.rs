@@ -13,21 +13,32 @@ const MUTANTS: &[&str] = &[
     "absent-not-asked",
     "acks-before-sync",
     "ahead-applied",
+    "amnesia-unnoticed",
     "applied-before-sync",
     "applied-early",
-    "amnesia-unnoticed",
     "chain-unchecked",
     "closed-log-goes-on",
     "closed-too-early",
     "cut-at-own-pace",
+    "donor-never-left",
     "duplicate-taken",
     "fork-unnoticed",
     "gap-taken",
+    "handed-again-after-join",
+    "joined-too-early",
     "nothing-forwarded",
     "nothing-sent-again",
     "report-without-number",
     "resume-skips-unapplied",
+    "rows-not-asked-again",
+    "rows-not-sent-again",
+    "rows-wait-for-batches",
+    "rows-with-a-gap",
+    "rows-without-room",
     "slot-given-twice",
+    "snapshot-kept",
+    "state-before-membership",
+    "state-before-sync",
     "wait-without-blobs",
     "window-ignored",
 ];
@@ -91,7 +102,7 @@ fn object(seeds: u64) -> Option<String> {
         ),
         Err(_) => Some("panic".to_owned()),
     };
-    for (name, scenario) in world::scenarios::SCENARIOS {
+    for (name, scenario) in world::named() {
         if let Some(error) = tried(scenario) {
             return Some(format!("by \"{name}\" ({error})"));
         }

@@ -26,7 +26,7 @@ fn seeds() {
 
 #[test]
 fn scenarios() {
-    for (name, scenario) in world::scenarios::SCENARIOS {
+    for (name, scenario) in world::named() {
         assert_eq!(scenario(), Ok(()), "{name}");
     }
 }
@@ -36,4 +36,9 @@ fn memberships() {
     for seed in 1..=200 {
         assert_eq!(world::membership::run(seed), Ok(()));
     }
+}
+
+#[test]
+fn states_are_taken() {
+    assert_eq!(world::transfer::states_are_taken(), Ok(()));
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
 
+use super::state::{StateConfig, StateInput, StateOutput};
 use crate::wire::{Frame, Room};
 
 /// Bounds and times.
@@ -36,6 +37,10 @@ pub struct Config {
     pub kept: u64,
     /// Logs are cut by at least so many numbers at once.
     pub cut_step: u64,
+    /// Numbers that a log keeps for a member that lacks them: one that is away for longer gets state, not log. They fill the disk meanwhile.
+    pub kept_for_absent: u64,
+    /// Rows in place of a log.
+    pub state: StateConfig,
 }
 
 impl Default for Config {
@@ -54,6 +59,8 @@ impl Default for Config {
             quiet_refresh_micros: 30_000_000,
             kept: 4096,
             cut_step: 1024,
+            kept_for_absent: 1 << 20,
+            state: StateConfig::default(),
         }
     }
 }
@@ -144,6 +151,8 @@ pub enum Input {
     Members(BTreeSet<Incarnation>),
     /// These logs are closed: nothing above the number is taken.
     Closed(BTreeMap<Incarnation, u64>),
+    /// State transfer: see there.
+    State(StateInput),
     /// The deadline has come.
     Time,
 }
@@ -189,13 +198,15 @@ pub enum Output {
     },
     /// All members have applied this: what was hidden before may go.
     Stable(VersionVector),
-    /// The peer lacks what this log no longer has: it needs state.
+    /// The peer lacks what this log no longer has: it is told that it needs a state. For the log.
     Behind {
         /// Who.
         peer: Incarnation,
         /// Whose log.
         origin: Incarnation,
     },
+    /// State transfer: see there.
+    State(StateOutput),
     /// Close the link: the peer broke the rules.
     Stop(Incarnation),
     /// A person has to know.

@@ -72,7 +72,7 @@ impl Partition {
             if let Some(origin) = self.origins.get_mut(&id) {
                 origin.reading = true;
             }
-            let ticket = self.ask(Pending::ReadToApply(id));
+            let ticket = self.ask(Pending::ReadToApply(id, from));
             self.out.push_back(Output::Read {
                 ticket,
                 origin: id,
@@ -82,12 +82,22 @@ impl Partition {
         }
     }
 
-    pub(super) fn read_to_apply(&mut self, now: Now, id: Incarnation, entries: Vec<Entry>) {
+    pub(super) fn read_to_apply(
+        &mut self,
+        now: Now,
+        id: Incarnation,
+        from: u64,
+        entries: Vec<Entry>,
+    ) {
         let mut all = true;
         let Some(origin) = self.origins.get_mut(&id) else {
             return;
         };
         origin.reading = false;
+        if from != origin.handed + 1 {
+            // A state was joined meanwhile: it has these.
+            return self.read_on(Some(now));
+        }
         if entries.first().is_none_or(|e| e.first != origin.handed + 1) {
             let text = format!("the log of {id:?} lacks {}", origin.handed + 1);
             return self.out.push_back(Output::Fatal(text));

@@ -10,24 +10,31 @@
 //! - Peers are told what is stored and applied, never what is under way.
 //! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
 //!
-//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state.
+//! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state. Then `state` (rows in
+//! place of a log), `give`, `take`.
 
 mod api;
 mod apply;
+mod give;
 mod origin;
 mod peer;
 mod receive;
 mod ship;
 mod stable;
+mod state;
+mod take;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use api::{Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Resume, ResumeError, Ticket};
+pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
 use crate::Now;
+use give::Give;
 use origin::Origin;
 use peer::Peer;
+use take::Take;
 
 /// What is under way.
 enum Pending {
@@ -44,12 +51,20 @@ enum Pending {
         last: u64,
         bytes: usize,
     },
-    ReadToApply(Incarnation),
+    /// Whose log, and from which number.
+    ReadToApply(Incarnation, u64),
     ReadToShip {
         peer: Incarnation,
         round: u32,
         origin: Incarnation,
     },
+    Snapshot(Incarnation),
+    ReadState(Incarnation),
+    Rows {
+        last: Vec<u8>,
+        bytes: u64,
+    },
+    Join,
 }
 
 /// One partition at one node.
@@ -66,6 +81,12 @@ pub struct Partition {
     /// Bytes read from the log and handed, not applied yet.
     applying_bytes: usize,
     stable: VersionVector,
+    /// States that are given, by who gets them.
+    gives: BTreeMap<Incarnation, Give>,
+    /// The state that is taken.
+    take: Option<Take>,
+    /// Peers whose logs lack what we lack, and up to where.
+    hints: BTreeMap<Incarnation, VersionVector>,
     out: VecDeque<Output>,
 }
 
@@ -108,6 +129,9 @@ impl Partition {
             next_ticket: 0,
             applying_bytes: 0,
             stable: VersionVector::new(),
+            gives: BTreeMap::new(),
+            take: None,
+            hints: BTreeMap::new(),
             out: VecDeque::new(),
         };
         partition.read_on(None);
@@ -118,15 +142,19 @@ impl Partition {
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Linked(peer) => self.linked(now, peer),
-            Input::Unlinked(peer) => {
-                if let Some(peer) = self.peers.get_mut(&peer) {
+            Input::Unlinked(id) => {
+                if let Some(peer) = self.peers.get_mut(&id) {
                     peer.unlink();
+                }
+                if let Some(give) = self.gives.get_mut(&id) {
+                    give.stop();
                 }
             }
             Input::Received(peer, frame) => self.received(now, peer, frame),
             Input::Own(entry, hash) => self.own(now, entry, hash),
             Input::Done(ticket) => self.done(now, ticket),
             Input::Log(ticket, entries) => self.log(now, ticket, entries),
+            Input::State(input) => self.state(now, input),
             Input::Members(members) => {
                 self.members = members;
                 self.settle();
@@ -195,7 +223,9 @@ impl Partition {
             _ => 0,
         });
         let queues = self.peers.values().map(|peer| peer.queue_bytes as usize);
-        self.applying_bytes + stores.sum::<usize>() + queues.sum::<usize>()
+        let gives: usize = self.gives.values().map(Give::memory_bytes).sum();
+        let take = self.take.as_ref().map_or(0, |take| take.storing_bytes);
+        self.applying_bytes + stores.sum::<usize>() + queues.sum::<usize>() + gives + take as usize
     }
 
     fn ask(&mut self, pending: Pending) -> Ticket {
@@ -243,7 +273,7 @@ impl Partition {
                 if let Some(origin) = self.origins.get_mut(&origin) {
                     origin.stored(last, hash);
                     if apply {
-                        origin.applied = last;
+                        origin.applied = origin.applied.max(last);
                     }
                 }
             }
@@ -254,9 +284,11 @@ impl Partition {
             }) => {
                 self.applying_bytes -= bytes;
                 if let Some(origin) = self.origins.get_mut(&origin) {
-                    origin.applied = last;
+                    origin.applied = origin.applied.max(last);
                 }
             }
+            Some(Pending::Rows { last, bytes }) => return self.rows_done(now, last, bytes),
+            Some(Pending::Join) => self.joined(),
             Some(pending) => {
                 // A read is answered by what was read.
                 self.pending.insert(ticket, pending);
@@ -272,7 +304,9 @@ impl Partition {
 
     fn log(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
         match self.pending.remove(&ticket) {
-            Some(Pending::ReadToApply(origin)) => self.read_to_apply(now, origin, entries),
+            Some(Pending::ReadToApply(origin, from)) => {
+                self.read_to_apply(now, origin, from, entries);
+            }
             Some(Pending::ReadToShip {
                 peer,
                 round,
@@ -282,6 +316,20 @@ impl Partition {
                 self.pending.insert(ticket, pending);
             }
             None => {}
+        }
+    }
+    fn state(&mut self, now: Now, input: StateInput) {
+        match input {
+            StateInput::Snapshot(ticket, snapshot) => match self.pending.remove(&ticket) {
+                Some(Pending::Snapshot(peer)) => self.snapshot(now, peer, snapshot),
+                Some(pending) => drop(self.pending.insert(ticket, pending)),
+                None => {}
+            },
+            StateInput::Rows(ticket, rows) => match self.pending.remove(&ticket) {
+                Some(Pending::ReadState(peer)) => self.rows(ticket, peer, rows),
+                Some(pending) => drop(self.pending.insert(ticket, pending)),
+                None => {}
+            },
         }
     }
 }

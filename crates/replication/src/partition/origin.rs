@@ -98,8 +98,11 @@ impl Origin {
 
     pub(super) fn stored(&mut self, last: u64, hash: Hash) {
         debug_assert!(last <= self.taken);
-        self.stored = last;
-        self.stored_hash = hash;
+        // Less when a state was joined meanwhile.
+        if last > self.stored {
+            self.stored = last;
+            self.stored_hash = hash;
+        }
     }
 
     /// Whether there is another batch than this one under its last number, as far as it is remembered.

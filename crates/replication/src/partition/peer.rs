@@ -58,6 +58,13 @@ pub(super) struct Peer {
     /// When it last acknowledged something, or something was sent when nothing was on the way.
     pub(super) progress_at: u64,
     pub(super) lag: BTreeMap<Incarnation, Lag>,
+    /// It is to be told that it needs a state; when it was told last.
+    pub(super) hint_due: bool,
+    pub(super) hinted_at: u64,
+    /// It may drop the snapshot of this state.
+    pub(super) release: Option<u64>,
+    /// Rows are sent before the next batches: they take turns.
+    pub(super) rows_next: bool,
     pub(super) last_origin: Option<Incarnation>,
     /// Logs of which it lacks what is cut.
     pub(super) behind: BTreeSet<Incarnation>,
@@ -97,6 +104,8 @@ impl Peer {
         self.hello_due = false;
         self.lag.clear();
         self.behind.clear();
+        self.hint_due = false;
+        self.release = None;
         self.begin_again();
     }
 

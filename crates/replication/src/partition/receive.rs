@@ -29,6 +29,9 @@ impl Partition {
             return;
         }
         self.peers.entry(id).or_default().link(now.mono_micros);
+        if let Some(give) = self.gives.get_mut(&id) {
+            give.stop();
+        }
         self.wake(id);
     }
 
@@ -40,6 +43,16 @@ impl Partition {
             Frame::Hello(frame) if frame.partition == self.id => self.hello(now, id, frame),
             Frame::Batches(frame) if frame.partition == self.id => self.batches(now, id, frame),
             Frame::Ack(frame) if frame.partition == self.id => self.ack(now, id, frame),
+            Frame::StateBegin(frame) if frame.partition == self.id => {
+                self.state_begin(now, id, frame);
+            }
+            Frame::StateChunk(frame) if frame.partition == self.id => {
+                self.state_chunk(now, id, frame);
+            }
+            Frame::StateEnd(frame) if frame.partition == self.id => self.state_end(now, id, frame),
+            Frame::StateTake(frame) if frame.partition == self.id => {
+                self.asked_for_state(now, id, frame);
+            }
             _ => {}
         }
     }
@@ -69,6 +82,11 @@ impl Partition {
         peer.greeted = true;
         peer.begin_again();
         peer.lag.clear();
+        peer.behind.clear();
+        if let Some(take) = self.take.as_mut().filter(|take| take.donor == id) {
+            take.greeted(now);
+        }
+        self.wake(id);
         self.report(id, hello.applied);
         self.ship(now, id);
     }
@@ -78,6 +96,10 @@ impl Partition {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
+        // It got further by others or by a state: perhaps our log has what follows.
+        let durable = &peer.durable;
+        peer.behind
+            .retain(|origin| ack.durable.get(*origin) <= durable.get(*origin));
         let before: Vec<(Incarnation, u64, u64)> = peer
             .lag
             .keys()
@@ -103,13 +125,14 @@ impl Partition {
         self.ship(now, id);
     }
 
-    /// The peer has this much of our own log.
-    fn remembers(&mut self, peer: Incarnation, number: u64) {
+    /// The peer has this much of our own log. Whether that is more than we know.
+    pub(super) fn remembers(&mut self, peer: Incarnation, number: u64) -> bool {
         let own = self.origins.get(&self.me).map_or(0, |own| own.taken);
         if number > own {
             self.out
                 .push_back(Output::Alarm(Alarm::Forgotten { peer, number }));
         }
+        number > own
     }
 
     fn batches(&mut self, now: Now, id: Incarnation, frame: Batches) {
@@ -251,9 +274,12 @@ impl Partition {
         Fate::Stopped
     }
 
-    fn stop(&mut self, id: Incarnation, alarm: Alarm) {
+    pub(super) fn stop(&mut self, id: Incarnation, alarm: Alarm) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unlink();
+        }
+        if let Some(give) = self.gives.get_mut(&id) {
+            give.stop();
         }
         self.out.push_back(Output::Alarm(alarm));
         self.out.push_back(Output::Stop(id));

@@ -144,6 +144,7 @@ impl Partition {
             }
             if entry.first > sent + 1 {
                 peer.behind.insert(origin);
+                peer.hint_due = true;
                 self.out.push_back(Output::Behind { peer: id, origin });
                 break;
             }
@@ -153,6 +154,9 @@ impl Partition {
             peer.push(origin, entry.last, entry.bytes);
         }
         peer.stalled = peer.sent(origin) == before && !peer.behind.contains(&origin);
+        if peer.hint_due {
+            self.wake(id);
+        }
         self.ship(now, id);
     }
 
@@ -197,11 +201,31 @@ impl Partition {
                 again: peer.again.take(),
             }));
         }
+        if std::mem::take(&mut peer.hint_due) {
+            peer.hinted_at = now.mono_micros;
+            if let Some(hint) = self.hint(id) {
+                return Some(hint);
+            }
+        }
+        if let Some(frame) = self.take_frame(now, id).or_else(|| self.give_control(id)) {
+            return Some(frame);
+        }
+        let peer = self.peers.get_mut(&id)?;
+        if std::mem::take(&mut peer.rows_next)
+            && let Some(chunk) = self.give_chunk(now, id)
+        {
+            return Some(chunk);
+        }
+        let peer = self.peers.get_mut(&id)?;
         let batches = next_batches(peer, now, self.config.frame_bytes_max);
         if batches.is_empty() {
-            peer.awake = false;
+            if let Some(chunk) = self.give_chunk(now, id) {
+                return Some(chunk);
+            }
+            self.peers.get_mut(&id)?.awake = false;
             return None;
         }
+        peer.rows_next = !broken("rows-wait-for-batches");
         Some(Frame::Batches(Batches {
             partition: self.id,
             round: peer.round,
@@ -221,6 +245,11 @@ impl Partition {
             if !peer.flight.is_empty() && late && !broken("nothing-sent-again") {
                 peer.begin_again();
             }
+            if !peer.behind.is_empty() && since(peer.hinted_at) >= self.config.resend_after_micros {
+                peer.hinted_at = now.mono_micros;
+                peer.hint_due = true;
+                wake.push(*id);
+            }
             if since(peer.told_at) >= refresh(&self.config, peer, &durable, &applied) {
                 peer.ack_due = true;
                 // Told, though it may lie here while the stream takes nothing: the deadline must move.
@@ -231,6 +260,8 @@ impl Partition {
         for id in wake {
             self.wake(id);
         }
+        self.give_time(now);
+        self.take_time(now);
         self.read_on(Some(now));
         self.ship_all(now);
     }
@@ -245,6 +276,9 @@ impl Partition {
             if !peer.flight.is_empty() {
                 at(peer.progress_at + self.config.resend_after_micros);
             }
+            if !peer.behind.is_empty() {
+                at(peer.hinted_at + self.config.resend_after_micros);
+            }
             for (origin, lag) in &peer.lag {
                 if let Lag::Since(since) = lag
                     && !peer.behind.contains(origin)
@@ -252,6 +286,13 @@ impl Partition {
                     at(since + self.config.forward_after_micros);
                 }
             }
+        }
+        for give in self.gives.values() {
+            let patience = self.config.state.give_patience_micros;
+            at(give.deadline(self.config.resend_after_micros, patience));
+        }
+        if let Some(time) = self.take_deadline() {
+            at(time);
         }
         if self.waits_for_clock() {
             at(now.mono_micros + AHEAD_RETRY_MICROS);

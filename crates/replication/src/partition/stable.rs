@@ -40,12 +40,12 @@ impl Partition {
             match self.peers.get(member) {
                 Some(peer) => stable.meet(&peer.confirmed),
                 None if broken("absent-not-asked") => {}
-                None => return,
+                None => return self.cut(),
             }
         }
         // A new member has reported nothing yet; what was stable stays so.
         if self.stable.covers_all(&stable) {
-            return;
+            return self.cut();
         }
         self.stable.merge(&stable);
         self.cut();
@@ -57,7 +57,10 @@ impl Partition {
             let upto = if broken("cut-at-own-pace") {
                 origin.applied
             } else {
-                self.stable.get(*id)
+                let kept = self.config.kept_for_absent;
+                self.stable
+                    .get(*id)
+                    .max(origin.applied.saturating_sub(kept))
             };
             let below = (upto + 1).saturating_sub(self.config.kept);
             if below >= origin.low + self.config.cut_step {

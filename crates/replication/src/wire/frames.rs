@@ -174,7 +174,8 @@ pub struct Announced {
     pub vector: VersionVector,
 }
 
-/// Names the state of a partition at one moment.
+/// Names the state of a partition at one moment. With 0 for its name: the receiver lacks what no log here has any more, up to `applied`; it should
+/// ask for a state.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StateBegin {
     /// Which partition.
@@ -189,6 +190,9 @@ pub struct StateBegin {
     /// The hash at which each log of `applied` goes on.
     #[n(3)]
     pub heads: Vec<Head>,
+    /// The greatest time given or observed by the sender: what the receiver makes of it must be later.
+    #[n(4)]
+    pub hlc: Option<u64>,
 }
 
 /// Asks for a state, or for more of it: acknowledges what came before.
@@ -197,13 +201,13 @@ pub struct StateTake {
     /// Which partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// Which state; 0: whichever.
+    /// Which state; 0: whichever. One that is not there any more: likewise.
     #[n(1)]
     pub state: u64,
     /// Rows above this key. Empty: from the first.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub after: Vec<u8>,
-    /// Bytes that may come before this is asked again.
+    /// Bytes that may come before this is asked again. 0: no more, the state may be dropped.
     #[n(3)]
     pub bytes: u64,
 }

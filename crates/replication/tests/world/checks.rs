@@ -2,22 +2,39 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use whimbrel_crdt::{Batch, Dot, Incarnation, VersionVector};
-use whimbrel_replication::partition::Alarm;
+use whimbrel_crdt::{Batch, Dot, Hash, Incarnation, VersionVector};
+use whimbrel_replication::partition::{Alarm, Held};
 use whimbrel_replication::wire::Frame;
 
-use super::{World, disk::Io};
+use super::{
+    World,
+    disk::{Io, Rows, key},
+};
 
 /// All batches that were made and not lost with their maker's memory: origin and last number, what each depends on.
 #[derive(Default)]
-pub struct Made(BTreeMap<(Incarnation, u64), VersionVector>);
+pub struct Made(BTreeMap<(Incarnation, u64), (VersionVector, Hash)>);
 
 impl Made {
     pub fn wrote(&mut self, waiting: &VecDeque<Io>) {
-        if let Some((origin, entry, _)) = waiting.back().and_then(|io| io.entry.as_ref()) {
+        if let Some((origin, entry, hash)) = waiting.back().and_then(|io| io.entry.as_ref()) {
             let batch = Batch::decode(&entry.bytes).expect("our own");
-            self.0.insert((*origin, entry.last), batch.deps);
+            self.0.insert((*origin, entry.last), (batch.deps, *hash));
         }
+    }
+
+    /// The hash of a batch.
+    pub fn hash(&self, origin: Incarnation, last: u64) -> Hash {
+        self.0[&(origin, last)].1
+    }
+
+    /// The rows of a state in which this is applied.
+    fn keys(&self, applied: &VersionVector) -> Vec<Vec<u8>> {
+        let covered = self
+            .0
+            .keys()
+            .filter(|(o, last)| applied.covers(Dot::new(*o, *last)));
+        covered.map(|(o, last)| key(*o, *last)).collect()
     }
 
     /// After a crash the origin's log ends with `last`.
@@ -29,7 +46,12 @@ impl Made {
 
 impl World {
     /// Peers are told of what is on disk only, and sent nothing else.
-    pub(super) fn check_sent(&self, node: usize, frame: &Frame) -> Result<(), String> {
+    pub(super) fn check_sent(
+        &self,
+        node: usize,
+        to: Incarnation,
+        frame: &Frame,
+    ) -> Result<(), String> {
         let disk = &self.nodes[node].disk;
         let (durable, applied) = match frame {
             Frame::Hello(hello) => (&hello.durable, &hello.applied),
@@ -43,6 +65,12 @@ impl World {
                 }
                 return Ok(());
             }
+            Frame::StateBegin(begin) => {
+                if !self.nodes[node].members.contains(&to) {
+                    return Err("a state goes to one that is no member".into());
+                }
+                (&disk.durable, &begin.applied)
+            }
             _ => return Ok(()),
         };
         if !disk.durable.covers_all(durable) {
@@ -54,14 +82,40 @@ impl World {
         Ok(())
     }
 
-    /// A log is cut where every member has it on disk and has applied it.
+    /// A state is joined when all of it is there.
+    pub(super) fn check_join(&self, node: usize, held: &Held) -> Result<(), String> {
+        let there: Vec<Vec<u8>> = self.nodes[node].disk.staged().into_keys().collect();
+        let expected = self.made.keys(&held.snapshot.applied);
+        if there != expected {
+            return Err(format!(
+                "joined with {} rows of {}",
+                there.len(),
+                expected.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the rows are those of what is applied.
+    pub(super) fn check_rows(&self, rows: &Rows, applied: &VersionVector) -> Result<(), String> {
+        if rows.keys().cloned().collect::<Vec<_>>() != self.made.keys(applied) {
+            return Err(format!("rows are not those of {applied:?}"));
+        }
+        Ok(())
+    }
+
+    /// A log is cut where every member has it on disk and has applied it, or is too far behind.
     pub(super) fn check_cut(
         &self,
         node: usize,
         origin: Incarnation,
         below: u64,
     ) -> Result<(), String> {
-        for other in &self.nodes {
+        let applied = self.nodes[node].disk.applied.get(origin);
+        if below + self.config.kept_for_absent <= applied + 1 {
+            return Ok(());
+        }
+        for other in self.taking_part() {
             if other.disk.applied.get(origin) + 1 < below {
                 return Err(format!(
                     "node {node} cuts {origin:?} below {below}, {:?} has applied {}",
@@ -75,13 +129,13 @@ impl World {
 
     /// What is stable was applied everywhere, and nothing made without it is still unknown here.
     pub(super) fn check_stable(&self, node: usize, stable: &VersionVector) -> Result<(), String> {
-        for other in &self.nodes {
+        for other in self.taking_part() {
             if !other.disk.applied.covers_all(stable) {
                 return Err(format!("stable {stable:?}, not applied at {:?}", other.id));
             }
         }
         let applied = &self.nodes[node].disk.applied;
-        for ((origin, last), deps) in &self.made.0 {
+        for ((origin, last), (deps, _)) in &self.made.0 {
             if applied.covers(Dot::new(*origin, *last)) {
                 continue;
             }
@@ -116,11 +170,20 @@ impl World {
         let window = self.config.window_bytes as usize + largest;
         let page = self.config.read_bytes_max + largest;
         let applying = self.config.applying_bytes_max + page * self.setting.nodes;
-        let most = 2 * window * (self.setting.nodes - 1) + applying;
+        let state = self.config.state.window_bytes as usize
+            + (self.config.state.gives_max + 1) * (self.config.state.chunk_bytes + largest);
+        let most = 2 * window * (self.setting.nodes - 1) + applying + state;
         if machine.memory_bytes() > most {
             return Err(format!("{} bytes in memory", machine.memory_bytes()));
         }
         Ok(())
+    }
+
+    /// Members that know that they are.
+    fn taking_part(&self) -> impl Iterator<Item = &super::Node> {
+        let mut nodes = self.nodes.iter().enumerate();
+        std::iter::from_fn(move || nodes.find(|(node, _)| self.takes_part(*node)))
+            .map(|(_, node)| node)
     }
 
     fn living(&self) -> impl Iterator<Item = &super::Node> {
@@ -183,6 +246,7 @@ impl World {
             if node.memory != known {
                 return Err(format!("memory of {:?} differs", node.id));
             }
+            self.check_rows(&node.disk.rows, &known)?;
             let whole = self.setting.dead.is_none();
             for (origin, last) in known.iter().filter(|_| whole) {
                 let low = node.disk.low.get(&origin).copied().unwrap_or(1);

@@ -10,16 +10,20 @@ pub mod membership;
 mod node;
 pub mod rng;
 pub mod scenarios;
+pub mod states;
+pub mod transfer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Dot, Incarnation};
 use whimbrel_replication::Now;
-use whimbrel_replication::partition::{Config, Entry, Input, Output, Ticket};
+use whimbrel_replication::partition::{
+    Config, Input, Output, Rows, Snapshot, StateConfig, StateInput, StateOutput, Ticket,
+};
 use whimbrel_replication::wire::Frame;
 
 use checks::Made;
-use disk::Io;
+use disk::{Io, StateIo};
 use node::Node;
 pub use node::PARTITION;
 use rng::Rng;
@@ -47,12 +51,13 @@ enum Event {
         node: usize,
         life: u64,
     },
-    Log {
+    /// The answer to a read.
+    Answer {
         node: usize,
         life: u64,
-        ticket: Ticket,
-        entries: Vec<Entry>,
+        input: Input,
     },
+    Sponsor(usize),
     Timer {
         node: usize,
         at: u64,
@@ -71,6 +76,8 @@ enum Event {
 #[derive(Debug)]
 struct Setting {
     nodes: usize,
+    /// The last ones of them, which are sponsored later and begin with nothing.
+    newcomers: usize,
     /// One frame in so many is lost; 0: streams as they are, in order.
     lossy: u64,
     latency: u64,
@@ -102,6 +109,28 @@ pub struct World {
     arrives: BTreeMap<(usize, usize), u64>,
     quiet: bool,
     made: Made,
+    /// By which batch a newcomer joined.
+    joins: BTreeMap<Incarnation, Dot>,
+    /// What happened, for tests that want it to have happened.
+    pub joined: u64,
+    pub resumed: u64,
+    /// While a state is taken: after so many events something happens to it.
+    trouble: Option<(u64, Trouble)>,
+    taking_steps: u64,
+}
+
+/// What happens to a transfer.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    ReceiverCrashes,
+    DonorsCrash,
+    LinksBreak,
+}
+
+/// All named histories.
+pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenario)> {
+    let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
+    all.chain(transfer::SCENARIOS)
 }
 
 /// Runs a seed to its end.
@@ -120,11 +149,14 @@ pub fn run(seed: u64) -> Result<(), String> {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
-        let nodes = rng.between(2, 5) as usize;
+        let founders = rng.between(2, 5) as usize;
+        let newcomers = if rng.one_in(3) { 1 } else { 0 };
+        let nodes = founders + newcomers;
         let lossy = if rng.one_in(2) { rng.between(5, 50) } else { 0 };
         let latency = rng.between(1, 120) * MS;
         let setting = Setting {
             nodes,
+            newcomers,
             lossy,
             latency,
             sync: rng.between(1, 40) * MS,
@@ -134,7 +166,7 @@ impl World {
             cuts: rng.below(6),
             flaps: rng.below(4),
             skewed: rng.one_in(8),
-            dead: rng.one_in(4).then(|| rng.below(nodes as u64) as usize),
+            dead: rng.one_in(4).then(|| rng.below(founders as u64) as usize),
         };
         let config = Config {
             window_bytes: 8 << 10,
@@ -144,6 +176,17 @@ impl World {
             frame_bytes_max: 2 << 10,
             kept: rng.below(20),
             cut_step: 1 + rng.below(10),
+            kept_for_absent: if rng.one_in(3) {
+                rng.between(1, 30)
+            } else {
+                1 << 20
+            },
+            state: StateConfig {
+                window_bytes: 1 << 10,
+                chunk_bytes: 200,
+                gives_max: 1 + rng.below(2) as usize,
+                ..StateConfig::default()
+            },
             ..Config::default()
         };
         let members: Vec<Incarnation> = (1..=nodes as u64)
@@ -164,7 +207,33 @@ impl World {
             arrives: BTreeMap::new(),
             quiet: false,
             made: Made::default(),
+            joins: BTreeMap::new(),
+            joined: 0,
+            resumed: 0,
+            trouble: None,
+            taking_steps: 0,
         }
+    }
+
+    fn founders(&self) -> usize {
+        self.setting.nodes - self.setting.newcomers
+    }
+
+    /// Whether a node is a member and has applied that.
+    fn takes_part(&self, node: usize) -> bool {
+        let join = self.joins.get(&self.members[node]);
+        node < self.founders() || join.is_some_and(|dot| self.nodes[node].disk.applied.covers(*dot))
+    }
+
+    /// Who belongs, by what is applied at a node.
+    fn members_at(&self, node: usize) -> BTreeSet<Incarnation> {
+        let applied = &self.nodes[node].disk.applied;
+        let joined = self.joins.iter().filter(|(_, dot)| applied.covers(**dot));
+        let founders = self.members[..self.founders()].iter().copied();
+        let mut members: BTreeSet<Incarnation> =
+            founders.chain(joined.map(|(id, _)| *id)).collect();
+        members.insert(self.members[node]);
+        members
     }
 
     fn at(&mut self, time: u64, event: Event) {
@@ -182,12 +251,17 @@ impl World {
     fn play(&mut self) -> Result<(), String> {
         let length = self.rng.between(2, 20) * SECOND;
         self.plan(length);
+        self.go_on(length)
+    }
+
+    fn go_on(&mut self, length: u64) -> Result<(), String> {
         loop {
             let Some(((time, _), event)) = self.events.pop_first() else {
                 return Err("nothing happens any more".into());
             };
             self.now = time;
             self.happen(event)?;
+            self.make_trouble()?;
             self.steps += 1;
             let look = self.events.is_empty() || self.steps.is_multiple_of(16);
             if self.quiet && look && self.settled() {
@@ -201,8 +275,15 @@ impl World {
 
     fn plan(&mut self, length: u64) {
         let nodes = self.setting.nodes as u64;
-        for node in 0..self.setting.nodes {
+        let founders = self.founders();
+        for node in 0..founders {
             self.at(0, Event::Start(node));
+        }
+        for node in founders..self.setting.nodes {
+            let time = self.rng.below(length);
+            self.at(time, Event::Sponsor(node));
+            let time = self.rng.below(length);
+            self.at(time, Event::Start(node));
         }
         for _ in 0..self.setting.writes {
             let event = Event::Write(self.rng.below(nodes) as usize);
@@ -270,17 +351,18 @@ impl World {
                 self.transmit(from, to)
             }
             Event::Synced { node, life } if self.nodes[node].life == life => self.synced(node),
-            Event::Log {
-                node,
-                life,
-                ticket,
-                entries,
-            } if self.nodes[node].life == life => self.input(node, Input::Log(ticket, entries)),
+            Event::Answer { node, life, input } if self.nodes[node].life == life => {
+                self.input(node, input)
+            }
+            Event::Sponsor(node) => {
+                self.sponsor(node);
+                Ok(())
+            }
             Event::Timer { node, at } if self.nodes[node].timer == Some(at) => {
                 self.nodes[node].timer = None;
                 self.input(node, Input::Time)
             }
-            Event::Write(node) if self.nodes[node].machine.is_some() => {
+            Event::Write(node) if self.nodes[node].machine.is_some() && self.takes_part(node) => {
                 self.write(node);
                 Ok(())
             }
@@ -309,6 +391,10 @@ impl World {
             Event::Quiet => {
                 self.quiet = true;
                 self.cuts.clear();
+                // What nobody knows of was not made.
+                for node in self.founders()..self.setting.nodes {
+                    self.at(self.now, Event::Sponsor(node));
+                }
                 for node in 0..self.setting.nodes {
                     self.nodes[node].skew = 0;
                     if self.nodes[node].machine.is_none() && self.setting.dead != Some(node) {
@@ -340,7 +426,9 @@ impl World {
 
     fn start(&mut self, node: usize) -> Result<(), String> {
         let config = self.config;
-        self.nodes[node].start(config, &self.members)?;
+        let (now, members) = (self.clock(node), self.members_at(node));
+        self.resumed += u64::from(self.nodes[node].disk.held.is_some());
+        self.nodes[node].start(config, now, members)?;
         self.outputs(node)?;
         for other in 0..self.setting.nodes {
             if other != node {
@@ -361,9 +449,17 @@ impl World {
         it.disk.sync(survives);
         it.disk.waiting.clear();
         it.disk.syncing = 0;
+        it.snapshots.clear();
         let id = it.id;
-        self.made
-            .survived(id, self.nodes[node].disk.durable.get(id));
+        let survived = self.nodes[node].disk.durable.get(id);
+        self.made.survived(id, survived);
+        let lost = |dot: &Dot| dot.origin == id && dot.seq > survived;
+        for newcomer in self.founders()..self.setting.nodes {
+            if self.joins.get(&self.members[newcomer]).is_some_and(lost) {
+                self.joins.remove(&self.members[newcomer]);
+                self.at(self.now + SECOND, Event::Sponsor(newcomer));
+            }
+        }
         for other in 0..self.setting.nodes {
             if other != node {
                 *self
@@ -406,13 +502,18 @@ impl World {
 
     fn synced(&mut self, node: usize) -> Result<(), String> {
         let count = std::mem::take(&mut self.nodes[node].disk.syncing);
-        for io in self.nodes[node].disk.sync(count) {
-            match io.ticket {
-                Some(ticket) => self.input(node, Input::Done(ticket))?,
-                None => {
-                    let (_, entry, hash) = io.entry.expect("own batches are entries");
-                    self.input(node, Input::Own(entry, hash))?;
-                }
+        let done = self.nodes[node].disk.sync(count);
+        // Before the batch that says so counts as applied: nothing is stable without the new member.
+        let members = self.members_at(node);
+        if members != self.nodes[node].members {
+            self.nodes[node].members.clone_from(&members);
+            self.input(node, Input::Members(members))?;
+        }
+        for io in done {
+            match (io.ticket, io.entry) {
+                (Some(ticket), _) => self.input(node, Input::Done(ticket))?,
+                (None, Some((_, entry, hash))) => self.input(node, Input::Own(entry, hash))?,
+                (None, None) => {}
             }
         }
         self.sync(node);
@@ -429,7 +530,7 @@ impl World {
         let Some(frame) = machine.transmit(now, peer) else {
             return Ok(());
         };
-        self.check_sent(from, &frame)?;
+        self.check_sent(from, peer, &frame)?;
         let lossy = self.setting.lossy > 0 && !self.quiet;
         let cut = self.cuts.get(&(from, to)).is_some_and(|count| *count > 0);
         let lost = cut || (lossy && self.rng.one_in(self.setting.lossy));
@@ -484,6 +585,7 @@ impl World {
                         applied: apply.then_some((entry.0, entry.1.last)),
                         entry: Some(entry),
                         ticket: Some(ticket),
+                        ..Io::default()
                     });
                     self.sync(node);
                 }
@@ -492,8 +594,8 @@ impl World {
                     it.apply(&batch, wall, ahead)?;
                     it.disk.waiting.push_back(Io {
                         applied: Some((batch.origin, batch.last())),
-                        entry: None,
                         ticket: Some(ticket),
+                        ..Io::default()
                     });
                     self.sync(node);
                 }
@@ -504,16 +606,10 @@ impl World {
                     bytes_max,
                 } => {
                     let entries = self.nodes[node].disk.read(origin, from, bytes_max);
-                    let life = self.nodes[node].life;
-                    let time = self.now + 1 + self.rng.below(5 * MS);
-                    let event = Event::Log {
-                        node,
-                        life,
-                        ticket,
-                        entries,
-                    };
-                    self.at(time, event);
+                    self.answer(node, Input::Log(ticket, entries));
                 }
+                Output::State(output) => self.state_output(node, output)?,
+                Output::Behind { .. } => {}
                 Output::Wake(peer) => {
                     let to = self.members.iter().position(|id| *id == peer).unwrap();
                     let link = self.link(node, to);
@@ -530,7 +626,7 @@ impl World {
                 }
                 Output::Stable(vector) => self.check_stable(node, &vector)?,
                 Output::Alarm(alarm) => self.check_alarm(&alarm)?,
-                Output::Behind { .. } | Output::Stop(_) | Output::Fatal(_) => {
+                Output::Stop(_) | Output::Fatal(_) => {
                     return Err(format!("{output:?}"));
                 }
             }

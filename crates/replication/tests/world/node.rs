@@ -1,9 +1,12 @@
 //! One node: a machine, its disk, and an owner that applies in the order in which it is handed batches.
 
-use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
-use whimbrel_replication::partition::{Config, Entry, Foreign, Partition, Resume};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::disk::{Disk, Io};
+use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
+use whimbrel_replication::Now;
+use whimbrel_replication::partition::{Config, Entry, Foreign, Held, Partition, Resume};
+
+use super::disk::{Disk, Io, Rows};
 
 pub const PARTITION: PartitionId = PartitionId::accounts(7);
 
@@ -19,6 +22,10 @@ pub struct Node {
     pub memory: VersionVector,
     hlc: Hlc,
     own_hash: Hash,
+    /// Rows as they were, by the name of the snapshot.
+    pub snapshots: BTreeMap<u64, Rows>,
+    /// Who belongs, as the machine was told.
+    pub members: BTreeSet<Incarnation>,
     /// When the machine wants to be called.
     pub timer: Option<u64>,
 }
@@ -34,15 +41,23 @@ impl Node {
             memory: VersionVector::new(),
             hlc: Hlc::default(),
             own_hash: Hash::default(),
+            snapshots: BTreeMap::new(),
+            members: BTreeSet::new(),
             timer: None,
         }
     }
 
-    pub fn start(&mut self, config: Config, members: &[Incarnation]) -> Result<(), String> {
+    pub fn start(
+        &mut self,
+        config: Config,
+        now: Now,
+        members: BTreeSet<Incarnation>,
+    ) -> Result<(), String> {
+        self.members = members;
         let resume = Resume {
             logs: self.disk.ends(),
             applied: self.disk.applied.clone(),
-            members: members.iter().copied().collect(),
+            members: self.members.clone(),
         };
         self.life += 1;
         self.memory = self.disk.applied.clone();
@@ -51,7 +66,11 @@ impl Node {
             .get(&self.id)
             .map_or(Hash::default(), |e| e.hash);
         let machine = Partition::resume(config, PARTITION, self.id, resume);
-        self.machine = Some(machine.map_err(|error| error.to_string())?);
+        let mut machine = machine.map_err(|error| error.to_string())?;
+        if let Some(held) = self.disk.held.clone() {
+            machine.hold(now, held);
+        }
+        self.machine = Some(machine);
         Ok(())
     }
 
@@ -89,7 +108,7 @@ impl Node {
         self.disk.waiting.push_back(Io {
             applied: Some((self.id, entry.last)),
             entry: Some((self.id, entry, sealed.hash)),
-            ticket: None,
+            ..Io::default()
         });
     }
 
@@ -112,6 +131,17 @@ impl Node {
         self.memory.advance(batch.origin, batch.last());
         self.hlc.observe(batch.stamp.hlc);
         Ok(())
+    }
+
+    /// The owner joins a state to its own: all rows of it are here.
+    pub fn join(&mut self, held: &Held) {
+        self.memory.merge(&held.snapshot.applied);
+        self.hlc.observe(held.snapshot.hlc);
+    }
+
+    /// The greatest time given or observed.
+    pub fn hlc(&self) -> u64 {
+        self.hlc.last()
     }
 
     /// A foreign batch goes to the disk.

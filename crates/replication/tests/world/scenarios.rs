@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Alarm, Config, Entry, Input, Output, Partition, Resume, Ticket,
+    Alarm, Config, Entry, Input, Output, Partition, Resume, StateConfig, Ticket,
 };
 use whimbrel_replication::wire::{Ack, Batches, Frame, Head, Hello, Room};
 
@@ -29,13 +29,13 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a wait for a blob", wait_for_blob),
 ];
 
-fn node(id: u64) -> Incarnation {
+pub(super) fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
 }
 
-const ME: u64 = 1;
+pub(super) const ME: u64 = 1;
 
-fn now() -> Now {
+pub(super) fn now() -> Now {
     Now {
         wall_micros: EPOCH,
         mono_micros: 0,
@@ -46,11 +46,26 @@ fn config() -> Config {
     Config {
         window_bytes: 16 << 10,
         origins_max: 8,
+        frame_bytes_max: 2 << 10,
+        kept: 16,
+        cut_step: 10,
+        kept_for_absent: 64,
+        state: StateConfig {
+            window_bytes: 8000,
+            chunk_bytes: 1000,
+            ..StateConfig::default()
+        },
         ..Config::default()
     }
 }
 
-fn sealed(origin: u64, first: u64, previous: Hash, deps: &[(u64, u64)], fill: u8) -> (Bytes, Hash) {
+pub(super) fn sealed(
+    origin: u64,
+    first: u64,
+    previous: Hash,
+    deps: &[(u64, u64)],
+    fill: u8,
+) -> (Bytes, Hash) {
     let batch = Batch {
         partition: PARTITION,
         origin: node(origin),
@@ -75,7 +90,7 @@ fn sealed(origin: u64, first: u64, previous: Hash, deps: &[(u64, u64)], fill: u8
 }
 
 /// A log of one origin, from its first batch on.
-fn chain(origin: u64, count: u64, deps: &[(u64, u64)]) -> Vec<(Bytes, Hash)> {
+pub(super) fn chain(origin: u64, count: u64, deps: &[(u64, u64)]) -> Vec<(Bytes, Hash)> {
     let mut previous = Hash::default();
     let mut batches = Vec::new();
     for first in 1..=count {
@@ -86,10 +101,10 @@ fn chain(origin: u64, count: u64, deps: &[(u64, u64)]) -> Vec<(Bytes, Hash)> {
     batches
 }
 
-struct Machine(Partition);
+pub(super) struct Machine(pub(super) Partition);
 
 impl Machine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::resume(Resume::default())
     }
 
@@ -102,16 +117,16 @@ impl Machine {
         machine
     }
 
-    fn receive(&mut self, frame: Frame) -> Vec<Output> {
+    pub(super) fn receive(&mut self, frame: Frame) -> Vec<Output> {
         self.input(Input::Received(node(2), frame))
     }
 
-    fn input(&mut self, input: Input) -> Vec<Output> {
+    pub(super) fn input(&mut self, input: Input) -> Vec<Output> {
         self.0.handle(now(), input);
         std::iter::from_fn(|| self.0.poll()).collect()
     }
 
-    fn batches(&mut self, batches: &[(Bytes, Hash)]) -> Vec<Output> {
+    pub(super) fn batches(&mut self, batches: &[(Bytes, Hash)]) -> Vec<Output> {
         self.receive(Frame::Batches(Batches {
             partition: PARTITION,
             round: 0,
@@ -129,9 +144,24 @@ impl Machine {
         inputs.flat_map(|input| self.input(input)).collect()
     }
 
-    fn hello(&mut self, durable: &[(u64, u64)], heads: &[(u64, Hash)], room: u64) -> Vec<Output> {
+    pub(super) fn hello(
+        &mut self,
+        durable: &[(u64, u64)],
+        heads: &[(u64, Hash)],
+        room: u64,
+    ) -> Vec<Output> {
+        let hello = self.hello_of(durable, heads, room);
+        self.receive(Frame::Hello(hello))
+    }
+
+    pub(super) fn hello_of(
+        &self,
+        durable: &[(u64, u64)],
+        heads: &[(u64, Hash)],
+        room: u64,
+    ) -> Hello {
         let vector: VersionVector = durable.iter().map(|(id, seq)| (node(*id), *seq)).collect();
-        self.receive(Frame::Hello(Hello {
+        Hello {
             partition: PARTITION,
             applied: vector.clone(),
             durable: vector,
@@ -147,11 +177,19 @@ impl Machine {
                 batches: u32::MAX,
             },
             yours: None,
-        }))
+        }
+    }
+
+    /// An input so many seconds later.
+    pub(super) fn at(&mut self, seconds: u64, input: Input) -> Vec<Output> {
+        let mut later = now();
+        later.mono_micros += seconds * 1_000_000;
+        self.0.handle(later, input);
+        std::iter::from_fn(|| self.0.poll()).collect()
     }
 }
 
-fn ensure(holds: bool, what: &str) -> Result<(), String> {
+pub(super) fn ensure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
@@ -160,14 +198,14 @@ fn stored(outputs: &[Output]) -> usize {
     stores.count()
 }
 
-fn alarm(outputs: &[Output]) -> Option<&Alarm> {
+pub(super) fn alarm(outputs: &[Output]) -> Option<&Alarm> {
     outputs.iter().find_map(|output| match output {
         Output::Alarm(alarm) => Some(alarm),
         _ => None,
     })
 }
 
-fn is_stopped(outputs: &[Output]) -> bool {
+pub(super) fn is_stopped(outputs: &[Output]) -> bool {
     outputs
         .iter()
         .any(|output| matches!(output, Output::Stop(_)))
