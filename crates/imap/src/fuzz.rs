@@ -1,6 +1,7 @@
 //! Entry points for fuzzers; the property tests use them, too.
 
 use crate::client::{Client, NonSynchronising, Response};
+use crate::command::ListPattern;
 use crate::core::{MailboxName, SequenceSet, Tag};
 use crate::{
     AppendBegin, AppendLiteral, AppendMessage, Command, CommandBody, Decoder, Event, Limits,
@@ -194,14 +195,14 @@ pub fn fuzz_commands(input: &[u8]) {
             let Owned::Command(command) = event else {
                 continue;
             };
-            // Which special use it was that is not known is forgotten.
-            if matches!(
-                command.body,
-                CommandBody::Create {
-                    unknown_use: true,
-                    ..
-                }
-            ) {
+            // Which special use it was that is not known is forgotten, and which pattern that no name can have.
+            let forgotten = match &command.body {
+                CommandBody::Create { unknown_use, .. } => *unknown_use,
+                CommandBody::List(list) => list.patterns.contains(&ListPattern::nothing()),
+                CommandBody::Lsub { pattern, .. } => *pattern == ListPattern::nothing(),
+                _ => false,
+            };
+            if forgotten {
                 continue;
             }
             let mut client = Client::new();

@@ -94,45 +94,46 @@ impl Inflater {
                 self.rest();
                 return Ok(None);
             }
-            let (decompressor, at_end) = match &mut self.state {
-                State::Within(decompressor, at_end) => (decompressor, at_end),
-                State::Between(state) => {
-                    let made = Box::new(DecompressorOxide::from_block_boundary_state(state));
-                    self.state = State::Within(made, true);
-                    continue;
-                }
-                State::Ended | State::Broken => return Err(Refused::Malformed),
-            };
-            if self.pos == self.window.len() {
-                if self.window.len() < WINDOW_BYTES_MAX {
-                    let len = (2 * self.window.len()).max(WINDOW_BYTES_MIN);
-                    self.window.resize(len, 0);
-                } else {
-                    self.pos = 0;
-                }
-            }
-            let start = self.pos;
-            let input = &self.input[self.at..];
-            let (status, read, written) =
-                decompress(decompressor, input, &mut self.window, start, FLAGS);
-            self.at += read;
-            self.pos += written;
-            *at_end = status == TINFLStatus::BlockBoundary;
-            match status {
-                TINFLStatus::BlockBoundary => {}
-                TINFLStatus::Done => self.state = State::Ended,
-                TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
-                // What came before counts, however it was cut; next time it is refused.
-                _ => self.state = State::Broken,
-            }
+            let written = self.step()?;
             if written > 0 {
-                self.credit = self
-                    .credit
-                    .checked_sub(written as u64)
-                    .ok_or(Refused::Bomb)?;
-                return Ok(Some(&self.window[start..self.pos]));
+                return Ok(Some(&self.window[self.pos - written..self.pos]));
             }
         }
+    }
+
+    /// Inflates until something is written, a block ends, or there is nothing to read. How much was written, behind what was before.
+    fn step(&mut self) -> Result<usize, Refused> {
+        if let State::Between(state) = &self.state {
+            let made = Box::new(DecompressorOxide::from_block_boundary_state(state));
+            self.state = State::Within(made, true);
+        }
+        let State::Within(decompressor, at_end) = &mut self.state else {
+            return Err(Refused::Malformed);
+        };
+        if self.pos == self.window.len() {
+            if self.window.len() < WINDOW_BYTES_MAX {
+                let len = (2 * self.window.len()).max(WINDOW_BYTES_MIN);
+                self.window.resize(len, 0);
+            } else {
+                self.pos = 0;
+            }
+        }
+        let input = &self.input[self.at..];
+        let (status, read, written) =
+            decompress(decompressor, input, &mut self.window, self.pos, FLAGS);
+        self.at += read;
+        self.pos += written;
+        *at_end = status == TINFLStatus::BlockBoundary;
+        match status {
+            TINFLStatus::BlockBoundary => {}
+            TINFLStatus::Done => self.state = State::Ended,
+            TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
+            // What came before counts, however it was cut; next time it is refused.
+            _ => self.state = State::Broken,
+        }
+        let left = self.credit.checked_sub(written as u64);
+        self.credit = left.ok_or(Refused::Bomb)?;
+        Ok(written)
     }
 
     /// Gives up what an idle session need not hold.
@@ -147,15 +148,37 @@ impl Inflater {
         }
     }
 
-    /// The client ends its compression here: what was read beyond is not compressed. Whoever has flushed his stream without ending it has sent
-    /// nothing more yet.
-    pub(super) fn into_rest(mut self) -> Result<Vec<u8>, Refused> {
-        let more = self.next().map(|piece| piece.is_some());
-        match more {
-            Ok(false) => Ok(Vec::new()),
-            // It was refused for what comes after the end, which is what is wanted.
-            Err(_) if matches!(self.state, State::Ended) => Ok(self.input.split_off(self.at)),
-            Ok(true) | Err(_) => Err(Refused::Malformed),
+    /// The client ends its compression here: what was read beyond its end, which is not compressed; `None` when the end has to be read first.
+    ///
+    /// A client ends its stream, or goes on without compression when it has flushed it. Which of the two shows at the end of a block: what
+    /// goes on there begins with the head of an empty block, which is no begin of a command.
+    pub(super) fn end(&mut self) -> Result<Option<Vec<u8>>, Refused> {
+        /// First bytes of a stored block that is flushed with, of one that ends the stream, and of a coded one that does.
+        const HEADS: [u8; 3] = [0b000, 0b001, 0b011];
+        loop {
+            let flushed = match &self.state {
+                State::Ended => return Ok(Some(self.input.split_off(self.at))),
+                State::Broken => return Err(Refused::Malformed),
+                State::Between(state) => state.num_bits == 0,
+                State::Within(decompressor, at_end) => {
+                    let state = decompressor.block_boundary_state();
+                    *at_end && state.is_some_and(|state| state.num_bits == 0)
+                }
+            };
+            match self.input.get(self.at) {
+                None => {
+                    self.rest();
+                    return Ok(None);
+                }
+                Some(head) if flushed && !HEADS.contains(head) => {
+                    return Ok(Some(self.input.split_off(self.at)));
+                }
+                Some(_) => {}
+            }
+            // It said that it compresses no more.
+            if self.step()? > 0 {
+                return Err(Refused::Malformed);
+            }
         }
     }
 
@@ -259,23 +282,66 @@ mod tests {
         let mut inflater = inflater();
         inflater.push(&said);
         assert_eq!(inflater.next(), Ok(Some(&b"a UNAUTHENTICATE\r\n"[..])));
-        assert_eq!(inflater.into_rest().unwrap(), b"b NOOP\r\n");
-        // The end may be a block of its own.
-        let mut client = Client::new();
-        let flushed = client.says(b"a UNAUTHENTICATE\r\n", TDEFLFlush::Sync);
-        let ended = [
-            flushed,
-            client.says(b"", TDEFLFlush::Finish),
-            b"b NOOP\r\n".to_vec(),
-        ]
-        .concat();
-        let mut inflater = self::inflater();
-        inflater.push(&ended);
-        assert_eq!(inflater.next(), Ok(Some(&b"a UNAUTHENTICATE\r\n"[..])));
-        assert_eq!(inflater.into_rest().unwrap(), b"b NOOP\r\n");
+        assert_eq!(inflater.end(), Ok(Some(b"b NOOP\r\n".to_vec())));
         let mut inflater = self::inflater();
         inflater.push(&said);
         assert_eq!(drain(&mut inflater), Err(Refused::Malformed));
+    }
+
+    /// Found by fuzzing: what ends the stream may be read later than the command.
+    #[test]
+    fn an_end_is_found_however_it_is_cut() {
+        const COMMAND: &[u8] = b"a UNAUTHENTICATE\r\n";
+        let check = |parts: &[(&[u8], TDEFLFlush)], ended: bool| {
+            let mut client = Client::new();
+            let mut stream = Vec::new();
+            for (part, flush) in parts {
+                stream.extend(client.says(part, *flush));
+            }
+            for rest in [&b"b NOOP\r\n"[..], b""] {
+                let said = [&stream, rest].concat();
+                for cut in 1..=said.len() {
+                    let mut inflater = inflater();
+                    let (mut heard, mut after) = (Vec::new(), None);
+                    for piece in said.chunks(cut) {
+                        if let Some(after) = &mut after {
+                            Vec::extend_from_slice(after, piece);
+                            continue;
+                        }
+                        inflater.push(piece);
+                        while heard.len() < COMMAND.len()
+                            && let Some(piece) = inflater.next().unwrap()
+                        {
+                            heard.extend_from_slice(piece);
+                        }
+                        if heard == COMMAND {
+                            after = inflater.end().unwrap();
+                        }
+                    }
+                    assert_eq!(heard, COMMAND, "{cut}");
+                    // One that was only flushed ends where something else comes.
+                    let found = after.is_some();
+                    assert!(found == (ended || !rest.is_empty()), "{cut}");
+                    assert_eq!(after.unwrap_or_default(), rest, "{cut}");
+                }
+            }
+        };
+        let (sync, finish) = (TDEFLFlush::Sync, TDEFLFlush::Finish);
+        check(&[(COMMAND, finish)], true);
+        check(&[(COMMAND, sync), (b"", finish)], true);
+        check(
+            &[(COMMAND, sync), (b"", TDEFLFlush::Full), (b"", finish)],
+            true,
+        );
+        check(&[(COMMAND, sync)], false);
+        // What it says compressed after that is not taken for anything.
+        let mut client = Client::new();
+        let mut inflater = inflater();
+        inflater.push(&client.says(COMMAND, sync));
+        assert_eq!(inflater.next(), Ok(Some(COMMAND)));
+        assert_eq!(inflater.end(), Ok(None));
+        inflater.push(&client.says(b"b NOOP\r\n", finish));
+        assert!(!matches!(inflater.end(), Ok(None)));
     }
 
     /// With a bit turned at any place a stream is refused or means something else, and either does not hang on where it was cut.

@@ -70,6 +70,8 @@ pub struct ImapSession {
     decoder: Decoder,
     /// What the client sends is inflated first, and what it is sent is compressed. From the end of the answer to COMPRESS on.
     inflater: Option<Box<Inflater>>,
+    /// The client has ended its compression, and the end of its stream is still to be read.
+    ending: Option<Box<Inflater>>,
     /// An answer has been written after which compression begins or ends, as [`Context::compressed`] says.
     switches: bool,
     cx: Context,
@@ -138,6 +140,7 @@ impl ImapSession {
         ImapSession {
             decoder: Decoder::new(limits.syntax.clone()),
             inflater: None,
+            ending: None,
             switches: false,
             cx: Context {
                 limits,
@@ -191,7 +194,7 @@ impl ImapSession {
 
     /// Bytes of memory that depend on what the client did: for tests and metrics.
     pub fn buffered_bytes(&self) -> usize {
-        let inflater = self.inflater.as_ref();
+        let inflater = self.inflater.as_ref().or(self.ending.as_ref());
         self.decoder.buffered_bytes()
             + self.cx.out.capacity()
             + inflater.map_or(0, |inflater| inflater.buffered_bytes())
@@ -219,17 +222,29 @@ impl ImapSession {
             return None;
         }
         self.switches = false;
-        let inflater = self.inflater.take()?;
         // "The client terminates its outgoing compression layer after the CRLF following the UNAUTHENTICATE command."
-        match inflater.into_rest() {
-            Ok(rest) => self.decoder.push(&rest),
-            Err(refused) => self.not_inflated(refused),
-        }
+        self.ending = Some(self.inflater.take()?);
+        self.end_inflating();
         self.sending = true;
         self.answered = false;
         // The end of the stream and the CRLF of the answer are one byte, so that no client can miss either.
         let out = std::mem::take(&mut self.cx.out);
         Some(Action::Send(deflate::stored(&out, true)))
+    }
+
+    /// Reads the end of the client's compressed stream; what is behind it is for the decoder.
+    fn end_inflating(&mut self) {
+        match self.ending.as_mut().map(|ending| ending.end()) {
+            None | Some(Ok(None)) => {}
+            Some(Ok(Some(rest))) => {
+                self.ending = None;
+                self.decoder.push(&rest);
+            }
+            Some(Err(refused)) => {
+                self.ending = None;
+                self.not_inflated(refused);
+            }
+        }
     }
 
     /// Inflates the next piece for the decoder; says whether there is something new.
@@ -589,9 +604,13 @@ impl Session for ImapSession {
             Stage::StartTls | Stage::Handshake => self.abandon("bytes in the clear after STARTTLS"),
             Stage::Greeting | Stage::Open => {
                 self.drained = false;
-                match &mut self.inflater {
-                    Some(inflater) => inflater.push(bytes),
-                    None => self.decoder.push(bytes),
+                match (&mut self.inflater, &mut self.ending) {
+                    (Some(inflater), _) => inflater.push(bytes),
+                    (None, Some(ending)) => {
+                        ending.push(bytes);
+                        self.end_inflating();
+                    }
+                    (None, None) => self.decoder.push(bytes),
                 }
             }
             Stage::Abandon(_) | Stage::Closing(_) | Stage::Closed => {}

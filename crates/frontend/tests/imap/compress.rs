@@ -279,8 +279,9 @@ fn input_that_is_not_compressed_ends_the_connection() {
 /// stream, is understood, too.
 #[test]
 fn unauthenticate_ends_it() {
-    for ends in [true, false] {
-        let mut world = compressed(Cut::Whole);
+    let cuts = [None, Some(1), Some(7), Some(20)];
+    for (ends, cut) in cuts.into_iter().flat_map(|cut| [(true, cut), (false, cut)]) {
+        let mut world = compressed(cut.map_or(Cut::Whole, |size| Cut::Sizes(vec![size])));
         if ends {
             world.send("1", b"b UNAUTHENTICATE\r\nc LOGIN anne secret\r\n");
         } else {
