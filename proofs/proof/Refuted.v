@@ -20,6 +20,9 @@ Qed.
 Section runs.
   Context (r : rules) (slot : N → N) (hs : list (list (event op))) (Hok : checked (uid_ok r slot) hs = true).
 
+  (* Everybody reads. *)
+  Definition all_read (i : nat) : Prop := True.
+
   Definition run : uid_execution r slot := checked_execution (λ s o, valid s o ∧ rule_1 r slot s o) (uid_ok r slot) (uid_ok_sound r slot) hs Hok.
 
   Definition beginnings (h : list (event op)) : list (list (event op)) := h :: (places [] h).*1.
@@ -36,9 +39,9 @@ Section runs.
     - apply IH in Hin as (k & -> & Hk). exists (e :: k). split; [by rewrite <- app_assoc|by apply prefix_cons].
   Qed.
 
-  Lemma heard_ok_heard p epoch c : heard_ok p epoch c = true → heard r slot run p epoch c.
+  Lemma heard_ok_heard p epoch c : heard_ok p epoch c = true → heard r slot all_read run p epoch c.
   Proof.
-    unfold heard_ok. rewrite forallb_forall. intros H j o Hb. destruct (in_hs _ _ _ Hb) as (h & Hh & Heq & Hin).
+    unfold heard_ok. rewrite forallb_forall. intros H j o _ Hb. destruct (in_hs _ _ _ Hb) as (h & Hh & Heq & Hin).
     specialize (H h ltac:(by eapply elem_of_list_In, elem_of_list_lookup_2)). apply orb_true_iff in H as [H%bool_decide_eq_true|H].
     - apply elem_of_broadcasts in Hin. rewrite H in Hin. by apply elem_of_nil in Hin.
     - apply existsb_exists in H as (q & Hq%elem_of_list_In & [Hc Hall]%andb_true_iff). exists q. split; [|split].
@@ -52,45 +55,45 @@ Section runs.
     bool_decide (lives s m) && bool_decide (box_name s (placed_in s m) = name) && bool_decide (uid s m = u) && bool_decide (u ≠ 0%N)
     && bool_decide (epoch = nth 0 (reg s REpoch) 0%N) && (negb (claims_wait r) || heard_ok p epoch (N.div u 64)).
 
-  Lemma shows i p d t m name k u : serves run i p d t → marks d !! name = Some k → (late_is_hidden r = true → k ≤ u)%N →
+  Lemma shows i p d t m name k u : serves all_read run i p d t → marks d !! name = Some k → (late_is_hidden r = true → k ≤ u)%N →
     show_ok p m name (era d) u = true →
-    serves run i p (Desk (era d) (marks d) (gone_marks d) (floor d) (<[m := (name, u)]> (shown d))) (t ++ [Show m name (era d) u]).
+    serves all_read run i p (Desk (era d) (marks d) (gone_marks d) (floor d) (<[m := (name, u)]> (shown d))) (t ++ [Show m name (era d) u]).
   Proof.
     intros Hs Hk Hu Hshow. eapply serves_act; [done| |by eapply do_show]. unfold show_ok in Hshow. rewrite !andb_true_iff, !bool_decide_eq_true in Hshow.
     destruct Hshow as (((((H1 & H2) & H3) & H4) & H5) & H6). repeat split; try done. intros Hr. rewrite Hr in H6. by apply heard_ok_heard.
   Qed.
 
-  Lemma lists i p d t name : serves run i p d t → marks d !! name = None →
-    serves run i p (Desk (era d) (<[name := default (floor d) (gone_marks d !! name)]> (marks d)) (delete name (gone_marks d)) (floor d) (shown d)) (t ++ [List_ name]).
+  Lemma lists i p d t name : serves all_read run i p d t → marks d !! name = None →
+    serves all_read run i p (Desk (era d) (<[name := default (floor d) (gone_marks d !! name)]> (marks d)) (delete name (gone_marks d)) (floor d) (shown d)) (t ++ [List_ name]).
   Proof. intros Hs Hn. eapply serves_act; [exact Hs|exact I|by apply do_list]. Qed.
 
-  Lemma goes_on i p d t k : serves run i p d t → p ++ k `prefix_of` history_of hs i → serves run i (p ++ k) d t.
+  Lemma goes_on i p d t k : serves all_read run i p d t → p ++ k `prefix_of` history_of hs i → serves all_read run i (p ++ k) d t.
   Proof.
     intros Hs. induction k as [|e k IH] using rev_ind; [by rewrite app_nil_r|]. intros Hp. rewrite app_assoc in Hp |- *. apply serves_event; [|done].
     apply IH. etrans; [|exact Hp]. by eexists.
   Qed.
 
-  Lemma opens i p : p `prefix_of` history_of hs i → serves run i p opening [].
+  Lemma opens i p : p `prefix_of` history_of hs i → serves all_read run i p opening [].
   Proof. intros Hp. apply (goes_on i [] opening [] p); [constructor|done]. Qed.
 
-  Lemma tells i p d t name k next : serves run i p d t → marks d !! name = Some k → (k ≤ next)%N →
+  Lemma tells i p d t name k next : serves all_read run i p d t → marks d !! name = Some k → (k ≤ next)%N →
     (∀ m u, shown d !! m = Some (name, u) → (u < next)%N) → (next ≤ N.max 1 k)%N ∨ (∃ m u, shown d !! m = Some (name, u) ∧ (next = u + 1)%N) →
-    serves run i p (Desk (era d) (<[name := next]> (marks d)) (gone_marks d) (floor d) (shown d)) (t ++ [Tell name (era d) next]).
+    serves all_read run i p (Desk (era d) (<[name := next]> (marks d)) (gone_marks d) (floor d) (shown d)) (t ++ [Tell name (era d) next]).
   Proof. intros Hs ????. eapply serves_act; [exact Hs|exact I|by eapply do_tell]. Qed.
 
-  Lemma believes i p d t name k next : serves run i p d t → marks d !! name = Some k →
-    serves run i p (Desk (era d) (<[name := N.max k next]> (marks d)) (gone_marks d) (floor d) (shown d)) (t ++ [Believe name next]).
+  Lemma believes i p d t name k next : serves all_read run i p d t → marks d !! name = Some k →
+    serves all_read run i p (Desk (era d) (<[name := N.max k next]> (marks d)) (gone_marks d) (floor d) (shown d)) (t ++ [Believe name next]).
   Proof. intros Hs ?. eapply serves_act; [exact Hs|exact I|by eapply do_believe_listed]. Qed.
 
-  Lemma unlists i p d t name k : serves run i p d t → marks d !! name = Some k →
-    serves run i p (Desk (era d) (delete name (marks d))
+  Lemma unlists i p d t name k : serves all_read run i p d t → marks d !! name = Some k →
+    serves all_read run i p (Desk (era d) (delete name (marks d))
       (if marks_stay r then <[name := N.max (default 0%N (gone_marks d !! name)) k]> (gone_marks d) else gone_marks d)
       (floor d) (filter (λ s, s.2.1 ≠ name) (shown d))) (t ++ [Unlist name]).
   Proof. intros Hs ?. eapply serves_act; [exact Hs|exact I|by eapply do_unlist]. Qed.
 
   (* The name is listed, a message is shown, UIDNEXT is told. *)
   Lemma shows_and_tells i p m u : p `prefix_of` history_of hs i → (0 < u)%N → show_ok p m 0 0 u = true →
-    ∃ d, serves run i p d [List_ 0; Show m 0 0 u; Tell 0 0 (u + 1)] ∧ era d = 0%N ∧ mark d 0 = (u + 1)%N.
+    ∃ d, serves all_read run i p d [List_ 0; Show m 0 0 u; Tell 0 0 (u + 1)] ∧ era d = 0%N ∧ mark d 0 = (u + 1)%N.
   Proof.
     intros Hp Hu Hshow. pose proof (lists i p opening [] 0 (opens i p Hp) eq_refl) as Hs.
     assert (late_is_hidden r = true → 0 ≤ u)%N as H0 by (intros _; lia).
@@ -103,7 +106,7 @@ Section runs.
 
   (* The name is listed, a client says what it was told elsewhere, and is told it. *)
   Lemma believes_and_tells i p name next : p `prefix_of` history_of hs i →
-    ∃ d, serves run i p d [List_ name; Believe name next; Tell name 0 next] ∧
+    ∃ d, serves all_read run i p d [List_ name; Believe name next; Tell name 0 next] ∧
       era d = 0%N ∧ marks d !! name = Some next ∧ gone_marks d = ∅ ∧ floor d = 0%N.
   Proof.
     intros Hp. pose proof (lists i p opening [] name (opens i p Hp) eq_refl) as Hs.
@@ -133,9 +136,9 @@ Lemma twins_ok : checked (uid_ok one_slot_for_two same_slot) twins = true. Proof
 
 Lemma slots_are_needed : ¬ U1 one_slot_for_two.
 Proof.
-  intros H. specialize (H same_slot (run _ _ _ twins_ok) ltac:(done)).
+  intros H. specialize (H same_slot all_read (run _ _ _ twins_ok) ltac:(done)).
   assert (∀ m, show_ok one_slot_for_two twins (history_of twins 0) m 0 0 65 = true →
-    ∃ d t, serves (run _ _ _ twins_ok) 0 (history_of twins 0) d t ∧ Show m 0 0 65 ∈ t) as Hrun.
+    ∃ d t, serves all_read (run _ _ _ twins_ok) 0 (history_of twins 0) d t ∧ Show m 0 0 65 ∈ t) as Hrun.
   { intros m Hm. do 2 eexists. split.
     - eapply (shows _ _ _ _ _ _ _ _ m 0 _ 65); [eapply (lists _ _ _ _ _ _ _ _ 0); [by apply opens|done]|reflexivity|intros _; by vm_compute|exact Hm].
     - apply elem_of_app. right. by left. }
@@ -151,9 +154,9 @@ Lemma again_ok : checked (uid_ok counters_stand own_slots) again = true. Proof. 
 
 Lemma counters_are_needed : ¬ U1 counters_stand.
 Proof.
-  intros H. specialize (H own_slots (run _ _ _ again_ok) (own_slots_ok _)).
+  intros H. specialize (H own_slots all_read (run _ _ _ again_ok) (own_slots_ok _)).
   assert (∀ m, show_ok counters_stand again (history_of again 0) m 0 0 65 = true →
-    ∃ d t, serves (run _ _ _ again_ok) 0 (history_of again 0) d t ∧ Show m 0 0 65 ∈ t) as Hrun.
+    ∃ d t, serves all_read (run _ _ _ again_ok) 0 (history_of again 0) d t ∧ Show m 0 0 65 ∈ t) as Hrun.
   { intros m Hm. do 2 eexists. split.
     - eapply (shows _ _ _ _ _ _ _ _ m 0 _ 65); [eapply (lists _ _ _ _ _ _ _ _ 0); [by apply opens|done]|reflexivity|intros _; by vm_compute|exact Hm].
     - apply elem_of_app. right. by left. }
@@ -171,7 +174,7 @@ Lemma counters_are_needed_for_U4 : ¬ U4 counters_stand.
 Proof.
   intros H.
   destruct (shows_and_tells _ _ _ falling_ok 0 [Broadcast high; Deliver high] (1, 1, 0) 129) as (d & Hs & Hera & Hmark); [by exists [Deliver behind]|done|computed|].
-  destruct (H own_slots (run _ _ _ falling_ok) (own_slots_ok _) 0%nat _ _ _ behind [] (2, 1, 0) (2, 2) 66 0 Hs eq_refl)
+  destruct (H own_slots all_read (run _ _ _ falling_ok) (own_slots_ok _) 0%nat _ _ _ behind [] (2, 1, 0) (2, 2) 66 0 Hs eq_refl)
     as [(name & next & Hin)|(m' & placed' & name' & u' & o' & Hin & Ho' & _ & _ & Hn & _)].
   - rewrite Hera. by left.
   - by rewrite Hmark.
@@ -196,7 +199,7 @@ Proof.
   eapply (goes_on _ _ _ _ _ _ _ _ [Broadcast delete_it; Deliver delete_it; Deliver meanwhile]) in Hs; [|done].
   eapply (lists _ _ _ _ _ _ _ _ 5) in Hs; [|simpl; by rewrite lookup_delete]. simpl in Hs. rewrite Hera, Hg, Hf in Hs.
   eapply (shows _ _ _ _ _ _ _ _ (2, 1, 0) 5 0 66) in Hs; [|simpl; by rewrite lookup_insert|done|computed]. simpl in Hs.
-  pose proof (H own_slots _ (own_slots_ok _) _ _ _ _ (2, 1, 0) 5 0 200 66 Hs) as Hle. cut (200 ≤ 66); [lia|]. apply Hle.
+  pose proof (H own_slots _ _ (own_slots_ok _) _ _ _ _ (2, 1, 0) 5 0 200 66 Hs) as Hle. cut (200 ≤ 66); [lia|]. apply Hle.
   by exists [List_ 5; Believe 5 200], [Unlist 5; List_ 5], [].
 Qed.
 
@@ -209,7 +212,7 @@ Lemma lateness_is_needed : ¬ U2 late_is_shown.
 Proof.
   intros H. destruct (believes_and_tells _ _ _ elsewhere_ok 0 (history_of elsewhere 0) 0 200) as (d & Hs & Hera & Hm & _); [done|].
   eapply (shows _ _ _ _ _ _ _ _ (2, 1, 0) 0 200 66) in Hs; [|done|done|rewrite Hera; computed]. rewrite Hera in Hs.
-  pose proof (H own_slots _ (own_slots_ok _) _ _ _ _ (2, 1, 0) 0 0 200 66 Hs) as Hle. cut (200 ≤ 66); [lia|]. apply Hle.
+  pose proof (H own_slots _ _ (own_slots_ok _) _ _ _ _ (2, 1, 0) 0 0 200 66 Hs) as Hle. cut (200 ≤ 66); [lia|]. apply Hle.
   by exists [List_ 0; Believe 0 200], [], [].
 Qed.
 
@@ -221,7 +224,7 @@ Lemma waiting_is_needed : ¬ claims_end nobody_waits.
 Proof.
   intros H. destruct (shows_and_tells _ _ _ apart_ok 0 [Broadcast high; Deliver high] (1, 1, 0) 129) as (d & Hs & Hera & Hmark); [by exists [Deliver low]|done|computed|].
   assert (mark d 0 ≤ 66) as Hle; [|rewrite Hmark in Hle; lia].
-  apply (H own_slots (run _ _ _ apart_ok) (own_slots_ok _) 0%nat _ _ _ low [] (2, 1, 0) (1, 2) 66 0 Hs eq_refl); [rewrite Hera; by left|].
+  apply (H own_slots all_read (run _ _ _ apart_ok) (own_slots_ok _) 0%nat 1%nat _ _ _ low [] (2, 1, 0) (1, 2) 66 0 Hs eq_refl); [by left|done|rewrite Hera; by left|].
   intros name' next Hin. rewrite !elem_of_cons, elem_of_nil in Hin. naive_solver.
 Qed.
 

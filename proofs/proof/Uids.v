@@ -99,7 +99,7 @@ Proof.
 Qed.
 
 Section execution.
-  Context {r : rules} {slot : N → N} (E : uid_execution r slot).
+  Context {r : rules} {slot : N → N} {readers : nat → Prop} (E : uid_execution r slot).
   Local Notation history := (history _ _ _ _ E).
   Local Notation state p := (contents (state_after empty apply p)).
 
@@ -169,13 +169,13 @@ Section execution.
       exists o. eexists. split; [by apply elem_of_deliveries|exact Hc].
   Qed.
 
-  Lemma serves_prefix i p d t : serves E i p d t → p `prefix_of` history i.
+  Lemma serves_prefix i p d t : serves readers E i p d t → p `prefix_of` history i.
   Proof. induction 1; [apply prefix_nil|done|done]. Qed.
 
-  Lemma serves_delivered i p d t o : serves E i p d t → Deliver o ∈ p → Deliver o ∈ history i.
+  Lemma serves_delivered i p d t o : serves readers E i p d t → Deliver o ∈ p → Deliver o ∈ history i.
   Proof. intros [k ->]%serves_prefix Ho. apply elem_of_app. by left. Qed.
 
-  Lemma shown_claimed i p d t m name epoch u : serves E i p d t → Show m name epoch u ∈ t →
+  Lemma shown_claimed i p d t m name epoch u : serves readers E i p d t → Show m name epoch u ∈ t →
     ∃ o placed, Deliver o ∈ p ∧ (m, placed, epoch, u) ∈ claims o.
   Proof.
     intros Hs. revert m name epoch u. induction Hs as [|p d t e _ IH _|p d t a d' _ IH Hmay _]; intros m name epoch u Hin.
@@ -259,13 +259,13 @@ Section execution.
     - left. lia.
   Qed.
 
-  Lemma serves_sound i p d t : serves E i p d t → sound d t.
+  Lemma serves_sound i p d t : serves readers E i p d t → sound d t.
   Proof.
     induction 1 as [|p d t e _ IH _|p d t a d' _ IH _ Ha]; [|done|by eapply acts_sound].
     split; simpl; try done. left. lia.
   Qed.
 
-  Lemma mark_backed i p d t n : serves E i p d t → backed t (era d) (mark d n).
+  Lemma mark_backed i p d t n : serves readers E i p d t → backed t (era d) (mark d n).
   Proof.
     intros Hs%serves_sound. unfold mark. destruct (marks d !! n) as [k|] eqn:Hk; [by eapply (marks_backed _ _ Hs)|].
     apply gone_default_backed; [done|]. by apply floor_backed.
@@ -310,7 +310,7 @@ Section execution.
     told_kept m n epoch next u : before t (Tell n epoch next) (Show m n epoch u) → (next ≤ u)%N;
   }.
 
-  Lemma serves_honest i p d t : marks_stay r = true → late_is_hidden r = true → serves E i p d t → honest d t.
+  Lemma serves_honest i p d t : marks_stay r = true → late_is_hidden r = true → serves readers E i p d t → honest d t.
   Proof.
     intros Hmarks Hlate. induction 1 as [|p d t e _ IH _|p d t a d' _ IH _ Ha]; [|done|].
     - split; simpl; [intros ?? H|intros ??? H|intros ????? H%before_elem; destruct H as [H _]]; by apply elem_of_nil in H.
@@ -327,10 +327,10 @@ Section execution.
         match goal with H : late_is_hidden r = true → _ |- _ => specialize (H Hlate) end. lia.
   Qed.
 
-  Lemma heard_later p e epoch c : heard r slot E p epoch c → heard r slot E (p ++ e) epoch c.
-  Proof. intros H j o Hb. destruct (H j o Hb) as (q & Hq & Hc & Hall). exists q. split; [done|]. split; [done|]. intros x Hx. apply elem_of_app. left. by apply Hall. Qed.
+  Lemma heard_later p e epoch c : heard r slot readers E p epoch c → heard r slot readers E (p ++ e) epoch c.
+  Proof. intros H j o Hj Hb. destruct (H j o Hj Hb) as (q & Hq & Hc & Hall). exists q. split; [done|]. split; [done|]. intros x Hx. apply elem_of_app. left. by apply Hall. Qed.
 
-  Lemma shown_heard i p d t m name epoch u : claims_wait r = true → serves E i p d t → Show m name epoch u ∈ t → heard r slot E p epoch (N.div u 64).
+  Lemma shown_heard i p d t m name epoch u : claims_wait r = true → serves readers E i p d t → Show m name epoch u ∈ t → heard r slot readers E p epoch (N.div u 64).
   Proof.
     intros Hr Hs. revert m name epoch u. induction Hs as [|p d t e _ IH _|p d t a d' _ IH Hmay _]; intros m name epoch u Hin.
     - by apply elem_of_nil in Hin.
@@ -342,18 +342,18 @@ End execution.
 
 Theorem uids_U1 : U1_statement.
 Proof.
-  intros r Hd Hf slot E Hslots i j p q d d' t t' m m' name name' epoch u Hs Hs' Hm Hm'.
+  intros r Hd Hf slot readers E Hslots i j p q d d' t t' m m' name name' epoch u Hs Hs' Hm Hm'.
   destruct (shown_claimed E _ _ _ _ _ _ _ _ Hs Hm) as (o & st & Ho & Hc). destruct (shown_claimed E _ _ _ _ _ _ _ _ Hs' Hm') as (o' & st' & Ho' & Hc').
   pose proof (serves_delivered E _ _ _ _ _ Hs Ho) as H. pose proof (serves_delivered E _ _ _ _ _ Hs' Ho') as H'.
   by destruct (claims_unique E _ _ _ _ _ _ _ _ _ _ Hd Hf Hslots H H' Hc Hc') as (_ & ? & _).
 Qed.
 
 Theorem uids_U2 : U2_statement.
-Proof. intros r Hm Hl slot E _ i p d t m name epoch next u Hs Hb. pose proof (serves_honest E _ _ _ _ Hm Hl Hs) as H. by apply (told_kept _ _ H) in Hb. Qed.
+Proof. intros r Hm Hl slot readers E _ i p d t m name epoch next u Hs Hb. pose proof (serves_honest E _ _ _ _ Hm Hl Hs) as H. by apply (told_kept _ _ H) in Hb. Qed.
 
 Theorem uids_U4 : U4_statement.
 Proof.
-  intros r Hd Hf slot E Hslots i p d t o q m placed u name Hs Heq Hc Hlt.
+  intros r Hd Hf slot readers E Hslots i p d t o q m placed u name Hs Heq Hc Hlt.
   pose proof (arrives E _ _ _ _ Heq) as Ho.
   pose proof (claim_positive E _ _ _ _ _ _ Hf Ho Hc) as Hpos. pose proof (just_arrived E _ _ _ _ Heq) as Hnew.
   destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & _)]]; [lia| |left; by do 2 eexists].
@@ -369,14 +369,15 @@ Qed.
 
 Theorem uids_claims_end : claims_end_statement.
 Proof.
-  intros r Hf Hw slot E Hslots i p d t o q m placed u name Hs Heq Hc Hno.
+  intros r Hf Hw slot readers E Hslots i j0 p d t o q m placed u name Hs Heq Hb0 Hreads Hc Hno.
   pose proof (arrives E _ _ _ _ Heq) as Ho.
   pose proof (claim_positive E _ _ _ _ _ _ Hf Ho Hc) as Hpos. pose proof (just_arrived E _ _ _ _ Heq) as Hnew.
   destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & _)]]; [lia| |by apply Hno in Hin].
   pose proof (shown_heard E _ _ _ _ _ _ _ _ Hw Hs Hin) as Hheard.
   destruct (delivered_made E _ _ Ho) as (j & p' & q' & Heq' & Hrule).
   pose proof (made E _ _ _ _ Heq') as Hb.
-  destruct (Hheard j o Hb) as (k & Hk & Hcount & Hall).
+  destruct (unique_ids _ _ _ _ E _ _ _ _ Hb0 Hb eq_refl) as [-> _].
+  destruct (Hheard j o Hreads Hb) as (k & Hk & Hcount & Hall).
   assert (k `prefix_of` p') as Hkp.
   { pose proof (with_broadcast E _ _ _ _ Heq') as Hp'.
     destruct (prefix_weak_total _ _ _ Hp' Hk) as [[x ->]|Hpre].

@@ -81,13 +81,15 @@ Inductive acts (r : rules) (d : desk) : act → desk → Prop :=
       acts r d (NewEra epoch) (Desk epoch ((λ _, 0%N) <$> marks d) ∅ 0 ∅).
 
 Section protocol.
-  Context (r : rules) (slot : N → N) (E : uid_execution r slot).
+  (* [readers]: the nodes with clients that look at the account. *)
+  Context (r : rules) (slot : N → N) (readers : nat → Prop) (E : uid_execution r slot).
   Local Notation history := (history _ _ _ _ E).
   Local Notation state p := (contents (state_after empty apply p)).
 
-  (* Rule 5: from each node that ever broadcasts a counter at least this high was heard: at some moment it had it, and what it broadcast before is here. *)
+  (* Rule 5: from each node with readers a counter at least this high was heard: at some moment it had it, and what it broadcast before is here. (Of the
+     node itself this is so when it applies what it makes at once. Who never broadcasts need not be heard.) *)
   Definition heard (p : list (event op)) (epoch c : N) : Prop :=
-    ∀ j o, Broadcast o ∈ history j →
+    ∀ j o, readers j → Broadcast o ∈ history j →
       ∃ q, q `prefix_of` history j ∧ (c ≤ counter (state q) epoch)%N ∧ ∀ x, Broadcast x ∈ q → Deliver x ∈ p.
 
   (* What is shown is a living message, under the present name of its place, by the greatest claim for that place in the present epoch. *)
@@ -106,31 +108,33 @@ Section protocol.
     | serves_act p d t a d' : serves i p d t → may_do p a → acts r d a d' → serves i p d' (t ++ [a]).
 End protocol.
 
-Arguments serves {r slot} E i.
+Arguments serves {r slot} readers E i.
 
 (* The properties, each about every execution that keeps the rules. *)
-Definition property (P : ∀ r slot, uid_execution r slot → Prop) (r : rules) : Prop := ∀ slot (E : uid_execution r slot), slots_ok r slot → P r slot E.
+Definition property (P : ∀ r slot, (nat → Prop) → uid_execution r slot → Prop) (r : rules) : Prop :=
+  ∀ slot readers (E : uid_execution r slot), slots_ok r slot → P r slot readers E.
 
 (* U1: in one epoch (one UIDVALIDITY) no UID denotes two messages, whatever the names, on whatever nodes, whenever. *)
-Definition U1 : rules → Prop := property (λ r slot E, ∀ i j p q d d' t t' m m' name name' epoch u,
-  serves E i p d t → serves E j q d' t' → Show m name epoch u ∈ t → Show m' name' epoch u ∈ t' → m = m').
+Definition U1 : rules → Prop := property (λ r slot readers E, ∀ i j p q d d' t t' m m' name name' epoch u,
+  serves readers E i p d t → serves readers E j q d' t' → Show m name epoch u ∈ t → Show m' name' epoch u ∈ t' → m = m').
 
 (* U2, at one node: what is shown as new has a UID of at least every UIDNEXT told before for that name in that epoch. *)
-Definition U2 : rules → Prop := property (λ r slot E, ∀ i p d t m name epoch next u,
-  serves E i p d t → before t (Tell name epoch next) (Show m name epoch u) → (next ≤ u)%N).
+Definition U2 : rules → Prop := property (λ r slot readers E, ∀ i p d t m name epoch next u,
+  serves readers E i p d t → before t (Tell name epoch next) (Show m name epoch u) → (next ≤ u)%N).
 
 (* U4: when a claim arrives it is below a mark (so that the message will be claimed again, and change its UID) only after a takeover, or if a greater UID
    was shown whose maker had not seen this claim, nor the maker of this claim that one. What comes under a mark later does so by a RENAME. *)
-Definition U4 : rules → Prop := property (λ r slot E, ∀ i p d t o q m placed u name,
-  serves E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → (m, placed, era d, u) ∈ claims o → (u < mark d name)%N →
+Definition U4 : rules → Prop := property (λ r slot readers E, ∀ i p d t o q m placed u name,
+  serves readers E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → (m, placed, era d, u) ∈ claims o → (u < mark d name)%N →
   (∃ name' next, Believe name' next ∈ t) ∨
   ∃ m' placed' name' u' o', Show m' name' (era d) u' ∈ t ∧ Deliver o' ∈ p ∧ (m', placed', era d, u') ∈ claims o' ∧ (u < u')%N ∧
     saw o (op_dot o') = false ∧ saw o' (op_dot o) = false).
 
-(* Claims end: if every claim waits until it is heard, and there is no takeover, nothing is ever late, so that no message is ever claimed again. *)
-Definition claims_end : rules → Prop := property (λ r slot E, ∀ i p d t o q m placed u name,
-  serves E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → (m, placed, era d, u) ∈ claims o →
-  (∀ name' next, Believe name' next ∉ t) → (mark d name ≤ u)%N).
+(* Claims end: if every claim waits until it is heard, and there is no takeover, what a node with readers claims is never late anywhere, so that it is never
+   claimed again. What a node without readers claims may be late where there are readers; these claim it again, and that is then final. *)
+Definition claims_end : rules → Prop := property (λ r slot readers E, ∀ i j p d t o q m placed u name,
+  serves readers E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → Broadcast o ∈ history _ _ _ _ E j → readers j →
+  (m, placed, era d, u) ∈ claims o → (∀ name' next, Believe name' next ∉ t) → (mark d name ≤ u)%N).
 
 (* Which rules each needs. *)
 Definition U1_statement : Prop := ∀ r, slots_differ r = true → counters_follow r = true → U1 r.
