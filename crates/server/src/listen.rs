@@ -32,6 +32,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors that connections leave to the store and all else: it cannot do without new files, and a write that fails stops the node.
 const DESCRIPTORS_KEPT: usize = 256;
 
+/// What connections leave of so many descriptors: [`DESCRIPTORS_KEPT`], or half of them all where there are few.
+fn kept(descriptors: usize) -> usize {
+    DESCRIPTORS_KEPT.min(descriptors / 2)
+}
+
+/// How many files the store may hold open that it could close: half of what connections leave. The other half is for what it writes and merges
+/// at the time, its journals, and all that is not the store's.
+#[must_use]
+pub fn files_open_max(descriptors: Option<u64>) -> usize {
+    let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
+    kept(descriptors.unwrap_or(usize::MAX)) / 2
+}
+
 /// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -109,11 +122,11 @@ impl Places {
         })
     }
 
-    /// As configured, but for descriptors: no more connections than leave [`DESCRIPTORS_KEPT`], or half of them all where there are few.
+    /// As configured, but for descriptors: no more connections than leave what is [`kept`].
     #[must_use]
     pub fn within(limits: &LimitsSection, descriptors: Option<u64>) -> Arc<Self> {
         let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
-        let room = descriptors.map_or(usize::MAX, |all| all - DESCRIPTORS_KEPT.min(all / 2));
+        let room = descriptors.map_or(usize::MAX, |all| all - kept(all));
         if room < limits.connections_max {
             tracing::warn!(
                 connections = room,
@@ -395,6 +408,10 @@ mod tests {
         let check = |descriptors: Option<u64>, expected: usize| {
             let places = Places::within(&Config::default().limits, descriptors);
             assert_eq!(places.connections_max, expected, "{descriptors:?}");
+            // What the store keeps open leaves as much again for all else.
+            let all = descriptors.map_or(usize::MAX, |all| all as usize);
+            let left = (all - places.connections_max).min(DESCRIPTORS_KEPT);
+            assert_eq!(files_open_max(descriptors), left / 2, "{descriptors:?}");
         };
         check(None, 20_000);
         check(Some(1 << 20), 20_000);

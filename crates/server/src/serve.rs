@@ -177,6 +177,7 @@ pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartEr
     store.journal_bytes_max = of.journal_bytes_max.0;
     store.free_bytes_min = of.free_bytes_min.0;
     store.readers_max = of.readers_max;
+    store.files_open_max = listen::files_open_max(getrlimit(Resource::Nofile).current);
     let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
     opened
         .map_err(|panic| StartError::Store(panic.to_string()))?

@@ -32,9 +32,18 @@ pub struct Config {
     pub readers_max: usize,
     /// Threads that flush and compact.
     pub background_threads: usize,
+    /// Files of the tree that stay open, at least [`FILES_OPEN_MIN`]: each takes a descriptor. One that is not among them is opened for each
+    /// read.
+    pub files_open_max: usize,
     /// The operations on the disk that tests replace.
     pub disk: Arc<dyn Disk>,
 }
+
+/// The tree takes no fewer than this for [`Config::files_open_max`].
+pub const FILES_OPEN_MIN: usize = 10;
+
+/// Half of the descriptors that the server keeps back from its connections; the files of 8 GiB.
+const FILES_OPEN_MAX_DEFAULT: usize = 128;
 
 impl Config {
     /// The defaults, in `path`.
@@ -51,6 +60,7 @@ impl Config {
             free_bytes_min: 512 << 20,
             readers_max: 8,
             background_threads: 2,
+            files_open_max: FILES_OPEN_MAX_DEFAULT,
             disk: Arc::new(RealDisk),
         }
     }

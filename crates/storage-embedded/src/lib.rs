@@ -40,6 +40,6 @@ mod verify;
 mod writer;
 
 pub use blobs::{EmbeddedReader, EmbeddedWriter};
-pub use config::{Config, Disk, RealDisk};
+pub use config::{Config, Disk, FILES_OPEN_MIN, RealDisk};
 pub use engine::{Embedded, Totals};
 pub use failure::OpenError;

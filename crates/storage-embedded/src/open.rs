@@ -5,7 +5,7 @@ use std::path::Path;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 
-use crate::config::Config;
+use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
@@ -55,6 +55,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
         .journal_compression(CompressionType::None)
         .max_journaling_size(config.journal_bytes_max.max(64 << 20))
         .worker_threads(config.background_threads.max(1))
+        .max_cached_files(Some(config.files_open_max.max(FILES_OPEN_MIN)))
         .open()
         .map_err(|error| OpenError::tree(&tree_path, error))?;
     let trees = open_trees(config, &db).map_err(|error| OpenError::tree(&tree_path, error))?;

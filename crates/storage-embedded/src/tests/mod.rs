@@ -3,6 +3,7 @@
 mod conformance;
 mod damage;
 mod failures;
+mod files;
 
 use std::fs::File;
 use std::io;
