@@ -7,8 +7,8 @@ use crate::op::{Append, BoxRemoval, Claim, CopyEntry, CreateMailbox, Deliver, Mo
 use crate::record::{Bits, BoxRecord, Record};
 use crate::rows::encode_content;
 use crate::{
-    ApplyError, Effects, Flags, MailboxId, Message, MessageId, NewId, Op, Removal, Replica, RowKey,
-    Step,
+    ApplyError, Effects, Flags, MailboxId, Message, MessageId, NewId, Op, Order, Removal, Replica,
+    RowKey, Step,
 };
 
 impl Replica {
@@ -164,7 +164,8 @@ impl Replica {
 
     fn apply_append(&mut self, context: &Context<'_>, append: Append) -> Result<(), ApplyError> {
         let mailbox = self.keep_box(context, append.mailbox)?;
-        let id = MessageId::from_dot(context.dot, 0);
+        let order = Order::of(&append.message.blob.upload);
+        let id = MessageId::from_dot(context.dot, 0, order);
         self.see(id, append.epoch, append.uid)?;
         self.store_content(id, &append.message, append.content);
         let mut record = new_record(
@@ -230,13 +231,14 @@ impl Replica {
         entry: CopyEntry,
     ) -> Result<(), ApplyError> {
         let CopyEntry { source, uid, flags } = entry;
+        let order = Order::of(&source.0);
         let source = self.slot_of(source)?;
         self.touch(source);
         let (origin, message) = (
             self.records[source].origin(),
             self.records[source].message(),
         );
-        let id = MessageId::from_dot(context.dot, index);
+        let id = MessageId::from_dot(context.dot, index, order);
         self.see(id, epoch, uid)?;
         let mut record = new_record(id, context.stamp, mailbox, epoch, uid, message);
         record.exist.insert(context.dot);

@@ -2,6 +2,10 @@
 //!
 //! Mailbox and message ids are opaque: drawn from the dot of the operation that makes them, or derived from what must
 //! never exist twice (the default folders of an account; a queue entry's delivery).
+//!
+//! Ids of uploads, entries and messages begin with an [`Order`], so that rows that have them as keys lie in the order in which the
+//! messages came, and a mailbox is read by walking along (docs/decisions/0015). Nothing else may hang on it: it is
+//! taken from a clock.
 
 use std::num::NonZeroU64;
 
@@ -61,6 +65,43 @@ fn derive(label: &str, parts: &[&[u8]]) -> [u8; 16] {
     id
 }
 
+/// What an id begins with: ids of what came one after the other lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order(pub [u8; Self::BYTES]);
+
+impl Order {
+    /// Its length: milliseconds for nine thousand years. Ten bytes of an id are left to tell it from all others.
+    pub const BYTES: usize = 6;
+
+    /// Of what comes at this time, in microseconds since the epoch.
+    pub fn at(wall_micros: u64) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        bytes.copy_from_slice(&(wall_micros / 1_000).to_be_bytes()[8 - Self::BYTES..]);
+        Self(bytes)
+    }
+
+    /// Of what is the `number`-th of a group and came at no known time; `group` is any number that few others have.
+    pub fn within(group: u16, number: u32) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..2].copy_from_slice(&group.to_be_bytes());
+        bytes[2..].copy_from_slice(&number.to_be_bytes());
+        Self(bytes)
+    }
+
+    /// That of an id.
+    pub fn of(id: &[u8; 16]) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        bytes.copy_from_slice(&id[..Self::BYTES]);
+        Self(bytes)
+    }
+
+    /// An id that begins with it and goes on as `rest` does.
+    pub fn before(self, mut rest: [u8; 16]) -> [u8; 16] {
+        rest[..Self::BYTES].copy_from_slice(&self.0);
+        rest
+    }
+}
+
 fn dot_bytes(dot: Dot) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&dot.origin.get().to_le_bytes());
@@ -86,31 +127,33 @@ impl MailboxId {
 }
 
 impl MessageId {
-    /// The `index`-th message that the operation `dot` makes.
-    pub fn from_dot(dot: Dot, index: u32) -> Self {
-        Self(derive(
+    /// The `index`-th message that the operation `dot` makes, beside what has this order: the upload of its bytes, or the message it is a
+    /// copy of.
+    pub fn from_dot(dot: Dot, index: u32, order: Order) -> Self {
+        Self(order.before(derive(
             "whimbrel message v1",
             &[&dot_bytes(dot), &index.to_le_bytes()],
-        ))
+        )))
     }
 
     /// The message that a queue entry becomes for one account and one target, on whatever node it is delivered.
     ///
     /// `target` is the name that the recipient's address asked for, fixed at acceptance, not where it ended up.
     pub fn delivered(entry: EntryId, account: AccountId, target: &MailboxName) -> Self {
-        Self(derive(
+        Self(Order::of(&entry.0).before(derive(
             "whimbrel delivery v1",
             &[&entry.0, &account.0, target.as_str().as_bytes()],
-        ))
+        )))
     }
 
     /// The message that something of elsewhere becomes in an account, whoever brings it, and how often.
     pub fn imported(entry: EntryId, account: AccountId) -> Self {
-        Self(derive("whimbrel import v1", &[&entry.0, &account.0]))
+        let id = derive("whimbrel import v1", &[&entry.0, &account.0]);
+        Self(Order::of(&entry.0).before(id))
     }
 }
 
-/// The first eight bytes of a queue entry's id: enough to ask whether the entry is finished, small enough to keep with
+/// The last eight bytes of a queue entry's id, which say nothing of when it came: enough to ask whether the entry is finished, small enough to keep with
 /// each delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
@@ -120,7 +163,7 @@ impl EntryId {
     /// Its tag.
     pub fn tag(self) -> EntryTag {
         let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.0[..8]);
+        bytes.copy_from_slice(&self.0[8..]);
         EntryTag(NonZeroU64::new(u64::from_le_bytes(bytes)).unwrap_or(NonZeroU64::MIN))
     }
 
@@ -151,4 +194,50 @@ pub struct BlobName {
     /// The upload, unique in the cluster.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub upload: [u8; 16],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_sort_as_what_they_stand_for() {
+        let ascending = [
+            Order::at(0),
+            Order::at(1_000),
+            Order::at(1_700_000_000_000_000),
+            Order::at(1_700_000_000_001_000),
+            // Beyond what clocks of the next centuries say.
+            Order::at(20_000_000_000_000_000),
+        ];
+        assert!(ascending.is_sorted_by(|a, b| a < b), "{ascending:?}");
+        assert_eq!(Order::at(1_000), Order::at(1_999), "milliseconds");
+        let folder = [(7, 0), (7, 1), (7, 256), (7, u32::MAX), (8, 0)];
+        let folder = folder.map(|(group, number)| Order::within(group, number));
+        assert!(folder.is_sorted_by(|a, b| a < b), "{folder:?}");
+    }
+
+    #[test]
+    fn ids_begin_with_the_order() {
+        let order = Order::at(1_700_000_000_000_000);
+        let entry = EntryId(order.before([9; 16]));
+        let (account, other) = (AccountId([1; 16]), AccountId([2; 16]));
+        let dot = Dot::new(Incarnation::from_hash(5), 17);
+        let inbox = MailboxName::new("INBOX").unwrap();
+        let ids = [
+            MessageId::from_dot(dot, 0, order),
+            MessageId::from_dot(dot, 1, order),
+            MessageId::delivered(entry, account, &inbox),
+            MessageId::delivered(entry, other, &inbox),
+            MessageId::imported(entry, account),
+        ];
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(Order::of(&id.0), order);
+            let rest = |id: &MessageId| id.0[Order::BYTES..].to_vec();
+            // What is no order tells them apart by itself.
+            assert!(ids[..at].iter().all(|before| rest(before) != rest(id)));
+        }
+        let later = EntryId(Order::at(1_800_000_000_000_000).before([9; 16]));
+        assert_eq!(entry.tag(), later.tag(), "a tag says nothing of the order");
+    }
 }

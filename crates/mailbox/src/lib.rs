@@ -49,7 +49,7 @@ mod view;
 mod walk;
 
 pub use flags::{Flag, Flags, KEYWORD_BYTES_MAX, KEYWORDS_MAX, Keyword};
-pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId};
+pub use ids::{AccountId, BlobName, EntryId, EntryTag, MailboxId, MessageId, Order};
 pub use lineage::{Renewal, Renewed};
 pub use name::{MailboxName, NAME_BYTES_MAX, NAME_DEPTH_MAX, NameError};
 pub use op::{

@@ -24,11 +24,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Now {
         Now {
-            wall_micros: micros(
-                SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default(),
-            ),
+            wall_micros: wall_micros(),
             mono_micros: micros(self.origin.elapsed()),
         }
     }
@@ -42,6 +38,12 @@ impl Clock {
         let far = Instant::now() + FAR;
         wanted.map_or(far, |instant| instant.min(far))
     }
+}
+
+/// Microseconds since the epoch.
+pub(crate) fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    micros(since.unwrap_or_default())
 }
 
 fn micros(duration: Duration) -> u64 {

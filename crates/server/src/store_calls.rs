@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use whimbrel_mailbox::{AccountId, BlobName, MessageId};
+use whimbrel_mailbox::{AccountId, BlobName, MessageId, Order};
 use whimbrel_service::{
     api::{
         BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobRange,
@@ -24,6 +24,7 @@ use whimbrel_storage::{
 
 use crate::{
     actor::Fatal,
+    clock::wall_micros,
     metrics::{self, Fault},
     node::random,
 };
@@ -163,7 +164,8 @@ impl<S: Store> StoreCalls<S> {
         if self.uploads.len() >= self.uploads_max || self.finished.len() >= self.finished_max {
             return Ok(Reply::Failed(Failure::Limit("too many uploads")));
         }
-        let upload = UploadId(random());
+        // What comes of it lies in the order in which the uploads began.
+        let upload = UploadId(Order::at(wall_micros()).before(random()));
         let writer = self.store.create(upload).await?;
         self.uploads.insert(upload, writer);
         Ok(Reply::Upload(upload.0))

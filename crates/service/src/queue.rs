@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
+use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName, Order};
 use whimbrel_storage::{Commit, Mutation};
 
 use crate::{
@@ -385,13 +385,14 @@ impl Machine for QueueOwner {
     }
 }
 
-/// The id of the entry for a finished upload: random because the upload's id is, and unrelated to it for whoever sees only one of them.
+/// The id of the entry for a finished upload: random because the upload's id is, and, but for the order in which both came, unrelated to it
+/// for whoever sees only one of them.
 #[must_use]
 pub fn entry_id(upload: &UploadId) -> EntryId {
     let mut id = [0; 16];
     let derived = blake3::derive_key("whimbrel queue entry v1", upload);
     id.copy_from_slice(&derived[..16]);
-    EntryId(id)
+    EntryId(Order::of(upload).before(id))
 }
 
 fn entry_key(id: EntryId) -> Bytes {

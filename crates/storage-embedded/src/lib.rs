@@ -14,10 +14,11 @@
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
 //! Reading order: `config`, `keys` (what lies where), `seal`, `journal`, `manifest`, `open`, `verify`, `writer`,
-//! `group` (one atomic write made of many commits), `blobs`, `reads`; `check` (every byte, without opening).
+//! `group` (one atomic write made of many commits), `blobs`, `reads`, `along`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod along;
 mod blobs;
 pub mod check;
 mod config;

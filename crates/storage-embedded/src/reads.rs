@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::Readable;
+use fjall::{Keyspace, Readable, Snapshot, UserKey};
 use tokio::sync::Semaphore;
 use whimbrel_storage::{
     BlobName, Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit,
@@ -14,7 +14,7 @@ use whimbrel_storage::{
 
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
-use crate::keys;
+use crate::{along, keys};
 
 impl Embedded {
     /// Whether a blob is held under this name: else nothing keeps it there.
@@ -70,22 +70,13 @@ impl Core {
         keys: &[Bytes],
         bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let view = self.sealer.db().snapshot();
-        let mut values = Vec::with_capacity(keys.len());
-        let mut bytes = 0usize;
-        for key in keys {
-            let key = keys::record(partition, key);
-            let value = view
-                .get(&self.sealer.trees.records, key)
-                .map_err(read_error)?
-                .map(Bytes::from);
-            bytes = bytes.saturating_add(value.as_ref().map_or(0, Bytes::len));
-            values.push(value);
-            if bytes >= bytes_max {
-                break;
-            }
-        }
-        Ok(values)
+        let records = Records {
+            view: self.sealer.db().snapshot(),
+            tree: &self.sealer.trees.records,
+        };
+        let full = |key: &Bytes| keys::record(partition, key);
+        let keys: Vec<_> = keys.iter().map(full).collect();
+        along::values(&records, &keys, bytes_max)
     }
 
     fn scan(
@@ -200,6 +191,32 @@ impl Core {
             Ok((partition, origin, position))
         })
         .collect()
+    }
+}
+
+/// The records as one moment shows them.
+struct Records<'a> {
+    view: Snapshot,
+    tree: &'a Keyspace,
+}
+
+impl along::Rows for Records<'_> {
+    type Key = UserKey;
+
+    fn find(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let value = self.view.get(self.tree, key).map_err(read_error)?;
+        Ok(value.map(Bytes::from))
+    }
+
+    fn walk(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> impl Iterator<Item = Result<(UserKey, Bytes), StoreError>> {
+        self.view.range(self.tree, from..=to).map(|row| {
+            let (key, value) = row.into_inner().map_err(read_error)?;
+            Ok((key, value.into()))
+        })
     }
 }
 

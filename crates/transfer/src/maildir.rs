@@ -34,6 +34,15 @@ pub struct Name<'a> {
     pub as_it_is: bool,
 }
 
+impl Name<'_> {
+    /// When the file was made, as names say it (they begin with the seconds since the epoch); 0 of one that says something else.
+    #[must_use]
+    pub fn seconds(&self) -> u32 {
+        let digits = self.base.bytes().take_while(u8::is_ascii_digit).count();
+        self.base[..digits].parse().unwrap_or(0)
+    }
+}
+
 /// Reads a file's name. Names that begin with a dot are no messages.
 #[must_use]
 pub fn parse_name<'a>(name: &'a str, keywords: &Keywords) -> Option<Name<'a>> {
@@ -278,6 +287,13 @@ mod tests {
         check("1:2,Scz", "1", &["\\Seen"], "cz");
         check("1:2,S,xab", "1", &["\\Seen"], "");
         assert_eq!(parse_name(".hidden", &keywords), None);
+        for (name, seconds) in [
+            ("1700000000.M1P2.host:2,S", 1_700_000_000),
+            ("x.1", 0),
+            ("99999999999.1", 0),
+        ] {
+            assert_eq!(parse_name(name, &keywords).unwrap().seconds(), seconds);
+        }
         assert_eq!(keywords.to_text(), "0 $Label1\n1 NonJunk\n3 late\n");
     }
 

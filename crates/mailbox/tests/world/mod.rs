@@ -529,7 +529,7 @@ impl World {
                 name: name.to_string(),
             }],
             Op::Append(a) => vec![make(
-                MessageId::from_dot(dot, 0),
+                MessageId::from_dot(dot, 0, Order::of(&a.message.blob.upload)),
                 &a.mailbox,
                 a.uid,
                 &a.flags,
@@ -544,7 +544,10 @@ impl World {
                 mailbox, entries, ..
             } => (0..)
                 .zip(entries)
-                .map(|(index, e)| make(MessageId::from_dot(dot, index), mailbox, e.uid, &e.flags))
+                .map(|(index, e)| {
+                    let id = MessageId::from_dot(dot, index, Order::of(&e.source.0));
+                    make(id, mailbox, e.uid, &e.flags)
+                })
                 .collect(),
             Op::Move {
                 mailbox, entries, ..

@@ -345,12 +345,11 @@ async fn read_maildir(
         unknown += usize::from(!name.unknown.is_empty());
         match read_file(&path, name.as_it_is, target.bytes_max()) {
             Ok((body, hash, seconds)) => {
-                let id = source_id(&[
-                    b"maildir",
-                    folder_name.as_bytes(),
-                    name.base.as_bytes(),
-                    &hash,
-                ]);
+                let id = source_id(
+                    &[b"maildir", folder_name.as_bytes()],
+                    name.seconds(),
+                    &[name.base.as_bytes(), &hash],
+                );
                 let offer = Offer {
                     id,
                     label,
@@ -464,7 +463,11 @@ async fn read_mbox(
                     let hash = open.hasher.finalize();
                     let at = open.at.to_le_bytes();
                     offers.push(Offer {
-                        id: source_id(&[b"mbox", folder_name.as_bytes(), &at, hash.as_bytes()]),
+                        id: source_id(
+                            &[b"mbox", folder_name.as_bytes()],
+                            u32::try_from(open.at).unwrap_or(u32::MAX),
+                            &[&at, hash.as_bytes()],
+                        ),
                         label: format!("{}: message {}", path.display(), open.at),
                         flags,
                         date: Some(DateTime::utc(open.seconds)),

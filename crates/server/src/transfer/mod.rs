@@ -19,7 +19,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use whimbrel_mailbox::AccountId;
+use whimbrel_mailbox::{AccountId, Order};
 use whimbrel_transfer::{mbox::Quoting, names::Mapper};
 
 use self::{target::Target, wire::Wire};
@@ -355,14 +355,19 @@ impl Source {
     }
 }
 
-/// Names what a message is at its source.
-fn source_id(parts: &[&[u8]]) -> [u8; 16] {
+/// Names what a message is at its source: in which folder, and which of it. `number` is the message's place there, roughly: the messages of a
+/// folder then lie in that order here, too.
+fn source_id(folder: &[&[u8]], number: u32, message: &[&[u8]]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("whimbrel import source v1");
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
+    let mut take = |parts: &[&[u8]]| {
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    };
+    let [first, second, ..] = take(folder);
     let mut id = [0; 16];
-    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    id
+    id.copy_from_slice(&take(message)[..16]);
+    Order::within(u16::from_be_bytes([first, second]), number).before(id)
 }

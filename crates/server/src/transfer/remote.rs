@@ -384,14 +384,17 @@ impl Connection {
     }
 
     fn id(&self, name: &str, validity: u32, uid: u32) -> [u8; 16] {
-        source_id(&[
-            b"imap",
-            self.server.as_bytes(),
-            self.user.as_bytes(),
-            name.as_bytes(),
-            &validity.to_le_bytes(),
-            &uid.to_le_bytes(),
-        ])
+        source_id(
+            &[
+                b"imap",
+                self.server.as_bytes(),
+                self.user.as_bytes(),
+                name.as_bytes(),
+                &validity.to_le_bytes(),
+            ],
+            uid,
+            &[&uid.to_le_bytes()],
+        )
     }
 
     async fn window(
