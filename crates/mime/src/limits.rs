@@ -8,7 +8,7 @@ pub struct Limits {
     pub nesting_max: usize,
     /// Parts of a message, at all depths together. When they are used up, further delimiter lines are content of the part
     /// they stand in. Digests of some hundred messages are real, and each message of one is two parts. Three eighths of
-    /// `summary_bytes_max`, at 224 bytes a part, bound this, too.
+    /// `summary_bytes_max`, at 240 bytes a part, bound this, too.
     pub parts_max: usize,
     /// Bytes of one header block in which fields are looked at; the end of the block is found in any case. Real headers
     /// reach some ten KiB, with many recipients some hundred.

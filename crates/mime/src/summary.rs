@@ -153,13 +153,16 @@ pub struct Summary {
     pub preview: Option<String>,
 }
 
-/// What is wanted of a summary beside the parts and where they lie: half of the work of decoding one is for what few commands need.
+/// What is wanted of a summary beside its sizes and the ranges of its outermost part: most of the work of decoding one is for what few
+/// commands need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The envelope of the whole message; else it is empty.
     pub envelope: bool,
     /// The usual header fields; else there are none, and none is complete.
     pub fields: bool,
+    /// What the parts are, and those inside the outermost; else that is [`Part::default`] but for its ranges.
+    pub parts: bool,
 }
 
 impl Wanted {
@@ -167,6 +170,7 @@ impl Wanted {
     pub const ALL: Wanted = Wanted {
         envelope: true,
         fields: true,
+        parts: true,
     };
 }
 
@@ -238,8 +242,8 @@ pub struct Address {
     pub host: Option<Octets>,
 }
 
-/// A part of a message: what BODYSTRUCTURE says about it, and where it lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A part of a message: what BODYSTRUCTURE says about it, and where it lies. By default one of which nothing is known.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Part {
     /// Media type as written, `TEXT` by default.
     pub media_type: Octets,
@@ -272,9 +276,10 @@ pub struct Part {
 }
 
 /// What a part holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Content {
     /// No text and nothing to look into.
+    #[default]
     Basic,
     /// text/*: its BODYSTRUCTURE has lines.
     Text,

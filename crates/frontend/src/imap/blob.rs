@@ -15,14 +15,15 @@ use whimbrel_service::{
 /// A content row, decoded.
 pub(super) struct Opened {
     pub(super) prefix: Bytes,
-    pub(super) summary: Summary,
+    /// Half a kilobyte that is handed on often.
+    pub(super) summary: Box<Summary>,
 }
 
 impl Opened {
     /// `None`: the row cannot be read.
     pub(super) fn new(row: &Bytes, wanted: Wanted) -> Option<Opened> {
         let content = Content::decode(row).ok()?;
-        let summary = Summary::decode_shared(&content.summary, wanted).ok()?;
+        let summary = Box::new(Summary::decode_shared(&content.summary, wanted).ok()?);
         (summary.prefix_len == content.prefix.len() as u64).then_some(Opened {
             prefix: content.prefix,
             summary,

@@ -6,9 +6,9 @@ use crate::summary::{Address, Octets, Param};
 
 /// Bytes that a part takes at most in the encoding apart from texts that are charged: its numbers, its default texts, and
 /// the placeholder that an unopened multipart or message holds.
-pub(crate) const NODE_BYTES: usize = 224;
+pub(crate) const NODE_BYTES: usize = 240;
 /// Bytes of a summary apart from nodes, texts and fields.
-const FRAME_BYTES: usize = 96 + crate::preview::PREVIEW_BYTES;
+const FRAME_BYTES: usize = 112 + crate::preview::PREVIEW_BYTES;
 /// Bytes of the length that stands before a text.
 const TEXT_HEAD_BYTES: usize = 5;
 

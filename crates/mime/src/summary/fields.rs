@@ -1,7 +1,5 @@
 //! The usual header fields, kept raw, so that most HEADER.FIELDS and SEARCH HEADER need no body.
 
-use std::collections::BTreeSet;
-
 use super::Octets;
 use crate::Limits;
 use crate::parser::block::keep;
@@ -68,18 +66,14 @@ impl Fields {
         if !names.iter().all(|name| self.is_complete(name.as_ref())) {
             return None;
         }
-        let names: BTreeSet<Vec<u8>> = names
-            .iter()
-            .map(|name| name.as_ref().to_ascii_lowercase())
-            .collect();
-        let mut answer = Vec::new();
-        for field in &self.list {
-            if names.contains(&field.name().to_ascii_lowercase()) {
-                answer.extend_from_slice(&field.raw);
-            }
-        }
-        answer.extend_from_slice(&self.end);
-        Some(answer)
+        let asked = |field: &&Field| {
+            let mut names = names.iter().map(AsRef::as_ref);
+            names.any(|name: &[u8]| name.eq_ignore_ascii_case(field.name()))
+        };
+        // A client names few fields, and of those kept there are few: a set of names would cost more than it saves.
+        let found = self.list.iter().filter(asked);
+        let pieces: Vec<&[u8]> = found.map(|field| &*field.raw).chain([&*self.end]).collect();
+        Some(pieces.concat())
     }
 
     /// Fields that stand before these; what exceeds the share is dropped from them.
@@ -110,11 +104,21 @@ pub(super) const RULE: u32 = 1;
 /// messages, and what threading and sorting need. Content-* and List-* besides these by their beginning. What is long
 /// and seldom asked for (Received, signatures, Autocrypt) is not.
 pub(crate) fn is_usual(name: &[u8]) -> bool {
-    let lower = name.to_ascii_lowercase();
-    USUAL.binary_search(&lower.as_slice()).is_ok()
-        || lower.starts_with(b"content-")
-        || lower.starts_with(b"list-")
+    let mut lower = [0; NAME_BYTES_MAX];
+    let begins_with = |prefix: &[u8]| {
+        let begin = name.get(..prefix.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
+    };
+    let listed = lower.get_mut(..name.len()).is_some_and(|lower| {
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        USUAL.binary_search(&&*lower).is_ok()
+    });
+    listed || begins_with(b"content-") || begins_with(b"list-")
 }
+
+/// The longest of [`USUAL`].
+const NAME_BYTES_MAX: usize = 31;
 
 const USUAL: &[&[u8]] = &[
     b"auto-submitted",
@@ -166,6 +170,8 @@ mod tests {
     #[test]
     fn usual_names() {
         assert!(USUAL.is_sorted());
+        let longest = USUAL.iter().map(|name| name.len()).max();
+        assert_eq!(longest, Some(NAME_BYTES_MAX));
         for name in [
             "From",
             "SUBJECT",

@@ -52,7 +52,20 @@ impl<'a> Glance<'a> {
         let rule = d.u32()?;
         let _sizes = (d.u64()?, d.u64()?, d.u64()?);
         let message = Array::open(d, 2)?;
-        let envelope = Array::open(d, 10)?;
+        let mut glance = Glance::of_envelope(&mut Decoder::new(d.bytes()?))?;
+        if references {
+            d.skip()?;
+            message.close(d)?;
+            // Under another rule nothing is known of the fields.
+            if rule == RULE {
+                glance.references = references_of(&mut Decoder::new(d.bytes()?))?;
+            }
+        }
+        Ok(glance)
+    }
+
+    fn of_envelope(d: &mut Decoder<'a>) -> Read<Glance<'a>> {
+        Array::open(d, 10)?;
         let mut glance = Glance {
             date: text(d)?,
             subject: text(d)?,
@@ -66,15 +79,6 @@ impl<'a> Glance<'a> {
         let _bcc = first(d)?;
         glance.in_reply_to = text(d)?;
         glance.message_id = text(d)?;
-        if references {
-            envelope.close(d)?;
-            d.skip()?;
-            message.close(d)?;
-            // Under another rule nothing is known of the fields.
-            if rule == RULE {
-                glance.references = references_of(d)?;
-            }
-        }
         Ok(glance)
     }
 }

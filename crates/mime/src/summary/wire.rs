@@ -1,13 +1,14 @@
 //! The stored encoding of a summary: CBOR, an array for each structure, the place in the array being the field's number.
-//! What stands behind the known fields of an array is skipped, so that fields can be added.
+//! What stands behind the known fields of an array is skipped, so that fields can be added. What few commands need is a byte string with an
+//! encoding in it (below in angle brackets), so that it is stepped over at once.
 //!
 //! ```text
-//! summary  = [version, rule of usual fields, prefix length, size, lines, message, fields, preview?]
-//! message  = [envelope, part]
+//! summary  = [version, rule of usual fields, prefix length, size, lines, message, <fields>, preview?]
+//! message  = [<envelope>, part]
 //! envelope = [date, subject, from, sender, reply-to, to, cc, bcc, in-reply-to, message-id]
 //! address  = [name, route, mailbox, host]
-//! part     = [type, subtype, params, id, description, encoding, md5, disposition, language, location,
-//!             header start, header length, body start, body length, lines, kind, inside]
+//! part     = [header start, header length, body start, body length, lines, <told>]
+//! told     = [type, subtype, params, id, description, encoding, md5, disposition, language, location, kind, inside]
 //! params   = [name, value, name, value ...]    disposition = [type, params]
 //! kind     = 0 basic, 1 text (inside: null), 2 multipart (inside: [part ...]), 3 message (inside: message)
 //! fields   = [[name length, raw ...], [dropped name ...], complete, end]
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::Limits;
 
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// A placeholder stands below the deepest part that is looked into.
 const DEPTH_MAX: usize = Limits::NESTING_MAX + 1;
 
@@ -68,22 +69,39 @@ fn write_summary(w: &mut Writer, summary: &Summary) -> Written {
         .u64(summary.size)?
         .u64(summary.lines)?;
     write_message(w, &summary.message)?;
-    let fields = &summary.fields;
-    w.array(4)?.array(2 * fields.list.len() as u64)?;
-    for field in &fields.list {
-        w.u64(field.name_len as u64)?.bytes(&field.raw)?;
-    }
-    write_texts(w, &fields.dropped)?;
-    w.bool(fields.complete)?.bytes(&fields.end)?;
+    write_apart(w, |w| write_fields(w, &summary.fields))?;
     if let Some(preview) = &summary.preview {
         w.str(preview)?;
     }
     Ok(())
 }
 
+/// As a byte string.
+fn write_apart(w: &mut Writer, write: impl FnOnce(&mut Writer) -> Written) -> Written {
+    let mut apart = Encoder::new(Vec::with_capacity(256));
+    write(&mut apart)?;
+    w.bytes(apart.writer())?;
+    Ok(())
+}
+
+fn write_fields(w: &mut Writer, fields: &Fields) -> Written {
+    w.array(4)?.array(2 * fields.list.len() as u64)?;
+    for field in &fields.list {
+        w.u64(field.name_len as u64)?.bytes(&field.raw)?;
+    }
+    write_texts(w, &fields.dropped)?;
+    w.bool(fields.complete)?.bytes(&fields.end)?;
+    Ok(())
+}
+
 fn write_message(w: &mut Writer, message: &Message) -> Written {
-    let e = &message.envelope;
-    w.array(2)?.array(10)?;
+    w.array(2)?;
+    write_apart(w, |w| write_envelope(w, &message.envelope))?;
+    write_part(w, &message.body)
+}
+
+fn write_envelope(w: &mut Writer, e: &Envelope) -> Written {
+    w.array(10)?;
     write_text(w, &e.date)?;
     write_text(w, &e.subject)?;
     for list in [
@@ -104,12 +122,21 @@ fn write_message(w: &mut Writer, message: &Message) -> Written {
         }
     }
     write_text(w, &e.in_reply_to)?;
-    write_text(w, &e.message_id)?;
-    write_part(w, &message.body)
+    write_text(w, &e.message_id)
 }
 
 fn write_part(w: &mut Writer, part: &Part) -> Written {
-    w.array(17)?.bytes(&part.media_type)?.bytes(&part.subtype)?;
+    w.array(6)?
+        .u64(part.header.start)?
+        .u64(part.header.len)?
+        .u64(part.body.start)?
+        .u64(part.body.len)?
+        .u64(part.lines)?;
+    write_apart(w, |w| write_told(w, part))
+}
+
+fn write_told(w: &mut Writer, part: &Part) -> Written {
+    w.array(12)?.bytes(&part.media_type)?.bytes(&part.subtype)?;
     write_params(w, &part.params)?;
     write_text(w, &part.id)?;
     write_text(w, &part.description)?;
@@ -124,11 +151,6 @@ fn write_part(w: &mut Writer, part: &Part) -> Written {
     }
     write_texts(w, &part.language)?;
     write_text(w, &part.location)?;
-    w.u64(part.header.start)?
-        .u64(part.header.len)?
-        .u64(part.body.start)?
-        .u64(part.body.len)?
-        .u64(part.lines)?;
     match &part.content {
         Content::Basic => drop(w.u8(0)?.null()?),
         Content::Text => drop(w.u8(1)?.null()?),
@@ -176,6 +198,33 @@ pub(super) type Read<T> = Result<T, DecodeError>;
 struct Source<'b> {
     decoder: Decoder<'b>,
     bytes: &'b Bytes,
+}
+
+impl<'b> Source<'b> {
+    /// Reads what is a byte string with an encoding in it.
+    fn apart<T>(&mut self, read: impl FnOnce(&mut Source<'b>) -> Read<T>) -> Read<T> {
+        let mut apart = Source {
+            decoder: Decoder::new(self.decoder.bytes()?),
+            bytes: self.bytes,
+        };
+        let read = read(&mut apart)?;
+        apart.end()?;
+        Ok(read)
+    }
+
+    /// Steps over what is a byte string.
+    fn over(&mut self) -> Read<()> {
+        self.decoder.bytes()?;
+        Ok(())
+    }
+
+    fn end(&self) -> Read<()> {
+        if self.decoder.position() == self.decoder.input().len() {
+            Ok(())
+        } else {
+            Err(damaged("bytes behind the end"))
+        }
+    }
 }
 
 impl<'b> std::ops::Deref for Source<'b> {
@@ -268,22 +317,20 @@ pub(super) fn decode(bytes: &Bytes, wanted: Wanted) -> Read<Summary> {
     }
     let rule = d.u32()?;
     let (prefix_len, size, lines) = (d.u64()?, d.u64()?, d.u64()?);
-    let message = read_message(d, 0, wanted.envelope)?;
-    let mut fields = if wanted.fields {
-        read_fields(d)?
+    let message = read_message(d, 0, wanted)?;
+    let mut fields = Fields::default();
+    if wanted.fields {
+        fields = d.apart(read_fields)?;
     } else {
-        d.skip()?;
-        Fields::default()
-    };
+        d.over()?;
+    }
     let preview = if array.takes_one() {
         Some(d.str()?.to_owned())
     } else {
         None
     };
     array.close(d)?;
-    if d.position() != bytes.len() {
-        return Err(damaged("bytes behind the end"));
-    }
+    d.end()?;
     if rule != RULE {
         fields.complete = false;
     }
@@ -327,15 +374,15 @@ fn read_fields(d: &mut Source<'_>) -> Read<Fields> {
     })
 }
 
-fn read_message(d: &mut Source<'_>, depth: usize, envelope: bool) -> Read<Message> {
+fn read_message(d: &mut Source<'_>, depth: usize, wanted: Wanted) -> Read<Message> {
     let array = Array::open(d, 2)?;
-    let envelope = if envelope {
-        read_envelope(d)?
+    let mut envelope = Envelope::default();
+    if wanted.envelope {
+        envelope = d.apart(read_envelope)?;
     } else {
-        d.skip()?;
-        Envelope::default()
-    };
-    let body = read_part(d, depth + 1)?;
+        d.over()?;
+    }
+    let body = read_part(d, depth + 1, wanted.parts)?;
     array.close(d)?;
     Ok(Message { envelope, body })
 }
@@ -370,11 +417,33 @@ fn read_address(d: &mut Source<'_>) -> Read<Address> {
     Ok(address)
 }
 
-fn read_part(d: &mut Source<'_>, depth: usize) -> Read<Part> {
+fn read_part(d: &mut Source<'_>, depth: usize, told: bool) -> Read<Part> {
     if depth > DEPTH_MAX {
         return Err(damaged("nested too deep"));
     }
-    let array = Array::open(d, 17)?;
+    let array = Array::open(d, 6)?;
+    let header = Span {
+        start: d.u64()?,
+        len: d.u64()?,
+    };
+    let body = Span {
+        start: d.u64()?,
+        len: d.u64()?,
+    };
+    let lines = d.u64()?;
+    let mut part = Part::default();
+    if told {
+        part = d.apart(|d| read_told(d, depth))?;
+    } else {
+        d.over()?;
+    }
+    array.close(d)?;
+    (part.header, part.body, part.lines) = (header, body, lines);
+    Ok(part)
+}
+
+fn read_told(d: &mut Source<'_>, depth: usize) -> Read<Part> {
+    let array = Array::open(d, 12)?;
     let part = Part {
         media_type: octets(d)?,
         subtype: octets(d)?,
@@ -390,15 +459,9 @@ fn read_part(d: &mut Source<'_>, depth: usize) -> Read<Part> {
         },
         language: Array::elements(d, octets)?,
         location: text(d)?,
-        header: Span {
-            start: d.u64()?,
-            len: d.u64()?,
-        },
-        body: Span {
-            start: d.u64()?,
-            len: d.u64()?,
-        },
-        lines: d.u64()?,
+        header: Span::default(),
+        body: Span::default(),
+        lines: 0,
         content: match d.u8()? {
             kind @ (0 | 1) => {
                 d.skip()?;
@@ -409,13 +472,13 @@ fn read_part(d: &mut Source<'_>, depth: usize) -> Read<Part> {
                 }
             }
             2 => {
-                let parts = Array::elements(d, |d| read_part(d, depth + 1))?;
+                let parts = Array::elements(d, |d| read_part(d, depth + 1, true))?;
                 if parts.is_empty() {
                     return Err(damaged("multipart without parts"));
                 }
                 Content::Multipart(parts)
             }
-            3 => Content::Message(Box::new(read_message(d, depth, true)?)),
+            3 => Content::Message(Box::new(read_message(d, depth, Wanted::ALL)?)),
             _ => return Err(damaged("unknown kind of part")),
         },
     };
@@ -526,8 +589,8 @@ mod tests {
             ..summary
         };
         assert_eq!(decode(&bytes).unwrap(), later);
-        bytes[1] = 2;
-        assert!(matches!(decode(&bytes), Err(DecodeError::Version(2))));
+        bytes[1] = 3;
+        assert!(matches!(decode(&bytes), Err(DecodeError::Version(3))));
     }
 
     #[test]
@@ -539,7 +602,7 @@ mod tests {
         assert!(!decode(&bytes).unwrap().fields.complete);
     }
 
-    /// Bytes that were once written must be read for ever: this is version 1.
+    /// Bytes that were once written must be read for ever: this is version 2.
     #[test]
     fn the_format_is_kept() {
         let mut parser = Parser::new(&Limits::default());
@@ -549,7 +612,7 @@ mod tests {
             let bytes = encode(summary);
             bytes.iter().map(|byte| format!("{byte:02x}")).collect()
         };
-        let kept = include_str!("version1.hex").trim_end();
+        let kept = include_str!("version2.hex").trim_end();
         let with_preview = parser.finish();
         let before = Summary {
             preview: None,
@@ -569,9 +632,24 @@ mod tests {
         parser.push(b"From: a@b\r\nSubject: s\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\ntext\r\n");
         let whole = parser.finish();
         let bytes = Bytes::from(encode(&whole));
-        for (envelope, fields) in [(true, true), (true, false), (false, true), (false, false)] {
-            let found = super::decode(&bytes, Wanted { envelope, fields }).unwrap();
+        let choices = (0..8).map(|bits| [1, 2, 4].map(|bit| bits & bit != 0));
+        for [envelope, fields, parts] in choices {
+            let wanted = Wanted {
+                envelope,
+                fields,
+                parts,
+            };
+            let found = super::decode(&bytes, wanted).unwrap();
             let mut expected = whole.clone();
+            if !parts {
+                let body = &mut expected.message.body;
+                *body = Part {
+                    header: body.header,
+                    body: body.body,
+                    lines: body.lines,
+                    ..Part::default()
+                };
+            }
             if !envelope {
                 expected.message.envelope = Envelope::default();
             }

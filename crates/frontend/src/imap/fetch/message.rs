@@ -54,12 +54,26 @@ pub(super) fn needs_content(item: &FetchItem) -> bool {
     )
 }
 
+/// Whether an item needs more of the parts than where header and text of the whole message lie.
+fn needs_parts(item: &FetchItem) -> bool {
+    match item {
+        FetchItem::Section { section, .. } => !section.part.is_empty(),
+        FetchItem::Body
+        | FetchItem::BodyStructure
+        | FetchItem::Binary { .. }
+        | FetchItem::BinarySize { .. }
+        | FetchItem::Preview { lazy: false } => true,
+        _ => false,
+    }
+}
+
 /// What is needed of its summary.
 pub(super) fn wanted(items: &[FetchItem]) -> Wanted {
     let is_fields = |item: &FetchItem| matches!(item, FetchItem::Section { section, .. } if matches!(section.text, Some(WireText::HeaderFields(_))));
     Wanted {
         envelope: items.contains(&FetchItem::Envelope),
         fields: items.iter().any(is_fields),
+        parts: items.iter().any(needs_parts),
     }
 }
 

@@ -167,6 +167,7 @@ impl Program {
         Wanted {
             envelope: self.sent,
             fields: !self.fields.is_empty(),
+            parts: !self.bodies.is_empty() || !self.texts.is_empty(),
         }
     }
 
