@@ -207,6 +207,12 @@ pub enum MailboxCall {
         /// vanished messages stay in the answer of a later call that allows it, and so do new ones that would follow them.
         expunges: bool,
     },
+    /// The UIDs that a watching session knows: what the answers to its [`MailboxCall::Select`] and [`MailboxCall::Changes`] have told it
+    /// together. For one that holds no list of them while it waits; it has been told of expunges up to its last call. [`Reply::Known`].
+    Known {
+        /// Who.
+        session: SessionId,
+    },
     /// What has changed since a MODSEQ that the client names (RFC 7162: CHANGEDSINCE, QRESYNC). [`Reply::Since`].
     Since {
         /// Which mailbox.
@@ -424,6 +430,8 @@ pub enum Reply {
     Status(Status),
     /// To [`MailboxCall::Select`].
     Selected(Selected),
+    /// To [`MailboxCall::Known`]: ascending. `None`: the history of vanished messages does not reach back so far.
+    Known(Option<Vec<u32>>),
     /// To [`MailboxCall::Changes`].
     Changes(Changes),
     /// To [`MailboxCall::Since`].

@@ -933,6 +933,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Select { .. } => "SELECT",
         MailboxCall::Unselect { .. } => "UNSELECT",
         MailboxCall::Changes { .. } => "NOOP",
+        MailboxCall::Known { .. } => "IDLE",
         MailboxCall::Since { .. } => "UID FETCH (CHANGEDSINCE)",
         MailboxCall::Rows { .. } | MailboxCall::Flagged { .. } => "FETCH",
         MailboxCall::Append { .. } => "APPEND",

@@ -1,6 +1,7 @@
 //! NOOP, CHECK and IDLE (RFC 9051, 6.1.2 and 6.3.13; RFC 2177).
 
 use whimbrel_imap::encode;
+use whimbrel_service::api::{Failure, MailboxCall, Reply};
 
 use super::{
     context::Context,
@@ -17,8 +18,17 @@ enum State {
     Begin,
     /// It waits.
     Waiting,
+    /// The owner is asked what the client knows; then goes on with this.
+    Recalling(Then),
     /// Changes are asked for and told; `true`: the `+` has been sent.
     Telling(Sync),
+}
+
+/// Why an idle session wakes.
+enum Then {
+    Changed,
+    Done,
+    Broken(&'static str),
 }
 
 impl Idle {
@@ -28,7 +38,7 @@ impl Idle {
         }
     }
 
-    fn tell(&mut self, cx: &mut Context, reply: Option<whimbrel_service::api::Reply>) -> Step {
+    fn tell(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
         let State::Telling(sync) = &mut self.state else {
             return Step::Done(Outcome::bug());
         };
@@ -50,28 +60,59 @@ impl Idle {
         self.state = State::Telling(Sync::new(true, false));
         self.tell(cx, None)
     }
+
+    /// Goes on with an index.
+    fn wake(&mut self, cx: &mut Context, then: Then) -> Step {
+        if let Some(view) = &mut cx.view
+            && !view.wake()
+        {
+            self.state = State::Recalling(then);
+            let session = cx.session;
+            return Step::Call(cx.call(MailboxCall::Known { session }));
+        }
+        match then {
+            Then::Changed => self.begin_telling(cx),
+            Then::Done => Step::Done(Outcome::ok("Done idling")),
+            Then::Broken(text) => Step::Done(Outcome::bad(text)),
+        }
+    }
+
+    fn recalled(&mut self, cx: &mut Context, then: Then, reply: Reply) -> Step {
+        let uids = match reply {
+            Reply::Known(Some(uids)) => uids,
+            // What comes next finds that, too.
+            Reply::Failed(Failure::Gone | Failure::NoSuchMailbox) => Vec::new(),
+            // Sequence numbers cannot be told any more.
+            _ => return Step::Abort("what an idle client knows cannot be found out"),
+        };
+        cx.view_mut().recall(uids);
+        self.wake(cx, then)
+    }
 }
 
 impl Task for Idle {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        if let Some(view) = &mut cx.view {
-            view.wake();
-        }
-        match (&self.state, wake) {
+        match (std::mem::replace(&mut self.state, State::Waiting), wake) {
             (State::Begin, Wake::Go) => {
                 encode::continuation(&mut cx.out, "Idling");
                 // What came before is told at once.
                 if let Some(view) = &mut cx.view {
                     view.dirty = true;
                 }
-                self.state = State::Waiting;
                 Step::Input(Expect::Done)
             }
-            (State::Waiting, Wake::Changed) => self.begin_telling(cx),
-            (State::Telling(_), Wake::Reply(reply)) => self.tell(cx, Some(reply)),
-            (State::Telling(_), Wake::Go) => self.tell(cx, None),
-            (State::Waiting, Wake::Done) => Step::Done(Outcome::ok("Done idling")),
-            (State::Waiting, Wake::Broken(text)) => Step::Done(Outcome::bad(text)),
+            (State::Waiting, Wake::Changed) => self.wake(cx, Then::Changed),
+            (State::Waiting, Wake::Done) => self.wake(cx, Then::Done),
+            (State::Waiting, Wake::Broken(text)) => self.wake(cx, Then::Broken(text)),
+            (State::Recalling(then), Wake::Reply(reply)) => self.recalled(cx, then, reply),
+            (State::Telling(sync), Wake::Reply(reply)) => {
+                self.state = State::Telling(sync);
+                self.tell(cx, Some(reply))
+            }
+            (State::Telling(sync), Wake::Go) => {
+                self.state = State::Telling(sync);
+                self.tell(cx, None)
+            }
             _ => Step::Done(Outcome::bug()),
         }
     }

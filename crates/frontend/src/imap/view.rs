@@ -33,9 +33,20 @@ pub(super) struct View {
     pub(super) held_back: bool,
     /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
     pub(super) left: bool,
-    /// In IDLE: the UIDs, and [`View::uids`] is empty.
-    resting: Option<Box<[u8]>>,
+    /// In IDLE: [`View::uids`] is empty.
+    resting: Option<Resting>,
 }
+
+/// Where the UIDs are while a session holds no index.
+enum Resting {
+    /// Here, packed.
+    Packed(Box<[u8]>),
+    /// With the owner: [`whimbrel_service::api::MailboxCall::Known`].
+    Away,
+}
+
+/// Longer than this, packed UIDs are not kept: as much as the rest of an idle session takes.
+const PACKED_BYTES_MAX: usize = 1024;
 
 /// A sequence number beyond the number of messages.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,18 +81,36 @@ impl View {
         }
     }
 
-    /// Holds no index until [`View::wake`]; nothing may be asked of it meanwhile.
+    /// Holds no index until [`View::wake`] or [`View::recall`]; nothing may be asked of it meanwhile.
     pub(super) fn rest(&mut self) {
         let uids = std::mem::take(&mut self.uids);
-        self.resting = Some(packed::pack(&uids));
+        let packed = packed::pack(&uids);
+        // The owner knows what the client knows when all was told.
+        self.resting = Some(if packed.len() <= PACKED_BYTES_MAX || self.dirty {
+            Resting::Packed(packed)
+        } else {
+            Resting::Away
+        });
         self.told.shrink_to_fit();
     }
 
-    /// As it was before [`View::rest`], if it rests.
-    pub(super) fn wake(&mut self) {
-        if let Some(packed) = self.resting.take() {
-            self.uids = packed::unpack(&packed);
+    /// As it was before [`View::rest`], if it rests. False: the owner is to be asked first, and told to [`View::recall`].
+    pub(super) fn wake(&mut self) -> bool {
+        match &self.resting {
+            None => true,
+            Some(Resting::Packed(packed)) => {
+                self.uids = packed::unpack(packed);
+                self.resting = None;
+                true
+            }
+            Some(Resting::Away) => false,
         }
+    }
+
+    /// Wakes with what the owner says.
+    pub(super) fn recall(&mut self, uids: Vec<u32>) {
+        self.uids = uids;
+        self.resting = None;
     }
 
     /// How many messages.
@@ -436,10 +465,26 @@ mod tests {
         let mut view = view(uids.clone());
         view.rest();
         assert_eq!(view.uids.capacity(), 0);
-        assert!(view.resting.as_ref().unwrap().len() < 16);
-        view.wake();
+        assert!(matches!(&view.resting, Some(Resting::Packed(packed)) if packed.len() < 16));
+        assert!(view.wake());
         assert_eq!(view.uids, uids);
-        view.wake();
+        assert!(view.wake());
+        assert_eq!(view.uids, uids);
+    }
+
+    #[test]
+    fn many_gaps_are_not_kept() {
+        let uids: Vec<u32> = (1..10_000).filter(|n| n % 3 != 0).map(|n| n * 64).collect();
+        let mut view = view(uids.clone());
+        view.rest();
+        assert!(!view.wake());
+        view.recall(uids.clone());
+        assert!(view.wake());
+        assert_eq!(view.uids, uids);
+        // What was not told is not known to the owner as told.
+        view.dirty = true;
+        view.rest();
+        assert!(view.wake());
         assert_eq!(view.uids, uids);
     }
 

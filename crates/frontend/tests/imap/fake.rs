@@ -405,6 +405,15 @@ impl Fake {
                 since,
                 expunges,
             } => return self.changes(session, since, expunges),
+            MailboxCall::Known { session } => {
+                let watch = self.watches.get(&session).ok_or(Failure::Gone)?;
+                if watch.gone {
+                    return Err(Failure::Gone);
+                }
+                let mut shown: Vec<u32> = watch.shown.iter().copied().collect();
+                shown.sort_unstable();
+                Reply::Known((!self.forgets).then_some(shown))
+            }
             MailboxCall::Since {
                 name,
                 modseq,

@@ -408,3 +408,77 @@ fn unauthenticate() {
     world.pass(1);
     assert!(closed(&mut world, "login timeout"));
 }
+
+/// The UIDs of a mailbox with many gaps are not kept while it waits, and its sequence numbers are right when it is told what happened.
+#[test]
+fn an_idle_session_holds_no_index_of_many_gaps() {
+    for real in [false, true] {
+        let mut world = if real {
+            World::real(Cut::Whole)
+        } else {
+            World::new(Cut::Whole)
+        };
+        world.fake.fill("INBOX", 1200, |_| b"x: y\r\n".to_vec());
+        let thirds: Vec<String> = (1..=400).map(|n| (n * 3).to_string()).collect();
+        let flagged = format!("c STORE {} +FLAGS.SILENT (\\Deleted)\r\n", thirds.join(","));
+        for name in ["1", "2"] {
+            world.connect(name, true);
+            world.send(name, b"a LOGIN anne secret\r\nb SELECT INBOX\r\n");
+        }
+        world.send("2", flagged.as_bytes());
+        world.send("2", b"d EXPUNGE\r\n");
+        world.send("1", b"c NOOP\r\nd IDLE\r\n");
+        said(&mut world);
+        // Of 800 messages the first one, the 400th and the last go, and one comes.
+        world.send("2", b"e STORE 1,400,800 +FLAGS.SILENT (\\Deleted)\r\n");
+        world.send("2", b"f EXPUNGE\r\ng APPEND INBOX {4+}\r\nx: y\r\n");
+        let known = |world: &mut World| world.get("1").calls.get("Known").copied();
+        assert!(known(&mut world).is_some_and(|asked| asked > 0), "{real}");
+        let told = said(&mut world);
+        let gone: Vec<&str> = told
+            .lines()
+            .filter(|line| line.ends_with(" EXPUNGE"))
+            .collect();
+        assert_eq!(
+            gone,
+            ["* 800 EXPUNGE", "* 400 EXPUNGE", "* 1 EXPUNGE"],
+            "{real}: {told}"
+        );
+        assert!(told.contains("* 798 EXISTS\r\n"), "{real}: {told}");
+        // What comes next has an index.
+        world.send("1", b"DONE\r\nh UID SEARCH ALL\r\n");
+        let first = said(&mut world);
+        world.send("2", b"h UID SEARCH ALL\r\n");
+        let second = String::from_utf8(std::mem::take(&mut world.get("2").outbox)).unwrap();
+        let found = |told: &str| {
+            let line = told.lines().find(|line| line.starts_with("* SEARCH"));
+            line.unwrap_or_default().to_owned()
+        };
+        assert_eq!(found(&first), found(&second), "{real}");
+        assert_eq!(found(&first).split(' ').count(), 2 + 798);
+        // Also when nothing happened.
+        let before = known(&mut world);
+        world.send("1", b"i IDLE\r\n");
+        world.send("1", b"DONE\r\nj FETCH 798 UID\r\n");
+        assert!(known(&mut world) > before);
+        assert!(said(&mut world).contains("* 798 FETCH (UID "));
+    }
+}
+
+/// What it knew is not known any more: it cannot go on with its numbers.
+#[test]
+fn an_idle_session_whose_index_is_lost_ends() {
+    let mut world = logged_in();
+    world.fake.fill("INBOX", 1200, |_| b"x".to_vec());
+    let thirds: Vec<String> = (1..=400).map(|n| (n * 3).to_string()).collect();
+    let flagged = format!("c STORE {} +FLAGS.SILENT (\\Deleted)\r\n", thirds.join(","));
+    world.send("1", b"b SELECT INBOX\r\n");
+    world.send("1", flagged.as_bytes());
+    world.send("1", b"d EXPUNGE\r\ne IDLE\r\n");
+    world.fake.forgets = true;
+    world.send("1", b"DONE\r\n");
+    assert!(closed(
+        &mut world,
+        "what an idle client knows cannot be found out"
+    ));
+}

@@ -58,6 +58,7 @@ impl PartitionOwner {
                 since,
                 expunges,
             } => self.changes(now, account, session, since, expunges),
+            MailboxCall::Known { session } => self.known(account, session),
             MailboxCall::Since {
                 name,
                 modseq,
@@ -513,6 +514,20 @@ impl PartitionOwner {
             uid_next: status.uid_next,
             as_of,
         }))
+    }
+
+    fn known(&self, account: AccountId, session: SessionId) -> Result<Reply, Failure> {
+        let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
+        let replica = self.replica(account)?;
+        let gone = replica.vanished_since(&watch.name, watch.vanished_since);
+        Ok(Reply::Known(gone.map(|gone| {
+            let mut uids = replica.uids(&watch.name);
+            uids.extend(gone);
+            uids.retain(|uid| *uid <= watch.known_up_to);
+            uids.sort_unstable();
+            uids.dedup();
+            uids
+        })))
     }
 
     fn copy(
