@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `told`, `lineage`, `merge`; `read`, `since`, `recent`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `merge`; `read`, `since`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -30,6 +30,7 @@ mod flags;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
+mod lacking;
 mod lineage;
 mod load;
 mod merge;

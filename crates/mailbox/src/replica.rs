@@ -211,6 +211,8 @@ pub struct Replica {
     pub(crate) late: BTreeMap<(u32, u32), u32>,
     /// Messages that wait for peers, by claim, with the time when they wait no longer.
     pub(crate) pending: BTreeMap<u32, (u32, u64)>,
+    /// Bodies that are not here, with the messages that are not shown for it.
+    pub(crate) lacking: BTreeMap<BlobName, Vec<u32>>,
     /// The last MODSEQ without its slot.
     pub(crate) last_change: u64,
     pub(crate) history: VecDeque<Vanished>,
@@ -265,6 +267,7 @@ impl Replica {
             floor: 0,
             late: BTreeMap::new(),
             pending: BTreeMap::new(),
+            lacking: BTreeMap::new(),
             last_change: 0,
             history: VecDeque::new(),
             history_uids: 0,
@@ -303,7 +306,7 @@ impl Replica {
 
     /// Whether everything visible is shown: only then may this replica make known what it has announced (rule 6).
     pub fn is_clean(&self) -> bool {
-        self.late.is_empty() && self.pending.is_empty()
+        self.late.is_empty() && self.pending.is_empty() && self.lacking.is_empty()
     }
 
     /// For each slot the greatest counter claimed with it: what this replica may make known as announced (rule 6).

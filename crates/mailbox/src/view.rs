@@ -1,7 +1,7 @@
 //! What is shown: after each step the touched records are compared with what this replica shows of them.
 //!
 //! A living message is shown under its greatest claim, unless that is *late* (below what was told of the name, rule 4) or
-//! *pending* (a peer may still bring a lower one, rule 5). While a new claim is late or pending, the message stays
+//! *pending* (a peer may still bring a lower one, rule 5), or its body is not here. While a new claim is late or pending, the message stays
 //! shown under its former UID: that vanishes when the new one is final.
 //!
 //! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then show. So a message
@@ -363,6 +363,9 @@ impl Replica {
             self.stamp(slot, telling);
         }
         if self.records[slot].shown == uid && epoch == self.epoch {
+            return;
+        }
+        if self.hold_back(slot) {
             return;
         }
         let name = self.boxes[number].listed.as_ref();

@@ -1,0 +1,67 @@
+//! Messages whose bytes are not here yet: bodies travel beside the operations, and a message is shown when its body is here (DESIGN, 2).
+//!
+//! To all that is shown such a message does not exist; it is neither late nor does it wait for peers. When its body comes it is looked at as if it had
+//! arrived only then: so below a mark that was told meanwhile it is late. Which bodies are missing the caller knows, and tells after a load.
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{VersionVector, mutants::broken};
+
+use crate::record::Record;
+use crate::{BlobName, Effects, Peers, Replica};
+
+impl Replica {
+    /// The body is not here: messages that name it are not shown. To be said before the operations that name it are applied.
+    pub fn lack(&mut self, blob: BlobName) {
+        self.lacking.entry(blob).or_default();
+    }
+
+    /// As [`Self::lack`], of all these, after a load: what is not shown for them waits for nothing else.
+    pub fn lack_all(&mut self, blobs: &BTreeSet<BlobName>) {
+        if blobs.is_empty() {
+            return;
+        }
+        let held = |(slot, record): (u32, &Record)| {
+            let held = record.alive() && record.shown == 0 && blobs.contains(&record.blob);
+            held.then_some((slot, record.blob))
+        };
+        let held: Vec<(u32, BlobName)> = self.records.iter().filter_map(held).collect();
+        for (slot, blob) in held {
+            self.stop_waiting(slot);
+            self.lacking.entry(blob).or_default().push(slot);
+        }
+    }
+
+    /// Whether a message may be held back for this body.
+    pub fn lacks(&self, blob: &BlobName) -> bool {
+        self.lacking.contains_key(blob)
+    }
+
+    /// The body is here: messages that name it are shown, or are late.
+    pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
+        for slot in self.lacking.remove(blob).unwrap_or_default() {
+            let record = self.records.get(slot);
+            // It may have been removed meanwhile, and the place be another's.
+            if record.is_some_and(|record| record.alive() && record.blob == *blob) {
+                self.touch(slot);
+            }
+        }
+        // Only living messages were touched, so that nothing is hidden here.
+        self.settle(&VersionVector::new(), now_micros, peers)
+    }
+
+    /// Holds a message back if its body is not here.
+    pub(crate) fn hold_back(&mut self, slot: u32) -> bool {
+        let record = &self.records[slot];
+        if record.shown != 0 || broken("body-not-awaited") {
+            return false;
+        }
+        let Some(waiting) = self.lacking.get_mut(&record.blob) else {
+            return false;
+        };
+        if !waiting.contains(&slot) {
+            waiting.push(slot);
+        }
+        true
+    }
+}

@@ -1,0 +1,180 @@
+//! Messages whose bodies come later than the operations that name them.
+
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{Dot, Incarnation, VersionVector};
+use whimbrel_mailbox::*;
+
+const ACCOUNT: AccountId = AccountId([9; 16]);
+const BLOB: BlobName = BlobName {
+    hash: [1; 32],
+    upload: [2; 16],
+};
+const START: u64 = 1_700_000_100_000_000;
+
+/// One replica, which applies what is made here or elsewhere.
+struct Node {
+    replica: Replica,
+    applied: VersionVector,
+    rows: std::collections::BTreeMap<RowKey, Vec<u8>>,
+}
+
+fn maker(slot: u8) -> Incarnation {
+    Incarnation::new(u64::from(slot)).expect("not zero")
+}
+
+impl Node {
+    fn new(slot: u8) -> Node {
+        Node {
+            replica: Replica::new(ACCOUNT, slot),
+            applied: VersionVector::new(),
+            rows: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn at(&self) -> At {
+        let origin = maker(self.replica.slot());
+        At {
+            now_micros: START,
+            next: Dot::new(origin, self.applied.get(origin) + 1),
+        }
+    }
+
+    fn apply(&mut self, origin: Incarnation, ops: Vec<Op>) -> Effects {
+        let deps = self.applied.clone();
+        let first = self.applied.get(origin) + 1;
+        self.applied.advance(origin, first - 1 + ops.len() as u64);
+        let peers = Peers::none();
+        let step = Step {
+            origin,
+            first,
+            hlc: START + first,
+            deps: &deps,
+            applied: &self.applied,
+            now_micros: START + first,
+            peers: &peers,
+        };
+        let effects = self.replica.apply(&step, ops).expect("in order");
+        self.save();
+        effects
+    }
+
+    fn save(&mut self) {
+        for (row, value) in self.replica.take_dirty() {
+            match value {
+                Some(value) => _ = self.rows.insert(row, value),
+                None => _ = self.rows.remove(&row),
+            }
+        }
+    }
+
+    fn load(&mut self, lacking: &[BlobName]) {
+        let slot = self.replica.slot();
+        let rows = self.rows.clone();
+        self.replica = Replica::load(ACCOUNT, slot, rows, &self.applied).expect("its own rows");
+        let lacking: BTreeSet<BlobName> = lacking.iter().copied().collect();
+        self.replica.lack_all(&lacking);
+        self.replica.release(START, &Peers::none());
+    }
+
+    fn shown(&self) -> Vec<u32> {
+        self.replica.uids(&MailboxName::inbox())
+    }
+}
+
+/// Node 1 adds a message; node 2 has applied all of it, and lacks the body.
+fn two() -> (Node, Node, u32) {
+    let (mut one, mut two) = (Node::new(1), Node::new(2));
+    let open = one.replica.plan_open(1_700_000_000, 3, &[]).ops;
+    one.apply(maker(1), open.clone());
+    two.apply(maker(1), open);
+    let message = NewMessage {
+        flags: Flags::none(),
+        blob: BLOB,
+        size: 5,
+        date: Date {
+            seconds: 1,
+            zone_minutes: 0,
+        },
+        content: b"summary".to_vec(),
+    };
+    let inbox = MailboxName::inbox();
+    let plan = one.replica.plan_append(&one.at(), &inbox, vec![message]);
+    let plan = plan.expect("INBOX is there");
+    one.apply(maker(1), plan.ops.clone());
+    two.replica.lack(BLOB);
+    let effects = two.apply(maker(1), plan.ops);
+    assert!(!effects.late && effects.changed.is_empty(), "{effects:?}");
+    (one, two, plan.outcome[0])
+}
+
+#[test]
+fn a_message_is_shown_when_its_body_is_here() {
+    let (one, mut two, uid) = two();
+    assert_eq!(one.shown(), [uid]);
+    assert_eq!(two.shown(), []);
+    assert!(!two.replica.is_clean());
+    let status = two.replica.status(&MailboxName::inbox()).expect("INBOX");
+    assert_eq!((status.messages, status.uidnext), (0, 1));
+    let effects = two.replica.body_came(&BLOB, START + 9, &Peers::none());
+    assert_eq!(effects.changed, [MailboxName::inbox()]);
+    assert_eq!(two.shown(), [uid]);
+    assert!(two.replica.is_clean());
+}
+
+#[test]
+fn a_load_finds_again_what_is_held_back() {
+    let (_, mut two, uid) = two();
+    two.load(&[BLOB]);
+    assert_eq!(two.shown(), []);
+    two.replica.body_came(&BLOB, START + 9, &Peers::none());
+    two.save();
+    assert_eq!(two.shown(), [uid]);
+    two.load(&[]);
+    assert_eq!(two.shown(), [uid]);
+}
+
+/// A UIDNEXT above its UID was told while the body was under way: it is late.
+#[test]
+fn what_was_held_back_for_long_is_late() {
+    let (_, mut two, uid) = two();
+    let message = NewMessage {
+        flags: Flags::none(),
+        blob: BlobName {
+            hash: [7; 32],
+            ..BLOB
+        },
+        size: 5,
+        date: Date {
+            seconds: 1,
+            zone_minutes: 0,
+        },
+        content: Vec::new(),
+    };
+    let inbox = MailboxName::inbox();
+    let plan = two.replica.plan_append(&two.at(), &inbox, vec![message]);
+    let plan = plan.expect("INBOX is there");
+    two.apply(maker(2), plan.ops);
+    two.replica.announce(&inbox);
+    let effects = two.replica.body_came(&BLOB, START + 9, &Peers::none());
+    assert!(effects.late);
+    let claims = two.replica.plan_late(&two.at(), &Peers::none()).ops;
+    two.apply(maker(2), claims);
+    let shown = two.shown();
+    assert!(shown.len() == 2 && shown[1] > shown[0] && !shown.contains(&uid));
+}
+
+/// Removed elsewhere before its body came: nothing is shown, nor brought back by the body.
+#[test]
+fn what_was_removed_meanwhile_stays_removed() {
+    let (one, mut two, uid) = two();
+    let inbox = MailboxName::inbox();
+    let plan = one.replica.plan_expunge(&inbox, &[uid]);
+    two.apply(maker(1), plan.expect("it is shown there").ops);
+    assert_eq!(two.replica.hidden(), 1);
+    two.replica.body_came(&BLOB, START + 9, &Peers::none());
+    assert_eq!(two.shown(), []);
+    assert_eq!(two.replica.hidden(), 1);
+}
