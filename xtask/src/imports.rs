@@ -56,6 +56,7 @@ const RULES: &[Rule] = &[
             "whimbrel-directory",
             "whimbrel-mailbox",
             "whimbrel-mime",
+            "whimbrel-replication",
             "whimbrel-storage",
         ],
         &[],

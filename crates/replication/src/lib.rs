@@ -1,7 +1,7 @@
 //! Causal broadcast of batches between replicas: wire format, links, partitions; pure, no I/O
 //!
 //! Purpose: the machines by which nodes come to hold the same logs and apply them in causal order. What is in a batch is opaque here.
-//! Nothing sends anything yet: no other crate uses this one. `docs/replication.md` tells the whole.
+//! `service` drives them; only the simulator links nodes yet. `docs/replication.md` tells the whole.
 //!
 //! Invariants:
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.

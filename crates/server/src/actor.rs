@@ -270,6 +270,8 @@ where
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
+                // Owners have no peers here: there are no streams to other nodes yet.
+                Output::Peer(_) => return Err(self.die("an owner without peers asked for one")),
                 Output::Log(note) => log(self.name, &note),
                 Output::Fatal(reason) => return Err(self.die(&reason)),
             }

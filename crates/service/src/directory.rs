@@ -3,7 +3,7 @@
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
 //! disk, and so do the answers of later questions, since they may have seen it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Section};
 use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
@@ -18,6 +18,7 @@ use crate::{
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
+    peers::{self, Shipping, Then, Want},
     saslprep::saslprep,
     senders::{self, Senders},
 };
@@ -51,6 +52,8 @@ enum Phase {
 struct Running {
     directory: Directory,
     log: Log,
+    /// Alone so far: it says what of the log may be cut.
+    shipping: Shipping,
     gate: Gate,
     /// Accounts to purge when the removal is durable.
     purges: BTreeMap<Ticket, AccountId>,
@@ -143,12 +146,22 @@ impl DirectoryOwner {
         }
     }
 
-    fn committed(&mut self, ticket: Ticket, done: bool) {
+    fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
         let purge = running.purges.remove(&ticket);
         if done {
+            running.shipping.committed(now, ticket);
+            while let Some(want) = running.shipping.poll() {
+                match want {
+                    Want::Cut(origin, below) => running.log.cut(origin, below),
+                    other => {
+                        let cause = format!("a partition without peers wants {other:?}");
+                        self.out.push_back(Output::Fatal(cause));
+                    }
+                }
+            }
             self.out.extend(purge.map(Output::Purge));
             running.gate.committed(ticket, &mut self.out);
         } else {
@@ -237,9 +250,8 @@ impl DirectoryOwner {
             account: account.0,
             uid_validity,
         };
-        let commit = running.apply(now, &[op]);
+        let commit = running.apply(now, ticket, &[op]);
         out.push_back(Output::Commit(ticket, commit));
-        running.gate.submitted(ticket);
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
@@ -316,9 +328,8 @@ impl DirectoryOwner {
             }
             Ok((mut ops, purge)) => {
                 ops.extend(directory.plan_decoy(authenticator.decoy_secret()));
-                let commit = running.apply(now, &ops);
+                let commit = running.apply(now, ticket, &ops);
                 out.push_back(Output::Commit(ticket, commit));
-                running.gate.submitted(ticket);
                 running
                     .purges
                     .extend(purge.map(|account| (ticket, account)));
@@ -372,17 +383,22 @@ impl Running {
                     .map_err(|error| error.to_string())?;
             }
         }
+        let (alone, config) = (BTreeSet::new(), peers::Config::default());
+        let (id, ends, applied) = (PartitionId::DIRECTORY, log.ends(), log.applied());
+        let shipping = Shipping::resume(config, id, origin, &alone, ends, applied)
+            .map_err(|error| error.to_string())?;
         Ok(Running {
             directory,
             log,
+            shipping,
             gate: Gate::default(),
             purges: BTreeMap::new(),
             failed: false,
         })
     }
 
-    /// Seals, applies, and gives the commit with the rows that changed.
-    fn apply(&mut self, now: Now, ops: &[Op]) -> whimbrel_storage::Commit {
+    /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
+    fn apply(&mut self, now: Now, ticket: Ticket, ops: &[Op]) -> whimbrel_storage::Commit {
         // An operation list is short: an administrator's.
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
         let section = Section {
@@ -405,6 +421,9 @@ impl Running {
                 });
             }
         }
+        let then = Then::own(&commit, self.log.hash());
+        self.shipping.committing(ticket, then);
+        self.gate.submitted(ticket);
         commit
     }
 
@@ -489,8 +508,8 @@ impl Machine for DirectoryOwner {
             Input::LoadFailed(_, cause) => self.out.push_back(Output::Fatal(format!(
                 "the directory cannot be read: {cause}"
             ))),
-            Input::Committed(ticket) => self.committed(ticket, true),
-            Input::CommitFailed(ticket) => self.committed(ticket, false),
+            Input::Committed(ticket) => self.committed(now, ticket, true),
+            Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Verified(ticket, matches) => {
                 let DirectoryOwner {
                     state,
@@ -528,6 +547,7 @@ impl Machine for DirectoryOwner {
             | Input::QueueRecovered
             | Input::Hangup(_)
             | Input::Purge(_)
+            | Input::Peer(_)
             | Input::Time => {}
         }
     }

@@ -7,7 +7,7 @@
 //! Invariants: no answer leaves before what it saw is on disk ([`gate`]); commits of a partition are submitted in order; no
 //! machine reads a clock or does I/O.
 //!
-//! Reading order: [`api`], [`machine`], [`log`], [`gate`], then the owners.
+//! Reading order: [`api`], [`machine`], [`log`], [`gate`], [`peers`], then the owners.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -23,6 +23,7 @@ pub mod gate;
 pub mod log;
 pub mod machine;
 pub mod owner;
+pub mod peers;
 pub mod printable;
 pub mod queue;
 pub mod saslprep;

@@ -1,12 +1,18 @@
 //! The own log of one partition: numbers, hash chain, clock.
 //!
 //! Every write of an owner is sealed here into a batch that follows the one before. The position is kept in a record of the
-//! partition, in the same atomic write, so that a start need not read the log to go on.
+//! partition, in the same atomic write, so that a start need not read the log to go on. Batches of other nodes are applied under the same record, and
+//! lie in logs of their own.
+//!
+//! What of the logs is forgotten is decided by `replication`, which knows what every member has applied; here it waits for the next commit.
 
-use std::num::NonZeroU64;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
+use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
+use whimbrel_mailbox::BlobName;
+use whimbrel_replication::partition::{Foreign, LogEnd};
 use whimbrel_storage::{Commit, Cut, LogEntry, Mutation, Origin};
 
 use crate::machine::Now;
@@ -14,11 +20,29 @@ use crate::machine::Now;
 /// Key of the record that holds a [`Position`]; no other record's key starts with this byte.
 pub const POSITION_KEY: &[u8] = b"\0position";
 
-/// Batches kept behind the newest one: records stand for all of them already, so they are for an engineer's eyes and for peers that lag a little.
-/// Cutting goes in steps of as many, so that it is rarely part of a commit.
-const BATCHES_KEPT: u64 = 1024;
+/// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable.
+const LACKING: &[u8] = b"\0lacking";
 
-/// Where the own log stands, as stored.
+/// First key and first key beyond of the rows of the partition itself.
+pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", b"\x01");
+
+/// Key of the row which says that a body is not here.
+pub(crate) fn lacking_key(blob: &BlobName) -> Bytes {
+    [LACKING, &blob.upload, &blob.hash].concat().into()
+}
+
+/// The body that a row says is not here; `None`: it is another row.
+#[must_use]
+pub fn lacking_of_key(key: &[u8]) -> Option<BlobName> {
+    let (upload, hash) = key.strip_prefix(LACKING)?.split_first_chunk()?;
+    let hash = hash.try_into().ok()?;
+    Some(BlobName {
+        hash,
+        upload: *upload,
+    })
+}
+
+/// Where the own log stands, as stored. The numbers 4 and 5 were used for when to cut.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Position {
     /// Number of the next operation.
@@ -33,12 +57,6 @@ pub struct Position {
     /// What has been applied.
     #[n(3)]
     pub applied: VersionVector,
-    /// First numbers of batches, one each [`BATCHES_KEPT`]: where the log can be cut next.
-    #[n(4)]
-    pub marks: Vec<u64>,
-    /// Batches since the last mark.
-    #[n(5)]
-    pub since_mark: u64,
     /// Whose log it is. Positions from before this was kept do not say it: then it is another's.
     #[n(6)]
     pub origin: Option<NonZeroU64>,
@@ -51,6 +69,8 @@ pub struct Log {
     origin: Incarnation,
     position: Position,
     hlc: Hlc,
+    /// What the next commit cuts.
+    cuts: Vec<Cut>,
     /// Whether a commit was handed out since the state was read from the store: later ones rest on it.
     begun: bool,
 }
@@ -69,8 +89,6 @@ impl Log {
             hash: [0; 32],
             hlc: 0,
             applied: VersionVector::new(),
-            marks: Vec::new(),
-            since_mark: 0,
             origin: NonZeroU64::new(origin.get()),
         };
         Log {
@@ -78,6 +96,7 @@ impl Log {
             origin,
             position,
             hlc: Hlc::default(),
+            cuts: Vec::new(),
             begun: false,
         }
     }
@@ -107,6 +126,7 @@ impl Log {
             origin,
             position,
             hlc,
+            cuts: Vec::new(),
             begun: false,
         })
     }
@@ -146,7 +166,71 @@ impl Log {
     pub fn commit(&mut self) -> Commit {
         let mut commit = Commit::new(store_partition(self.partition));
         commit.follows = std::mem::replace(&mut self.begun, true);
+        commit.cuts = std::mem::take(&mut self.cuts);
         commit
+    }
+
+    /// Entries of a log that end below the number are forgotten with the next commit. If that never comes to be, it is decided again.
+    pub fn cut(&mut self, origin: Incarnation, below: u64) {
+        let origin = Origin(origin.get());
+        self.cuts.push(Cut { origin, below });
+    }
+
+    /// Where the logs stand, as far as the position record says. Where they begin it does not say: cutting again what is cut does no harm.
+    #[must_use]
+    pub fn ends(&self) -> BTreeMap<Incarnation, LogEnd> {
+        let position = &self.position;
+        let closed = |(origin, last)| {
+            let hash = Hash::default();
+            let low = last + 1;
+            (origin, LogEnd { last, hash, low })
+        };
+        let mut ends: BTreeMap<_, _> = position.applied.iter().map(closed).collect();
+        let own = LogEnd {
+            last: position.next - 1,
+            hash: Hash(position.hash),
+            low: 1,
+        };
+        ends.insert(self.origin, own);
+        ends
+    }
+
+    /// The hash of the newest batch.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Hash(self.position.hash)
+    }
+
+    /// A batch of another node is about to be applied: its time was seen, what is made from now on depends on it. [`Log::foreign`] must follow.
+    pub fn take(&mut self, batch: &Batch) {
+        let last = batch.stamp.hlc + u64::from(batch.count.saturating_sub(1));
+        self.hlc.observe(last);
+        self.position.hlc = self.hlc.last();
+        self.position.applied.advance(batch.origin, batch.last());
+    }
+
+    /// The commit that holds a batch of another node, if it is not in its log yet, and the position if it was applied. The caller adds
+    /// its own records.
+    pub fn foreign(&mut self, entry: Option<&Foreign>, applied: bool) -> Commit {
+        let mut commit = self.commit();
+        commit.entry = entry.map(|foreign| LogEntry {
+            origin: Origin(foreign.batch.origin.get()),
+            first: foreign.batch.first,
+            count: foreign.batch.count,
+            previous: whimbrel_storage::Hash(foreign.batch.previous.0),
+            bytes: foreign.bytes.clone(),
+        });
+        if applied {
+            commit.mutations.push(self.record());
+        }
+        commit
+    }
+
+    fn record(&self) -> Mutation {
+        Mutation::Put {
+            key: POSITION_KEY.into(),
+            value: encode(&self.position).into(),
+        }
     }
 
     /// Takes the next `count` numbers and times for operations that are about to be applied; [`Log::seal`] must follow.
@@ -174,7 +258,7 @@ impl Log {
         }
     }
 
-    /// Makes the batch of these sections and the commit that holds it, its position record and any cut. The caller adds its own
+    /// Makes the batch of these sections and the commit that holds it and its position record. The caller adds its own
     /// records.
     pub fn seal(
         &mut self,
@@ -210,24 +294,8 @@ impl Log {
             previous: whimbrel_storage::Hash(self.position.hash),
             bytes: sealed.bytes.into(),
         });
-        let position = &mut self.position;
-        position.hash = sealed.hash.0;
-        position.since_mark += 1;
-        if position.since_mark >= BATCHES_KEPT {
-            position.since_mark = 0;
-            position.marks.push(reserved.first);
-            if position.marks.len() > 1 {
-                let below = position.marks.remove(0);
-                commit.cuts.push(Cut {
-                    origin: Origin(self.origin.get()),
-                    below,
-                });
-            }
-        }
-        commit.mutations.push(Mutation::Put {
-            key: POSITION_KEY.into(),
-            value: encode(&self.position).into(),
-        });
+        self.position.hash = sealed.hash.0;
+        commit.mutations.push(self.record());
         (batch, commit)
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     admin::{AdminCall, AdminReply},
     api::{Call, Entry, Event, Reply, SessionId},
     figures::Figures,
+    peers::{PeerInput, PeerOutput},
 };
 
 /// The two clocks, read by the driver.
@@ -103,6 +104,8 @@ pub enum Input {
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
     Purge(AccountId),
+    /// Of other nodes (partition owners only).
+    Peer(PeerInput),
     /// The deadline that the machine named has come.
     Time,
 }
@@ -165,6 +168,8 @@ pub enum Output {
     QueueRecovered,
     /// Route to the owner of the account as [`Input::Purge`].
     Purge(AccountId),
+    /// For other nodes (partition owners only, and only of those that have peers).
+    Peer(PeerOutput),
     /// Tell the log.
     Log(Note),
     /// Stop the node: an invariant does not hold, going on could lose mail.

@@ -114,7 +114,8 @@ pub fn position(
             )));
         }
         let applied = position.applied.get(Incarnation::from_hash(origin.0));
-        if applied + 1 != log.next {
+        // What others sent may lie here before it can be applied.
+        if applied + 1 > log.next || (own && applied + 1 < log.next) {
             return Err(fault(format!(
                 "it says that {applied} of {:016x} is applied, the log goes on at {}",
                 origin.0, log.next

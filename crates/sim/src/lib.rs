@@ -1,12 +1,13 @@
 //! A whole server in one thread on virtual time from one seed, with checkers.
 //!
 //! Reading order: [`rng`], [`node`] (the machines on a model disk), [`model`] (what an account should hold), [`client`], [`world`]
-//! (clients, faults, checks), [`checkers`].
+//! (clients, faults, checks), [`checkers`]; [`cluster`] (several nodes and a network).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod checkers;
 pub mod client;
+pub mod cluster;
 pub mod model;
 pub mod node;
 pub mod rng;

@@ -3,6 +3,8 @@
 //! The node does what `server`'s drivers do (routes calls, carries out outputs, groups commits under one sync), but every completion is an
 //! event in a queue ordered by virtual time, with latencies drawn from the seed. [`Node::crash`] loses what was not synced and starts the
 //! machines anew; calls under way get no answer, as with a real crash.
+//!
+//! size: what the drivers of `server` do in several files, around one set of fields that each part changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,21 +12,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
-    api::{BlobName, BlobRange, Call, EntryId, Event, Failure, Reply, SessionId},
+    api::{AccountId, BlobName, BlobRange, Call, EntryId, Event, Failure, Reply, Row, SessionId},
     auth::{self, Authenticator},
     directory::DirectoryOwner,
     figures::Figures,
     log::store_partition,
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
+    peers::{
+        Entry, Frame, LogEnd, PeerInput, PeerOutput,
+        bodies::{self, Bodies, BodyOutput},
+    },
     queue::{self, QueueOwner},
     senders,
 };
 use whimbrel_storage::{
-    Commit, KeyRange, ScanLimit, StoreError, UploadId,
+    Commit, KeyRange, LogEntry, LogPosition, Origin, ScanLimit, StoreError, UploadId,
     group::GroupCommit,
     memory::{DiskCopy, Memory, SyncMark},
 };
@@ -84,6 +90,13 @@ enum Happening {
     Answer(RequestId, Reply),
     /// A machine's deadline.
     Timer(Dest),
+    /// A body is asked for again, or what is to be done for bodies is tried again.
+    Want(BlobName),
+    Bodies,
+    /// The deadline of the bodies.
+    BodyTimer,
+    /// Bytes of a body were read for another node.
+    BodyRead(Incarnation, BlobName, Option<Bytes>, bool),
 }
 
 /// What leaves the node.
@@ -105,6 +118,10 @@ pub enum Outcome {
     DeliveryFailed(EntryId, Ticket),
     /// A commit was refused by the disk.
     CommitFailed,
+    /// A partition has something for another node, or (`None`) the bodies have: [`Node::ready`].
+    Wake(Option<PartitionId>, Incarnation),
+    /// The stream to another node is to be made anew.
+    Unlink(Incarnation),
     /// A line for the log.
     Note(Note),
     /// The node stopped itself.
@@ -136,11 +153,21 @@ pub struct Node {
     deliveries: BTreeMap<Ticket, EntryId>,
     rng: Rng,
     outcomes: VecDeque<Outcome>,
+    /// What [`Node::ready`] gave.
+    sending: Option<Frame>,
+    bodies: Bodies,
+    /// What is to be done for bodies, and was not for want of room.
+    body_work: VecDeque<BodyOutput>,
+    body_waits: bool,
+    body_timer: Option<u64>,
     stopped: bool,
     /// Steps taken, for reports.
     pub steps: u64,
     dirty: BTreeSet<Dest>,
 }
+
+/// Bodies that found no room are tried again after so long.
+const BODY_RETRY_MICROS: u64 = 100_000;
 
 /// Virtual time begins in 2026, so that stamps look like stamps.
 const EPOCH_MICROS: u64 = 1_767_225_600_000_000;
@@ -180,6 +207,11 @@ impl Node {
             deliveries: BTreeMap::new(),
             rng: Rng::new(seed),
             outcomes: VecDeque::new(),
+            sending: None,
+            bodies: Bodies::new(bodies::Config::default()),
+            body_work: VecDeque::new(),
+            body_waits: false,
+            body_timer: None,
             stopped: false,
             steps: 0,
             dirty: BTreeSet::new(),
@@ -224,6 +256,46 @@ impl Node {
         for owner in 0..self.owners.len() {
             self.input_soon(Dest::Owner(owner), Input::Hangup(session));
         }
+    }
+
+    /// There is a stream to another node, or there is none any more.
+    pub fn link(&mut self, peer: Incarnation, up: bool) {
+        for owner in 0..self.owners.len() {
+            let input = if up {
+                PeerInput::Linked(peer)
+            } else {
+                PeerInput::Unlinked(peer)
+            };
+            self.input(Dest::Owner(owner), Input::Peer(input));
+        }
+        let now = self.now();
+        self.bodies.link(now, peer, up);
+        self.settle();
+    }
+
+    /// A frame has come from another node.
+    pub fn receive(&mut self, peer: Incarnation, frame: Frame) {
+        if let Some(partition) = frame.partition() {
+            let input = Input::Peer(PeerInput::Frame(peer, frame));
+            self.input(self.owner_of_partition(partition), input);
+        } else {
+            let now = self.now();
+            self.bodies.received(now, peer, frame);
+        }
+        self.settle();
+    }
+
+    /// The stream to another node takes a frame of this partition, or of the bodies.
+    pub fn ready(&mut self, partition: Option<PartitionId>, peer: Incarnation) -> Option<Frame> {
+        let Some(partition) = partition else {
+            let frame = self.bodies.transmit(peer);
+            self.settle();
+            return frame;
+        };
+        let input = Input::Peer(PeerInput::Ready(partition, peer));
+        self.input(self.owner_of_partition(partition), input);
+        self.settle();
+        self.sending.take()
     }
 
     /// What has left the node since the last call.
@@ -289,6 +361,14 @@ impl Node {
                 self.input(dest, Input::Time);
             }
             Happening::Synced { mark, group } => self.synced(mark, group),
+            Happening::Want(blob) => self.want_body(blob),
+            Happening::Bodies => self.body_waits = false,
+            Happening::BodyTimer => {
+                self.body_timer = None;
+                let now = self.now();
+                self.bodies.time(now);
+            }
+            Happening::BodyRead(peer, blob, data, end) => self.bodies.read(peer, &blob, data, end),
         }
         self.settle();
         true
@@ -306,6 +386,40 @@ impl Node {
     pub fn crash(&mut self, seed: u64) {
         self.disk.crash(seed);
         self.restart();
+    }
+
+    /// As [`Node::crash`]; it starts again at this time.
+    pub fn crash_until(&mut self, seed: u64, time: u64) {
+        self.happenings.clear();
+        self.time = self.time.max(time);
+        self.crash(seed);
+    }
+
+    /// Whether a body and the content row of a message are here and whole.
+    #[must_use]
+    pub fn holds(&self, account: AccountId, row: &Row, text: &Bytes, content: &Bytes) -> bool {
+        let read = self
+            .disk
+            .blob_read(owner::blob_name(&row.blob), 0, text.len() + 1);
+        let partition = store_partition(keys::partition_of(account));
+        let rows = self
+            .disk
+            .get(partition, &[keys::content_key(account, row.origin)]);
+        let found = rows.first().and_then(Option::as_ref);
+        let found = found.and_then(|row| keys::content_of_row(row).ok());
+        read.is_ok_and(|bytes| bytes == text) && found.as_ref() == Some(content)
+    }
+
+    /// Uploads a body at once; `None`: the disk is full.
+    pub fn upload(&mut self, bytes: Bytes) -> Option<BlobName> {
+        let Reply::Upload(upload) = self.store_call(Call::BlobCreate) else {
+            return None;
+        };
+        self.store_call(Call::BlobWrite { upload, bytes });
+        match self.store_call(Call::BlobFinish { upload }) {
+            Reply::Blob(blob) => Some(blob),
+            _ => None,
+        }
     }
 
     /// An older copy of the disk is put back, and the node started as `server` starts it then: under another incarnation.
@@ -334,6 +448,11 @@ impl Node {
         self.timers.clear();
         self.deliveries.clear();
         self.outcomes.clear();
+        self.sending = None;
+        self.bodies = Bodies::new(bodies::Config::default());
+        self.body_work.clear();
+        self.body_waits = false;
+        self.body_timer = None;
         self.stopped = false;
         self.wake_all();
     }
@@ -359,7 +478,10 @@ impl Node {
     }
 
     fn owner_of(&self, account: whimbrel_service::api::AccountId) -> Dest {
-        let partition = keys::partition_of(account);
+        self.owner_of_partition(keys::partition_of(account))
+    }
+
+    fn owner_of_partition(&self, partition: PartitionId) -> Dest {
         Dest::Owner(usize::from(partition.0) % self.owners.len())
     }
 
@@ -394,6 +516,17 @@ impl Node {
     fn wake_all(&mut self) {
         self.dirty = [Dest::Directory, Dest::Queue].into();
         self.dirty.extend((0..self.owners.len()).map(Dest::Owner));
+        if !self.owner_config.peers.is_empty() {
+            for partition in self.disk.partitions() {
+                let open = u16::try_from(partition.0).map(PartitionId);
+                if let Ok(partition) = open.as_ref()
+                    && partition.bucket().is_some()
+                {
+                    let dest = self.owner_of_partition(*partition);
+                    self.input(dest, Input::Peer(PeerInput::Open(*partition)));
+                }
+            }
+        }
         self.settle();
     }
 
@@ -410,6 +543,7 @@ impl Node {
                 self.at(deadline.max(self.time), Happening::Timer(dest));
             }
         }
+        self.do_for_bodies();
         self.start_sync();
     }
 
@@ -505,9 +639,129 @@ impl Node {
                 let dest = self.owner_of(account);
                 self.input_soon(dest, Input::LeastUidValidity(account, least));
             }
+            Output::Peer(output) => self.peer(dest, output),
             Output::Log(note) => self.outcomes.push_back(Outcome::Note(note)),
             Output::Fatal(cause) => self.stop(cause),
         }
+    }
+
+    fn peer(&mut self, dest: Dest, output: PeerOutput) {
+        match output {
+            PeerOutput::LoadLogs { ticket, partition } => {
+                let logs = self.disk.log_positions(store_partition(partition));
+                let logs = logs.into_iter().map(log_end).collect();
+                let at = self.time + self.draw(self.speed.read_micros);
+                let input = Input::Peer(PeerInput::Logs(ticket, logs));
+                self.at(at, Happening::Input(dest, input));
+            }
+            PeerOutput::ReadLog {
+                ticket,
+                partition,
+                origin,
+                from,
+                bytes_max,
+            } => {
+                let (partition, origin) = (store_partition(partition), Origin(origin.get()));
+                let page = self.disk.read_log(partition, origin, from, bytes_max);
+                let entries = page.entries.into_iter().map(entry).collect();
+                let at = self.time + self.draw(self.speed.read_micros);
+                let input = Input::Peer(PeerInput::Log(ticket, entries));
+                self.at(at, Happening::Input(dest, input));
+            }
+            PeerOutput::Wake(partition, peer) => {
+                self.outcomes
+                    .push_back(Outcome::Wake(Some(partition), peer));
+            }
+            PeerOutput::Want(blob) => self.want_body(blob),
+            PeerOutput::Send(_, frame) => self.sending = Some(frame),
+            PeerOutput::Unlink(peer) => self.outcomes.push_back(Outcome::Unlink(peer)),
+        }
+    }
+
+    /// Tells the owners that a body is here, or gets it.
+    fn want_body(&mut self, blob: BlobName) {
+        let now = self.now();
+        if self.disk.blob_stat(owner::blob_name(&blob)).is_some() {
+            self.tell_body(blob);
+        } else if !self.bodies.want(now, &blob) {
+            self.at(self.time + BODY_RETRY_MICROS, Happening::Want(blob));
+        }
+    }
+
+    /// What was finished before is durable no later than what an owner commits for it.
+    fn tell_body(&mut self, blob: BlobName) {
+        for owner in 0..self.owners.len() {
+            let input = Input::Peer(PeerInput::Body(blob));
+            self.input_soon(Dest::Owner(owner), input);
+        }
+    }
+
+    fn do_for_bodies(&mut self) {
+        while let Some(work) = self.bodies.poll() {
+            self.body_work.push_back(work);
+        }
+        while let Some(work) = self.body_work.pop_front() {
+            if !self.body(&work) {
+                // No room: in their order, later.
+                self.body_work.push_front(work);
+                if !std::mem::replace(&mut self.body_waits, true) {
+                    self.at(self.time + BODY_RETRY_MICROS, Happening::Bodies);
+                }
+                break;
+            }
+            while let Some(more) = self.bodies.poll() {
+                self.body_work.push_back(more);
+            }
+        }
+        if let Some(deadline) = self.bodies.deadline()
+            && self.body_timer.is_none_or(|set| deadline < set)
+        {
+            self.body_timer = Some(deadline);
+            self.at(deadline.max(self.time), Happening::BodyTimer);
+        }
+    }
+
+    /// Says whether it could be done.
+    fn body(&mut self, work: &BodyOutput) -> bool {
+        match work {
+            BodyOutput::Wake(peer) => self.outcomes.push_back(Outcome::Wake(None, *peer)),
+            BodyOutput::Write(blob, bytes) => {
+                let upload = UploadId(blob.upload);
+                // Refused if it was begun before.
+                let begun = self.disk.blob_create(upload);
+                if matches!(begun, Err(StoreError::Full(_)))
+                    || self.disk.blob_write(upload, bytes.clone()).is_err()
+                {
+                    return false;
+                }
+                self.bodies.written(blob, bytes.len() as u64);
+            }
+            BodyOutput::Finish(blob) => match self.disk.blob_finish(UploadId(blob.upload)) {
+                Ok(info) if info.name == owner::blob_name(blob) => {
+                    self.bodies.finished(blob);
+                    self.tell_body(*blob);
+                }
+                Ok(info) => self.stop(format!("a body was fetched as another one: {info:?}")),
+                Err(_) => return false,
+            },
+            BodyOutput::Discard(blob) => drop(self.disk.blob_abort(UploadId(blob.upload))),
+            BodyOutput::Read {
+                peer,
+                name,
+                offset,
+                bytes,
+            } => {
+                let stored = owner::blob_name(name);
+                let data = self.disk.blob_read(stored, *offset, *bytes).ok();
+                let size = self.disk.blob_stat(stored).map_or(0, |info| info.size);
+                let end = data
+                    .as_ref()
+                    .is_some_and(|data| offset + data.len() as u64 >= size);
+                let at = self.time + self.draw(self.speed.read_micros);
+                self.at(at, Happening::BodyRead(*peer, *name, data, end));
+            }
+        }
+        true
     }
 
     fn stop(&mut self, cause: String) {
@@ -673,6 +927,23 @@ impl Node {
             | Call::Mailbox { .. }
             | Call::Accept(_) => Reply::Failed(Failure::Temporary),
         })
+    }
+}
+
+fn log_end((origin, position): (Origin, LogPosition)) -> (Incarnation, LogEnd) {
+    let end = LogEnd {
+        last: position.next - 1,
+        hash: Hash(position.hash.0),
+        low: position.low,
+    };
+    (Incarnation::from_hash(origin.0), end)
+}
+
+fn entry(entry: LogEntry) -> Entry {
+    Entry {
+        first: entry.first,
+        last: entry.end() - 1,
+        bytes: entry.bytes,
     }
 }
 

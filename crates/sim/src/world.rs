@@ -598,6 +598,9 @@ impl World {
                     return self.crash();
                 }
                 Outcome::Stopped(cause) => return Err(format!("the node stopped: {cause}")),
+                Outcome::Wake(..) | Outcome::Unlink(_) => {
+                    return Err("a node without peers wants to send".into());
+                }
                 Outcome::Admin(..) | Outcome::Note(_) => {}
             }
         }

@@ -1,6 +1,9 @@
 //! A bounded number of seeds with every run of the tests; `cargo xtask sim` runs more.
 
-use whimbrel_sim::world::{self, Plan};
+use whimbrel_sim::{
+    cluster,
+    world::{self, Plan},
+};
 
 #[test]
 fn seeds_hold() {
@@ -8,6 +11,18 @@ fn seeds_hold() {
         if let Err(breach) = world::run(&Plan::new(seed), false) {
             panic!(
                 "seed {seed}: {}\nreplay with: cargo xtask sim --seed {seed}",
+                breach.0
+            );
+        }
+    }
+}
+
+#[test]
+fn clusters_hold() {
+    for seed in 1..=30 {
+        if let Err(breach) = cluster::run(&cluster::Plan::new(seed), false) {
+            panic!(
+                "seed {seed}: {}\nreplay with: cargo xtask sim --cluster-seed {seed}",
                 breach.0
             );
         }

@@ -10,7 +10,7 @@ use whimbrel_crdt::{Batch, PartitionId};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
-    log::{POSITION_KEY, store_partition},
+    log::{POSITION_KEY, lacking_of_key, store_partition},
     verify::{self, Fault, Needed, Replay},
 };
 use whimbrel_storage::{
@@ -206,7 +206,7 @@ impl Checker<'_> {
         };
         let mut start = Bytes::new();
         while let Some(key) = self.first_from(partition, start).await? {
-            if key == POSITION_KEY {
+            if key == POSITION_KEY || lacking_of_key(&key).is_some() {
                 start = [&key[..], &[0]].concat().into();
                 continue;
             }

@@ -18,7 +18,7 @@ use crate::{
 /// milliseconds.
 const COLLECTED_PER_CALL_MAX: usize = 8192;
 
-/// Until more of the same account is collected, and until it is tried again when commits were under way.
+/// Until more of the same account is collected, and until it is tried again when a commit had failed.
 const PAUSE_SECONDS: u64 = 1;
 
 /// What a collection leaves for later.
@@ -26,7 +26,7 @@ enum Remains {
     Nothing,
     /// What can be collected after a pause.
     Due,
-    /// What waits for a queue entry to be finished.
+    /// What waits for a queue entry to be finished, or for another node to have applied the removal.
     Unfinished,
 }
 
@@ -78,14 +78,12 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
             return Remains::Nothing;
         };
-        if own.failed || !own.gate.is_idle() {
-            // Only what is durable is stable; come back when nothing is under way.
+        if own.failed {
             return Remains::Due;
         }
-        // With this node alone, all that is durable here is stable.
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
         let finished = |entry| recovered && !unfinished.contains(&entry);
-        let collected = replica.collect(own.log.applied(), &finished, COLLECTED_PER_CALL_MAX);
+        let collected = replica.collect(own.shipping.stable(), &finished, COLLECTED_PER_CALL_MAX);
         let remains = if collected.more {
             Remains::Due
         } else if replica.hidden() > 0 {

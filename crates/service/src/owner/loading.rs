@@ -1,10 +1,10 @@
 //! How partitions and accounts come into memory, and go when they cannot be read or are no more.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Dot, PartitionId};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
+use whimbrel_crdt::{Dot, Incarnation, PartitionId};
+use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica, SpecialUse};
 
 use super::{Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Note, Now, Output, Ticket},
+    peers::{Frame, LogEnd, PeerOutput, Shipping},
 };
 
 /// What every account is born with (RFC 6154), besides INBOX.
@@ -23,6 +24,19 @@ const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
     ("Trash", SpecialUse::Trash),
 ];
 
+/// What is read when a partition is opened.
+#[derive(Default)]
+pub(super) struct Opening {
+    /// The rows of the partition itself.
+    rows: Vec<(Vec<u8>, Bytes)>,
+    /// Whether these are all.
+    read: bool,
+    /// Where the logs stand; nothing is asked where there are no peers.
+    pub(super) logs: Option<Option<BTreeMap<Incarnation, LogEnd>>>,
+    /// What peers sent meanwhile.
+    pub(super) frames: Vec<(Incarnation, Frame)>,
+}
+
 impl PartitionOwner {
     /// Whether the account can be used now; else `input` waits for it, or is refused.
     pub(super) fn ready(&mut self, account: AccountId, input: Input) -> Result<Input, ()> {
@@ -31,23 +45,15 @@ impl PartitionOwner {
             self.refuse(input, Failure::Storage);
             return Err(());
         }
-        self.next_use += 1;
-        let last_use = self.next_use;
         let waiting_calls_max = self.config.waiting_calls_max;
-        let entry = self.accounts.entry(account).or_insert_with(|| Account {
-            partition,
-            phase: Phase::Absent,
-            waiting: VecDeque::new(),
-            watchers: BTreeSet::new(),
-            newest: None,
-            collect_at: None,
-            last_use,
-            bytes: 0,
-        });
-        entry.last_use = last_use;
+        let entry = self.entry(account);
         match entry.phase {
             Phase::Running(_) => return Ok(input),
-            Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Purging => {
+            Phase::Absent
+            | Phase::Loading { .. }
+            | Phase::Asking
+            | Phase::Unopened
+            | Phase::Purging => {
                 if entry.waiting.len() >= waiting_calls_max {
                     self.refuse(input, Failure::Temporary);
                 } else {
@@ -57,6 +63,24 @@ impl PartitionOwner {
         }
         self.load(account);
         Err(())
+    }
+
+    /// What is known of the account, which is used now.
+    pub(super) fn entry(&mut self, account: AccountId) -> &mut Account {
+        self.next_use += 1;
+        let last_use = self.next_use;
+        let entry = self.accounts.entry(account).or_insert_with(|| Account {
+            partition: keys::partition_of(account),
+            phase: Phase::Absent,
+            waiting: VecDeque::new(),
+            watchers: BTreeSet::new(),
+            newest: None,
+            collect_at: None,
+            last_use,
+            bytes: 0,
+        });
+        entry.last_use = last_use;
+        entry
     }
 
     pub(super) fn load(&mut self, account: AccountId) {
@@ -73,14 +97,29 @@ impl PartitionOwner {
                 let (from, to) = keys::loaded_range(account);
                 self.request(Load::Rows(account), partition, from, to);
             }
-            Some(Partition::Loading) => {}
-            None => {
-                self.partitions.insert(partition, Partition::Loading);
-                let from = log::POSITION_KEY.to_vec();
-                let to = [log::POSITION_KEY, &[0]].concat();
-                self.request(Load::Position(partition), partition, from, to);
-            }
+            Some(Partition::Loading(_)) => {}
+            None => self.open(partition),
         }
+    }
+
+    /// Reads where the partition stands. With peers the store is asked for the logs, too; alone the position record says enough.
+    pub(super) fn open(&mut self, partition: PartitionId) {
+        if self.partitions.contains_key(&partition) {
+            return;
+        }
+        let mut opening = Opening::default();
+        let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
+        self.request(Load::Position(partition), partition, from, to);
+        if self.config.peers.is_empty() {
+            opening.logs = Some(None);
+        } else {
+            let ticket = self.ticket();
+            self.loads.insert(ticket, Load::Logs(partition));
+            let load = PeerOutput::LoadLogs { ticket, partition };
+            self.out.push_back(Output::Peer(load));
+        }
+        self.partitions
+            .insert(partition, Partition::Loading(Box::new(opening)));
     }
 
     pub(super) fn request(
@@ -111,9 +150,17 @@ impl PartitionOwner {
             None => {}
             Some(Load::Position(partition)) => {
                 let partition = *partition;
-                self.loads.remove(&ticket);
-                self.position_loaded(partition, page.first().map(|(_, value)| value));
+                if done {
+                    self.loads.remove(&ticket);
+                }
+                if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+                    opening.rows.extend(page);
+                    opening.read = done;
+                }
+                self.opened(now, partition);
             }
+            // Answered otherwise.
+            Some(Load::Logs(_)) => {}
             Some(Load::Rows(account)) => {
                 let account = *account;
                 if done {
@@ -136,16 +183,20 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn load_failed(&mut self, ticket: Ticket, cause: &str) {
+    pub(super) fn load_failed(&mut self, now: Now, ticket: Ticket, cause: &str) {
         let Some(load) = self.loads.remove(&ticket) else {
-            return;
+            return self.read_failed(now, ticket, cause);
         };
         let accounts: Vec<AccountId> = match load {
-            Load::Rows(account) | Load::Purge(account) => vec![account],
+            Load::Rows(account) | Load::Purge(account) => {
+                self.wait_with_work(now, keys::partition_of(account));
+                vec![account]
+            }
             // Both copies stay.
             Load::Twin(_) => Vec::new(),
-            Load::Position(partition) => {
-                self.partitions.remove(&partition);
+            Load::Position(partition) | Load::Logs(partition) => {
+                self.forget(partition);
+                self.relink();
                 self.accounts
                     .iter()
                     .filter(|(_, entry)| entry.partition == partition)
@@ -161,21 +212,48 @@ impl PartitionOwner {
         }
     }
 
-    fn position_loaded(&mut self, partition: PartitionId, record: Option<&Bytes>) {
-        let log = match record {
-            None => Log::new(partition, self.config.origin),
-            Some(record) => match Log::load(partition, self.config.origin, record) {
+    /// Where the partition stands is known, if all was read.
+    pub(super) fn opened(&mut self, now: Now, partition: PartitionId) {
+        let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        let (true, Some(logs)) = (opening.read, &opening.logs) else {
+            return;
+        };
+        let mut rows = opening.rows.iter();
+        let position = rows.find(|(key, _)| key == log::POSITION_KEY);
+        let rows = opening.rows.iter();
+        let lacking: BTreeSet<BlobName> = rows
+            .filter_map(|(key, _)| log::lacking_of_key(key))
+            .collect();
+        let origin = self.config.origin;
+        let log = match position {
+            None => Log::new(partition, origin),
+            Some((_, record)) => match Log::load(partition, origin, record) {
                 Ok(log) => log,
                 Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
             },
         };
+        let ends = logs.clone().unwrap_or_else(|| log.ends());
+        let (config, peers) = (self.config.shipping, &self.config.peers);
+        let shipping = match Shipping::resume(config, partition, origin, peers, ends, log.applied())
+        {
+            Ok(shipping) => shipping,
+            Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
+        };
+        let frames = std::mem::take(&mut opening.frames);
         let own = Own {
             log,
+            shipping,
+            lacking,
             gate: Gate::default(),
+            retry_at: None,
+            stalled: false,
             failed: false,
         };
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
+        self.link_opened(now, partition, frames);
         let waiting: Vec<AccountId> = self
             .accounts
             .iter()
@@ -210,7 +288,13 @@ impl PartitionOwner {
             return;
         }
         if rows.is_empty() {
-            entry.phase = Phase::Asking;
+            let partition = entry.partition;
+            if self.is_next(partition, account) {
+                return self.unopened(account);
+            }
+            if let Some(entry) = self.accounts.get_mut(&account) {
+                entry.phase = Phase::Asking;
+            }
             self.out.push_back(Output::AskBirth(account));
             return;
         }
@@ -219,7 +303,10 @@ impl PartitionOwner {
             return;
         };
         match Replica::load(account, self.config.slot, rows, own.log.applied()) {
-            Ok(replica) => self.run(now, account, replica, Vec::new()),
+            Ok(mut replica) => {
+                replica.lack_all(&own.lacking);
+                self.run(now, account, replica, Vec::new());
+            }
             Err(error) => self.broken(account, &error.to_string()),
         }
     }
@@ -304,6 +391,7 @@ impl PartitionOwner {
         self.out.push_back(Output::Log(Note::Warning(format!(
             "account {account} cannot be loaded: {cause}"
         ))));
+        self.stall(account);
         self.drop_account(account, Failure::NoSuchAccount);
     }
 

@@ -5,17 +5,18 @@
 //! commit with the rows it changed; the answer waits in the partition's gate.
 //!
 //! Invariants:
-//! - Commits of a partition are handed out in the order of their numbers.
+//! - Commits of a partition are handed out in the order of their numbers, those with batches of other nodes among them as they come.
 //! - An answer leaves when the newest commit of its account that it saw is durable; UIDs and UIDNEXTs are announced in that commit.
 //! - When a commit fails (full disk) all accounts of the partition are dropped and read again: memory is never ahead of the store.
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
-//! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`batches`], [`collect`], [`sent`], [`keys`],
-//! [`rows`].
+//! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
+//! [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
 mod collect;
+mod foreign;
 pub mod keys;
 mod loading;
 mod rows;
@@ -26,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use whimbrel_crdt::Incarnation;
 use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, EntryTag, MailboxName, Renewal, Replica, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Replica, RowKey};
 
 pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
@@ -36,6 +37,7 @@ use crate::{
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
+    peers::{self, Shipping},
 };
 
 /// What an owner is told at the start.
@@ -57,6 +59,10 @@ pub struct Config {
     pub lead: u32,
     /// How long a removed message's bytes stay, in seconds, so that a session which is reading them can end. `storage.collect_after`.
     pub collect_after_seconds: u64,
+    /// The other members of its partitions: nothing is forgotten before all of them have it. Empty: this node is alone.
+    pub peers: BTreeSet<Incarnation>,
+    /// Bounds and times of what goes to and comes from them.
+    pub shipping: peers::Config,
 }
 
 impl Config {
@@ -80,6 +86,8 @@ impl Default for Config {
             round: 0,
             lead: LEAD,
             collect_after_seconds: 60,
+            peers: BTreeSet::new(),
+            shipping: peers::Config::default(),
         }
     }
 }
@@ -99,6 +107,14 @@ pub struct PartitionOwner {
     searches: sent::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
+    /// Nodes to which there is a stream.
+    links: BTreeSet<Incarnation>,
+    /// Logs that are being read for a partition's machine.
+    reads: BTreeMap<Ticket, foreign::Read>,
+    /// Partitions that wait to hand something to the store.
+    stirred: BTreeSet<PartitionId>,
+    /// When a partition is to be looked at again: one that has no deadline then is passed over.
+    timers: BTreeSet<(u64, PartitionId)>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery was made here and that may be handed out again.
@@ -115,15 +131,22 @@ pub struct PartitionOwner {
 }
 
 enum Partition {
-    /// Its position is being read.
-    Loading,
+    /// Its position is being read, and where its logs stand.
+    Loading(Box<loading::Opening>),
     Running(Box<Own>),
 }
 
 /// A partition in which we write.
 struct Own {
     log: Log,
+    shipping: Shipping,
+    /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
+    lacking: BTreeSet<BlobName>,
     gate: Gate,
+    /// Nothing of other nodes is applied before this time: reading from the store failed.
+    retry_at: Option<u64>,
+    /// A batch of another node cannot be applied by this program: nothing behind it is.
+    stalled: bool,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -150,6 +173,8 @@ enum Phase {
     },
     /// Nothing is stored: the directory is asked.
     Asking,
+    /// Nothing is stored, and a batch of another node that is about to be applied names it.
+    Unopened,
     Running(Box<Replica>),
     /// Its rows are being removed.
     Purging,
@@ -158,6 +183,7 @@ enum Phase {
 /// What a load is for.
 enum Load {
     Position(PartitionId),
+    Logs(PartitionId),
     Rows(AccountId),
     Purge(AccountId),
     /// Of what may be a second copy of sent mail.
@@ -186,6 +212,10 @@ impl PartitionOwner {
             loads: BTreeMap::new(),
             searches: sent::Searches::default(),
             commits: BTreeMap::new(),
+            links: BTreeSet::new(),
+            reads: BTreeMap::new(),
+            stirred: BTreeSet::new(),
+            timers: BTreeSet::new(),
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             queue_recovered: false,
@@ -215,6 +245,8 @@ impl PartitionOwner {
                     && (hard || entry.collect_at.is_none())
                     && !self.is_writing(entry)
             });
+            // What the next batch of another node needs was loaded for it.
+            let idle = idle.filter(|(account, entry)| !self.is_next(entry.partition, **account));
             let Some(account) = idle
                 .min_by_key(|(_, entry)| entry.last_use)
                 .map(|(id, _)| *id)
@@ -283,9 +315,9 @@ impl Machine for PartitionOwner {
                 ));
             }
             Input::Loaded { ticket, rows, done } => self.loaded_page(now, ticket, rows, done),
-            Input::LoadFailed(ticket, cause) => self.load_failed(ticket, &cause),
-            Input::Committed(ticket) => self.committed(ticket, true),
-            Input::CommitFailed(ticket) => self.committed(ticket, false),
+            Input::LoadFailed(ticket, cause) => self.load_failed(now, ticket, &cause),
+            Input::Committed(ticket) => self.committed(now, ticket, true),
+            Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Birth(account, birth) => self.born(now, account, birth),
             Input::LeastUidValidity(account, least) => {
                 if self
@@ -306,8 +338,13 @@ impl Machine for PartitionOwner {
             Input::QueueRecovered => self.queue_recovered = true,
             Input::Hangup(session) => self.hangup(session),
             Input::Purge(account) => self.purge(account),
-            Input::Time => self.collect_due(now),
+            Input::Peer(input) => self.peer(now, input),
+            Input::Time => {
+                self.collect_due(now);
+                self.peers_due(now);
+            }
         }
+        self.work_on(now);
         self.evict();
     }
 
@@ -322,7 +359,7 @@ impl Machine for PartitionOwner {
             .values()
             .filter_map(|partition| match partition {
                 Partition::Running(own) => Some(own.log.next() - 1),
-                Partition::Loading => None,
+                Partition::Loading(_) => None,
             });
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
@@ -335,6 +372,8 @@ impl Machine for PartitionOwner {
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.due.first().map(|(at, _)| *at)
+        let collection = self.due.first().map(|(at, _)| *at);
+        let peers = self.timers.first().map(|(at, _)| *at);
+        collection.into_iter().chain(peers).min()
     }
 }

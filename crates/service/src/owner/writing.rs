@@ -7,12 +7,13 @@ use whimbrel_storage::{Commit, Mutation};
 use super::{
     Load, Partition, PartitionOwner, Phase,
     batches::ROWS_PER_COMMIT_MAX,
+    foreign::Told,
     keys,
     rows::{named_blob, push_row},
 };
 use crate::{
-    api::Event,
-    machine::{Note, Now, Output, Ticket},
+    machine::{Now, Output, Ticket},
+    peers::Then,
 };
 
 impl PartitionOwner {
@@ -81,26 +82,12 @@ impl PartitionOwner {
                     }
                 };
                 late = effects.late;
-                for session in &entry.watchers {
-                    if self
-                        .sessions
-                        .get(session)
-                        .is_some_and(|watch| effects.changed.contains(&watch.name))
-                    {
-                        self.out.push_back(Output::Notify(*session, Event::Changed));
-                    }
-                }
-                if epoch {
-                    // A session cannot be told of it (RFC 9051, 2.3.1.1): it ends.
-                    for session in std::mem::take(&mut entry.watchers) {
-                        self.sessions.remove(&session);
-                        self.out.push_back(Output::Notify(session, Event::Shutdown));
-                    }
-                    self.out
-                        .push_back(Output::Log(Note::NewUidValidity(account)));
-                    self.out
-                        .push_back(Output::UidValidity(account, replica.uidvalidity()));
-                }
+                let told = Told {
+                    sessions: &mut self.sessions,
+                    out: &mut self.out,
+                };
+                let risen = epoch.then(|| replica.uidvalidity());
+                told.of(account, &mut entry.watchers, &effects, risen);
                 let section = Section {
                     subject: account.0,
                     counter: replica.counter(),
@@ -195,6 +182,8 @@ impl PartitionOwner {
         };
         entry.newest = Some(ticket);
         own.gate.submitted(ticket);
+        let then = Then::own(&commit, own.log.hash());
+        own.shipping.committing(ticket, then);
         self.commits.insert(ticket, entry.partition);
         self.out.push_back(Output::Commit(ticket, commit));
     }
@@ -208,7 +197,7 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn committed(&mut self, ticket: Ticket, done: bool) {
+    pub(super) fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
         let Some(partition) = self.commits.remove(&ticket) else {
             return;
         };
@@ -217,6 +206,9 @@ impl PartitionOwner {
         };
         if done {
             own.gate.committed(ticket, &mut self.out);
+            if !own.failed {
+                own.shipping.committed(now, ticket);
+            }
         } else {
             own.failed = true;
             own.gate.failed(ticket, &mut self.out);
@@ -225,18 +217,27 @@ impl PartitionOwner {
         self.search_twins(ticket, done);
         if reset {
             self.reset(partition);
+        } else {
+            self.ship(now, partition);
         }
     }
 
-    /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
-    pub(super) fn reset(&mut self, partition: PartitionId) {
+    /// Forgets a partition: what was asked for it is of no use.
+    pub(super) fn forget(&mut self, partition: PartitionId) {
         self.partitions.remove(&partition);
+        self.stirred.remove(&partition);
+        self.reads.retain(|_, read| read.partition() != partition);
         self.loads.retain(|_, load| match load {
-            Load::Position(id) => *id != partition,
+            Load::Position(id) | Load::Logs(id) => *id != partition,
             Load::Rows(account) | Load::Purge(account) => keys::partition_of(*account) != partition,
             // It looks its account up again, and finds it or not.
             Load::Twin(_) => true,
         });
+    }
+
+    /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
+    pub(super) fn reset(&mut self, partition: PartitionId) {
+        self.forget(partition);
         let affected: Vec<AccountId> = self
             .accounts
             .iter()
@@ -259,6 +260,11 @@ impl PartitionOwner {
             } else if entry.watchers.is_empty() {
                 self.accounts.remove(&account);
             }
+        }
+        if !self.config.peers.is_empty() {
+            // What was lost comes again on new streams.
+            self.relink();
+            self.open(partition);
         }
     }
 }

@@ -1,0 +1,667 @@
+//! What other nodes did: their batches become part of what is here, and ours go to them.
+//!
+//! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each is handed to the store as one commit: the
+//! batch, the rows it changed and the position, which says that it is applied. A batch waits until the accounts that it names are loaded, and what comes
+//! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
+//! is claimed again at once (DESIGN, 4, rule 4).
+//!
+//! Nobody waits here before new claims are shown (rule 5): no node knows yet who reads at others. So what two nodes claim at once is claimed again
+//! until one of them is ahead.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Peers, Replica, Step};
+use whimbrel_replication::partition::{Entry, Ticket as Asked};
+use whimbrel_storage::{Commit, Mutation};
+
+use super::{Partition, PartitionOwner, Phase, Watch, keys, rows::push_row};
+use crate::{
+    api::{Event, Failure, SessionId},
+    log,
+    machine::{Machine, Note, Now, Output, Ticket},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work},
+};
+
+/// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
+const EARLY_FRAMES_MAX: usize = 64;
+
+/// When reading from the store has failed it is tried again after so long.
+const RETRY_MICROS: u64 = 1_000_000;
+
+/// A log that is being read.
+pub(super) struct Read {
+    partition: PartitionId,
+    asked: Asked,
+    origin: Incarnation,
+    from: u64,
+    bytes_max: usize,
+    failed: bool,
+}
+
+impl PartitionOwner {
+    pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
+        match input {
+            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
+                self.links.insert(peer);
+                self.drop_early(peer);
+                self.of_all(now, |own, now| own.shipping.linked(now, peer));
+            }
+            PeerInput::Unlinked(peer) => {
+                self.links.remove(&peer);
+                self.drop_early(peer);
+                self.of_all(now, |own, now| own.shipping.unlinked(now, peer));
+            }
+            PeerInput::Frame(peer, frame) if self.links.contains(&peer) => {
+                self.frame(now, peer, frame);
+            }
+            PeerInput::Linked(_) | PeerInput::Frame(..) => {}
+            PeerInput::Ready(partition, peer) => {
+                if let Some(own) = self.running(partition)
+                    && let Some(frame) = own.shipping.transmit(now, peer)
+                {
+                    self.out
+                        .push_back(Output::Peer(PeerOutput::Send(peer, frame)));
+                }
+                self.ship(now, partition);
+            }
+            PeerInput::Open(partition) => self.open(partition),
+            PeerInput::Logs(ticket, logs) => {
+                if let Some(super::Load::Logs(partition)) = self.loads.remove(&ticket) {
+                    if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+                        opening.logs = Some(Some(logs.into_iter().collect()));
+                    }
+                    self.opened(now, partition);
+                }
+            }
+            PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Body(blob) => self.body_came(now, blob),
+        }
+    }
+
+    fn running(&mut self, partition: PartitionId) -> Option<&mut super::Own> {
+        match self.partitions.get_mut(&partition) {
+            Some(Partition::Running(own)) if !own.failed => Some(own),
+            _ => None,
+        }
+    }
+
+    fn of_all(&mut self, now: Now, tell: impl Fn(&mut super::Own, Now)) {
+        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        for partition in open {
+            if let Some(own) = self.running(partition) {
+                tell(own, now);
+            }
+            self.ship(now, partition);
+        }
+    }
+
+    /// What came on a stream that is gone.
+    fn drop_early(&mut self, peer: Incarnation) {
+        for partition in self.partitions.values_mut() {
+            if let Partition::Loading(opening) = partition {
+                opening.frames.retain(|(from, _)| *from != peer);
+            }
+        }
+    }
+
+    fn frame(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        let Some(partition) = frame.partition().filter(|id| id.bucket().is_some()) else {
+            return;
+        };
+        self.open(partition);
+        match self.partitions.get_mut(&partition) {
+            Some(Partition::Loading(opening)) if opening.frames.len() < EARLY_FRAMES_MAX => {
+                opening.frames.push((peer, frame));
+            }
+            Some(Partition::Running(own)) if !own.failed => {
+                own.shipping.received(now, peer, frame);
+                self.ship(now, partition);
+            }
+            _ => {}
+        }
+    }
+
+    /// A partition was opened: streams that are there, and what came on them meanwhile.
+    pub(super) fn link_opened(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        frames: Vec<(Incarnation, Frame)>,
+    ) {
+        let links: Vec<Incarnation> = self.links.iter().copied().collect();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        for peer in links {
+            own.shipping.linked(now, peer);
+        }
+        let lacking: Vec<BlobName> = own.lacking.iter().copied().collect();
+        for (peer, frame) in frames {
+            own.shipping.received(now, peer, frame);
+        }
+        let want = |blob| Output::Peer(PeerOutput::Want(blob));
+        self.out.extend(lacking.into_iter().map(want));
+        self.ship(now, partition);
+    }
+
+    /// Everything sent on the streams may have been lost: they are made anew, and both sides say again where they stand.
+    pub(super) fn relink(&mut self) {
+        let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
+        self.out.extend(self.links.iter().map(unlink));
+    }
+
+    // --- The machine ---------------------------------------------------------------------------------------------------
+
+    /// Carries out what the partition's machine wants at once.
+    pub(super) fn ship(&mut self, now: Now, partition: PartitionId) {
+        loop {
+            let ticket = self.ticket();
+            let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+                return;
+            };
+            let Some(want) = own.shipping.poll() else {
+                break;
+            };
+            self.out.push_back(match want {
+                Want::Read {
+                    asked,
+                    origin,
+                    from,
+                    bytes_max,
+                } => {
+                    let read = Read {
+                        partition,
+                        asked,
+                        origin,
+                        from,
+                        bytes_max,
+                        failed: false,
+                    };
+                    let output = read.output(ticket);
+                    self.reads.insert(ticket, read);
+                    output
+                }
+                Want::Cut(origin, below) => {
+                    own.log.cut(origin, below);
+                    continue;
+                }
+                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
+                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Want::Warn(text) => Output::Log(Note::Warning(text)),
+                Want::Fatal(cause) => Output::Fatal(cause),
+            });
+        }
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let waits = own.shipping.next_work().is_some();
+        let before = own.shipping.deadline();
+        let after = own.shipping.reckon(now);
+        if before != after {
+            if let Some(before) = before {
+                self.timers.remove(&(before, partition));
+            }
+            self.timers.extend(after.map(|at| (at, partition)));
+        }
+        if waits {
+            self.stirred.insert(partition);
+        }
+    }
+
+    fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
+        let Some(read) = self.reads.remove(&ticket) else {
+            return;
+        };
+        if let Some(own) = self.running(read.partition) {
+            own.shipping.read(now, read.asked, read.origin, entries);
+        }
+        self.ship(now, read.partition);
+    }
+
+    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) {
+        let Some(read) = self.reads.get_mut(&ticket) else {
+            return;
+        };
+        read.failed = true;
+        let partition = read.partition;
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "reading a log from the store failed: {cause}"
+        ))));
+        self.wait_with_work(now, partition);
+    }
+
+    /// Reading from the store has failed: the partition waits before it asks again.
+    pub(super) fn wait_with_work(&mut self, now: Now, partition: PartitionId) {
+        let at = now.mono_micros + RETRY_MICROS;
+        if let Some(own) = self.running(partition) {
+            own.retry_at = Some(at);
+            self.timers.insert((at, partition));
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn peers_due(&mut self, now: Now) {
+        let later = self
+            .timers
+            .split_off(&(now.mono_micros + 1, PartitionId(0)));
+        for (_, partition) in std::mem::replace(&mut self.timers, later) {
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
+            if own.retry_at.is_some_and(|at| at <= now.mono_micros) {
+                own.retry_at = None;
+                self.stirred.insert(partition);
+                for (ticket, read) in &mut self.reads {
+                    if read.partition == partition && std::mem::take(&mut read.failed) {
+                        self.out.push_back(read.output(*ticket));
+                    }
+                }
+            }
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
+            if own
+                .shipping
+                .deadline()
+                .is_some_and(|at| at <= now.mono_micros)
+            {
+                own.shipping.time(now);
+            }
+            self.ship(now, partition);
+        }
+    }
+
+    // --- Batches of other nodes ----------------------------------------------------------------------------------------
+
+    /// Whether the next batch of another node names the account.
+    pub(super) fn is_next(&self, partition: PartitionId, account: AccountId) -> bool {
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return false;
+        };
+        let next = own.shipping.next_work().and_then(Work::applies);
+        next.is_some_and(|batch| batch.sections.iter().any(|of| of.subject == account.0))
+    }
+
+    /// Hands to the store what waits for it, in every partition as far as it can be.
+    pub(super) fn work_on(&mut self, now: Now) {
+        for partition in std::mem::take(&mut self.stirred) {
+            while self.carry_on(now, partition) {}
+            if let Some(own) = self.running(partition)
+                && own.shipping.next_work().is_some()
+                && !own.stalled
+            {
+                self.stirred.insert(partition);
+            }
+        }
+    }
+
+    /// Does the next piece of work, if it can be done now.
+    fn carry_on(&mut self, now: Now, partition: PartitionId) -> bool {
+        let Some(own) = self.running(partition) else {
+            return false;
+        };
+        if own.stalled || own.retry_at.is_some() {
+            return false;
+        }
+        let Some(work) = own.shipping.next_work() else {
+            return false;
+        };
+        let mut sections = Vec::new();
+        if let Some(batch) = work.applies() {
+            let named: Vec<AccountId> = batch
+                .sections
+                .iter()
+                .map(|section| AccountId(section.subject))
+                .collect();
+            let decoded: Result<Vec<Section>, String> =
+                batch.indexed_sections().map(Section::decode).collect();
+            match decoded {
+                Ok(decoded) => sections = decoded,
+                Err(cause) => {
+                    // A later version made it: half of it must not be applied, and what comes after it rests on it.
+                    let text = format!(
+                        "partition {}: batch {} of {:016x} is kept and cannot be applied, nor what comes after it: {cause}",
+                        partition.0,
+                        batch.first,
+                        batch.origin.get()
+                    );
+                    own.stalled = true;
+                    self.out.push_back(Output::Log(Note::Warning(text)));
+                    return false;
+                }
+            }
+            if !self.all_here(&named) {
+                return false;
+            }
+        }
+        let Some(work) = self
+            .running(partition)
+            .and_then(|own| own.shipping.take_work())
+        else {
+            return false;
+        };
+        self.hand_over(now, partition, work, sections);
+        true
+    }
+
+    /// The account cannot be loaded: a batch that names it is never applied, nor what is behind it.
+    pub(super) fn stall(&mut self, account: AccountId) {
+        let partition = keys::partition_of(account);
+        if self.is_next(partition, account)
+            && let Some(own) = self.running(partition)
+        {
+            own.stalled = true;
+        }
+    }
+
+    /// Whether all of these accounts are in memory; else they are being loaded.
+    fn all_here(&mut self, accounts: &[AccountId]) -> bool {
+        let mut all = true;
+        for account in accounts {
+            let here = matches!(
+                self.entry(*account).phase,
+                Phase::Running(_) | Phase::Unopened
+            );
+            if !here {
+                all = false;
+                self.load(*account);
+            }
+        }
+        all
+    }
+
+    /// Nothing of the account is stored, and the next batch names it.
+    pub(super) fn unopened(&mut self, account: AccountId) {
+        if let Some(entry) = self.accounts.get_mut(&account) {
+            entry.phase = Phase::Unopened;
+        }
+    }
+
+    /// One commit of a batch, and what follows from it.
+    fn hand_over(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        work: Work,
+        mut sections: Vec<Section>,
+    ) {
+        let ticket = self.ticket();
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        let applies = work.applies().is_some();
+        let (asked, batch, foreign) = match &work {
+            Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
+            Work::Apply { asked, batch } => (*asked, batch, None),
+        };
+        let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
+        let mut named = Vec::new();
+        if applies {
+            own.log.take(batch);
+            named.extend(batch.blobs.iter().filter_map(|name| blob_of_batch(name)));
+        }
+        for blob in &named {
+            if own.lacking.insert(*blob) {
+                mutations.push(Mutation::Put {
+                    key: log::lacking_key(blob),
+                    value: Bytes::from_static(&[1]),
+                });
+            }
+            self.out.push_back(Output::Peer(PeerOutput::Want(*blob)));
+        }
+        let peers = Peers::none();
+        if broken("foreign-not-applied") {
+            sections.clear();
+        }
+        for Section {
+            account,
+            index,
+            ops,
+        } in sections
+        {
+            let Some(entry) = self.accounts.get_mut(&account) else {
+                continue;
+            };
+            if matches!(entry.phase, Phase::Unopened) {
+                woken.push(account);
+                // Whoever writes to an account has seen it opened. If it is not open here, it was, and has been purged.
+                if !ops.iter().any(|op| matches!(op, Op::Open { .. })) {
+                    continue;
+                }
+                let mut replica = Replica::new(account, self.config.slot);
+                replica.begin(&self.config.renewal());
+                entry.phase = Phase::Running(Box::new(replica));
+            }
+            let Phase::Running(replica) = &mut entry.phase else {
+                continue;
+            };
+            named.iter().for_each(|blob| replica.lack(*blob));
+            let epoch = replica.epoch();
+            let step = Step::of(
+                batch,
+                index,
+                own.log.applied(),
+                own.log.hlc().last(),
+                &peers,
+            );
+            let effects = match replica.apply(&step, ops) {
+                Ok(effects) => effects,
+                Err(error) => {
+                    // Causal order was kept, so that something was lost here or there; going on could lose more.
+                    let text = format!("account {account}, batch of {:?}: {error}", batch.origin);
+                    return self.out.push_back(Output::Fatal(text));
+                }
+            };
+            let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
+            for (row, value) in replica.take_dirty() {
+                push_row(&mut mutations, account, &row, value);
+            }
+            let bytes = replica.memory_bytes();
+            self.bytes = self.bytes - entry.bytes + bytes;
+            entry.bytes = bytes;
+            entry.newest = Some(ticket);
+            late.push((account, effects.late, replica.hidden() > 0));
+            let told = Told {
+                sessions: &mut self.sessions,
+                out: &mut self.out,
+            };
+            told.of(account, &mut entry.watchers, &effects, risen);
+        }
+        let mut commit = own.log.foreign(foreign, applies);
+        commit.mutations.extend(mutations);
+        own.gate.submitted(ticket);
+        own.shipping.committing(ticket, Then::Done(asked));
+        self.commits.insert(ticket, partition);
+        self.out.push_back(Output::Commit(ticket, commit));
+        for (account, late, hidden) in late {
+            if late {
+                self.claim_late(now, account);
+            }
+            if hidden {
+                self.collect_soon(now, account);
+            }
+        }
+        for account in woken {
+            self.woken(now, account);
+        }
+    }
+
+    /// A body is here: what names it is shown.
+    fn body_came(&mut self, now: Now, blob: BlobName) {
+        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        for partition in open {
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
+            if !own.lacking.remove(&blob) {
+                continue;
+            }
+            let mut commit = own.log.commit();
+            commit.mutations.push(Mutation::Delete {
+                key: log::lacking_key(&blob),
+            });
+            self.hand_out_for(partition, commit);
+            let waiting = self.accounts.iter().filter(|(_, entry)| {
+                let lacks = matches!(&entry.phase, Phase::Running(replica) if replica.lacks(&blob));
+                lacks && entry.partition == partition
+            });
+            let waiting: Vec<AccountId> = waiting.map(|(account, _)| *account).collect();
+            for account in waiting {
+                self.show_with_body(now, account, &blob);
+            }
+        }
+    }
+
+    fn show_with_body(&mut self, now: Now, account: AccountId, blob: &BlobName) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let (Phase::Running(replica), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get(&entry.partition))
+        else {
+            return;
+        };
+        let effects = replica.body_came(blob, own.log.hlc().last(), &Peers::none());
+        let mut rows = Vec::new();
+        for (row, value) in replica.take_dirty() {
+            push_row(&mut rows, account, &row, value);
+        }
+        let bytes = replica.memory_bytes();
+        self.bytes = self.bytes - entry.bytes + bytes;
+        entry.bytes = bytes;
+        let told = Told {
+            sessions: &mut self.sessions,
+            out: &mut self.out,
+        };
+        told.of(account, &mut entry.watchers, &effects, None);
+        self.write_rows(account, [rows]);
+        if effects.late {
+            self.claim_late(now, account);
+        }
+    }
+
+    /// Hands out a commit of no account.
+    fn hand_out_for(&mut self, partition: PartitionId, commit: Commit) {
+        let ticket = self.ticket();
+        if let Some(own) = self.running(partition) {
+            own.gate.submitted(ticket);
+            self.commits.insert(ticket, partition);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+    }
+
+    /// Late messages are claimed again before they are shown.
+    fn claim_late(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let (Phase::Running(replica), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get(&entry.partition))
+        else {
+            return;
+        };
+        let at = At {
+            now_micros: now.wall_micros,
+            next: Dot::new(own.log.origin(), own.log.next()),
+        };
+        let ops = replica.plan_late(&at, &Peers::none()).ops;
+        self.write(now, account, ops, &[]);
+    }
+
+    /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
+    fn woken(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Running(_)) {
+            return self.drop_account(account, Failure::NoSuchAccount);
+        }
+        for input in std::mem::take(&mut entry.waiting) {
+            self.handle(now, input);
+        }
+    }
+}
+
+impl Read {
+    pub(super) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    fn output(&self, ticket: Ticket) -> Output {
+        Output::Peer(PeerOutput::ReadLog {
+            ticket,
+            partition: self.partition,
+            origin: self.origin,
+            from: self.from,
+            bytes_max: self.bytes_max,
+        })
+    }
+}
+
+/// A body's name as batches have it: see `rows::named_blob`.
+fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
+    let (hash, upload) = name.split_first_chunk()?;
+    let upload = upload.try_into().ok()?;
+    Some(BlobName {
+        hash: *hash,
+        upload,
+    })
+}
+
+/// The operations of a batch on one account.
+struct Section {
+    account: AccountId,
+    /// Of the first of them, in the batch.
+    index: u32,
+    ops: Vec<Op>,
+}
+
+impl Section {
+    fn decode((index, section): (u32, &whimbrel_crdt::Section)) -> Result<Self, String> {
+        let ops = Op::decode_all(&section.ops).map_err(|error| error.to_string())?;
+        if ops.len() != section.count as usize {
+            return Err("a section has not as many operations as it says".into());
+        }
+        Ok(Section {
+            account: AccountId(section.subject),
+            index,
+            ops,
+        })
+    }
+}
+
+/// Those who are told.
+pub(super) struct Told<'a> {
+    pub(super) sessions: &'a mut BTreeMap<SessionId, Watch>,
+    pub(super) out: &'a mut VecDeque<Output>,
+}
+
+impl Told<'_> {
+    /// Tells the sessions that look at the account what has changed, and all of UIDVALIDITY if that has risen.
+    pub(super) fn of(
+        self,
+        account: AccountId,
+        watchers: &mut BTreeSet<SessionId>,
+        effects: &Effects,
+        risen: Option<u32>,
+    ) {
+        let Told { sessions, out } = self;
+        for session in watchers.iter() {
+            let watch = sessions.get(session);
+            if watch.is_some_and(|watch| effects.changed.contains(&watch.name)) {
+                out.push_back(Output::Notify(*session, Event::Changed));
+            }
+        }
+        if let Some(uid_validity) = risen {
+            // A session cannot be told of it (RFC 9051, 2.3.1.1): it ends.
+            for session in std::mem::take(watchers) {
+                sessions.remove(&session);
+                out.push_back(Output::Notify(session, Event::Shutdown));
+            }
+            out.push_back(Output::Log(Note::NewUidValidity(account)));
+            out.push_back(Output::UidValidity(account, uid_validity));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The bodies of a node: those it lacks are fetched from peers, those it has are given.
+//!
+//! One machine a node, beside the owners: a body belongs to no partition. An owner wants a body when it applies a batch that names it
+//! ([`PeerOutput::Want`](super::PeerOutput::Want)); the driver asks here, and tells all owners when the body is durable
+//! ([`PeerInput::Body`](super::PeerInput::Body)), or is there already. After a crash the owners want again what they still lack.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::Incarnation;
+use whimbrel_mailbox::BlobName;
+pub use whimbrel_replication::blobs::Config;
+use whimbrel_replication::{
+    blobs::{FetchOutput, Fetches, ServeOutput, Serves},
+    wire::{self, Frame},
+};
+
+use super::clocks;
+use crate::machine::Now;
+
+/// What a body was wanted for says how soon it is fetched; all are wanted alike so far.
+const PRIORITY: u8 = 0;
+
+/// Peers that are silent, or lack a body, are looked at again after so long.
+const QUIET_MICROS: u64 = 1_000_000;
+
+/// What the driver has to do, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BodyOutput {
+    /// There is something for the node: [`Bodies::transmit`] when its stream takes a frame and no partition has one.
+    Wake(Incarnation),
+    /// Append to the upload of this body, which begins with the first of them; then [`Bodies::written`].
+    Write(BlobName, Bytes),
+    /// Finish the upload, then [`Bodies::finished`]; when it is durable the owners are told.
+    Finish(BlobName),
+    /// Throw the upload away: it begins anew.
+    Discard(BlobName),
+    /// Read so much of a body that is here; answer [`Bodies::read`].
+    Read {
+        /// For whom.
+        peer: Incarnation,
+        /// Which.
+        name: BlobName,
+        /// From where.
+        offset: u64,
+        /// At most so many.
+        bytes: usize,
+    },
+}
+
+/// The bodies of a node.
+pub struct Bodies {
+    fetches: Fetches,
+    serves: Serves,
+    /// What is wanted of each peer: small, and before what it is given.
+    asks: BTreeMap<Incarnation, VecDeque<Frame>>,
+    /// Uploads that are to be finished, and are not yet: what is wanted meanwhile is on its way.
+    finishing: BTreeSet<BlobName>,
+    /// Not called before this time: what has waited for long may have nobody to be asked of.
+    quiet_until: u64,
+    out: VecDeque<BodyOutput>,
+}
+
+fn on_wire(name: &BlobName) -> wire::BlobName {
+    let mut bytes = [0; 48];
+    bytes[..16].copy_from_slice(&name.upload);
+    bytes[16..].copy_from_slice(&name.hash);
+    wire::BlobName(bytes)
+}
+
+fn off_wire(name: &wire::BlobName) -> BlobName {
+    let (mut upload, mut hash) = ([0; 16], [0; 32]);
+    upload.copy_from_slice(&name.0[..16]);
+    hash.copy_from_slice(&name.0[16..]);
+    BlobName { hash, upload }
+}
+
+impl Bodies {
+    /// Nothing is wanted.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Bodies {
+            fetches: Fetches::new(config),
+            serves: Serves::new(config),
+            asks: BTreeMap::new(),
+            finishing: BTreeSet::new(),
+            quiet_until: 0,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// A body that is not here is wanted. `false`: too many are, ask again later.
+    pub fn want(&mut self, now: Now, name: &BlobName) -> bool {
+        if self.finishing.contains(name) {
+            return true;
+        }
+        let taken = self.fetches.want(clocks(now), on_wire(name), PRIORITY);
+        self.settle();
+        taken
+    }
+
+    /// There is a stream to a node, or there is none any more.
+    pub fn link(&mut self, now: Now, peer: Incarnation, up: bool) {
+        self.asks.remove(&peer);
+        self.serves.unlinked(peer);
+        if up {
+            self.fetches.linked(clocks(now), peer);
+        } else {
+            self.fetches.unlinked(clocks(now), peer);
+        }
+        self.settle();
+    }
+
+    /// A frame of no partition came.
+    pub fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        match frame {
+            Frame::BlobWant(want) => self.serves.want(peer, want),
+            Frame::BlobHave(have) if !have.here => {
+                self.fetches.lacks(clocks(now), peer, have.name);
+            }
+            Frame::BlobChunk(chunk) => self.fetches.chunk(clocks(now), peer, chunk),
+            Frame::BlobDone(done) => self.fetches.done(clocks(now), peer, done),
+            _ => {}
+        }
+        self.settle();
+    }
+
+    /// So many bytes of a body were written.
+    pub fn written(&mut self, name: &BlobName, bytes: u64) {
+        self.fetches.written(on_wire(name), bytes);
+        self.settle();
+    }
+
+    /// An upload was finished.
+    pub fn finished(&mut self, name: &BlobName) {
+        self.finishing.remove(name);
+    }
+
+    /// What was read of a body: `None` if it is not here; `end` if these are its last bytes.
+    pub fn read(&mut self, peer: Incarnation, name: &BlobName, data: Option<Bytes>, end: bool) {
+        self.serves.read(peer, on_wire(name), data, end);
+        self.settle();
+    }
+
+    /// The deadline has come.
+    pub fn time(&mut self, now: Now) {
+        self.quiet_until = now.mono_micros + QUIET_MICROS;
+        self.fetches.time(clocks(now));
+        self.settle();
+    }
+
+    /// When [`Bodies::time`] is wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let wanted = self.fetches.deadline()?;
+        Some(wanted.max(self.quiet_until))
+    }
+
+    /// The next frame for a peer.
+    pub fn transmit(&mut self, peer: Incarnation) -> Option<Frame> {
+        let ask = self.asks.get_mut(&peer).and_then(VecDeque::pop_front);
+        let frame = ask.or_else(|| self.serves.transmit(peer));
+        self.settle();
+        frame
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<BodyOutput> {
+        self.out.pop_front()
+    }
+
+    fn settle(&mut self) {
+        while let Some(output) = self.fetches.poll() {
+            self.out.push_back(match output {
+                FetchOutput::Send(peer, frame) => {
+                    self.asks.entry(peer).or_default().push_back(frame);
+                    BodyOutput::Wake(peer)
+                }
+                FetchOutput::Write(name, bytes) => BodyOutput::Write(off_wire(&name), bytes),
+                FetchOutput::Finish(name) => {
+                    let name = off_wire(&name);
+                    self.finishing.insert(name);
+                    BodyOutput::Finish(name)
+                }
+                FetchOutput::Discard(name, _) => BodyOutput::Discard(off_wire(&name)),
+            });
+        }
+        while let Some(output) = self.serves.poll() {
+            self.out.push_back(match output {
+                ServeOutput::Wake(peer) => BodyOutput::Wake(peer),
+                ServeOutput::Read {
+                    peer,
+                    name,
+                    offset,
+                    bytes,
+                } => BodyOutput::Read {
+                    peer,
+                    name: off_wire(&name),
+                    offset,
+                    bytes,
+                },
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_replication::wire::{BlobChunk, BlobDone};
+
+    const NOW: Now = Now {
+        wall_micros: 0,
+        mono_micros: 0,
+    };
+
+    /// The disk was full when an upload was to be finished, and the body was wanted again: fetched twice it could never be finished.
+    #[test]
+    fn what_is_being_finished_is_not_fetched_again() {
+        let peer = Incarnation::new(2).unwrap();
+        let data = Bytes::from_static(b"body");
+        let blob = BlobName {
+            hash: *blake3::hash(&data).as_bytes(),
+            upload: [3; 16],
+        };
+        let mut bodies = Bodies::new(Config::default());
+        bodies.link(NOW, peer, true);
+        assert!(bodies.want(NOW, &blob));
+        assert_eq!(bodies.poll(), Some(BodyOutput::Wake(peer)));
+        assert!(matches!(bodies.transmit(peer), Some(Frame::BlobWant(_))));
+        let name = on_wire(&blob);
+        let (offset, length) = (0, data.len() as u64);
+        let chunk = BlobChunk {
+            name,
+            offset,
+            data: data.clone(),
+        };
+        bodies.received(NOW, peer, Frame::BlobChunk(chunk));
+        assert_eq!(bodies.poll(), Some(BodyOutput::Write(blob, data)));
+        bodies.written(&blob, length);
+        bodies.received(NOW, peer, Frame::BlobDone(BlobDone { name, length }));
+        assert_eq!(bodies.poll(), Some(BodyOutput::Finish(blob)));
+        assert!(bodies.want(NOW, &blob));
+        assert_eq!(bodies.poll(), None);
+        bodies.finished(&blob);
+        assert!(bodies.want(NOW, &blob));
+        assert_eq!(bodies.poll(), Some(BodyOutput::Wake(peer)));
+    }
+}

@@ -1,0 +1,85 @@
+//! Between an owner and other nodes: what goes in and out, and the machine that keeps one partition's logs alike everywhere.
+//!
+//! Nothing here knows an account. An owner holds one [`Shipping`] for each open partition, gives it what comes from peers and what has become
+//! durable, and carries out what it wants, in its order (`owner::foreign`). The driver brings frames and takes them away: it knows streams, and
+//! nothing of what is in a frame but its partition.
+//!
+//! Invariants:
+//! - What the machine wants stored or applied is handed to the store in the order in which it was wanted.
+//! - The machine is told of a commit when it is durable, in the order of the commits.
+//!
+//! Reading order: this file (inputs and outputs), [`shipping`], [`bodies`].
+
+pub mod bodies;
+mod shipping;
+
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_mailbox::BlobName;
+pub use whimbrel_replication::{
+    partition::{Config, Entry, LogEnd},
+    wire::Frame,
+};
+
+pub(crate) use self::shipping::{Shipping, Then, Want, Work};
+use crate::machine::{Now, Ticket};
+
+fn clocks(now: Now) -> whimbrel_replication::Now {
+    whimbrel_replication::Now {
+        wall_micros: now.wall_micros,
+        mono_micros: now.mono_micros,
+    }
+}
+
+/// What an owner of partitions is told of other nodes.
+#[derive(Debug)]
+pub enum PeerInput {
+    /// There is a stream to this node; one that was before is gone.
+    Linked(Incarnation),
+    /// The stream is gone.
+    Unlinked(Incarnation),
+    /// The node sent a frame for a partition of this owner.
+    Frame(Incarnation, Frame),
+    /// The stream to the node takes a frame: answer [`PeerOutput::Send`], or nothing until the next [`PeerOutput::Wake`].
+    Ready(PartitionId, Incarnation),
+    /// The store has a log of this partition: others may lack what is in it.
+    Open(PartitionId),
+    /// The answer to [`PeerOutput::LoadLogs`].
+    Logs(Ticket, Vec<(Incarnation, LogEnd)>),
+    /// The answer to [`PeerOutput::ReadLog`].
+    Log(Ticket, Vec<Entry>),
+    /// A body is durable here. Told to all owners.
+    Body(BlobName),
+}
+
+/// What an owner of partitions wants of other nodes, and of the logs in the store.
+#[derive(Debug)]
+pub enum PeerOutput {
+    /// Find where the logs of the partition stand; answer [`PeerInput::Logs`].
+    LoadLogs {
+        /// For the answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: PartitionId,
+    },
+    /// Read a log; answer [`PeerInput::Log`] with entries that follow each other, none if the log ends before.
+    ReadLog {
+        /// For the answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: PartitionId,
+        /// Whose log.
+        origin: Incarnation,
+        /// From the entry that holds this number, or the first one above.
+        from: u64,
+        /// No further entry beyond so many bytes; one in any case.
+        bytes_max: usize,
+    },
+    /// The partition has something for the node: [`PeerInput::Ready`] when its stream takes a frame.
+    Wake(PartitionId, Incarnation),
+    /// Send this.
+    Send(Incarnation, Frame),
+    /// A body that a batch of another node names: tell [`PeerInput::Body`] at once if it is here, else get it ([`bodies::Bodies::want`]).
+    Want(BlobName),
+    /// End the stream and make it anew, after a while: something was lost, or the node broke the rules.
+    Unlink(Incarnation),
+}

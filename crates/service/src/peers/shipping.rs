@@ -1,0 +1,276 @@
+//! One partition's machine, with what it asked for and what it waits for.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_replication::{
+    partition::{
+        Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Partition, Resume, ResumeError,
+        Ticket as Asked,
+    },
+    wire::Frame,
+};
+use whimbrel_storage::Commit;
+
+use super::clocks;
+use crate::machine::{Now, Ticket};
+
+/// What has to be handed to the store next.
+pub(crate) enum Work {
+    /// A batch of another node, to be stored and, if so said, applied in the same commit.
+    Store {
+        asked: Asked,
+        foreign: Foreign,
+        apply: bool,
+    },
+    /// A batch that is in the log already, to be applied.
+    Apply { asked: Asked, batch: Box<Batch> },
+}
+
+impl Work {
+    /// The batch, if it is to be applied.
+    pub(crate) fn applies(&self) -> Option<&Batch> {
+        match self {
+            Work::Store { apply: false, .. } => None,
+            Work::Store { foreign, .. } => Some(&foreign.batch),
+            Work::Apply { batch, .. } => Some(batch),
+        }
+    }
+}
+
+/// What the machine is told when a commit is durable.
+pub(crate) enum Then {
+    /// Our own batch.
+    Own(Entry, Hash),
+    /// What it had asked for.
+    Done(Asked),
+}
+
+impl Then {
+    /// Of a commit that may hold a batch of our own, sealed with this hash.
+    pub(crate) fn own(commit: &Commit, hash: Hash) -> Option<Then> {
+        let entry = commit.entry.as_ref()?;
+        let own = Entry {
+            first: entry.first,
+            last: entry.end() - 1,
+            bytes: entry.bytes.clone(),
+        };
+        Some(Then::Own(own, hash))
+    }
+}
+
+/// What the owner has to do for the machine at once.
+#[derive(Debug)]
+pub(crate) enum Want {
+    /// Read a log.
+    Read {
+        asked: Asked,
+        origin: Incarnation,
+        from: u64,
+        bytes_max: usize,
+    },
+    Wake(Incarnation),
+    /// Forget entries of a log that end below the number, with the next commit.
+    Cut(Incarnation, u64),
+    Unlink(Incarnation),
+    /// For the log of the node.
+    Warn(String),
+    /// Stop the node.
+    Fatal(String),
+}
+
+/// The machine of one partition.
+pub(crate) struct Shipping {
+    machine: Partition,
+    work: VecDeque<Work>,
+    /// Commits of the partition that are under way, in their order.
+    commits: VecDeque<(Ticket, Then)>,
+    deadline: Option<u64>,
+    linked: bool,
+}
+
+impl Shipping {
+    /// Goes on from what the store knows.
+    pub(crate) fn resume(
+        config: Config,
+        partition: PartitionId,
+        me: Incarnation,
+        peers: &BTreeSet<Incarnation>,
+        logs: BTreeMap<Incarnation, LogEnd>,
+        applied: &VersionVector,
+    ) -> Result<Self, ResumeError> {
+        let resume = Resume {
+            logs,
+            applied: applied.clone(),
+            members: peers.iter().copied().chain([me]).collect::<BTreeSet<_>>(),
+        };
+        let members = resume.members.clone();
+        let mut machine = Partition::resume(config, partition, me, resume)?;
+        // Alone, all that is here is stable; with others, what is stable is what they say.
+        machine.handle(clocks(Now::default()), Input::Members(members));
+        Ok(Shipping {
+            machine,
+            work: VecDeque::new(),
+            commits: VecDeque::new(),
+            deadline: None,
+            linked: false,
+        })
+    }
+
+    /// What all members have applied: hidden records of before may go.
+    pub(crate) fn stable(&self) -> &VersionVector {
+        self.machine.stable()
+    }
+
+    pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {
+        self.linked = true;
+        self.machine.handle(clocks(now), Input::Linked(peer));
+    }
+
+    pub(crate) fn unlinked(&mut self, now: Now, peer: Incarnation) {
+        self.machine.handle(clocks(now), Input::Unlinked(peer));
+    }
+
+    pub(crate) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        self.machine
+            .handle(clocks(now), Input::Received(peer, frame));
+    }
+
+    /// What was read of a log. Reads may see what is not durable yet; that must not leave the node, nor count as stored.
+    pub(crate) fn read(
+        &mut self,
+        now: Now,
+        asked: Asked,
+        origin: Incarnation,
+        mut entries: Vec<Entry>,
+    ) {
+        let durable = self.machine.durable().get(origin);
+        entries.retain(|entry| entry.last <= durable);
+        self.machine.handle(clocks(now), Input::Log(asked, entries));
+    }
+
+    pub(crate) fn time(&mut self, now: Now) {
+        self.machine.handle(clocks(now), Input::Time);
+    }
+
+    pub(crate) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
+        self.machine.transmit(clocks(now), peer)
+    }
+
+    /// A commit of the partition was handed to the store. One of rows alone is nothing to the machine.
+    pub(crate) fn committing(&mut self, ticket: Ticket, then: impl Into<Option<Then>>) {
+        let then = then.into();
+        self.commits.extend(then.map(|then| (ticket, then)));
+    }
+
+    /// A commit is durable, and with it all before it.
+    pub(crate) fn committed(&mut self, now: Now, ticket: Ticket) {
+        while let Some((_, then)) = self.commits.pop_front_if(|(first, _)| *first <= ticket) {
+            match then {
+                Then::Own(entry, hash) => self.machine.handle(clocks(now), Input::Own(entry, hash)),
+                Then::Done(asked) => self.machine.handle(clocks(now), Input::Done(asked)),
+            }
+        }
+    }
+
+    /// The next thing to hand to the store.
+    pub(crate) fn next_work(&self) -> Option<&Work> {
+        self.work.front()
+    }
+
+    pub(crate) fn take_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+
+    /// What the machine wants at once; what it wants stored or applied is put behind what waits already.
+    pub(crate) fn poll(&mut self) -> Option<Want> {
+        loop {
+            return Some(match self.machine.poll()? {
+                Output::Store {
+                    ticket,
+                    foreign,
+                    apply,
+                } => {
+                    self.work.push_back(Work::Store {
+                        asked: ticket,
+                        foreign,
+                        apply,
+                    });
+                    continue;
+                }
+                Output::Apply { ticket, batch } => {
+                    self.work.push_back(Work::Apply {
+                        asked: ticket,
+                        batch,
+                    });
+                    continue;
+                }
+                // Stability is asked for when it is needed. State is not given yet: `Behind` says who waits for it.
+                Output::Stable(_) | Output::State(_) => continue,
+                Output::Read {
+                    ticket,
+                    origin,
+                    from,
+                    bytes_max,
+                } => Want::Read {
+                    asked: ticket,
+                    origin,
+                    from,
+                    bytes_max,
+                },
+                Output::Wake(peer) => Want::Wake(peer),
+                Output::Cut { origin, below } => Want::Cut(origin, below),
+                Output::Behind { peer, origin } => Want::Warn(format!(
+                    "node {:016x} lacks what was cut from the log of {:016x}: it needs state",
+                    peer.get(),
+                    origin.get()
+                )),
+                Output::Stop(peer) => Want::Unlink(peer),
+                Output::Alarm(alarm) => Want::Warn(alarm_text(&alarm)),
+                Output::Fatal(cause) => Want::Fatal(cause),
+            });
+        }
+    }
+
+    /// Looks again when it wants to be called, and says so if it is earlier than before. Without peers it never does.
+    pub(crate) fn reckon(&mut self, now: Now) -> Option<u64> {
+        let wanted = self.linked.then(|| self.machine.deadline(clocks(now)));
+        self.deadline = wanted.flatten();
+        self.deadline
+    }
+
+    /// When it wants to be called.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+}
+
+fn alarm_text(alarm: &Alarm) -> String {
+    match alarm {
+        Alarm::TwoHashes {
+            peer,
+            origin,
+            number,
+        } => format!(
+            "node {:016x} has another batch of {:016x} under the number {number}: the stream to it is ended",
+            peer.get(),
+            origin.get()
+        ),
+        Alarm::Forgotten { peer, number } => format!(
+            "node {:016x} has {number} of our own operations, we have fewer: this disk is older than what was acknowledged",
+            peer.get()
+        ),
+        Alarm::Ahead {
+            origin,
+            first,
+            micros,
+        } => format!(
+            "batch {first} of {:016x} is stamped {micros} us ahead: it is kept and not applied before",
+            origin.get()
+        ),
+        Alarm::Malformed { peer, what } => {
+            format!("node {:016x} sent what is no batch: {what}", peer.get())
+        }
+        Alarm::Origins(peer) => format!("node {:016x} tells of too many logs", peer.get()),
+    }
+}

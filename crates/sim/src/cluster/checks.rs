@@ -1,0 +1,260 @@
+//! What must hold in a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_service::{
+    api::{AccountId, MailboxCall, MailboxName, MessageId, Reply, Row},
+    log::{lacking_of_key, store_partition},
+    owner::keys,
+};
+use whimbrel_storage::{KeyRange, ScanLimit};
+
+use super::{
+    Uids, World,
+    clients::{content, text},
+    is_keeping,
+};
+use crate::client;
+
+/// What was told, by all nodes.
+#[derive(Default)]
+pub(super) struct Looks {
+    validity: BTreeMap<AccountId, u32>,
+    /// U1, stronger than it is promised: in an account a UID is one message's, whatever the name.
+    owners: BTreeMap<(AccountId, u32), MessageId>,
+    /// By node and name: what was shown when it was looked at last, and the greatest UIDNEXT told by then.
+    told: BTreeMap<(usize, AccountId, String), (Uids, u32)>,
+}
+
+impl Looks {
+    pub(super) fn validity(&mut self, account: AccountId, told: u32) -> Result<(), String> {
+        match self.validity.insert(account, told) {
+            Some(before) if before != told => Err(format!(
+                "UIDVALIDITY of {account} was {before} and is {told}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// U1
+    pub(super) fn seen(
+        &mut self,
+        account: AccountId,
+        uid: u32,
+        id: MessageId,
+    ) -> Result<(), String> {
+        match self.owners.insert((account, uid), id) {
+            Some(before) if before != id => Err(format!(
+                "U1: UID {uid} of {account} denoted {before}, and now {id}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// U2, by node: what is shown and was not before has a UID of at least the UIDNEXT told before.
+    pub(super) fn looked(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        name: &str,
+        uids: &Uids,
+        uid_next: u32,
+    ) -> Result<(), String> {
+        let key = (node, account, name.to_owned());
+        let (known, told) = self.told.entry(key).or_default();
+        if let Some(low) = uids.difference(known).find(|uid| *uid < told) {
+            return Err(format!(
+                "U2: node {node} shows the new UID {low} in {name} of {account}, its UIDNEXT was told to be {told}"
+            ));
+        }
+        if uid_next < *told || uids.last().is_some_and(|last| *last >= uid_next) {
+            return Err(format!(
+                "U2: node {node} tells UIDNEXT {uid_next} of {name}, told was {told}, shown is {:?}",
+                uids.last()
+            ));
+        }
+        (*known, *told) = (uids.clone(), uid_next);
+        Ok(())
+    }
+}
+
+/// What accounts in which nothing is removed must hold in the end.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Bodies by account, and whether their message was acknowledged.
+    bodies: BTreeMap<(AccountId, u32), bool>,
+    /// Flags that were set, and acknowledged.
+    flags: BTreeMap<(AccountId, MessageId), BTreeSet<u8>>,
+}
+
+impl Kept {
+    pub(super) fn made(&mut self, account: AccountId, body: u32) {
+        self.bodies.insert((account, body), false);
+    }
+
+    pub(super) fn acknowledged(&mut self, account: AccountId, body: u32) {
+        self.bodies.insert((account, body), true);
+    }
+
+    pub(super) fn flagged(&mut self, account: AccountId, id: MessageId, set: &BTreeSet<u8>) {
+        self.flags.entry((account, id)).or_default().extend(set);
+    }
+}
+
+/// One message as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    uid: u32,
+    id: MessageId,
+    flags: BTreeSet<u8>,
+    body: u32,
+}
+
+/// What a node shows of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Picture {
+    boxes: BTreeMap<String, Vec<Shown>>,
+    subscribed: BTreeSet<String>,
+    special: BTreeMap<String, String>,
+}
+
+impl World {
+    /// U3: what is not alike, if anything.
+    pub(super) fn differences(&mut self) -> Result<Option<String>, String> {
+        for account in self.accounts.clone() {
+            let first = self.picture(0, account)?;
+            for node in 1..self.members.len() {
+                let other = self.picture(node, account)?;
+                if other != first {
+                    let (at0, at) = (self.stands(0, account), self.stands(node, account));
+                    return Ok(Some(format!(
+                        "account {account}: node 0 shows\n  {first:?}\n  {at0}\nnode {node} shows\n  {other:?}\n  {at}"
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the logs of the account's partition stand at a node, and which bodies it lacks.
+    fn stands(&self, node: usize, account: AccountId) -> String {
+        let partition = store_partition(keys::partition_of(account));
+        let disk = &self.members[node].node.disk;
+        let logs = disk.log_positions(partition).into_iter();
+        let logs: Vec<_> = logs.map(|(of, log)| (of.0, log.next)).collect();
+        let all = disk.scan(partition, &KeyRange::prefix(vec![0]), ScanLimit::default());
+        let lacking = all.rows.iter().filter_map(|(key, _)| lacking_of_key(key));
+        let lacking: Vec<_> = lacking.map(|blob| blob.upload).collect();
+        format!("logs go on at {logs:?}, bodies missing {lacking:x?}")
+    }
+
+    fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {
+        let mut picture = Picture::default();
+        let reply = self.ask_and_wait(node, account, MailboxCall::List)?;
+        let Reply::Mailboxes(mailboxes) = reply else {
+            return Err(format!("LIST was answered by {reply:?}"));
+        };
+        let session = self.session();
+        for mailbox in mailboxes {
+            let name = mailbox.name.as_str().to_owned();
+            if mailbox.subscribed {
+                picture.subscribed.insert(name.clone());
+            }
+            if let Some(special) = mailbox.special_use {
+                picture.special.insert(name.clone(), format!("{special:?}"));
+            }
+            if mailbox.exists {
+                let shown = self.shown(node, account, session, mailbox.name)?;
+                picture.boxes.insert(name, shown);
+            }
+        }
+        self.members[node].node.hangup(session);
+        Ok(picture)
+    }
+
+    fn shown(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        session: whimbrel_service::api::SessionId,
+        name: MailboxName,
+    ) -> Result<Vec<Shown>, String> {
+        let call = MailboxCall::Select {
+            session,
+            name: name.clone(),
+            read_only: true,
+        };
+        let reply = self.ask_and_wait(node, account, call)?;
+        let Reply::Selected(selected) = reply else {
+            // It may go while it is looked at, as long as nodes are not alike.
+            return Ok(Vec::new());
+        };
+        let uids: Uids = selected.uids.iter().copied().collect();
+        let next = selected.status.uid_next;
+        self.looks.validity(account, selected.status.uid_validity)?;
+        self.looks
+            .looked(node, account, name.as_str(), &uids, next)?;
+        let uids = selected.uids;
+        let reply = self.ask_and_wait(node, account, MailboxCall::Rows { name, uids })?;
+        let Reply::Rows(rows) = reply else {
+            return Err(format!("rows were answered by {reply:?}"));
+        };
+        let mut shown = Vec::new();
+        for row in rows {
+            self.looks.seen(account, row.uid, row.id)?;
+            self.holds(node, account, &row)?;
+            shown.push(Shown {
+                uid: row.uid,
+                id: row.id,
+                flags: client::numbers(&row.flags),
+                body: row.size,
+            });
+        }
+        Ok(shown)
+    }
+
+    /// What is shown can be read.
+    pub(super) fn holds(&self, node: usize, account: AccountId, row: &Row) -> Result<(), String> {
+        let (text, content) = (text(row.size), content(row.size));
+        if self.members[node].node.holds(account, row, &text, &content) {
+            Ok(())
+        } else {
+            Err(format!(
+                "D1: node {node} shows message {} without its body or content row",
+                row.size
+            ))
+        }
+    }
+
+    /// D1 and D2, when nodes are alike: what was acknowledged is there, and once.
+    pub(super) fn nothing_lost(&mut self) -> Result<(), String> {
+        for account in self.accounts.clone() {
+            if !is_keeping(account) {
+                continue;
+            }
+            let picture = self.picture(0, account)?;
+            let all: Vec<&Shown> = picture.boxes.values().flatten().collect();
+            for ((of, body), acknowledged) in &self.kept.bodies {
+                if *of != account {
+                    continue;
+                }
+                let found = all.iter().filter(|shown| shown.body == *body).count();
+                if found > 1 || (found == 0 && *acknowledged) {
+                    return Err(format!(
+                        "D1/D2: message {body} of {account} (acknowledged: {acknowledged}) is there {found} times"
+                    ));
+                }
+            }
+            for shown in all {
+                let set = self.kept.flags.get(&(account, shown.id));
+                if set.is_some_and(|set| !shown.flags.is_superset(set)) {
+                    return Err(format!(
+                        "D1: flags {set:?} were set on message {}, it has {:?}",
+                        shown.body, shown.flags
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,475 @@
+//! Clients at any node, and what they ask.
+
+use std::collections::BTreeSet;
+
+use whimbrel_service::{
+    api::{
+        AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
+        Reply, SessionId,
+    },
+    content::Content,
+    machine::RequestId,
+    queue,
+};
+
+use super::{MS, SECOND, Uids, World, is_keeping};
+use crate::{
+    client::{self, NAMES},
+    rng::Rng,
+};
+
+/// A connection to one node.
+pub(super) struct Client {
+    pub(super) session: SessionId,
+    pub(super) account: AccountId,
+    pub(super) node: usize,
+    view: Option<View>,
+    /// When it does something next; none while it waits for an answer.
+    pub(super) due: Option<u64>,
+}
+
+/// The mailbox that it looks at.
+struct View {
+    name: String,
+    uids: Uids,
+    as_of: u64,
+    /// What it was told of and has not read yet.
+    unread: Vec<u32>,
+}
+
+/// What was asked.
+pub(super) struct Asked {
+    /// Who asked, if he still listens.
+    client: Option<usize>,
+    pub(super) node: usize,
+    account: AccountId,
+    what: What,
+}
+
+enum What {
+    Select(String),
+    Changes(String),
+    Rows,
+    Append(u32),
+    Deliver(u32),
+    Store(BTreeSet<u8>),
+    Other,
+}
+
+fn mailbox(name: &str) -> MailboxName {
+    MailboxName::new(name).unwrap_or_else(|_| MailboxName::inbox())
+}
+
+/// The bytes of a message.
+pub(super) fn text(body: u32) -> bytes::Bytes {
+    format!("message {body}").into()
+}
+
+pub(super) fn content(body: u32) -> bytes::Bytes {
+    Content {
+        prefix: bytes::Bytes::new(),
+        summary: text(body),
+    }
+    .encode()
+}
+
+impl World {
+    pub(super) fn new_client(&mut self, index: u64) {
+        let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
+        let node = self.any_member();
+        let due = Some(self.now + SECOND + self.rng.below(self.plan.pause_micros));
+        let session = self.session();
+        self.clients.push(Client {
+            session,
+            account,
+            node,
+            view: None,
+            due,
+        });
+    }
+
+    pub(super) fn session(&mut self) -> SessionId {
+        self.next_session += 1;
+        SessionId(self.next_session)
+    }
+
+    /// The connection is gone; a new one is made, to this node.
+    fn reconnect(&mut self, index: usize, node: usize) {
+        let session = self.session();
+        let old = self.clients[index].session;
+        let from = self.clients[index].node;
+        if self.members[from].down.is_none() {
+            self.bring(from);
+            self.members[from].node.hangup(old);
+        }
+        for asked in self.asked.values_mut() {
+            if asked.client == Some(index) {
+                asked.client = None;
+            }
+        }
+        let pause = self.rng.below(self.plan.pause_micros);
+        let client = &mut self.clients[index];
+        client.session = session;
+        client.node = node;
+        client.view = None;
+        client.due = Some(self.now + 1 + pause);
+    }
+
+    pub(super) fn wander(&mut self, index: usize) {
+        let node = self.any_member();
+        self.reconnect(index, node);
+    }
+
+    /// A node has died: what was asked of it is never answered.
+    pub(super) fn lose_clients_of(&mut self, node: usize) {
+        self.asked.retain(|_, asked| asked.node != node);
+        for index in 0..self.clients.len() {
+            if self.clients[index].node == node {
+                let to = if self.rng.one_in(2) {
+                    self.any_member()
+                } else {
+                    node
+                };
+                self.reconnect(index, to);
+            }
+        }
+    }
+
+    fn ask(&mut self, index: usize, call: MailboxCall, what: What) {
+        let request = self.request();
+        let client = &mut self.clients[index];
+        client.due = None;
+        let (account, node) = (client.account, client.node);
+        self.say(|| format!("client {index} at {node}: {call:?}"));
+        self.bring(node);
+        self.members[node]
+            .node
+            .call(request, Call::Mailbox { account, call });
+        let asked = Asked {
+            client: Some(index),
+            node,
+            account,
+            what,
+        };
+        self.asked.insert(request, asked);
+    }
+
+    /// Asks a node for the world's own purposes.
+    pub(super) fn ask_and_wait(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: MailboxCall,
+    ) -> Result<Reply, String> {
+        let request = self.request();
+        self.bring(node);
+        self.members[node]
+            .node
+            .call(request, Call::Mailbox { account, call });
+        let end = self.now + 60 * SECOND;
+        loop {
+            if let Some(reply) = self.answers.remove(&request) {
+                return Ok(reply);
+            }
+            if self.now > end {
+                return Err(format!("node {node} does not answer"));
+            }
+            self.step()?;
+        }
+    }
+
+    pub(super) fn act(&mut self, index: usize) -> Result<(), String> {
+        let mut rng = self.rng.fork();
+        let (account, node) = (self.clients[index].account, self.clients[index].node);
+        if self.members[node].down.is_some() {
+            let to = if rng.one_in(2) {
+                self.any_member()
+            } else {
+                node
+            };
+            let pause = rng.below(SECOND);
+            self.reconnect(index, to);
+            self.clients[index].due = Some(self.now + 1 + pause);
+            return Ok(());
+        }
+        let session = self.clients[index].session;
+        let keeping = is_keeping(account);
+        let any = |rng: &mut Rng| {
+            if rng.one_in(3) {
+                "INBOX".to_owned()
+            } else {
+                (*rng.pick(&NAMES)).to_owned()
+            }
+        };
+        let select = |name: String| {
+            let call = MailboxCall::Select {
+                session,
+                name: mailbox(&name),
+                read_only: false,
+            };
+            (call, What::Select(name))
+        };
+        let Some(view) = &mut self.clients[index].view else {
+            let (call, what) = select(any(&mut rng));
+            self.note("cluster: SELECT");
+            self.ask(index, call, what);
+            return Ok(());
+        };
+        let name = view.name.clone();
+        if !view.unread.is_empty() {
+            let uids = std::mem::take(&mut view.unread);
+            let name = mailbox(&name);
+            self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
+            return Ok(());
+        }
+        let uids: Vec<u32> = view
+            .uids
+            .iter()
+            .copied()
+            .filter(|_| rng.one_in(3))
+            .collect();
+        let (note, call, what) = match rng.below(40) {
+            10..=14 => return self.append(index, &mut rng),
+            15..=19 => {
+                let set: BTreeSet<u8> = (u8::from(keeping)..4).filter(|_| rng.one_in(2)).collect();
+                let change = if keeping {
+                    FlagChange::Add
+                } else {
+                    *rng.pick(&[FlagChange::Add, FlagChange::Remove, FlagChange::Replace])
+                };
+                let call = MailboxCall::Store {
+                    session,
+                    name: mailbox(&name),
+                    uids,
+                    change,
+                    flags: client::flags(&set),
+                    unchanged_since: None,
+                };
+                ("cluster: STORE", call, What::Store(set))
+            }
+            20..=23 => {
+                let call = MailboxCall::Copy {
+                    session,
+                    name: mailbox(&name),
+                    uids,
+                    to: mailbox(&any(&mut rng)),
+                    remove: keeping || rng.one_in(2),
+                };
+                ("cluster: COPY or MOVE", call, What::Other)
+            }
+            24..=26 if !keeping => {
+                let call = MailboxCall::Expunge {
+                    session,
+                    name: mailbox(&name),
+                    uids: None,
+                    up_to: view.uids.last().copied().unwrap_or(0),
+                };
+                ("cluster: EXPUNGE", call, What::Other)
+            }
+            27..=28 => {
+                let call = MailboxCall::Create {
+                    name: mailbox(&any(&mut rng)),
+                    special_use: None,
+                };
+                ("cluster: CREATE", call, What::Other)
+            }
+            29 if !keeping => {
+                let call = MailboxCall::Delete {
+                    name: mailbox(&any(&mut rng)),
+                };
+                ("cluster: DELETE", call, What::Other)
+            }
+            30 => {
+                let call = MailboxCall::Rename {
+                    from: mailbox(&any(&mut rng)),
+                    to: mailbox(&any(&mut rng)),
+                };
+                ("cluster: RENAME", call, What::Other)
+            }
+            31 => {
+                let call = MailboxCall::Subscribe {
+                    name: mailbox(&any(&mut rng)),
+                    subscribed: rng.one_in(2),
+                };
+                ("cluster: SUBSCRIBE", call, What::Other)
+            }
+            32..=33 => {
+                let call = MailboxCall::Status {
+                    name: mailbox(&any(&mut rng)),
+                };
+                ("cluster: STATUS", call, What::Other)
+            }
+            34..=36 => {
+                let (call, what) = select(any(&mut rng));
+                ("cluster: SELECT", call, what)
+            }
+            _ => {
+                let call = MailboxCall::Changes {
+                    session,
+                    since: view.as_of,
+                    expunges: true,
+                };
+                ("cluster: NOOP", call, What::Changes(name))
+            }
+        };
+        self.note(note);
+        self.ask(index, call, what);
+        Ok(())
+    }
+
+    fn append(&mut self, index: usize, rng: &mut Rng) -> Result<(), String> {
+        self.note("cluster: APPEND");
+        let (node, account) = (self.clients[index].node, self.clients[index].account);
+        self.next_body += 1;
+        let body = self.next_body;
+        self.bring(node);
+        let Some(blob) = self.members[node].node.upload(text(body)) else {
+            self.clients[index].due = Some(self.now + MS);
+            return Ok(());
+        };
+        let call = MailboxCall::Append {
+            session: self.clients[index].session,
+            name: mailbox(NAMES[usize::try_from(rng.below(4)).unwrap_or(0)]),
+            messages: vec![NewMail {
+                flags: client::flags(&BTreeSet::new()),
+                date: Date {
+                    seconds: 1,
+                    zone_minutes: 0,
+                },
+                size: body,
+                blob,
+                content: content(body),
+            }],
+            replaces: None,
+        };
+        self.kept.made(account, body);
+        self.ask(index, call, What::Append(body));
+        Ok(())
+    }
+
+    /// A message comes for an account, at some node.
+    pub(super) fn deliver(&mut self) -> Result<(), String> {
+        let node = self.any_member();
+        if self.members[node].down.is_some() {
+            return Ok(());
+        }
+        self.note("cluster: delivery");
+        let account = *self.rng.pick(&self.accounts);
+        let target = *self.rng.pick(&NAMES);
+        self.next_body += 1;
+        let body = self.next_body;
+        self.bring(node);
+        let Some(blob) = self.members[node].node.upload(text(body)) else {
+            return Ok(());
+        };
+        let entry = Entry {
+            id: queue::entry_id(&blob.upload),
+            sender: "a@example.com".into(),
+            deliveries: vec![Delivery {
+                account,
+                target: mailbox(target),
+                content: content(body),
+                size: body,
+                sent: false,
+            }],
+            blob,
+            date: Date {
+                seconds: 2,
+                zone_minutes: 0,
+            },
+        };
+        self.say(|| format!("message {body} comes for {account} at {node}"));
+        let request = self.request();
+        self.kept.made(account, body);
+        self.members[node].node.call(request, Call::Accept(entry));
+        let asked = Asked {
+            client: None,
+            node,
+            account,
+            what: What::Deliver(body),
+        };
+        self.asked.insert(request, asked);
+        Ok(())
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        node: usize,
+        request: RequestId,
+        reply: Reply,
+    ) -> Result<(), String> {
+        let Some(asked) = self.asked.remove(&request) else {
+            self.answers.insert(request, reply);
+            return Ok(());
+        };
+        let account = asked.account;
+        match (&asked.what, &reply) {
+            (What::Append(body), Reply::Appended { .. }) | (What::Deliver(body), Reply::Done) => {
+                self.kept.acknowledged(account, *body);
+            }
+            (What::Store(set), Reply::Stored { rows, .. }) => {
+                for row in rows {
+                    self.looks.seen(account, row.uid, row.id)?;
+                    self.kept.flagged(account, row.id, set);
+                }
+            }
+            (What::Rows, Reply::Rows(rows)) => {
+                for row in rows {
+                    self.looks.seen(account, row.uid, row.id)?;
+                    self.holds(node, account, row)?;
+                }
+            }
+            _ => {}
+        }
+        let Some(index) = asked.client else {
+            return Ok(());
+        };
+        self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
+        match (asked.what, reply) {
+            (What::Select(name), Reply::Selected(selected)) => {
+                let uids: Uids = selected.uids.iter().copied().collect();
+                self.looks.validity(account, selected.status.uid_validity)?;
+                self.looks
+                    .looked(node, account, &name, &uids, selected.status.uid_next)?;
+                self.clients[index].view = Some(View {
+                    name,
+                    unread: selected.uids,
+                    uids,
+                    as_of: selected.as_of,
+                });
+            }
+            (What::Changes(name), Reply::Changes(changes)) => {
+                let client = &mut self.clients[index];
+                let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
+                    return Ok(());
+                };
+                if changes.gone {
+                    client.view = None;
+                    return Ok(());
+                }
+                view.uids.retain(|uid| !changes.vanished.contains(uid));
+                if let Some(present) = &changes.present {
+                    view.uids.retain(|uid| present.contains(uid));
+                }
+                let newest = view.uids.last().copied().unwrap_or(0);
+                if changes.arrived.first().is_some_and(|uid| *uid <= newest) {
+                    return Err(format!(
+                        "{name} at {node}: {:?} arrived below {newest}",
+                        changes.arrived
+                    ));
+                }
+                view.uids.extend(&changes.arrived);
+                view.unread.extend(&changes.arrived);
+                view.as_of = changes.as_of;
+                let uids = view.uids.clone();
+                self.looks
+                    .looked(node, account, &name, &uids, changes.uid_next)?;
+            }
+            (What::Select(_) | What::Changes(_), Reply::Failed(_)) => {
+                self.clients[index].view = None;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

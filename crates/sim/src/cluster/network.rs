@@ -1,0 +1,270 @@
+//! Streams between nodes: in order, with latency, and gone whenever the network likes.
+//!
+//! A stream between two nodes has a number; what was on the way when it ended never arrives. A cut is noticed by each end after a silence of its own.
+//! Streams keep their order, different streams do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::PartitionId;
+use whimbrel_service::peers::Frame;
+
+use super::{MS, SECOND, World};
+
+/// What happens on the network.
+pub(super) enum Event {
+    /// A frame arrives, if its stream is still there.
+    Arrive {
+        from: usize,
+        to: usize,
+        stream: u64,
+        frame: Box<Frame>,
+    },
+    /// The stream takes a frame.
+    Ready { from: usize, to: usize, stream: u64 },
+    /// One end notices that the stream is gone.
+    Gone { at: usize, peer: usize, stream: u64 },
+    /// A new stream is tried.
+    Connect(usize, usize),
+    /// A cut ends.
+    Mend(usize, usize),
+}
+
+#[derive(Default)]
+struct Pair {
+    /// Counts streams; the last one is up or not.
+    stream: u64,
+    up: bool,
+    cut_until: u64,
+}
+
+/// All streams.
+pub(super) struct Network {
+    latency_micros: u64,
+    pairs: BTreeMap<(usize, usize), Pair>,
+    /// Partitions that have something to send, by direction; `None`: bodies, which come last.
+    awake: BTreeMap<(usize, usize), BTreeSet<Option<PartitionId>>>,
+    /// When the last frame arrives, by direction.
+    last: BTreeMap<(usize, usize), u64>,
+    down: BTreeSet<usize>,
+    events: BTreeMap<(u64, u64), Event>,
+    count: u64,
+}
+
+impl Network {
+    pub(super) fn new(nodes: usize, latency_micros: u64) -> Self {
+        let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| ((a, b), Pair::default())));
+        Network {
+            latency_micros,
+            pairs: pairs.collect(),
+            awake: BTreeMap::new(),
+            last: BTreeMap::new(),
+            down: BTreeSet::new(),
+            events: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn next_time(&self) -> Option<u64> {
+        self.events.first_key_value().map(|((time, _), _)| *time)
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.count += 1;
+        self.events.insert((time, self.count), event);
+    }
+
+    fn pair(&mut self, a: usize, b: usize) -> &mut Pair {
+        self.pairs.entry((a.max(b), a.min(b))).or_default()
+    }
+
+    fn is_up(&mut self, a: usize, b: usize, stream: u64) -> bool {
+        let pair = self.pair(a, b);
+        pair.up && pair.stream == stream
+    }
+
+    pub(super) fn connect_at(&mut self, time: u64, a: usize, b: usize) {
+        self.at(time, Event::Connect(a, b));
+    }
+
+    /// Something is to be sent in this direction.
+    pub(super) fn wake(
+        &mut self,
+        now: u64,
+        from: usize,
+        to: usize,
+        partition: Option<PartitionId>,
+    ) {
+        let pair = self.pair(from, to);
+        let (up, stream) = (pair.up, pair.stream);
+        if up {
+            let awake = self.awake.entry((from, to)).or_default();
+            if awake.is_empty() {
+                self.at(now, Event::Ready { from, to, stream });
+            }
+            self.awake.entry((from, to)).or_default().insert(partition);
+        }
+    }
+
+    /// The stream ends: each side hears of it after its own time.
+    fn end(&mut self, a: usize, b: usize, heard: [u64; 2]) {
+        let pair = self.pair(a, b);
+        if !std::mem::take(&mut pair.up) {
+            return;
+        }
+        let stream = pair.stream;
+        for (at, peer, time) in [(a, b, heard[0]), (b, a, heard[1])] {
+            self.awake.remove(&(at, peer));
+            self.last.remove(&(at, peer));
+            self.at(time, Event::Gone { at, peer, stream });
+        }
+    }
+
+    pub(super) fn flap(&mut self, now: u64, a: usize, b: usize, pause: u64) {
+        let later = now + self.latency_micros;
+        self.end(a, b, [now, later]);
+        self.at(later + pause + 1, Event::Connect(a, b));
+    }
+
+    pub(super) fn cut(&mut self, now: u64, a: usize, b: usize, until: u64, silence: u64) {
+        let pair = self.pair(a, b);
+        pair.cut_until = pair.cut_until.max(until);
+        self.end(a, b, [now + silence, now + 3 * SECOND - silence]);
+        self.at(until, Event::Mend(a, b));
+    }
+
+    pub(super) fn die(&mut self, now: u64, index: usize) {
+        self.down.insert(index);
+        for other in 0..self.nodes() {
+            if other != index {
+                // Itself it hears nothing any more.
+                self.end(index, other, [now, now + self.latency_micros]);
+            }
+        }
+    }
+
+    pub(super) fn come_back(&mut self, now: u64, index: usize) {
+        self.down.remove(&index);
+        for other in 0..self.nodes() {
+            if other != index {
+                self.at(now + self.latency_micros + 1, Event::Connect(index, other));
+            }
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        self.pairs.keys().map(|(a, _)| a + 1).max().unwrap_or(0)
+    }
+
+    pub(super) fn heal(&mut self, now: u64) {
+        let pairs: Vec<(usize, usize)> = self.pairs.keys().copied().collect();
+        for (a, b) in pairs {
+            self.pair(a, b).cut_until = 0;
+            self.at(now, Event::Mend(a, b));
+        }
+    }
+}
+
+impl World {
+    /// Lets the next thing on the network happen.
+    pub(super) fn network_step(&mut self) -> Result<(), String> {
+        let Some((_, event)) = self.network.events.pop_first() else {
+            return Ok(());
+        };
+        match event {
+            Event::Arrive {
+                from,
+                to,
+                stream,
+                frame,
+            } => {
+                if self.network.is_up(from, to, stream) {
+                    let peer = self.members[from].id;
+                    self.bring(to);
+                    self.members[to].node.receive(peer, *frame);
+                    return self.outcomes(to);
+                }
+            }
+            Event::Ready { from, to, stream } => {
+                if self.network.is_up(from, to, stream) {
+                    return self.ready(from, to, stream);
+                }
+            }
+            Event::Gone { at, peer, stream } => {
+                let pair = self.network.pair(at, peer);
+                // When there is a new stream the end of the old one was noticed.
+                if pair.stream == stream && !self.network.down.contains(&at) {
+                    return self.tell_link(at, peer, false);
+                }
+            }
+            Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
+        }
+        Ok(())
+    }
+
+    /// A node is there when something reaches it: its clock stands at this moment.
+    pub(super) fn bring(&mut self, index: usize) {
+        let now = self.now;
+        self.members[index].node.advance_to(now);
+    }
+
+    fn tell_link(&mut self, at: usize, peer: usize, up: bool) -> Result<(), String> {
+        let id = self.members[peer].id;
+        self.bring(at);
+        self.members[at].node.link(id, up);
+        self.outcomes(at)
+    }
+
+    fn connect(&mut self, a: usize, b: usize) -> Result<(), String> {
+        let now = self.now;
+        let network = &mut self.network;
+        let down = network.down.contains(&a) || network.down.contains(&b);
+        let pair = network.pair(a, b);
+        if down || pair.up || pair.cut_until > now {
+            return Ok(());
+        }
+        pair.stream += 1;
+        pair.up = true;
+        self.tell_link(a, b, true)?;
+        self.tell_link(b, a, true)
+    }
+
+    /// One frame, from the partitions that have some in turn.
+    fn ready(&mut self, from: usize, to: usize, stream: u64) -> Result<(), String> {
+        let peer = self.members[to].id;
+        self.bring(from);
+        while let Some(partition) = self
+            .network
+            .awake
+            .get_mut(&(from, to))
+            .and_then(BTreeSet::pop_last)
+        {
+            let frame = self.members[from].node.ready(partition, peer);
+            let Some(frame) = frame else {
+                continue;
+            };
+            let latency = self.network.latency_micros;
+            let latency = self.rng.between(latency / 4, latency);
+            let last = self.network.last.get(&(from, to)).copied().unwrap_or(0);
+            let arrives = (self.now + latency).max(last + 1);
+            self.network.last.insert((from, to), arrives);
+            let frame = Box::new(frame);
+            let arrive = Event::Arrive {
+                from,
+                to,
+                stream,
+                frame,
+            };
+            self.network.at(arrives, arrive);
+            // There may be more of it; the others come first.
+            let next = self.now + self.rng.below(MS / 10);
+            self.network.at(next, Event::Ready { from, to, stream });
+            self.network
+                .awake
+                .entry((from, to))
+                .or_default()
+                .insert(partition);
+            break;
+        }
+        self.outcomes(from)
+    }
+}

@@ -1,0 +1,369 @@
+//! Nodes linked to each other, step by step: what the random clusters find becomes a scenario here.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_service::{
+    admin::AdminCall,
+    api::{
+        AccountId, Call, Changes, Date, Event, FlagChange, Flags, MailboxCall, MailboxName,
+        NewMail, Reply, Row, Selected, SessionId,
+    },
+    content::Content,
+    machine::RequestId,
+    owner, peers, queue,
+};
+use whimbrel_sim::{
+    client,
+    node::{Node, Outcome, VERIFIER_PREFIX},
+};
+
+const ANNE: AccountId = AccountId([1; 16]);
+const SESSION: SessionId = SessionId(1);
+
+/// Nodes that are all linked, or not at all. Frames arrive at once.
+struct Cluster {
+    nodes: Vec<(Incarnation, Node)>,
+    linked: bool,
+    /// What is to be sent: from, to, what of.
+    awake: BTreeSet<(usize, usize, Option<PartitionId>)>,
+    replies: Vec<(RequestId, Reply)>,
+    events: Vec<(usize, Event)>,
+    requests: u64,
+}
+
+fn inbox() -> MailboxName {
+    MailboxName::inbox()
+}
+
+impl Cluster {
+    fn new(count: u64) -> Cluster {
+        let shipping = peers::Config {
+            kept: 4,
+            cut_step: 2,
+            ..peers::Config::default()
+        };
+        let ids: Vec<Incarnation> = (1..=count).map(Incarnation::from_hash).collect();
+        let node = |id: &Incarnation| {
+            let config = owner::Config {
+                origin: *id,
+                slot: u8::try_from(id.get()).unwrap(),
+                peers: ids.iter().copied().filter(|other| other != id).collect(),
+                shipping,
+                collect_after_seconds: 1,
+                ..owner::Config::default()
+            };
+            let mut node = Node::with(id.get() << 8, config, queue::Limits::default());
+            let call = AdminCall::AddAccount {
+                address: "anne@example.org".into(),
+                verifier: format!("{VERIFIER_PREFIX}x"),
+                scram: None,
+                account: ANNE,
+            };
+            node.admin(RequestId(0), call);
+            (*id, node)
+        };
+        let mut cluster = Cluster {
+            nodes: ids.iter().map(node).collect(),
+            linked: false,
+            awake: BTreeSet::new(),
+            replies: Vec::new(),
+            events: Vec::new(),
+            requests: 0,
+        };
+        cluster.pass(1);
+        cluster
+    }
+
+    fn link(&mut self, up: bool) {
+        self.linked = up;
+        self.awake.clear();
+        for a in 0..self.nodes.len() {
+            for b in 0..self.nodes.len() {
+                let id = self.nodes[b].0;
+                if a != b {
+                    self.nodes[a].1.link(id, up);
+                }
+            }
+        }
+        self.pass(3);
+    }
+
+    /// Lets so many seconds pass everywhere.
+    fn pass(&mut self, seconds: u64) {
+        let now = self.nodes.iter().map(|(_, node)| node.time()).max();
+        let end = now.unwrap() + seconds * 1_000_000;
+        loop {
+            self.carry();
+            let next = self.nodes.iter().enumerate();
+            let next = next.filter_map(|(index, (_, node))| Some((node.next_time()?, index)));
+            match next.min().filter(|(time, _)| *time <= end) {
+                Some((_, index)) => _ = self.nodes[index].1.step(),
+                None => break,
+            }
+        }
+        for (_, node) in &mut self.nodes {
+            node.advance_to(end);
+        }
+        self.carry();
+    }
+
+    /// Takes what the nodes give, and frames from one to the other.
+    fn carry(&mut self) {
+        loop {
+            for from in 0..self.nodes.len() {
+                while let Some(outcome) = self.nodes[from].1.outcome() {
+                    match outcome {
+                        Outcome::Reply(request, reply) => self.replies.push((request, reply)),
+                        Outcome::Notify(_, event) => self.events.push((from, event)),
+                        Outcome::Wake(partition, peer) => {
+                            let to = self.nodes.iter().position(|(id, _)| *id == peer);
+                            self.awake.insert((from, to.unwrap(), partition));
+                        }
+                        Outcome::Stopped(cause) => panic!("{from} stopped: {cause}"),
+                        _ => {}
+                    }
+                }
+            }
+            let Some((from, to, partition)) = self.awake.pop_first() else {
+                return;
+            };
+            let (id, peer) = (self.nodes[from].0, self.nodes[to].0);
+            while let Some(frame) = self.nodes[from].1.ready(partition, peer) {
+                if self.linked {
+                    self.nodes[to].1.receive(id, frame);
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, node: usize, call: MailboxCall) -> Reply {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let account = ANNE;
+        self.nodes[node]
+            .1
+            .call(request, Call::Mailbox { account, call });
+        for _ in 0..60 {
+            let found = self.replies.iter().position(|(of, _)| *of == request);
+            if let Some(at) = found {
+                return self.replies.remove(at).1;
+            }
+            self.pass(1);
+        }
+        panic!("no answer");
+    }
+
+    fn select(&mut self, node: usize, mailbox: MailboxName) -> Selected {
+        let call = MailboxCall::Select {
+            session: SESSION,
+            name: mailbox,
+            read_only: false,
+        };
+        match self.call(node, call) {
+            Reply::Selected(selected) => selected,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn changes(&mut self, node: usize, since: u64) -> Changes {
+        let call = MailboxCall::Changes {
+            session: SESSION,
+            since,
+            expunges: true,
+        };
+        match self.call(node, call) {
+            Reply::Changes(changes) => changes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn append(&mut self, node: usize, body: u32) -> u32 {
+        let text = format!("message {body}");
+        let blob = self.nodes[node].1.upload(text.clone().into()).unwrap();
+        let content = Content {
+            prefix: bytes::Bytes::new(),
+            summary: text.into(),
+        };
+        let call = MailboxCall::Append {
+            session: SESSION,
+            name: inbox(),
+            messages: vec![NewMail {
+                flags: Flags::none(),
+                date: Date {
+                    seconds: 1,
+                    zone_minutes: 0,
+                },
+                size: body,
+                blob,
+                content: content.encode(),
+            }],
+            replaces: None,
+        };
+        match self.call(node, call) {
+            Reply::Appended { uids, .. } => uids[0],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rows(&mut self, node: usize) -> Vec<Row> {
+        let uids = self.select(node, inbox()).uids;
+        let call = MailboxCall::Rows {
+            name: inbox(),
+            uids,
+        };
+        match self.call(node, call) {
+            Reply::Rows(rows) => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn remove(&mut self, node: usize, uid: u32) {
+        let flags = client::flags(&[0].into());
+        let store = MailboxCall::Store {
+            session: SESSION,
+            name: inbox(),
+            uids: vec![uid],
+            change: FlagChange::Add,
+            flags,
+            unchanged_since: None,
+        };
+        self.call(node, store);
+        let expunge = MailboxCall::Expunge {
+            session: SESSION,
+            name: inbox(),
+            uids: None,
+            up_to: u32::MAX,
+        };
+        self.call(node, expunge);
+    }
+
+    /// Bodies and UIDs in INBOX.
+    fn shown(&mut self, node: usize) -> Vec<(u32, u32)> {
+        let rows = self.rows(node);
+        rows.iter().map(|row| (row.size, row.uid)).collect()
+    }
+
+    /// Rows of messages in the store, those of removed ones among them.
+    fn stored(&self, node: usize) -> usize {
+        let partition = owner::keys::partition_of(ANNE);
+        let partition = whimbrel_service::log::store_partition(partition);
+        let range = whimbrel_storage::KeyRange::prefix([b"a", &ANNE.0[..], &[6]].concat());
+        let disk = &self.nodes[node].1.disk;
+        let page = disk.scan(partition, &range, whimbrel_storage::ScanLimit::default());
+        page.rows.len()
+    }
+
+    /// Where the logs of the account's partition begin.
+    fn lows(&self, node: usize) -> Vec<u64> {
+        let partition = owner::keys::partition_of(ANNE);
+        let partition = whimbrel_service::log::store_partition(partition);
+        let logs = self.nodes[node].1.disk.log_positions(partition);
+        logs.iter().map(|(_, position)| position.low).collect()
+    }
+}
+
+#[test]
+fn who_watches_is_told_of_what_came_elsewhere() {
+    let mut cluster = Cluster::new(2);
+    cluster.link(true);
+    let before = cluster.select(1, inbox());
+    cluster.events.clear();
+    let uid = cluster.append(0, 7);
+    cluster.pass(2);
+    assert_eq!(cluster.events, [(1, Event::Changed)]);
+    let changes = cluster.changes(1, before.as_of);
+    assert_eq!(changes.arrived, [uid]);
+    // MODSEQs are the node's own: its slot is in them.
+    assert_eq!(changes.highest_modseq % 64, 2);
+    assert!(changes.highest_modseq > before.status.highest_modseq);
+    assert_eq!(cluster.rows(1)[0].size, 7);
+}
+
+/// Both have told a UIDNEXT when they meet: what each brings is claimed again before the other shows it, and they end with the same UIDs.
+#[test]
+fn what_is_late_is_claimed_again() {
+    let mut cluster = Cluster::new(2);
+    let before = cluster.append(1, 1);
+    for body in 2..5 {
+        cluster.append(0, body);
+    }
+    let told = cluster.select(0, inbox()).status.uid_next;
+    cluster.link(true);
+    cluster.pass(5);
+    let shown = cluster.shown(0);
+    assert_eq!(shown.len(), 4);
+    assert_eq!(shown, cluster.shown(1));
+    let (_, after) = shown.iter().find(|(body, _)| *body == 1).unwrap();
+    assert!(*after >= told && *after > before, "{shown:?}, {told}");
+}
+
+/// Nothing is forgotten while one member lacks it, and a node that comes back brings nothing back.
+#[test]
+fn the_removed_stay_until_all_have_removed_them() {
+    let mut cluster = Cluster::new(3);
+    cluster.link(true);
+    let uid = cluster.append(0, 1);
+    cluster.pass(3);
+    assert_eq!(cluster.shown(2).len(), 1);
+    cluster.link(false);
+    cluster.remove(0, uid);
+    cluster.pass(60);
+    assert_eq!(cluster.shown(0), []);
+    assert_eq!(cluster.stored(0), 1);
+    cluster.link(true);
+    cluster.pass(100);
+    for node in 0..3 {
+        assert_eq!(cluster.shown(node), []);
+        assert_eq!(cluster.stored(node), 0, "node {node}");
+    }
+}
+
+/// Alone a node cuts its log as it goes; with others no sooner than they have it.
+#[test]
+fn logs_are_cut_when_all_have_them() {
+    let mut alone = Cluster::new(1);
+    for body in 1..20 {
+        alone.append(0, body);
+    }
+    let low = alone.lows(0)[0];
+    assert!(low > 15, "{low}");
+
+    let mut two = Cluster::new(2);
+    for body in 1..20 {
+        two.append(0, body);
+    }
+    assert_eq!(two.lows(0), [1]);
+    two.link(true);
+    two.pass(5);
+    // Cuts go with the next commit.
+    two.append(0, 20);
+    two.pass(5);
+    two.append(0, 21);
+    two.append(1, 22);
+    for node in 0..2 {
+        let lows = two.lows(node);
+        assert!(lows.iter().any(|low| *low > 15), "node {node}: {lows:?}");
+    }
+    assert_eq!(two.shown(0), two.shown(1));
+}
+
+/// A full disk at the receiver: the batch is refused, the partition read again, and the sender gives it again.
+#[test]
+fn what_a_full_disk_refused_comes_again() {
+    let mut cluster = Cluster::new(2);
+    cluster.link(true);
+    cluster.append(0, 1);
+    cluster.pass(3);
+    cluster.nodes[1].1.disk.faults.full = true;
+    cluster.append(0, 2);
+    cluster.pass(1);
+    cluster.nodes[1].1.disk.faults.full = false;
+    // It asked for new streams.
+    cluster.link(false);
+    cluster.link(true);
+    assert_eq!(cluster.shown(0).len(), 2);
+    assert_eq!(cluster.shown(0), cluster.shown(1));
+}
