@@ -93,6 +93,25 @@ Lemma lives_same s t m : cell s (KMessage m) = cell t (KMessage m) → reg s (RD
   lives s m ↔ lives t m.
 Proof. unfold lives. by intros -> -> ->. Qed.
 
+(* What is left when a record is dropped. *)
+Lemma cell_drop m s k : cell (contents (drop_record m s)) k = if decide (key_message k = Some m) then ∅ else cell (contents s) k.
+Proof.
+  unfold cell, drop_record. simpl. case_decide as Hk.
+  - rewrite map_filter_lookup_None_2; [done|]. right. intros x _ Hn. by apply Hn.
+  - destruct (cells (contents s) !! k) as [x|] eqn:Hx.
+    + by rewrite (map_filter_lookup_Some_2 _ _ _ _ Hx).
+    + rewrite map_filter_lookup_None_2; [done|]. by left.
+Qed.
+
+Lemma reg_drop m s r : reg (contents (drop_record m s)) r = if decide (register_message r = Some m) then [] else reg (contents s) r.
+Proof.
+  unfold reg, drop_record. simpl. case_decide as Hk.
+  - rewrite map_filter_lookup_None_2; [done|]. right. intros x _ Hn. by apply Hn.
+  - destruct (registers (contents s) !! r) as [x|] eqn:Hx.
+    + by rewrite (map_filter_lookup_Some_2 _ _ _ _ Hx).
+    + rewrite map_filter_lookup_None_2; [done|]. by left.
+Qed.
+
 Section execution.
   Context (E : mailbox_execution).
   Local Notation history := (history _ _ _ _ E).
@@ -215,18 +234,7 @@ Section execution.
       + intros m Hm Hl. apply (H6 m Hm). revert Hl. apply lives_same; symmetry; [eapply cell_untouched|eapply reg_untouched..]; try done; by apply Hnot.
       + intros m o' Hm Ho' Ht. apply elem_of_app. left. by apply (H7 m).
     - split; [done|]. exists ({[ m ]} ∪ gone). destruct IH as [H1 H2 H3 H4 H5 H6 H7].
-      assert (∀ k, cell (contents (drop_record m s)) k = if decide (key_message k = Some m) then ∅ else cell (contents s) k) as Hc.
-      { intros k. unfold cell, drop_record. simpl. case_decide as Hk.
-        - rewrite map_filter_lookup_None_2; [done|]. right. intros x _ Hn. by apply Hn.
-        - destruct (cells (contents s) !! k) as [x|] eqn:Hx.
-          + by rewrite (map_filter_lookup_Some_2 _ _ _ _ Hx).
-          + rewrite map_filter_lookup_None_2; [done|]. by left. }
-      assert (∀ r, reg (contents (drop_record m s)) r = if decide (register_message r = Some m) then [] else reg (contents s) r) as Hr.
-      { intros k. unfold reg, drop_record. simpl. case_decide as Hk.
-        - rewrite map_filter_lookup_None_2; [done|]. right. intros x _ Hn. by apply Hn.
-        - destruct (registers (contents s) !! k) as [x|] eqn:Hx.
-          + by rewrite (map_filter_lookup_Some_2 _ _ _ _ Hx).
-          + rewrite map_filter_lookup_None_2; [done|]. by left. }
+      pose proof (cell_drop m s) as Hc. pose proof (reg_drop m s) as Hr.
       split.
       + done.
       + intros k Hk. rewrite Hc, decide_False by (intros Hn; apply (Hk m Hn); set_solver). apply H2. intros m' Hm'. specialize (Hk m' Hm'). set_solver.
