@@ -8,7 +8,7 @@ use crate::decode::cursor::{Cursor, Refusal};
 pub struct Sort {
     /// Answer with UIDs.
     pub uid: bool,
-    /// `RETURN (...)` (ESORT, and PARTIAL as RFC 5267, section 4.4, has it); `None` without it. `RETURN ()` is `ALL`.
+    /// `RETURN (...)` (ESORT; PARTIAL as RFC 5267, section 4.4, has it; SAVE); `None` without it. `RETURN ()` is `ALL`.
     pub returns: Option<SearchReturn>,
     /// By what, the first one first; at least one, each key once: a key has no say after itself.
     pub criteria: Vec<SortCriterion>,
@@ -105,9 +105,6 @@ pub(crate) fn sort(c: &mut Cursor<'_>, uid: bool) -> Result<Sort, Refusal> {
     } else {
         None
     };
-    if returns.is_some_and(|returns| returns.save) {
-        return Err("SAVE is not for SORT");
-    }
     let criteria = criteria(c)?;
     let (charset, key) = program(c)?;
     Ok(Sort {
@@ -242,6 +239,21 @@ mod tests {
                 SearchKey::Text(b"x".to_vec()),
             ),
         );
+        let save = SearchReturn {
+            save: true,
+            max: true,
+            ..SearchReturn::default()
+        };
+        check(
+            "SORT RETURN (save MAX) (SIZE) UTF-8 ALL",
+            sort(
+                false,
+                Some(save),
+                &[by(SortKey::Size)],
+                "UTF-8",
+                SearchKey::All,
+            ),
+        );
         let all = SearchReturn {
             all: true,
             ..SearchReturn::default()
@@ -313,10 +325,6 @@ mod tests {
         refuse("SORT (DATE) ALL", "expected a space");
         refuse("SORT (DATE) UTF-8", "expected a space");
         refuse("SORT (DATE UTF-8 ALL", "unknown sort criterion");
-        refuse(
-            "SORT RETURN (SAVE) (DATE) UTF-8 ALL",
-            "SAVE is not for SORT",
-        );
         refuse("THREAD", "expected a space");
         refuse("THREAD REFS UTF-8 ALL", "unknown threading algorithm");
         refuse("THREAD REFERENCES UTF-8", "expected a space");

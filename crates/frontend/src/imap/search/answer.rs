@@ -160,7 +160,7 @@ fn part_of(found: &Found, range: PartialRange) -> Ranges {
 }
 
 /// Whether there is an answer: SAVE by itself has none.
-fn tells(returns: SearchReturn) -> bool {
+pub(super) fn tells(returns: SearchReturn) -> bool {
     returns.min || returns.max || returns.all || returns.count || returns.partial.is_some()
 }
 
@@ -197,10 +197,8 @@ fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
 
 /// Keeps the result as `$` (RFC 9051, 6.4.4.1, table 4; RFC 9394, 3.2, table 1).
 pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
-    let view = cx.view_mut();
     let places = &found.places;
-    let some = returns.min || returns.max || returns.partial.is_some();
-    let kept = if returns.all || returns.count || !some {
+    let kept = if saves_all(returns) {
         places.clone()
     } else {
         let mut kept = Ranges::default();
@@ -225,6 +223,18 @@ pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
             .map(&mut keep);
         kept
     };
+    keep(cx, &kept);
+}
+
+/// Whether all that was found is kept, not just what MIN, MAX and PARTIAL name.
+pub(super) fn saves_all(returns: SearchReturn) -> bool {
+    let some = returns.min || returns.max || returns.partial.is_some();
+    returns.all || returns.count || !some
+}
+
+/// Keeps these as `$`.
+pub(super) fn keep(cx: &mut Context, kept: &Ranges) {
+    let view = cx.view_mut();
     view.saved = kept
         .as_slice()
         .iter()

@@ -1,4 +1,4 @@
-//! SORT and UID SORT (RFC 5256; RFC 5957; RFC 5267, 3).
+//! SORT and UID SORT (RFC 5256; RFC 5957; RFC 5267, 3; RFC 5182).
 //!
 //! First the messages are found as by SEARCH. Then, when it is this session's turn, their keys are gathered and they are put in order, slice
 //! by slice; the turn is over before anything is answered, since who does not read must not keep others from theirs. What is held while
@@ -7,7 +7,7 @@
 use whimbrel_imap::{
     command::{SearchReturn, Sort as Arguments, SortCriterion},
     core::Tag,
-    encode::{Code, ESearch, strings},
+    encode::{Code, ESearch, Kind, strings},
 };
 use whimbrel_service::api::{Call, Reply};
 
@@ -15,10 +15,12 @@ use super::{
     super::{
         context::Context,
         finish::SetText,
+        ranges::Ranges,
         task::{Outcome, Step, Task, Wake},
     },
-    done,
+    answer, done,
     find::{Find, Finding, Found},
+    forget,
     gather::{Gather, Gathering, Wants},
     keys::Keys,
     order::MergeSort,
@@ -61,11 +63,17 @@ impl Sort {
         tag: Tag,
         arguments: Arguments,
     ) -> Result<Sort, Outcome> {
-        let find = Find::new(cx, arguments.key, Some(&arguments.charset))?;
+        let returns = arguments.returns;
+        let find =
+            Find::new(cx, arguments.key, Some(&arguments.charset)).inspect_err(|outcome| {
+                if outcome.kind == Kind::No {
+                    forget(cx, returns);
+                }
+            })?;
         Ok(Sort {
             tag,
             uid: arguments.uid,
-            returns: arguments.returns,
+            returns,
             criteria: arguments.criteria,
             found: Found::default(),
             places: Vec::new(),
@@ -165,12 +173,36 @@ impl Sort {
     }
 
     fn answer(&mut self, cx: &mut Context) -> Step {
+        if let Some(returns) = self.returns.filter(|returns| returns.save) {
+            self.save(cx, returns);
+        }
         self.state = State::Answer(Answer {
             begun: false,
             next: 0,
             text: SetText::default(),
         });
         self.tell(cx)
+    }
+
+    /// SAVE "tells the server to remember the result of the SEARCH or UID SEARCH command (as well as any command based on SEARCH, e.g., SORT and
+    /// THREAD [SORT])" (RFC 5182, 1). What MIN, MAX and PARTIAL name they name in the order that was asked for; kept it is as a set.
+    fn save(&self, cx: &mut Context, returns: SearchReturn) {
+        if answer::saves_all(returns) {
+            return answer::keep(cx, &self.found.places);
+        }
+        let count = self.places.len() as u32;
+        let (from, to) = returns.partial.map_or((0, 0), |range| range.places(count));
+        let part = self.places.get(from as usize..to as usize);
+        let mut named = part.unwrap_or_default().to_vec();
+        named.extend(self.places.first().filter(|_| returns.min));
+        named.extend(self.places.last().filter(|_| returns.max));
+        named.sort_unstable();
+        named.dedup();
+        let mut kept = Ranges::default();
+        for place in named {
+            kept.push(place, place + 1);
+        }
+        answer::keep(cx, &kept);
     }
 
     fn tell(&mut self, cx: &mut Context) -> Step {
@@ -185,6 +217,7 @@ impl Sort {
                 }
                 true
             }
+            Some(returns) if !answer::tells(returns) => false,
             Some(returns) => {
                 if !begun {
                     let head = Head {
@@ -311,8 +344,8 @@ impl Head<'_> {
     }
 }
 
-impl Task for Sort {
-    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+impl Sort {
+    fn advance(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
             (State::Find(find), wake) => match find.step(cx, wake) {
                 Finding::Step(step) => step,
@@ -327,6 +360,18 @@ impl Task for Sort {
             (State::Answer(_), Wake::Go) => self.tell(cx),
             _ => Step::Done(Outcome::bug()),
         }
+    }
+}
+
+impl Task for Sort {
+    fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
+        let step = self.advance(cx, wake);
+        if let Step::Done(outcome) = &step
+            && outcome.kind == Kind::No
+        {
+            forget(cx, self.returns);
+        }
+        step
     }
 
     fn abandon(&mut self) -> Option<Call> {
