@@ -83,6 +83,14 @@ pub(super) fn create(
     let special_use = match uses {
         _ if unknown_use => return Err(Outcome::no(Code::UseAttr, "No such special use")),
         [] => None,
+        // "The specified special use is not supported" (RFC 6154, 3): they present messages that lie in other mailboxes (2), and no mailbox
+        // here does.
+        [WireUse::All | WireUse::Flagged] => {
+            return Err(Outcome::no(
+                Code::UseAttr,
+                "No mailbox shows what lies in others",
+            ));
+        }
         [one] => Some(service_use(*one)),
         _ => {
             return Err(Outcome::no(

@@ -19,6 +19,8 @@ use super::{
 
 /// Messages of one commit.
 const BATCH_MESSAGES_MAX: usize = 200;
+/// Uses of mailboxes that show what lies in others (RFC 6154, 2): here they are plain ones.
+const VIRTUAL: [&str; 2] = ["\\All", "\\Flagged"];
 /// Bytes of one commit, and with them what is held in memory.
 const BATCH_BYTES_MAX: u64 = 4 << 20;
 
@@ -107,7 +109,11 @@ impl Target {
         name.clone_into(&mut self.folder);
         self.present.clear();
         if !self.names.contains_key(name) {
-            let create = match special_use.filter(|of| self.with_use(of).is_none()) {
+            let special_use = special_use.filter(|of| {
+                let is_virtual = VIRTUAL.iter().any(|name| name.eq_ignore_ascii_case(of));
+                !is_virtual && self.with_use(of).is_none()
+            });
+            let create = match special_use {
                 Some(special_use) => format!("CREATE {} (USE ({special_use}))", quoted(name)),
                 None => format!("CREATE {}", quoted(name)),
             };
