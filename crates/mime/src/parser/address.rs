@@ -13,8 +13,15 @@ const MISSING_MAILBOX: &[u8] = b"MISSING_MAILBOX";
 const MISSING_DOMAIN: &[u8] = b"MISSING_DOMAIN";
 
 /// Appends the addresses of an unfolded field to `list`, until it holds `max` of them or `texts` is used up. A group that
-/// is begun is always closed.
-pub(super) fn parse(value: &[u8], max: usize, texts: &mut Texts, list: &mut Vec<Address>) {
+/// is begun is always closed. `cut`: the end of `value` is missing; then what stands behind its last comma is left out, as it may be a part of an
+/// address.
+pub(super) fn parse(
+    value: &[u8],
+    cut: bool,
+    max: usize,
+    texts: &mut Texts,
+    list: &mut Vec<Address>,
+) {
     let mut reader = Reader {
         list,
         texts,
@@ -51,7 +58,9 @@ pub(super) fn parse(value: &[u8], max: usize, texts: &mut Texts, list: &mut Vec<
             _ => current.word(value, at),
         };
     }
-    reader.finish(&mut current);
+    if !cut {
+        reader.finish(&mut current);
+    }
     reader.end_group();
 }
 
@@ -400,7 +409,13 @@ mod tests {
 
     fn check(value: &str, expected: &str) {
         let mut list = Vec::new();
-        parse(value.as_bytes(), 100, &mut Texts::new(10_000), &mut list);
+        parse(
+            value.as_bytes(),
+            false,
+            100,
+            &mut Texts::new(10_000),
+            &mut list,
+        );
         assert_eq!(show(&list), expected, "{value}");
     }
 
@@ -478,7 +493,13 @@ mod tests {
     fn cut_at_the_limit_with_the_group_closed() {
         let many = format!("g: {};", vec!["a@b"; 1000].join(","));
         let mut list = Vec::new();
-        parse(many.as_bytes(), 5, &mut Texts::new(10_000), &mut list);
+        parse(
+            many.as_bytes(),
+            false,
+            5,
+            &mut Texts::new(10_000),
+            &mut list,
+        );
         assert_eq!(
             show(&list),
             "~|~|g|~ / ~|~|a|b / ~|~|a|b / ~|~|a|b / ~|~|~|~"
@@ -486,7 +507,7 @@ mod tests {
         for budget in 0..200 {
             let mut list = Vec::new();
             let mut texts = Texts::new(budget);
-            parse(many.as_bytes(), 100, &mut texts, &mut list);
+            parse(many.as_bytes(), false, 100, &mut texts, &mut list);
             let cost: usize = list.iter().map(Texts::address_cost).sum();
             assert!(cost <= budget);
             assert!(list.is_empty() || list.last() == Some(&Address::default()));

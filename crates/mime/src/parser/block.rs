@@ -182,7 +182,7 @@ impl Head {
             self.content_field(&name[8..], value, limits, &mut own);
             texts.give_back(own);
         } else if let Some((envelope, members)) = &mut self.envelope {
-            envelope_field(envelope, members, name, value, limits);
+            envelope_field(envelope, members, name, value, cut, limits);
         }
         if let Some((usual, left)) = &mut self.usual
             && !cut
@@ -291,11 +291,13 @@ fn content_type(
     boundary
 }
 
+/// `cut`: the end of `value` is missing.
 fn envelope_field(
     envelope: &mut Envelope,
     members: &mut Members,
     name: &[u8],
     value: &[u8],
+    cut: bool,
     limits: &Limits,
 ) {
     let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
@@ -310,12 +312,12 @@ fn envelope_field(
         10 if is("message-id") => {
             return members
                 .message_id
-                .replace(&mut envelope.message_id, unfold(value));
+                .replace_ids(&mut envelope.message_id, unfold(value), cut);
         }
         11 if is("in-reply-to") => {
             return members
                 .in_reply_to
-                .replace(&mut envelope.in_reply_to, unfold(value));
+                .replace_ids(&mut envelope.in_reply_to, unfold(value), cut);
         }
         _ => {}
     }
@@ -330,7 +332,7 @@ fn envelope_field(
         8 if is("reply-to") => (&mut envelope.given_reply_to, &mut members.reply_to),
         _ => return,
     };
-    address::parse(&unfold(value), limits.addresses_max, texts, list);
+    address::parse(&unfold(value), cut, limits.addresses_max, texts, list);
 }
 
 /// Keeps a usual field, or remembers that it was not kept.

@@ -88,6 +88,34 @@ impl Texts {
         *member = self.text(bytes);
     }
 
+    /// As [`Texts::replace`], for message ids: where there is no room for all of them, whole ones at the end are left out, as a part of one would name
+    /// another message. `cut`: the last may be such a part already.
+    pub(crate) fn replace_ids(
+        &mut self,
+        member: &mut Option<Octets>,
+        mut bytes: Vec<u8>,
+        cut: bool,
+    ) {
+        self.replace(member, Vec::new());
+        let Some(room) = member.as_ref().map(|_| self.left) else {
+            return;
+        };
+        if cut || bytes.len() > room {
+            let ids = |at: &usize| {
+                let behind = bytes.get(at + 1);
+                bytes[*at] == b'>' && behind.is_none_or(|b| b" \t<(,".contains(b))
+            };
+            let last = (0..bytes.len().min(room)).rev().find(ids);
+            bytes.truncate(last.map_or(0, |last| last + 1));
+            if bytes.is_empty() {
+                self.left += TEXT_HEAD_BYTES;
+                *member = None;
+                return;
+            }
+        }
+        self.replace(member, bytes);
+    }
+
     /// The parameters that can be paid.
     pub(crate) fn params(&mut self, params: Vec<Param>) -> Vec<Param> {
         params

@@ -1,6 +1,6 @@
 //! Messages made to be expensive. What is counted is work (bytes looked at more than once) and what is kept, not time.
 
-use crate::summary::{Content, Part};
+use crate::summary::{Address, Content, Envelope, Octets, Part};
 use crate::{Limits, Parser, Summary};
 
 /// Parses pieces; gives the summary, the bytes pushed and the work done.
@@ -86,6 +86,91 @@ fn addresses_are_read_once() {
         let field = format!("Bcc: {}\r\n\r\n", address.repeat(2_000_000 / address.len()));
         parse(&limits, field.as_bytes().chunks(65_536));
     }
+}
+
+/// A part of a message id names another message, a part of an address another person: only whole ones are left out.
+#[test]
+fn lists_are_cut_between_their_members() {
+    let ids = |envelope: &Envelope| {
+        let text = |of: &Option<Octets>| {
+            of.as_ref()
+                .map(|of| String::from_utf8(of.to_vec()).unwrap())
+        };
+        (text(&envelope.message_id), text(&envelope.in_reply_to))
+    };
+    let hosts = |list: &[Address]| -> Vec<String> {
+        let text = |of: &Option<Octets>| String::from_utf8(of.as_ref().unwrap().to_vec()).unwrap();
+        list.iter()
+            .map(|one| format!("{}@{}", text(&one.mailbox), text(&one.host)))
+            .collect()
+    };
+    let limits = Limits::default();
+    let all: Vec<_> = (0..500).map(|n| format!("<id{n}@example.org>")).collect();
+    let people: Vec<_> = (0..1900).map(|n| format!("user{n}@example.org")).collect();
+    for between in [" ", "", "\r\n ", ", "] {
+        let header = format!(
+            "Message-ID: {}\r\nIn-Reply-To: {}\r\nTo: {}\r\nCc: x@y\r\n\r\n",
+            all[..2].join(between),
+            all.join(between),
+            people.join(",\r\n ")
+        );
+        let (summary, ..) = parse(&limits, [header.as_bytes()]);
+        let envelope = &summary.message.envelope;
+        let between = between.replace("\r\n", "");
+        let (message_id, replied) = ids(envelope);
+        assert_eq!(message_id, Some(all[..2].join(&between)));
+        let replied = replied.unwrap();
+        let count = replied.matches('<').count();
+        assert_eq!(replied, all[..count].join(&between));
+        assert!((2000..2043).contains(&replied.len()), "{}", replied.len());
+        let to = hosts(&envelope.to);
+        assert_eq!(to, people[..to.len()]);
+        assert!((600..700).contains(&to.len()), "{}", to.len());
+        assert_eq!(hosts(&envelope.cc), ["x@y"]);
+    }
+    // One that is too long by itself, before a shorter one and behind one.
+    let long = format!("<{}@x>", "i".repeat(5_000));
+    for (header, expected) in [
+        (
+            format!("Message-ID: {long}\r\nIn-Reply-To: {long}\r\n\r\n"),
+            (None, None),
+        ),
+        (
+            format!("Message-ID: {long}\r\nIn-Reply-To: <a@x>{long}\r\nMessage-ID: <b@x>\r\n\r\n"),
+            (Some("<b@x>"), Some("<a@x>")),
+        ),
+        (
+            format!("Message-ID: <b@x>\r\nMessage-ID: {long}\r\nIn-Reply-To:\r\n\r\n"),
+            (None, Some("")),
+        ),
+    ] {
+        let (summary, ..) = parse(&limits, [header.as_bytes()]);
+        let (message_id, replied) = ids(&summary.message.envelope);
+        assert_eq!((message_id.as_deref(), replied.as_deref()), expected);
+    }
+    // By the limit of the header, wherever that falls.
+    let header = "In-Reply-To: <aa@bb> <cc@dd>\r\nTo: aa@bb, N <cc@dd>, ee@ff\r\n\r\n";
+    let mut found = std::collections::BTreeSet::new();
+    for header_bytes_max in 0..=header.len() {
+        let limits = Limits {
+            header_bytes_max,
+            ..Limits::default()
+        };
+        let (summary, ..) = parse(&limits, [header.as_bytes()]);
+        let envelope = &summary.message.envelope;
+        let replied = ids(envelope).1.unwrap_or_default();
+        assert!(
+            ["", "<aa@bb>", "<aa@bb> <cc@dd>"].contains(&&*replied),
+            "{replied}"
+        );
+        let to = hosts(&envelope.to);
+        assert_eq!(to, ["aa@bb", "cc@dd", "ee@ff"][..to.len()]);
+        found.insert((replied.len(), to.len()));
+    }
+    assert_eq!(
+        Vec::from_iter(found),
+        [(0, 0), (7, 0), (15, 0), (15, 1), (15, 2), (15, 3)]
+    );
 }
 
 #[test]
