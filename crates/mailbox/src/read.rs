@@ -172,6 +172,19 @@ impl Replica {
         uids
     }
 
+    /// The first UIDs shown under the name, ascending: those up to `uid_max`, at most so many.
+    pub fn first_uids(&self, name: &MailboxName, uid_max: u32, count_max: usize) -> Vec<u32> {
+        let mut uids: Vec<u32> = Vec::new();
+        for (_, record) in self.members(name) {
+            let first = record.uids.range(..=uid_max).take(count_max);
+            uids.extend(first.map(|(uid, _)| *uid));
+        }
+        steps::count(uids.len());
+        uids.sort();
+        uids.truncate(count_max);
+        uids
+    }
+
     /// The content rows that its records name, the hidden ones too, each once with the blob in it.
     pub fn contents(&self) -> impl Iterator<Item = (MessageId, BlobName)> {
         let all = self

@@ -155,14 +155,15 @@ impl Replica {
         })
     }
 
-    /// The UIDs of messages with `\Deleted`, ascending. Costs what they are.
-    pub fn deleted_uids(&self, name: &MailboxName) -> Vec<u32> {
-        let members = self.members(name);
-        let mut uids: Vec<u32> = members
-            .flat_map(|(_, record)| record.deleted.iter().copied())
-            .collect();
+    /// The first UIDs of messages with `\Deleted`, ascending: those up to `uid_max`, at most so many. Costs what they are.
+    pub fn deleted_uids(&self, name: &MailboxName, uid_max: u32, count_max: usize) -> Vec<u32> {
+        let mut uids: Vec<u32> = Vec::new();
+        for (_, record) in self.members(name) {
+            uids.extend(record.deleted.range(..=uid_max).take(count_max));
+        }
         steps::count(uids.len());
         uids.sort_unstable();
+        uids.truncate(count_max);
         uids
     }
 

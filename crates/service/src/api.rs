@@ -97,8 +97,9 @@ pub enum Call {
         /// A new message begins: it is counted, and [`Failure::Throttled`] if there were too many.
         begins: bool,
     },
-    /// Reads from several blobs at once, as [`Call::BlobRead`] does from one; nothing of what cannot be read. Answered by [`Reply::Blobs`]. For
-    /// many short messages: to ask for one after the other costs more than to read them. At most [`BLOB_READS_PER_CALL_MAX`] ranges and
+    /// Reads from several blobs at once, as [`Call::BlobRead`] does from one. The first is what is wanted, and if it cannot be read the call
+    /// fails; the others are read ahead, and of what cannot be read there is nothing. Answered by [`Reply::Blobs`]. For many short messages: to
+    /// ask for one after the other costs more than to read them. At most [`BLOB_READS_PER_CALL_MAX`] ranges and
     /// [`BLOB_READS_BYTES_MAX`].
     BlobReadMany(Vec<BlobRange>),
     /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
@@ -261,7 +262,8 @@ pub enum MailboxCall {
         /// At least one; each with what it is elsewhere.
         messages: Vec<(EntryId, NewMail)>,
     },
-    /// Copies or moves messages. [`Reply::Copied`].
+    /// Copies or moves messages. A COPY is done whole or not at all; of a MOVE as much as one call may do, and the session asks for the rest.
+    /// [`Reply::Copied`].
     Copy {
         /// The session that is told the UIDs.
         session: SessionId,
@@ -274,7 +276,7 @@ pub enum MailboxCall {
         /// MOVE (RFC 6851).
         remove: bool,
     },
-    /// Changes flags. [`Reply::Stored`].
+    /// Changes flags, of at most [`ROWS_PER_CALL_MAX`] messages. [`Reply::Stored`].
     Store {
         /// Who.
         session: SessionId,
@@ -289,7 +291,8 @@ pub enum MailboxCall {
         /// RFC 7162, 3.1.3: leave those that have a greater MODSEQ; all of them if this replica did not give out this one.
         unchanged_since: Option<u64>,
     },
-    /// Removes the messages that are `\Deleted`: all, or those of `uids`. [`Reply::Expunged`].
+    /// Removes the messages that are `\Deleted`: all, or those of `uids`, at most [`MESSAGES_PER_CALL_MAX`]. As much is done as one call may
+    /// do; the session asks for the rest. [`Reply::Expunged`].
     Expunge {
         /// Who.
         session: SessionId,
@@ -301,7 +304,7 @@ pub enum MailboxCall {
         up_to: u32,
     },
     /// Removes these messages, `\Deleted` or not, as POP3 does at its end (RFC 1939, 6). What is gone already is no failure.
-    /// [`Reply::Done`].
+    /// At most [`ROWS_PER_CALL_MAX`]. [`Reply::Done`].
     Remove {
         /// Which mailbox.
         name: MailboxName,
@@ -317,17 +320,20 @@ pub enum MailboxCall {
         /// CREATE-SPECIAL-USE (RFC 6154).
         special_use: Option<SpecialUse>,
     },
-    /// DELETE. [`Reply::Done`].
+    /// DELETE. [`Reply::Done`], or [`Reply::Partly`] as long as more messages are in it than one call removes: the session asks again.
     Delete {
         /// Which.
         name: MailboxName,
     },
-    /// RENAME, with inferior names; of INBOX: moves its messages (RFC 9051, 6.3.6). [`Reply::Done`].
+    /// RENAME, with inferior names; of INBOX: moves its messages (RFC 9051, 6.3.6). [`Reply::Done`], or [`Reply::Partly`]: the session asks
+    /// again.
     Rename {
         /// The old name.
         from: MailboxName,
         /// The new name.
         to: MailboxName,
+        /// What [`Reply::Partly`] said; `None` to begin.
+        rest: Option<u32>,
     },
     /// A client named these numbers under a name: UIDs, or UIDNEXTs (the beginning of `n:*`), which it was told some time. To be asked
     /// before anything else of the command is done when one is greater than the UIDNEXT that the session knows, and with the known
@@ -373,6 +379,11 @@ pub struct Replaced {
     /// Its UID as this session knows it.
     pub uid: u32,
 }
+
+/// Messages that one call moves or removes, in one batch; of those with many keywords fewer. An owner works for no session longer than this at
+/// a time and holds no more of what it writes, and a commit stays small, which others share a sync with. What names more is asked for again by
+/// the session, and others get in between.
+pub const MESSAGES_PER_CALL_MAX: usize = 4096;
 
 /// Most messages in one [`MailboxCall::Rows`]: an owner works for no session longer than this at a time.
 pub const ROWS_PER_CALL_MAX: usize = 1024;
@@ -453,6 +464,8 @@ pub enum Reply {
         uid_validity: u32,
         /// Old and new UIDs, ascending by the old one.
         uids: Vec<(u32, u32)>,
+        /// How many of the UIDs in the call it is about, the first ones: one at least. MOVE goes on with the rest.
+        done: usize,
     },
     /// To [`MailboxCall::Store`].
     Stored {
@@ -463,10 +476,17 @@ pub enum Reply {
     },
     /// To [`MailboxCall::Expunge`].
     Expunged {
-        /// UIDs, ascending.
+        /// UIDs, ascending: one at least if there are more.
         uids: Vec<u32>,
+        /// Whether there are more to be removed, by the same call again; above the last of `uids`.
+        more: bool,
         /// The mailbox's HIGHESTMODSEQ after it.
         highest_modseq: u64,
+    },
+    /// To [`MailboxCall::Delete`] and [`MailboxCall::Rename`]: a part is done, and on disk.
+    Partly {
+        /// With what a RENAME goes on.
+        rest: Option<u32>,
     },
     /// To [`Call::Contents`].
     Contents(Vec<Option<Bytes>>),

@@ -301,6 +301,7 @@ impl Client {
                 let call = MailboxCall::Rename {
                     from: mailbox(&from),
                     to: mailbox(&to),
+                    rest: None,
                 };
                 Planned {
                     call,

@@ -297,6 +297,7 @@ fn machines_tell_figures_of_themselves() {
     let done = world.mailbox(MailboxCall::Rename {
         from: name("Old"),
         to: name("New"),
+        rest: None,
     });
     assert!(matches!(done, Reply::Done), "{done:?}");
     let after = world.node.figures();
@@ -667,6 +668,7 @@ fn what_is_told_to_have_failed_leaves_nothing_behind() {
         MailboxCall::Rename {
             from: name("Archive"),
             to: name("renamed"),
+            rest: None,
         },
     ];
     // Delivered and not told of yet, so that SELECT has a mark to write.
@@ -970,6 +972,7 @@ fn what_was_renamed_away_and_back_is_still_named_by_its_old_uids() {
         let rename = MailboxCall::Rename {
             from: name(from),
             to: name(to),
+            rest: None,
         };
         assert!(matches!(world.mailbox(rename), Reply::Done));
     }

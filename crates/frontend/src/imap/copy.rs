@@ -1,10 +1,12 @@
 //! COPY and MOVE (RFC 9051, 6.4.7 and 6.4.8; RFC 4315; RFC 6851).
+//!
+//! COPY is one call. MOVE goes to the service in parts, each of which is written down for the client before the next is asked for.
 
 use whimbrel_imap::{
     core::{MailboxName as WireName, MessageSet},
     encode::Code,
 };
-use whimbrel_service::api::{MailboxCall, MailboxName, Reply};
+use whimbrel_service::api::{MESSAGES_PER_CALL_MAX, MailboxCall, MailboxName, Reply};
 
 use super::{
     context::Context,
@@ -21,12 +23,18 @@ pub(super) struct Copy {
     places: Ranges,
     to: MailboxName,
     remove: bool,
+    /// UIDs that are still to be copied or moved, the last ones first: as places change by MOVE, they are looked up at the beginning.
+    rest: Vec<u32>,
+    /// How many have been.
+    done: u64,
     state: State,
 }
 
 enum State {
     Begin,
     Asked,
+    /// The service is asked for what is left.
+    Next,
     /// MOVE tells COPYUID first, "in an untagged OK before sending EXPUNGE" (RFC 6851, 4.3).
     CopyUid {
         uids: Vec<(u32, u32)>,
@@ -59,26 +67,46 @@ impl Copy {
             places,
             to,
             remove,
+            rest: Vec::new(),
+            done: 0,
             state: State::Begin,
         })
     }
 
-    fn copied(&mut self, cx: &mut Context, uid_validity: u32, uids: Vec<(u32, u32)>) -> Step {
-        let missing = (uids.len() as u64) < u64::from(self.places.count());
-        if uids.is_empty() {
-            // RFC 2180, 4.4.1. A UID that is gone is one that does not exist: no error.
-            return Step::Done(if self.uid {
-                Outcome::ok("No such messages")
-            } else {
-                Outcome::no(Code::ExpungeIssued, "The messages have been expunged")
-            });
-        }
-        let text = match (missing, self.remove) {
-            (true, _) => "Done, but some messages have been expunged",
-            (false, false) => "Copied",
-            (false, true) => "Moved",
+    fn ask(&mut self, cx: &mut Context) -> Step {
+        let most = if self.remove {
+            MESSAGES_PER_CALL_MAX
+        } else {
+            usize::MAX
         };
+        self.state = State::Asked;
+        Step::Call(cx.call(MailboxCall::Copy {
+            session: cx.session,
+            name: cx.view().name.clone(),
+            uids: self.rest.iter().rev().take(most).copied().collect(),
+            to: self.to.clone(),
+            remove: self.remove,
+        }))
+    }
+
+    fn copied(
+        &mut self,
+        cx: &mut Context,
+        uid_validity: u32,
+        uids: Vec<(u32, u32)>,
+        done: usize,
+    ) -> Step {
+        self.rest
+            .truncate(self.rest.len() - done.min(self.rest.len()));
+        self.done += uids.len() as u64;
+        if uids.is_empty() {
+            return self.next(cx);
+        }
         if !self.remove {
+            let text = match self.done < u64::from(self.places.count()) {
+                true => "Done, but some messages have been expunged",
+                false => "Copied",
+            };
             return Step::Done(Outcome::ok_code(
                 EndCode::CopyUid { uid_validity, uids },
                 text,
@@ -93,6 +121,20 @@ impl Copy {
             text: SetText::default(),
         };
         self.tell(cx)
+    }
+
+    /// After a part: the next, or the end.
+    fn next(&mut self, cx: &mut Context) -> Step {
+        if !self.rest.is_empty() {
+            self.state = State::Next;
+            return Step::Again;
+        }
+        Step::Done(match (self.done > 0, self.uid) {
+            (true, _) => Outcome::ok_code(expunge::removed_code(cx), "Moved"),
+            // RFC 2180, 4.4.1. A UID that is gone is one that does not exist: no error.
+            (false, true) => Outcome::ok("No such messages"),
+            (false, false) => Outcome::no(Code::ExpungeIssued, "The messages have been expunged"),
+        })
     }
 
     fn tell(&mut self, cx: &mut Context) -> Step {
@@ -126,9 +168,9 @@ impl Copy {
                     if !gone.write(cx) {
                         return Step::Again;
                     }
-                    return Step::Done(Outcome::ok_code(expunge::removed_code(cx), "Moved"));
+                    return self.next(cx);
                 }
-                State::Begin | State::Asked => return Step::Done(Outcome::bug()),
+                State::Begin | State::Asked | State::Next => return Step::Done(Outcome::bug()),
             }
         }
     }
@@ -141,20 +183,20 @@ impl Task for Copy {
                 if self.places.is_empty() {
                     return Step::Done(Outcome::ok("No such messages"));
                 }
-                self.state = State::Asked;
                 let view = cx.view();
-                let call = MailboxCall::Copy {
-                    session: cx.session,
-                    name: view.name.clone(),
-                    uids: self.places.iter().map(|place| view.uid(place)).collect(),
-                    to: self.to.clone(),
-                    remove: self.remove,
-                };
-                Step::Call(cx.call(call))
+                self.rest = self.places.iter().map(|place| view.uid(place)).collect();
+                self.rest.reverse();
+                self.ask(cx)
             }
-            (State::Asked, Wake::Reply(Reply::Copied { uid_validity, uids })) => {
-                self.copied(cx, uid_validity, uids)
-            }
+            (State::Next, Wake::Go) => self.ask(cx),
+            (
+                State::Asked,
+                Wake::Reply(Reply::Copied {
+                    uid_validity,
+                    uids,
+                    done,
+                }),
+            ) => self.copied(cx, uid_validity, uids, done),
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::failed_target(reply)),
             (_, Wake::Go) => self.tell(cx),
             _ => Step::Done(Outcome::bug()),

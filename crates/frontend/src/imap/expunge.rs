@@ -1,7 +1,10 @@
 //! EXPUNGE, UID EXPUNGE and CLOSE (RFC 9051, 6.4.1 and 6.4.3; RFC 4315).
+//!
+//! The service removes so many messages at a time; the session asks until no more are left. What somebody else marks meanwhile, and this
+//! session was shown, goes with them.
 
 use whimbrel_imap::{core::MessageSet, encode::Code};
-use whimbrel_service::api::{MailboxCall, Reply};
+use whimbrel_service::api::{MESSAGES_PER_CALL_MAX, MailboxCall, Reply};
 
 use super::{
     context::Context,
@@ -11,15 +14,32 @@ use super::{
 
 /// EXPUNGE and UID EXPUNGE.
 pub(super) struct Expunge {
-    uids: Option<MessageSet>,
-    /// What is still to be told.
-    gone: Option<Gone>,
+    set: Option<MessageSet>,
+    /// UID EXPUNGE: those that are still to be looked at, the last ones first.
+    rest: Option<Vec<u32>>,
+    /// UIDs of the present call.
+    asked: usize,
+    /// Whether the service left some of what it was asked for.
+    more: bool,
+    state: State,
+}
+
+enum State {
+    Begin,
+    Asked,
+    Tell(Gone),
 }
 
 impl Expunge {
     pub(super) fn new(cx: &Context, uids: Option<MessageSet>) -> Result<Expunge, Outcome> {
         writable(cx)?;
-        Ok(Expunge { uids, gone: None })
+        Ok(Expunge {
+            set: uids,
+            rest: None,
+            asked: 0,
+            more: false,
+            state: State::Begin,
+        })
     }
 }
 
@@ -46,40 +66,63 @@ fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
 
 impl Task for Expunge {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
-        match wake {
-            Wake::Go if self.gone.is_none() => {
-                if cx.view().uids.is_empty() {
+        match (&mut self.state, wake) {
+            (State::Begin, Wake::Go) => {
+                let view = cx.view();
+                if let Some(set) = self.set.take() {
+                    let places = view.places(&set, true).unwrap_or_default();
+                    let mut uids: Vec<u32> = places.iter().map(|place| view.uid(place)).collect();
+                    uids.reverse();
+                    self.rest = Some(uids);
+                }
+                if view.uids.is_empty() || self.rest.as_ref().is_some_and(Vec::is_empty) {
                     return Step::Done(Outcome::ok("Nothing to expunge"));
                 }
-                let uids = match self.uids.take() {
-                    None => None,
-                    Some(set) => {
-                        let view = cx.view();
-                        let places = view.places(&set, true).unwrap_or_default();
-                        if places.is_empty() {
-                            return Step::Done(Outcome::ok("Nothing to expunge"));
-                        }
-                        Some(places.iter().map(|place| view.uid(place)).collect())
-                    }
-                };
-                call(cx, uids)
+                self.ask(cx)
             }
-            Wake::Reply(Reply::Expunged { uids, .. }) => {
+            (State::Asked, Wake::Reply(Reply::Expunged { uids, more, .. })) => {
+                self.more = more;
+                if let Some(rest) = &mut self.rest {
+                    let end = match uids.last() {
+                        // What is below the last one was looked at, too.
+                        Some(last) if more => rest.partition_point(|uid| uid > last),
+                        _ => rest.len() - self.asked,
+                    };
+                    rest.truncate(end);
+                    self.more = !rest.is_empty();
+                }
                 let qresync = cx.qresync;
-                self.gone = Some(Gone::new(cx.view_mut(), &uids, qresync));
+                self.state = State::Tell(Gone::new(cx.view_mut(), &uids, qresync));
                 self.tell(cx)
             }
-            Wake::Go => self.tell(cx),
-            Wake::Reply(reply) => Step::Done(Outcome::of_reply(reply)),
+            (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
+            (State::Tell(_), Wake::Go) => self.tell(cx),
             _ => Step::Done(Outcome::bug()),
         }
     }
 }
 
 impl Expunge {
+    fn ask(&mut self, cx: &mut Context) -> Step {
+        let first = self.rest.as_ref().map(|rest| {
+            let first = rest.iter().rev().take(MESSAGES_PER_CALL_MAX);
+            first.copied().collect::<Vec<u32>>()
+        });
+        self.asked = first.as_ref().map_or(0, Vec::len);
+        self.state = State::Asked;
+        call(cx, first)
+    }
+
+    /// Tells a part before the next is asked for.
     fn tell(&mut self, cx: &mut Context) -> Step {
-        if self.gone.as_mut().is_some_and(|gone| !gone.write(cx)) {
+        let State::Tell(gone) = &mut self.state else {
+            return Step::Done(Outcome::bug());
+        };
+        if !gone.write(cx) {
             return Step::Again;
+        }
+        if self.more {
+            return self.ask(cx);
         }
         Step::Done(Outcome::ok_code(removed_code(cx), "Expunged"))
     }
@@ -116,6 +159,7 @@ impl Task for Close {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match wake {
             Wake::Go if self.expunge => call(cx, None),
+            Wake::Reply(Reply::Expunged { more: true, .. }) => call(cx, None),
             // It stays selected, so that the client can try again.
             Wake::Reply(reply @ Reply::Failed(_)) => Step::Done(Outcome::of_reply(reply)),
             Wake::Go | Wake::Reply(_) if cx.view.is_some() => {

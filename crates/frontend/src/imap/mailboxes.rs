@@ -13,9 +13,9 @@ use super::{
     task::{EndCode, Outcome, Step, Task, Wake},
 };
 
-/// A command that is one call and has no data to tell.
+/// A command that is one call, or the same until it is done, and has no data to tell.
 pub(super) struct Simple {
-    call: Option<MailboxCall>,
+    call: MailboxCall,
     done: &'static str,
     /// The selected mailbox may be gone by it.
     leaves: bool,
@@ -24,7 +24,7 @@ pub(super) struct Simple {
 impl Simple {
     fn new(call: MailboxCall, done: &'static str) -> Simple {
         Simple {
-            call: Some(call),
+            call,
             done,
             leaves: false,
         }
@@ -34,10 +34,14 @@ impl Simple {
 impl Task for Simple {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match wake {
-            Wake::Go => match self.call.take() {
-                Some(call) => Step::Call(cx.call(call)),
-                None => Step::Done(Outcome::bug()),
-            },
+            Wake::Go => Step::Call(cx.call(self.call.clone())),
+            // A large mailbox: others get in between.
+            Wake::Reply(Reply::Partly { rest: goes_on }) => {
+                if let MailboxCall::Rename { rest, .. } = &mut self.call {
+                    *rest = goes_on;
+                }
+                Step::Call(cx.call(self.call.clone()))
+            }
             Wake::Reply(Reply::Done) => {
                 if self.leaves
                     && let Some(view) = &mut cx.view
@@ -120,7 +124,14 @@ pub(super) fn rename(from: &WireName, to: &WireName) -> Result<Simple, Outcome> 
     let from = context::existing_name(from)?;
     Ok(Simple {
         leaves: true,
-        ..Simple::new(MailboxCall::Rename { from, to }, "Renamed")
+        ..Simple::new(
+            MailboxCall::Rename {
+                from,
+                to,
+                rest: None,
+            },
+            "Renamed",
+        )
     })
 }
 

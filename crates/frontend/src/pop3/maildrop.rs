@@ -119,17 +119,18 @@ impl Maildrop {
         }
     }
 
-    /// What QUIT does; `None` if nothing is marked.
-    pub(super) fn remove(&self) -> Option<MailboxCall> {
-        let marked = |place: &u32| self.is_deleted(*place);
-        self.has_deleted().then(|| MailboxCall::Remove {
+    /// What QUIT does with those from a place on that are marked, some at a time, and where to go on; `None` if none is.
+    pub(super) fn remove(&self, from: u32) -> Option<(MailboxCall, u32)> {
+        if !self.has_deleted() {
+            return None;
+        }
+        let (places, next) = self.places(from, true, ROWS_PER_CALL_MAX);
+        let call = MailboxCall::Remove {
             name: self.name.clone(),
             uid_validity: self.uid_validity,
-            uids: (0..self.uids.len() as u32)
-                .filter(marked)
-                .map(|place| self.uid(place))
-                .collect(),
-        })
+            uids: places.iter().map(|place| self.uid(*place)).collect(),
+        };
+        (!places.is_empty()).then_some((call, next))
     }
 
     /// Memory that depends on the mailbox.
@@ -180,9 +181,12 @@ mod tests {
         assert_eq!(drop.places(0, true, 100).0, [0, 63, 64, 129]);
         assert_eq!(drop.places(0, false, 2), (vec![1, 2], 3));
         assert_eq!(drop.places(128, false, 9), (vec![128], 130));
-        let Some(MailboxCall::Remove {
-            uids, uid_validity, ..
-        }) = drop.remove()
+        let Some((
+            MailboxCall::Remove {
+                uids, uid_validity, ..
+            },
+            next,
+        )) = drop.remove(0)
         else {
             panic!("nothing is removed");
         };
@@ -190,8 +194,17 @@ mod tests {
             (uids, uid_validity),
             (vec![71, 64 * 64 + 7, 65 * 64 + 7, 130 * 64 + 7], 5)
         );
+        assert!(drop.remove(next).is_none());
         drop.reset();
-        assert!(drop.remove().is_none());
+        assert!(drop.remove(0).is_none());
+        let mut large = maildrop(3000);
+        (0..3000).for_each(|place| large.delete(place));
+        let (mut from, mut sizes) = (0, Vec::new());
+        while let Some((MailboxCall::Remove { uids, .. }, next)) = large.remove(from) {
+            sizes.push(uids.len());
+            from = next;
+        }
+        assert_eq!(sizes, [1024, 1024, 952]);
         assert_eq!((drop.count(), drop.bytes()), (130, 520));
     }
 }

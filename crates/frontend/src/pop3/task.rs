@@ -36,8 +36,8 @@ pub(super) enum Task {
     Listing(Box<Listing>),
     One(One),
     Retrieve(Box<Retrieve>),
-    /// QUIT: the UPDATE state.
-    Update,
+    /// QUIT: the UPDATE state. From this place on messages are still to be removed.
+    Update(u32),
 }
 
 impl Task {
@@ -50,20 +50,26 @@ impl Task {
             Task::Listing(listing) => listing.step(cx, reply),
             Task::One(one) => one.step(cx, reply),
             Task::Retrieve(retrieve) => retrieve.step(cx, reply),
-            Task::Update => update(cx, reply),
+            Task::Update(from) => update(cx, from, reply),
         }
     }
 }
 
 /// "If the client issues the QUIT command from the TRANSACTION state, the POP3 session enters the UPDATE state": "the POP3 server removes
 /// all messages marked as deleted from the maildrop and replies as to the status of this operation" (RFC 1939, 6).
-fn update(cx: &mut Context, reply: Option<Reply>) -> Step {
+fn update(cx: &mut Context, from: &mut u32, reply: Option<Reply>) -> Step {
     match reply {
-        None => match cx.maildrop().remove() {
-            Some(call) => return Step::Call(cx.call(call)),
-            None => encode::ok(&mut cx.out, "Bye"),
-        },
-        Some(Reply::Done) => encode::ok(&mut cx.out, "Bye, the messages are removed"),
+        None | Some(Reply::Done) => {
+            if let Some((call, next)) = cx.maildrop().remove(*from) {
+                *from = next;
+                return Step::Call(cx.call(call));
+            }
+            let text = match reply {
+                None => "Bye",
+                Some(_) => "Bye, the messages are removed",
+            };
+            encode::ok(&mut cx.out, text);
+        }
         Some(reply) => {
             let code = code_of(&reply);
             encode::err(&mut cx.out, code, "Some of the messages were not removed");

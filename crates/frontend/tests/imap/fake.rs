@@ -6,8 +6,9 @@ use bytes::Bytes;
 use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName,
     BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event, Failure,
-    Flag, FlagChange, Flags, Mailbox, MailboxCall, MailboxId, MailboxName, MessageId, NewMail,
-    ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse, Status,
+    Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId, MailboxName,
+    MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse,
+    Status,
 };
 
 /// The store of one account.
@@ -27,6 +28,8 @@ pub(crate) struct Fake {
     pub(crate) forgets: bool,
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
+    /// Messages that one call moves or removes.
+    per_call: usize,
     /// Messages are stored as before there were previews.
     pub(crate) no_previews: bool,
     /// Turns that were begun and not ended.
@@ -113,8 +116,16 @@ impl Fake {
             modseq: MODSEQ_STEP,
             forgets: false,
             fail: None,
+            per_call: MESSAGES_PER_CALL_MAX,
             no_previews: false,
             turns: 0,
+        }
+    }
+
+    pub(crate) fn few(&mut self, count: usize) {
+        self.per_call = count;
+        if let Some(real) = &mut self.real {
+            real.few(count);
         }
     }
 
@@ -276,6 +287,9 @@ impl Fake {
                     let rest = &bytes[(range.offset as usize).min(bytes.len())..];
                     Bytes::copy_from_slice(&rest[..rest.len().min(range.len as usize)])
                 };
+                if !self.blobs.contains_key(&ranges[0].blob.upload) {
+                    return Err(Failure::Temporary);
+                }
                 Reply::Blobs(ranges.iter().map(read).collect())
             }
             Call::BlobRead { blob, offset, len } => {
@@ -510,9 +524,12 @@ impl Fake {
                 ..
             } => {
                 assert!(uids.is_sorted());
+                assert!(!remove || uids.len() <= MESSAGES_PER_CALL_MAX);
                 self.store(&to)?;
                 let mut done = Vec::new();
-                for uid in uids {
+                let most = if remove { self.per_call } else { usize::MAX };
+                let asked = uids.len().min(most);
+                for uid in uids.into_iter().take(most) {
                     let store = self.store(&name)?;
                     let Some(mut row) = store.messages.get(&uid).cloned() else {
                         continue;
@@ -528,6 +545,7 @@ impl Fake {
                 Reply::Copied {
                     uid_validity: 7,
                     uids: done,
+                    done: asked,
                 }
             }
             MailboxCall::Store {
@@ -575,14 +593,19 @@ impl Fake {
             MailboxCall::Expunge {
                 name, uids, up_to, ..
             } => {
+                let per_call = self.per_call;
+                let count = uids.as_ref().map_or(0, Vec::len);
+                assert!(count <= MESSAGES_PER_CALL_MAX);
                 let store = self.store(&name)?;
-                let gone: Vec<u32> = store
+                let mut gone: Vec<u32> = store
                     .messages
                     .values()
                     .filter(|row| row.flags.contains(&Flag::Deleted) && row.uid <= up_to)
                     .map(|row| row.uid)
                     .filter(|uid| uids.as_ref().is_none_or(|uids| uids.contains(uid)))
                     .collect();
+                let more = gone.len() > per_call;
+                gone.truncate(per_call);
                 for uid in &gone {
                     store.messages.remove(uid);
                 }
@@ -591,6 +614,7 @@ impl Fake {
                 }
                 Reply::Expunged {
                     uids: gone,
+                    more,
                     highest_modseq: self.modseq,
                 }
             }
@@ -625,23 +649,45 @@ impl Fake {
                 if !self.boxes.contains_key(&name) && has_children {
                     return Err(Failure::HasChildren);
                 }
-                self.store(&name)?;
+                let per_call = self.per_call;
+                let store = self.store(&name)?;
+                if store.messages.len() > per_call {
+                    let gone: Vec<u32> = store.messages.keys().take(per_call).copied().collect();
+                    store.messages.retain(|uid, _| !gone.contains(uid));
+                    self.vanish(&name, &gone);
+                    return Ok(Reply::Partly { rest: None });
+                }
                 self.boxes.remove(&name);
                 self.lose(&name);
                 Reply::Done
             }
-            MailboxCall::Rename { from, to } => {
-                if self.boxes.contains_key(&to) {
+            MailboxCall::Rename { from, to, rest } => {
+                if rest.is_none() && self.boxes.contains_key(&to) {
                     return Err(Failure::Exists);
                 }
                 self.store(&from)?;
                 if from.is_inbox() {
-                    let messages = std::mem::take(&mut self.store(&from)?.messages);
-                    let gone: Vec<u32> = messages.keys().copied().collect();
+                    if rest.is_none() {
+                        let store = self.new_store(None);
+                        self.boxes.insert(to.clone(), store);
+                    }
+                    let per_call = self.per_call;
+                    let inbox = self.store(&from)?;
+                    let last = inbox.messages.keys().last().copied();
+                    let rest = rest.or(last).unwrap_or(0);
+                    let all = inbox.messages.range(..=rest).count();
+                    let first = inbox.messages.keys().copied();
+                    let gone: Vec<u32> = first.take(all.min(per_call)).collect();
+                    let mut moved = Vec::new();
+                    for uid in &gone {
+                        moved.extend(inbox.messages.remove(uid).map(|row| (*uid, row)));
+                    }
                     self.vanish(&from, &gone);
-                    let store = self.new_store(None);
-                    self.boxes.insert(to, Store { messages, ..store });
-                    return Ok(Reply::Done);
+                    self.store(&to)?.messages.extend(moved);
+                    return Ok(match all > per_call {
+                        true => Reply::Partly { rest: Some(rest) },
+                        false => Reply::Done,
+                    });
                 }
                 let names: Vec<MailboxName> = self
                     .boxes

@@ -156,7 +156,7 @@ fn history(mut world: World, steps: &[(usize, u8, usize, usize)]) {
     for &(who, step, a, b) in steps {
         if clients[who].waits.is_some() {
             if world.get(NAMES[who]).holds() {
-                world.go_on(NAMES[who]);
+                world.go_on(NAMES[who], false);
                 listen(&mut world, &mut clients);
             }
             continue;
@@ -249,7 +249,7 @@ fn history(mut world: World, steps: &[(usize, u8, usize, usize)]) {
     for (who, name) in NAMES.iter().enumerate() {
         world.get(name).stop_at = None;
         if world.get(name).holds() {
-            world.go_on(name);
+            world.go_on(name, false);
             listen(&mut world, &mut clients);
         }
         assert!(clients[who].waits.is_none(), "{name} waits for ever");

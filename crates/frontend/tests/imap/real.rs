@@ -32,6 +32,14 @@ impl Real {
         }
     }
 
+    /// One call moves or removes so many messages, from now on; whoever watches is forgotten.
+    pub(crate) fn few(&mut self, messages_per_call_max: usize) {
+        self.owner = PartitionOwner::new(Config {
+            messages_per_call_max,
+            ..Config::default()
+        });
+    }
+
     /// What is stored now: a copy of the disk.
     pub(crate) fn copy(&self) -> BTreeMap<Vec<u8>, Bytes> {
         self.records.clone()

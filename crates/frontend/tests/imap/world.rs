@@ -178,10 +178,11 @@ impl World {
     }
 
     /// A call that was stopped is carried out.
-    pub(crate) fn go_on(&mut self, name: &str) {
+    /// Carries out the call that is held; `stops`: and holds the next of its name.
+    pub(crate) fn go_on(&mut self, name: &str, stops: bool) {
         let connection = self.get(name);
         let call = connection.held.take().expect("a call is held");
-        connection.stop_at = None;
+        connection.stop_at = connection.stop_at.take().filter(|_| stops);
         self.carry_out(name, call);
         self.run();
     }

@@ -273,6 +273,7 @@ fn a_message_that_goes_while_it_is_sent() {
     world.mailbox(MailboxCall::Rename {
         from: name("INBOX"),
         to: name("Old"),
+        rest: None,
     });
     assert_eq!(world.ask("LIST"), "+OK The list follows\r\n.\r\n");
     world.ask("DELE 1");
@@ -290,6 +291,7 @@ fn a_mailbox_that_is_gone_is_an_error() {
     let renamed = world.mailbox(MailboxCall::Rename {
         from: name("Archive"),
         to: name("Other"),
+        rest: None,
     });
     assert!(matches!(renamed, Reply::Done));
     assert_eq!(

@@ -151,6 +151,7 @@ fn it_is_in_the_mailbox_for_sent_mail_and_seen() {
     let rename = |from: &str, to: &str| MailboxCall::Rename {
         from: name(from),
         to: name(to),
+        rest: None,
     };
     assert!(matches!(
         world.mailbox(ANNE, rename("Sent", "Gesendet")),

@@ -10,13 +10,14 @@ use whimbrel_mailbox::{
 
 use super::{
     Partition, PartitionOwner, Phase, Watch,
-    batches::{MESSAGES_PER_BATCH_MAX, fits, fits_append},
+    batches::{fits, fits_append},
     keys,
 };
 use crate::{
     api::{
-        CHANGES_PER_CALL_MAX, Changes, Entry, EntryId, Failure, FlagChange, Mailbox, MailboxCall,
-        NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected, SessionId, Since, Status,
+        CHANGES_PER_CALL_MAX, Changes, Entry, EntryId, Failure, FlagChange, MESSAGES_PER_CALL_MAX,
+        Mailbox, MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected,
+        SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Output, Ticket},
 };
@@ -124,7 +125,10 @@ impl PartitionOwner {
                 Ok(Reply::Created(id))
             }
             MailboxCall::Delete { name } => self.delete(now, account, &name),
-            MailboxCall::Rename { from, to } => self.rename(now, account, &from, &to),
+            MailboxCall::Rename { from, to, rest } => match rest {
+                None => self.rename(now, account, &from, &to),
+                Some(up_to) => self.rename_inbox(now, account, &to, up_to),
+            },
             MailboxCall::Named {
                 name,
                 uid_validity,
@@ -212,7 +216,7 @@ impl PartitionOwner {
         })
     }
 
-    /// A large mailbox is emptied batch by batch first: one batch must stay below the store's limit for a commit.
+    /// A large mailbox is emptied batch by batch first, each in a call of its own.
     fn delete(
         &mut self,
         now: Now,
@@ -220,15 +224,22 @@ impl PartitionOwner {
         name: &MailboxName,
     ) -> Result<Reply, Failure> {
         // Refusals come before anything is removed.
-        let mut plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
-        let uids = self.replica(account)?.uids(name);
-        if uids.len() > MESSAGES_PER_BATCH_MAX || !fits(self.replica(account)?, &plan) {
-            self.take_away(now, account, name, &uids)?;
-            plan = self.replica(account)?.plan_delete(name).map_err(failure)?;
+        if name.is_inbox() {
+            return Err(Failure::Inbox);
         }
-        self.write(now, account, plan.ops, &[]);
-        self.collect_soon(now, account);
-        Ok(Reply::Done)
+        let messages_max = self.config.messages_per_call_max;
+        let replica = self.replica(account)?;
+        if status(replica, name)?.messages as usize <= messages_max {
+            let plan = replica.plan_delete(name).map_err(failure)?;
+            if fits(replica, &plan) {
+                self.write(now, account, plan.ops, &[]);
+                self.collect_soon(now, account);
+                return Ok(Reply::Done);
+            }
+        }
+        let uids = replica.first_uids(name, u32::MAX, messages_max);
+        self.take_away(now, account, name, &uids)?;
+        Ok(Reply::Partly { rest: None })
     }
 
     /// Takes over from an incarnation whose last time was lost, by what the client says that it was told (DESIGN, 4.6).
@@ -284,33 +295,61 @@ impl PartitionOwner {
     ) -> Result<Reply, Failure> {
         let at = self.at(now, account);
         let replica = self.replica(account)?;
-        let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
-        if from.is_inbox() && !fits(replica, &plan) {
-            let uids = replica.uids(from);
+        if from.is_inbox() {
+            let status = status(replica, from)?;
+            if status.messages as usize <= self.config.messages_per_call_max {
+                let plan = replica.plan_rename(&at, from, to).map_err(failure)?;
+                if fits(replica, &plan) {
+                    self.write(now, account, plan.ops, &[]);
+                    return Ok(Reply::Done);
+                }
+            }
             let create = replica.plan_create(&at, to, None).map_err(failure)?;
             self.write(now, account, create.ops, &[]);
-            self.copy(now, account, from, &uids, to, true)?;
-            return Ok(Reply::Done);
+            // What comes meanwhile stays.
+            return self.rename_inbox(now, account, to, status.uid_next - 1);
         }
+        let mut plan = replica.plan_rename(&at, from, to).map_err(failure)?;
         let claims = plan.ops.pop_if(|op| matches!(op, Op::Claim { .. }));
         if !fits(replica, &plan) {
             return Err(Failure::Limit("Too many names for one RENAME"));
         }
         plan.ops.extend(claims);
-        while !fits(self.replica(account)?, &plan) {
-            let (at, replica) = (self.at(now, account), self.replica(account)?);
-            let claims = replica
-                .plan_claims_for_rename(&at, from, to)
-                .map_err(failure)?;
-            let before = replica.commit_bytes_max(&plan.ops);
-            self.write(now, account, claims.ops, &[]);
-            let (at, replica) = (self.at(now, account), self.replica(account)?);
-            plan = replica.plan_rename(&at, from, to).map_err(failure)?;
-            // What was claimed again is above every mark.
-            assert!(replica.commit_bytes_max(&plan.ops) < before);
+        if fits(replica, &plan) {
+            self.write(now, account, plan.ops, &[]);
+            return Ok(Reply::Done);
         }
-        self.write(now, account, plan.ops, &[]);
-        Ok(Reply::Done)
+        // What is claimed again is above every mark, so there is less of it the next time.
+        let claims = replica
+            .plan_claims_for_rename(&at, from, to)
+            .map_err(failure)?;
+        assert!(!claims.ops.is_empty(), "claims are what does not fit");
+        self.write(now, account, claims.ops, &[]);
+        Ok(Reply::Partly { rest: None })
+    }
+
+    /// Moves some of what was in INBOX when its RENAME began, whose greatest UID is `up_to`.
+    fn rename_inbox(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        to: &MailboxName,
+        up_to: u32,
+    ) -> Result<Reply, Failure> {
+        let inbox = MailboxName::inbox();
+        let messages_max = self.config.messages_per_call_max;
+        let replica = self.replica(account)?;
+        let uids = replica.first_uids(&inbox, up_to, messages_max.saturating_add(1));
+        if uids.is_empty() {
+            return Ok(Reply::Done);
+        }
+        let plan =
+            |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, &inbox, uids, to);
+        let (_, done) = self.one_batch(now, account, &uids, &[to], plan)?;
+        if done == uids.len() {
+            return Ok(Reply::Done);
+        }
+        Ok(Reply::Partly { rest: Some(up_to) })
     }
 
     /// A delivery of the queue. What was delivered before is done already; an account that does not exist takes nothing.
@@ -540,16 +579,12 @@ impl PartitionOwner {
         remove: bool,
     ) -> Result<Reply, Failure> {
         self.selected_exists(account, name)?;
-        let mut told = Vec::with_capacity(uids.len());
-        if uids.is_empty() && !self.replica(account)?.exists(to) {
-            return Err(Failure::NoSuchMailbox);
-        }
+        let (told, done);
         if remove {
             let plan =
                 |replica: &Replica, at: &At, uids: &[u32]| replica.plan_move(at, name, uids, to);
-            self.in_batches(now, account, uids, &[to], plan, |moved| {
-                told.extend(moved.uids);
-            })?;
+            let moved = self.one_batch(now, account, uids, &[to], plan)?;
+            (told, done) = (moved.0.uids, moved.1);
         } else {
             let at = self.at(now, account);
             let replica = self.replica(account)?;
@@ -559,12 +594,13 @@ impl PartitionOwner {
                     "Too many messages for one COPY: copy them in parts",
                 ));
             }
-            told = plan.outcome.uids;
+            (told, done) = (plan.outcome.uids, uids.len());
             self.write(now, account, plan.ops, &[to]);
         }
         Ok(Reply::Copied {
             uid_validity: self.replica(account)?.uidvalidity(),
             uids: told,
+            done,
         })
     }
 
@@ -605,7 +641,7 @@ impl PartitionOwner {
         let plan = |replica: &Replica, _: &At, uids: &[u32]| {
             replica.plan_store(name, uids, mode, flags, &|_| None)
         };
-        self.in_batches(now, account, &wanted, &[], plan, drop)?;
+        self.in_batches(now, account, &wanted, plan)?;
         let rows = rows(self.replica(account)?, name, &wanted);
         Ok(Reply::Stored { rows, modified })
     }
@@ -621,21 +657,28 @@ impl PartitionOwner {
         self.selected_exists(account, name)?;
         let replica = self.replica(account)?;
         let before = status(replica, name)?;
+        let messages_max = self.config.messages_per_call_max;
         let mut doomed: Vec<u32> = match uids {
             _ if before.deleted == 0 => Vec::new(),
-            None => replica.deleted_uids(name),
+            None => replica.deleted_uids(name, up_to, messages_max.saturating_add(1)),
+            Some(uids) if uids.len() > MESSAGES_PER_CALL_MAX => {
+                return Err(Failure::Limit("too many messages in one call"));
+            }
             Some(uids) => {
                 let shown = replica.shown(name, &uids);
                 let deleted = shown.filter(|shown| shown.is_deleted());
-                deleted.map(|shown| shown.uid()).collect()
+                let uids = deleted.map(|shown| shown.uid());
+                uids.filter(|uid| *uid <= up_to).collect()
             }
         };
-        doomed.retain(|uid| *uid <= up_to);
-        self.take_away(now, account, name, &doomed)?;
+        let done = self.take_away(now, account, name, &doomed)?;
+        let more = done < doomed.len();
+        doomed.truncate(done);
         let highest_modseq = status(self.replica(account)?, name)
             .map_or(before.highest_modseq, |status| status.highest_modseq);
         Ok(Reply::Expunged {
             uids: doomed,
+            more,
             highest_modseq,
         })
     }
@@ -652,24 +695,29 @@ impl PartitionOwner {
         if self.replica(account)?.uidvalidity() != uid_validity {
             return Err(Failure::Gone);
         }
-        self.take_away(now, account, name, uids)?;
+        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
+        self.in_batches(now, account, uids, plan)?;
+        if !uids.is_empty() {
+            self.collect_soon(now, account);
+        }
         Ok(Reply::Done)
     }
 
-    /// Removes messages batch by batch.
+    /// Removes the first of these messages, as many as one call may; says how many.
     fn take_away(
         &mut self,
         now: Now,
         account: AccountId,
         name: &MailboxName,
         uids: &[u32],
-    ) -> Result<(), Failure> {
-        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
-        self.in_batches(now, account, uids, &[], plan, drop)?;
-        if !uids.is_empty() {
-            self.collect_soon(now, account);
+    ) -> Result<usize, Failure> {
+        if uids.is_empty() {
+            return Ok(0);
         }
-        Ok(())
+        let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
+        let (_, done) = self.one_batch(now, account, uids, &[], plan)?;
+        self.collect_soon(now, account);
+        Ok(done)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, row
 use crate::{
     api::Failure,
     log,
-    machine::{Now, Output},
+    machine::{Now, Output, Ticket},
 };
 
 /// Removed messages that are dropped at a time, in commits of [`ROWS_PER_COMMIT_MAX`](super::batches::ROWS_PER_COMMIT_MAX): of an account the
@@ -128,8 +128,13 @@ impl PartitionOwner {
         remains
     }
 
-    /// Removes all rows of an account that the directory no longer has, page by page.
+    /// Removes all rows of an account that the directory no longer has, page by page. What was written to it last has to be on disk before they
+    /// are looked for, or it would not be found: a delivery may be held back for a moment by the store.
     pub(super) fn purge(&mut self, account: AccountId) {
+        let entry = self.accounts.get(&account);
+        let under_way = entry
+            .and_then(|entry| entry.newest)
+            .filter(|newest| self.commits.contains_key(newest));
         self.drop_account(account, Failure::NoSuchAccount);
         let partition = keys::partition_of(account);
         let entry = super::Account {
@@ -137,14 +142,31 @@ impl PartitionOwner {
             phase: Phase::Purging,
             waiting: std::collections::VecDeque::new(),
             watchers: std::collections::BTreeSet::new(),
-            newest: None,
+            newest: under_way,
             collect_at: None,
             last_use: self.next_use,
             bytes: 0,
         };
         self.accounts.insert(account, entry);
+        match under_way {
+            Some(ticket) => drop(self.purges.insert(ticket, account)),
+            None => self.look_for_rows(account),
+        }
+    }
+
+    fn look_for_rows(&mut self, account: AccountId) {
         let (from, to) = keys::whole_range(account);
-        self.request(Load::Purge(account), partition, from, to);
+        self.request(Load::Purge(account), keys::partition_of(account), from, to);
+    }
+
+    /// A commit is durable for which the removal of an account waits. (If it failed, all of the partition is begun anew.)
+    pub(super) fn purge_after(&mut self, ticket: Ticket, done: bool) {
+        if let (Some(account), true) = (self.purges.remove(&ticket), done)
+            && let Some(entry) = self.accounts.get_mut(&account)
+            && matches!(entry.phase, Phase::Purging)
+        {
+            self.look_for_rows(account);
+        }
     }
 
     pub(super) fn purge_page(

@@ -32,7 +32,7 @@ use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Repl
 pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
 use crate::{
-    api::{Call, MailboxCall, Reply, SessionId},
+    api::{Call, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
@@ -57,6 +57,8 @@ pub struct Config {
     /// How far an account's UIDs leap ahead when an older copy of the disk was put back. Not a key: smaller ones are for tests of what
     /// follows when it was not enough.
     pub lead: u32,
+    /// Messages that one call moves or removes: [`MESSAGES_PER_CALL_MAX`]. Not a key: smaller ones are for tests of what is cut.
+    pub messages_per_call_max: usize,
     /// How long a removed message's bytes stay, in seconds, so that a session which is reading them can end. `storage.collect_after`.
     pub collect_after_seconds: u64,
     /// The other members of its partitions: nothing is forgotten before all of them have it. Empty: this node is alone.
@@ -85,6 +87,7 @@ impl Default for Config {
             waiting_calls_max: 1024,
             round: 0,
             lead: LEAD,
+            messages_per_call_max: MESSAGES_PER_CALL_MAX,
             collect_after_seconds: 60,
             peers: BTreeSet::new(),
             shipping: peers::Config::default(),
@@ -115,6 +118,8 @@ pub struct PartitionOwner {
     stirred: BTreeSet<PartitionId>,
     /// When a partition is to be looked at again: one that has no deadline then is passed over.
     timers: BTreeSet<(u64, PartitionId)>,
+    /// Removals of accounts that wait for a commit.
+    purges: BTreeMap<Ticket, AccountId>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery was made here and that may be handed out again.
@@ -216,6 +221,7 @@ impl PartitionOwner {
             reads: BTreeMap::new(),
             stirred: BTreeSet::new(),
             timers: BTreeSet::new(),
+            purges: BTreeMap::new(),
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             queue_recovered: false,

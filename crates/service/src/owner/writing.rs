@@ -215,6 +215,7 @@ impl PartitionOwner {
         }
         let reset = own.failed && own.gate.is_idle();
         self.search_twins(ticket, done);
+        self.purge_after(ticket, done);
         if reset {
             self.reset(partition);
         } else {

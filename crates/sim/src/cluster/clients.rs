@@ -283,6 +283,7 @@ impl World {
                 let call = MailboxCall::Rename {
                     from: mailbox(&any(&mut rng)),
                     to: mailbox(&any(&mut rng)),
+                    rest: None,
                 };
                 ("cluster: RENAME", call, What::Other)
             }

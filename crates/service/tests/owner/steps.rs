@@ -1,140 +1,48 @@
 //! What an operation on a mailbox costs, counted in messages that are looked at: it follows what has changed or is told, not what is there.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use whimbrel_mailbox::steps;
 use whimbrel_service::{
-    api::{
-        AccountId, BlobName, Call, Date, Flag, FlagChange, Flags, MailboxCall, MailboxName,
-        NewMail, Reply, SessionId,
-    },
-    content::Content,
-    machine::{Birth, Input, Machine, Now, Output, RequestId},
-    owner::{Config, PartitionOwner},
+    api::{Flag, FlagChange, Flags, MailboxCall, MailboxName, Reply, SessionId},
+    owner::Config,
 };
-use whimbrel_storage::Mutation;
 
-const ANNE: AccountId = AccountId([1; 16]);
-const SESSION: SessionId = SessionId(1);
+use crate::world::World;
 
-/// The owner on a map.
-struct World {
-    owner: PartitionOwner,
-    rows: BTreeMap<Vec<u8>, Bytes>,
-    requests: u64,
-    now: Now,
+/// With so many messages in INBOX.
+fn full(messages: usize) -> World {
+    let mut world = World::with(Config {
+        accounts_bytes_max: 1 << 30,
+        ..Config::default()
+    });
+    world.fill("INBOX", messages);
+    world
 }
 
 impl World {
-    /// With so many messages in INBOX.
-    fn new(messages: usize) -> World {
-        let mut world = World {
-            owner: PartitionOwner::new(Config {
-                accounts_bytes_max: 1 << 30,
-                ..Config::default()
-            }),
-            rows: BTreeMap::new(),
-            requests: 0,
-            now: Now {
-                wall_micros: 1_700_000_000_000_000,
-                mono_micros: 1,
-            },
-        };
-        for _ in 0..messages / 1000 {
-            world.append(1000);
-        }
-        world
-    }
-
-    fn call(&mut self, call: MailboxCall) -> Reply {
-        self.requests += 1;
-        self.now.wall_micros += 1000;
-        let request = RequestId(self.requests);
-        let account = ANNE;
-        let call = Call::Mailbox { account, call };
-        self.owner.handle(self.now, Input::Call(request, call));
-        let mut answer = None;
-        while let Some(output) = self.owner.poll() {
-            match output {
-                Output::Reply(_, reply) => answer = Some(reply),
-                Output::Commit(ticket, commit) => {
-                    for mutation in commit.mutations {
-                        if let Mutation::Put { key, value } = mutation {
-                            self.rows.insert(key.to_vec(), value);
-                        }
-                    }
-                    self.owner.handle(self.now, Input::Committed(ticket));
-                }
-                Output::Load {
-                    ticket, from, to, ..
-                } => {
-                    let rows = self.rows.range(from..to);
-                    let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
-                    let done = true;
-                    self.owner
-                        .handle(self.now, Input::Loaded { ticket, rows, done });
-                }
-                Output::AskBirth(account) => {
-                    let birth = Birth {
-                        created: 7,
-                        uid_validity: 7,
-                    };
-                    self.owner
-                        .handle(self.now, Input::Birth(account, Some(birth)));
-                }
-                Output::Fatal(cause) => panic!("{cause}"),
-                _ => {}
-            }
-        }
-        let answer = answer.expect("every call is answered");
-        assert!(!matches!(answer, Reply::Failed(_)), "{answer:?}");
-        answer
-    }
-
-    fn append(&mut self, count: usize) -> Reply {
-        let content = Content {
-            prefix: Bytes::new(),
-            summary: Bytes::new(),
-        };
-        let message = NewMail {
-            flags: Flags::none(),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            size: 1,
-            blob: BlobName {
-                hash: [9; 32],
-                upload: [9; 16],
-            },
-            content: content.encode(),
-        };
-        self.call(MailboxCall::Append {
-            session: SESSION,
-            name: MailboxName::inbox(),
-            messages: vec![message; count],
-            replaces: None,
-        })
+    /// One call that is not refused.
+    fn asked(&mut self, call: MailboxCall) -> Reply {
+        let reply = self.one_call(call).unwrap();
+        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
+        reply
     }
 
     fn select(&mut self) -> (Vec<u32>, u64) {
         let select = MailboxCall::Select {
-            session: SESSION,
+            session: SessionId(1),
             name: MailboxName::inbox(),
             read_only: false,
         };
-        match self.call(select) {
+        match self.asked(select) {
             Reply::Selected(selected) => (selected.uids, selected.as_of),
             other => panic!("{other:?}"),
         }
     }
 
     fn store(&mut self, uids: &[u32], flag: Flag) {
-        self.call(MailboxCall::Store {
-            session: SESSION,
+        self.asked(MailboxCall::Store {
+            session: SessionId(1),
             name: MailboxName::inbox(),
             uids: uids.to_vec(),
             change: FlagChange::Add,
@@ -144,8 +52,8 @@ impl World {
     }
 
     fn changes(&mut self, since: u64) -> Reply {
-        self.call(MailboxCall::Changes {
-            session: SESSION,
+        self.asked(MailboxCall::Changes {
+            session: SessionId(1),
             since,
             expunges: true,
         })
@@ -154,7 +62,7 @@ impl World {
 
 /// What each operation looks at in a mailbox of so many messages.
 fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
-    let mut world = World::new(messages);
+    let mut world = full(messages);
     let inbox = MailboxName::inbox();
     let (uids, as_of) = world.select();
     assert_eq!(uids.len(), messages);
@@ -170,17 +78,17 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
             .collect()
     };
     steps::take();
-    let reply = world.call(MailboxCall::Status {
+    let reply = world.asked(MailboxCall::Status {
         name: inbox.clone(),
     });
     cost("STATUS", reply);
-    let reply = world.append(1);
+    let reply = world.append("INBOX", 1, 0, &Flags::none());
     cost("APPEND", reply);
     let reply = world.changes(as_of);
     cost("changes after APPEND", reply);
     world.store(&every(100), Flag::Flagged);
     steps::take();
-    let reply = world.call(MailboxCall::Since {
+    let reply = world.asked(MailboxCall::Since {
         name: inbox.clone(),
         modseq: as_of,
         vanished: true,
@@ -190,19 +98,19 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
     let reply = world.changes(as_of);
     assert!(matches!(&reply, Reply::Changes(changes) if changes.changed.len() == 101));
     cost("changes after 100 changes", reply);
-    let reply = world.call(MailboxCall::Rows {
+    let reply = world.asked(MailboxCall::Rows {
         name: inbox.clone(),
         uids: uids[uids.len() / 2..][..1000].to_vec(),
     });
     assert!(matches!(&reply, Reply::Rows(rows) if rows.len() == 1000));
     cost("rows of 1000 neighbours", reply);
-    let reply = world.call(MailboxCall::Rows {
+    let reply = world.asked(MailboxCall::Rows {
         name: inbox.clone(),
         uids: every(100),
     });
     assert!(matches!(&reply, Reply::Rows(rows) if rows.len() == 100));
     cost("rows of 100 far apart", reply);
-    let reply = world.call(MailboxCall::Flagged {
+    let reply = world.asked(MailboxCall::Flagged {
         name: inbox.clone(),
         uids: uids[..1000].to_vec(),
         set: [Flag::Flagged].into_iter().collect(),
@@ -211,8 +119,8 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
     cost("flagged of 1000", reply);
     world.store(&every(1), Flag::Deleted);
     steps::take();
-    let reply = world.call(MailboxCall::Expunge {
-        session: SESSION,
+    let reply = world.asked(MailboxCall::Expunge {
+        session: SessionId(1),
         name: inbox.clone(),
         uids: None,
         up_to: u32::MAX,
@@ -221,8 +129,8 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
     cost("EXPUNGE of one", reply);
     let reply = world.changes(as_of);
     cost("changes after EXPUNGE", reply);
-    let reply = world.call(MailboxCall::Copy {
-        session: SESSION,
+    let reply = world.asked(MailboxCall::Copy {
+        session: SessionId(1),
         name: inbox.clone(),
         uids: every(10)[1..].to_vec(),
         to: MailboxName::new("Trash").unwrap(),

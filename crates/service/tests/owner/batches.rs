@@ -1,261 +1,16 @@
-//! An owner by itself: how its changes are cut into commits.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-use std::collections::{BTreeMap, BTreeSet};
+//! How changes are cut into commits.
 
 use bytes::Bytes;
-use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{
-        AccountId, BlobName, Call, Date, Failure, FlagChange, Flags, MailboxCall, MailboxName,
-        NewMail, Replaced, Reply, SessionId,
+        BlobName, Date, Failure, FlagChange, Flags, MailboxCall, NewMail, Replaced, Reply,
+        SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Now, Output, RequestId},
     owner::{Config, Incarnation, PartitionOwner},
 };
-use whimbrel_storage::{COMMIT_BYTES_MAX, Mutation};
 
-const ANNE: AccountId = AccountId([1; 16]);
-
-/// The owner on a map; it stands still, or loses power, when it has had so many commits.
-struct World {
-    owner: PartitionOwner,
-    rows: BTreeMap<Vec<u8>, Bytes>,
-    /// Sizes of the commits with operations in them.
-    batches: Vec<usize>,
-    /// The largest commit of any kind.
-    largest: usize,
-    /// Which blobs are held by whom.
-    held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
-    /// After how many more batches the power fails.
-    power: usize,
-    /// After how many more commits without operations it fails.
-    power_for_rows: usize,
-    requests: u64,
-    now: Now,
-}
-
-fn name(text: &str) -> MailboxName {
-    MailboxName::new(text).unwrap()
-}
-
-impl World {
-    fn new() -> World {
-        World {
-            owner: PartitionOwner::new(Config::default()),
-            rows: BTreeMap::new(),
-            batches: Vec::new(),
-            largest: 0,
-            held: BTreeSet::new(),
-            power: usize::MAX,
-            power_for_rows: usize::MAX,
-            requests: 0,
-            now: Now {
-                wall_micros: 1_700_000_000_000_000,
-                mono_micros: 1,
-            },
-        }
-    }
-
-    /// `None`: the power failed.
-    fn try_call(&mut self, call: MailboxCall) -> Option<Reply> {
-        self.requests += 1;
-        self.now.wall_micros += 1000;
-        self.now.mono_micros += 1000;
-        let request = RequestId(self.requests);
-        let account = ANNE;
-        let call = Call::Mailbox { account, call };
-        self.input(Input::Call(request, call), request)
-    }
-
-    /// The answer to `request`, if one comes.
-    fn input(&mut self, input: Input, request: RequestId) -> Option<Reply> {
-        self.owner.handle(self.now, input);
-        let mut answer = None;
-        while let Some(output) = self.owner.poll() {
-            match output {
-                Output::Reply(to, reply) if to == request => answer = Some(reply),
-                Output::Commit(ticket, commit) => {
-                    let bytes = commit.bytes();
-                    assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
-                    self.largest = self.largest.max(bytes);
-                    if commit.entry.is_some() {
-                        if self.power == 0 {
-                            return None;
-                        }
-                        self.power -= 1;
-                        self.batches.push(bytes);
-                    } else {
-                        if self.power_for_rows == 0 {
-                            return None;
-                        }
-                        self.power_for_rows -= 1;
-                    }
-                    for mutation in commit.mutations {
-                        match mutation {
-                            Mutation::Put { key, value } => {
-                                self.rows.insert(key.to_vec(), value);
-                            }
-                            Mutation::Delete { key } => {
-                                self.rows.remove(&key[..]);
-                            }
-                            Mutation::Reference { blob, holder } => {
-                                self.held.insert((blob, holder));
-                            }
-                            Mutation::Release { blob, holder } => {
-                                assert!(self.held.remove(&(blob, holder)));
-                            }
-                        }
-                    }
-                    self.owner.handle(self.now, Input::Committed(ticket));
-                }
-                Output::Load {
-                    ticket, from, to, ..
-                } => {
-                    let rows = self.rows.range(from..to);
-                    let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
-                    let done = true;
-                    self.owner
-                        .handle(self.now, Input::Loaded { ticket, rows, done });
-                }
-                Output::AskBirth(account) => {
-                    let birth = Birth {
-                        created: 7,
-                        uid_validity: 7,
-                    };
-                    self.owner
-                        .handle(self.now, Input::Birth(account, Some(birth)));
-                }
-                Output::Fatal(cause) => panic!("{cause}"),
-                _ => {}
-            }
-        }
-        answer
-    }
-
-    fn call(&mut self, call: MailboxCall) -> Reply {
-        self.try_call(call).expect("every call is answered")
-    }
-
-    /// A start on what was written.
-    fn restart(&mut self) {
-        self.owner = PartitionOwner::new(Config::default());
-        self.power = usize::MAX;
-        self.power_for_rows = usize::MAX;
-    }
-
-    fn create(&mut self, mailbox: &str) {
-        let call = MailboxCall::Create {
-            name: name(mailbox),
-            special_use: None,
-        };
-        let reply = self.call(call);
-        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
-    }
-
-    fn append(&mut self, mailbox: &str, count: usize, summary: usize, flags: &Flags) -> Reply {
-        let content = Content {
-            prefix: Bytes::new(),
-            summary: vec![b's'; summary].into(),
-        };
-        let message = NewMail {
-            flags: flags.clone(),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            size: 1,
-            blob: BlobName {
-                hash: [9; 32],
-                upload: [9; 16],
-            },
-            content: content.encode(),
-        };
-        self.call(MailboxCall::Append {
-            session: SessionId(1),
-            name: name(mailbox),
-            messages: vec![message; count],
-            replaces: None,
-        })
-    }
-
-    fn fill(&mut self, mailbox: &str, count: usize) {
-        for _ in 0..count.div_ceil(1000) {
-            let reply = self.append(mailbox, count.min(1000), 1, &Flags::none());
-            assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
-        }
-    }
-
-    fn uids(&mut self, mailbox: &str) -> Vec<u32> {
-        let select = MailboxCall::Select {
-            session: SessionId(2),
-            name: name(mailbox),
-            read_only: true,
-        };
-        match self.call(select) {
-            Reply::Selected(selected) => selected.uids,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn transfer(&mut self, from: &str, uids: Vec<u32>, to: &str, remove: bool) -> Option<Reply> {
-        self.try_call(MailboxCall::Copy {
-            session: SessionId(1),
-            name: name(from),
-            uids,
-            to: name(to),
-            remove,
-        })
-    }
-
-    /// UIDVALIDITY has to be at least this.
-    fn raise_uid_validity(&mut self, least: u32) {
-        self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
-    }
-
-    /// What was hidden long enough is dropped, until nothing is due or the power fails.
-    fn collect(&mut self) {
-        self.owner.handle(self.now, Input::QueueRecovered);
-        while let Some(at) = self.owner.deadline() {
-            self.now.mono_micros = self.now.mono_micros.max(at);
-            self.input(Input::Time, RequestId(0));
-            if self.power_for_rows == 0 {
-                return;
-            }
-        }
-    }
-
-    /// How many rows of an account there are of this kind.
-    fn rows_of(&self, kind: impl Fn(&RowKey) -> bool) -> usize {
-        let keys = self.rows.keys().filter_map(|key| key.get(17..));
-        keys.filter_map(|key| RowKey::from_bytes(key).ok())
-            .filter(kind)
-            .count()
-    }
-
-    fn change(&mut self, mailbox: &str, uids: &[u32], flags: Flags) {
-        let reply = self.call(MailboxCall::Store {
-            session: SessionId(1),
-            name: name(mailbox),
-            uids: uids.to_vec(),
-            change: FlagChange::Add,
-            flags,
-            unchanged_since: None,
-        });
-        assert!(matches!(reply, Reply::Stored { rows, .. } if rows.len() == uids.len()));
-    }
-
-    /// The largest commit that was made since the last look.
-    fn largest(&mut self) -> usize {
-        std::mem::take(&mut self.largest)
-    }
-
-    /// How many batches were written since the last look.
-    fn batches(&mut self) -> usize {
-        std::mem::take(&mut self.batches).len()
-    }
-}
+use crate::world::{World, name};
 
 fn keywords() -> Flags {
     let text = |n: usize| format!("k{n}-{}", "x".repeat(200));
@@ -469,6 +224,7 @@ fn a_rename_onto_an_announced_name_of_many_late_messages() {
     let rename = MailboxCall::Rename {
         from: name("old"),
         to: name("new"),
+        rest: None,
     };
     // A crash in its middle leaves the old name, and all messages under it.
     world.power = 1;
@@ -492,6 +248,7 @@ fn a_rename_of_many_names() {
     let rename = |from: &str, to: &str| MailboxCall::Rename {
         from: name(from),
         to: name(to),
+        rest: None,
     };
     assert!(matches!(world.call(rename("a", "b")), Reply::Done));
     assert_eq!(world.batches(), 1);
@@ -555,70 +312,6 @@ fn no_commit_grows_with_the_mailbox() {
             "{what}: {smaller}, {larger} bytes"
         );
         assert!(larger < 4 << 20, "{what}: {larger} bytes");
-    }
-}
-
-/// A collection is cut between messages: a crash between two of its commits leaves no content row and no hold of a blob behind that nothing leads
-/// to any more.
-#[test]
-fn a_crash_within_a_collection_leaves_nothing_for_ever() {
-    let mut commits = 0;
-    for power in 0.. {
-        let mut world = World::new();
-        world.fill("INBOX", 10_000);
-        // Some have copies, of which the last one to go takes the content row along.
-        let uids = world.uids("INBOX");
-        let copied = world.transfer("INBOX", uids[2_000..5_000].to_vec(), "Sent", false);
-        assert!(matches!(copied, Some(Reply::Copied { .. })), "{copied:?}");
-        let contents = |key: &RowKey| matches!(key, RowKey::Content(_));
-        let messages = |key: &RowKey| matches!(key, RowKey::Message(_));
-        for mailbox in ["INBOX", "Sent"] {
-            let uids = world.uids(mailbox);
-            let reply = world.call(MailboxCall::Remove {
-                name: name(mailbox),
-                uid_validity: 7,
-                uids,
-            });
-            assert!(matches!(reply, Reply::Done), "{reply:?}");
-        }
-        assert_eq!(
-            (world.rows_of(messages), world.rows_of(contents)),
-            (13_000, 10_000)
-        );
-        assert_eq!(world.held.len(), 10_000);
-        world.power_for_rows = power;
-        world.collect();
-        let crashed = world.power_for_rows == 0;
-        // What is left can be read.
-        world.restart();
-        assert!(world.uids("INBOX").is_empty());
-        assert_eq!(world.rows_of(contents), world.held.len());
-        world.collect();
-        assert_eq!((world.rows_of(messages), world.rows_of(contents)), (0, 0));
-        assert_eq!(world.held.len(), 0);
-        if !crashed {
-            break;
-        }
-        commits += 1;
-    }
-    assert!(commits > 3, "{commits}");
-}
-
-/// RENAME of INBOX is one commit where that is possible, and MOVE where it is not.
-#[test]
-fn a_rename_of_a_large_inbox() {
-    for (count, batches) in [(25_000, 1), (42_000, 12)] {
-        let mut world = World::new();
-        world.fill("INBOX", count);
-        world.batches();
-        let rename = MailboxCall::Rename {
-            from: name("INBOX"),
-            to: name("old"),
-        };
-        assert!(matches!(world.call(rename), Reply::Done));
-        assert_eq!(world.batches(), batches);
-        assert_eq!(world.uids("INBOX").len(), 0);
-        assert_eq!(world.uids("old").len(), count);
     }
 }
 

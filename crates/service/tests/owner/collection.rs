@@ -1,0 +1,103 @@
+//! What is removed leaves nothing behind.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use whimbrel_mailbox::RowKey;
+use whimbrel_service::{
+    api::{BlobName, Date, Delivery, Entry, EntryId, MailboxCall, Reply},
+    content::Content,
+    machine::{Input, RequestId, Ticket},
+};
+
+use crate::world::{ANNE, World, name};
+
+/// A collection is cut between messages: a crash between two of its commits leaves no content row and no hold of a blob behind that nothing leads
+/// to any more.
+#[test]
+fn a_crash_within_a_collection_leaves_nothing_for_ever() {
+    let mut commits = 0;
+    for power in 0.. {
+        let mut world = World::new();
+        world.fill("INBOX", 10_000);
+        // Some have copies, of which the last one to go takes the content row along.
+        let uids = world.uids("INBOX");
+        let copied = world.transfer("INBOX", uids[2_000..5_000].to_vec(), "Sent", false);
+        assert!(matches!(copied, Some(Reply::Copied { .. })), "{copied:?}");
+        let contents = |key: &RowKey| matches!(key, RowKey::Content(_));
+        let messages = |key: &RowKey| matches!(key, RowKey::Message(_));
+        for mailbox in ["INBOX", "Sent"] {
+            let uids = world.uids(mailbox);
+            let reply = world.call(MailboxCall::Remove {
+                name: name(mailbox),
+                uid_validity: 7,
+                uids,
+            });
+            assert!(matches!(reply, Reply::Done), "{reply:?}");
+        }
+        assert_eq!(
+            (world.rows_of(messages), world.rows_of(contents)),
+            (13_000, 10_000)
+        );
+        assert_eq!(world.held.len(), 10_000);
+        world.power_for_rows = power;
+        world.collect();
+        let crashed = world.power_for_rows == 0;
+        // What is left can be read.
+        world.restart();
+        assert!(world.uids("INBOX").is_empty());
+        assert_eq!(world.rows_of(contents), world.held.len());
+        world.collect();
+        assert_eq!((world.rows_of(messages), world.rows_of(contents)), (0, 0));
+        assert_eq!(world.held.len(), 0);
+        if !crashed {
+            break;
+        }
+        commits += 1;
+    }
+    assert!(commits > 3, "{commits}");
+}
+
+/// A delivery that the store still holds back belongs to what is removed with its account.
+#[test]
+fn an_account_is_removed_with_what_is_still_being_written() {
+    for holds_lazy in [false, true] {
+        let mut world = World::new();
+        world.fill("INBOX", 3);
+        world.holds_lazy = holds_lazy;
+        let content = Content {
+            prefix: Bytes::new(),
+            summary: Bytes::new(),
+        };
+        let delivery = Delivery {
+            account: ANNE,
+            target: name("INBOX"),
+            content: content.encode(),
+            size: 1,
+            sent: false,
+        };
+        let entry = Entry {
+            id: EntryId([3; 16]),
+            sender: String::new(),
+            deliveries: vec![delivery],
+            blob: BlobName {
+                hash: [8; 32],
+                upload: [8; 16],
+            },
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+        };
+        let deliver = Input::Deliver {
+            ticket: Ticket(1),
+            entry: Arc::new(entry),
+            index: 0,
+        };
+        world.input(deliver, RequestId(0));
+        assert_eq!(world.held.len(), if holds_lazy { 3 } else { 4 });
+        world.input(Input::Purge(ANNE), RequestId(0));
+        world.let_go();
+        assert_eq!((world.rows_of(|_| true), world.held.len()), (0, 0));
+    }
+}
