@@ -57,7 +57,8 @@ struct Committing {
     ticket: Ticket,
     log: Option<(PartitionId, Origin)>,
     outcome: Outcome,
-    began: Instant,
+    /// When it was handed out; of one that nobody waits for it says nothing.
+    began: Option<Instant>,
     _work: Work,
 }
 
@@ -182,7 +183,9 @@ where
     ) -> Result<Input, Dead> {
         match result {
             Ok(()) => {
-                metrics::commit(self.name, done.began.elapsed());
+                if let Some(began) = done.began {
+                    metrics::commit(self.name, began.elapsed());
+                }
                 if let Some(log) = &done.log {
                     self.broken.remove(log);
                 }
@@ -284,13 +287,15 @@ where
             .entry
             .as_ref()
             .map(|entry| (commit.partition, entry.origin));
+        // One that nobody waits for is held back by the store: that says nothing of how fast the disk is.
+        let began = (!commit.lazy).then(Instant::now);
         // The store queues it now, not when the future is polled: the order is that of the calls.
         let outcome = Box::pin(self.shared.store.commit(commit));
         self.commits.push_back(Committing {
             ticket,
             log,
             outcome,
-            began: Instant::now(),
+            began,
             _work: self.shared.board.work().begin(),
         });
     }

@@ -31,6 +31,7 @@ use whimbrel_service::{
 };
 use whimbrel_storage::{
     Commit, KeyRange, LogEntry, LogPosition, Origin, ScanLimit, StoreError, UploadId,
+    blob::read_ahead,
     group::GroupCommit,
     memory::{DiskCopy, Memory, SyncMark},
 };
@@ -42,6 +43,9 @@ use crate::rng::Rng;
 pub struct Speed {
     /// A sync takes from the first to the second.
     pub sync_micros: (u64, u64),
+    /// Commits that nobody waits for are held back from the first to the second, unless one comes that somebody waits for. A crash
+    /// loses what is held back, and reads do not see it.
+    pub lazy_micros: (u64, u64),
     /// A page of a scan, a read, a write to an upload.
     pub read_micros: (u64, u64),
     /// A password verification.
@@ -52,6 +56,7 @@ impl Default for Speed {
     fn default() -> Self {
         Speed {
             sync_micros: (200, 5_000),
+            lazy_micros: (0, 20_000),
             read_micros: (5, 200),
             verify_micros: (20_000, 60_000),
         }
@@ -86,6 +91,8 @@ enum Happening {
         mark: SyncMark,
         group: Vec<(Dest, Ticket)>,
     },
+    /// Commits that nobody waits for are held back no longer.
+    Patience,
     /// The answer of the store to a session's call.
     Answer(RequestId, Reply),
     /// A machine's deadline.
@@ -137,6 +144,8 @@ pub struct Node {
     owner_config: owner::Config,
     queue_limits: queue::Limits,
     group: GroupCommit<(Dest, Ticket, Commit)>,
+    /// Until when what waits is held back, if nobody waits for any of it.
+    held_back_until: Option<u64>,
     /// What an account may send, from the next start on.
     pub senders: senders::Limits,
     runs: u8,
@@ -191,6 +200,7 @@ impl Node {
             disk: Memory::new(),
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
+            held_back_until: None,
             senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
@@ -369,6 +379,8 @@ impl Node {
                 self.bodies.time(now);
             }
             Happening::BodyRead(peer, blob, data, end) => self.bodies.read(peer, &blob, data, end),
+            // What was held back goes when everything is carried out.
+            Happening::Patience => {}
         }
         self.settle();
         true
@@ -439,6 +451,7 @@ impl Node {
 
     fn restart(&mut self) {
         self.group = GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT);
+        self.held_back_until = None;
         self.runs = self.runs.wrapping_add(1);
         self.directory =
             directory(&self.owner_config, self.runs).with_senders(self.senders.clone());
@@ -550,8 +563,14 @@ impl Node {
     fn output(&mut self, dest: Dest, output: Output) {
         match output {
             Output::Commit(ticket, commit) => {
-                let bytes = commit.bytes();
-                if let Err((_, error)) = self.group.submit((dest, ticket, commit), bytes) {
+                let (bytes, lazy) = (commit.bytes(), commit.lazy);
+                let item = (dest, ticket, commit);
+                let queued = if lazy {
+                    self.group.submit_lazy(item, bytes)
+                } else {
+                    self.group.submit(item, bytes)
+                };
+                if let Err((_, error)) = queued {
                     self.stop(error.to_string());
                 }
             }
@@ -808,9 +827,24 @@ impl Node {
     }
 
     fn start_sync(&mut self) {
+        if self.group.may_wait() {
+            let until = match self.held_back_until {
+                Some(until) => until,
+                None => {
+                    let until = self.time + self.draw(self.speed.lazy_micros);
+                    self.at(until, Happening::Patience);
+                    until
+                }
+            };
+            self.held_back_until = Some(until);
+            if self.time < until {
+                return;
+            }
+        }
         let Some(group) = self.group.start() else {
             return;
         };
+        self.held_back_until = None;
         let mut written = Vec::with_capacity(group.len());
         for (dest, ticket, commit) in group {
             match self.disk.write(commit) {
@@ -907,12 +941,13 @@ impl Node {
                 Reply::Done
             }
             Call::BlobReadMany(ranges) => {
-                let read = |range: &BlobRange| {
+                let read = |(at, range): (usize, &BlobRange)| {
                     let name = owner::blob_name(&range.blob);
                     let read = self.disk.blob_read(name, range.offset, range.len as usize);
-                    read.unwrap_or_default()
+                    read_ahead(at, read)
                 };
-                Reply::Blobs(ranges.iter().map(read).collect())
+                let read: Result<_, StoreError> = ranges.iter().enumerate().map(read).collect();
+                Reply::Blobs(read?)
             }
             Call::BlobRead { blob, offset, len } => Reply::Bytes(self.disk.blob_read(
                 owner::blob_name(&blob),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, Bytes};
 use fjall::Readable;
-use whimbrel_storage::blob::CHUNK_BYTES_MAX;
+use whimbrel_storage::blob::{CHUNK_BYTES_MAX, read_ahead};
 use whimbrel_storage::{
     BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Hash, Refusal, StoreError,
     UploadId,
@@ -328,17 +328,19 @@ impl BlobStore for Embedded {
     async fn read_many(&self, ranges: Vec<BlobRange>) -> Result<Vec<Bytes>, StoreError> {
         let core = self.core();
         core.blocking(&core.readers, move |core| {
-            let read = |range: BlobRange| {
-                match read_chunk(core, range.name, range.offset, range.len, None) {
-                    Err(_) => Bytes::new(),
+            let read = |(at, range): (usize, BlobRange)| {
+                let read = read_chunk(core, range.name, range.offset, range.len, None);
+                let begin = |((info, _), bytes): (Info, Bytes)| {
+                    let begin = bytes.slice(..bytes.len().min(CHUNK_BYTES_MAX));
                     // A piece would keep its whole chunk in memory.
-                    Ok(((info, _), bytes)) if (bytes.len() as u64) < info.size => {
-                        Bytes::copy_from_slice(&bytes[..bytes.len().min(CHUNK_BYTES_MAX)])
+                    match (bytes.len() as u64) < info.size {
+                        true => Bytes::copy_from_slice(&begin),
+                        false => begin,
                     }
-                    Ok((_, bytes)) => bytes.slice(..bytes.len().min(CHUNK_BYTES_MAX)),
-                }
+                };
+                read_ahead(at, read.map(begin))
             };
-            Ok(ranges.into_iter().map(read).collect())
+            ranges.into_iter().enumerate().map(read).collect()
         })
         .await
     }

@@ -117,8 +117,9 @@ pub trait BlobStore: Send + Sync + 'static {
     /// [`BlobReader::next`]; a blob that is not there is an error then.
     fn read(&self, name: BlobName, offset: u64, len: u64) -> Self::Reader;
 
-    /// Reads from several blobs at once, which costs less than one after the other: of each what [`BlobReader::next`] would give first. Where
-    /// that is nothing or an error, nothing.
+    /// Reads from several blobs at once, which costs less than one after the other: of each what [`BlobReader::next`] would give first. The
+    /// first is what is wanted, and fails as it would alone. The others are read ahead: where one of them fails, nothing, unless the error
+    /// stops the node; whoever comes to want it hears the error then.
     fn read_many(
         &self,
         ranges: Vec<BlobRange>,
@@ -134,6 +135,17 @@ pub trait BlobStore: Send + Sync + 'static {
         after: Option<BlobName>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<BlobInfo>, StoreError>> + Send;
+}
+
+/// What [`BlobStore::read_many`] gives for the range at this place.
+///
+/// # Errors
+/// Those that it is to pass on.
+pub fn read_ahead(at: usize, read: Result<Bytes, StoreError>) -> Result<Bytes, StoreError> {
+    match read {
+        Err(error) if at > 0 && !error.stops_node() => Ok(Bytes::new()),
+        read => read,
+    }
 }
 
 /// An upload under way. One that is dropped counts as aborted, at the latest after the next start.

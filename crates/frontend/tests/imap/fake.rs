@@ -1,4 +1,6 @@
 //! A small mail store that answers calls at once: ordered maps, no rules but IMAP's. It shares no code with the owners.
+//!
+//! size: one stand-in for the whole service; its calls share the state of one account.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -67,6 +67,7 @@ impl World {
         let mut node = Node::with(1, owner::Config::default(), queue::Limits::default());
         node.speed = Speed {
             sync_micros: (0, 0),
+            lazy_micros: (0, 0),
             read_micros: (0, 0),
             verify_micros: (0, 0),
         };

@@ -11,6 +11,7 @@ fn begun() -> World {
     let mut world = World::new(Cut::Whole);
     world.node.speed = Speed {
         sync_micros: (200, 3000),
+        lazy_micros: (0, 3000),
         read_micros: (5, 200),
         verify_micros: (0, 0),
     };

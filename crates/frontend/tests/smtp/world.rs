@@ -68,6 +68,7 @@ impl World {
         );
         node.speed = Speed {
             sync_micros: (0, 0),
+            lazy_micros: (0, 0),
             read_micros: (0, 0),
             verify_micros: (0, 0),
         };

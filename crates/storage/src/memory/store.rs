@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::{Memory, SyncMark};
-use crate::blob::CHUNK_BYTES_MAX;
+use crate::blob::{CHUNK_BYTES_MAX, read_ahead};
 use crate::group::{GROUP_BYTES_MAX_DEFAULT, GroupCommit};
 use crate::{
     BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogPage,
@@ -325,12 +325,14 @@ impl BlobStore for MemoryStore {
     }
 
     async fn read_many(&self, ranges: Vec<BlobRange>) -> Result<Vec<Bytes>, StoreError> {
-        let read = |range: BlobRange| {
+        let read = |(at, range): (usize, BlobRange)| {
             let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-            self.with(|memory| memory.blob_read(range.name, range.offset, len.min(CHUNK_BYTES_MAX)))
-                .unwrap_or_default()
+            let read = |memory: &mut Memory| {
+                memory.blob_read(range.name, range.offset, len.min(CHUNK_BYTES_MAX))
+            };
+            read_ahead(at, self.with(read))
         };
-        Ok(ranges.into_iter().map(read).collect())
+        ranges.into_iter().enumerate().map(read).collect()
     }
 
     async fn delete(&self, name: BlobName) -> Result<(), StoreError> {
