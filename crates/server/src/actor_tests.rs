@@ -93,7 +93,7 @@ fn world(mut script: Script) -> World {
         store: store.clone(),
         board: Arc::clone(&board),
         registry: Arc::clone(&registry),
-        verifier: Verifier::new(1),
+        verifier: Verifier::new(&crate::config::Config::default().auth),
         loads: Arc::new(Semaphore::new(1)),
         fatal: {
             let died = Arc::clone(&died);
@@ -261,7 +261,7 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
         store: full,
         board: Arc::clone(&board),
         registry: Registry::new(1),
-        verifier: Verifier::new(1),
+        verifier: Verifier::new(&crate::config::Config::default().auth),
         loads: Arc::new(Semaphore::new(1)),
         fatal: {
             let died = Arc::clone(&died);

@@ -1,15 +1,18 @@
 //! argon2id: making verifiers, and checking them on a bounded number of threads.
 
+mod memory;
+
 use std::{num::NonZeroU32, sync::Arc};
 
 use argon2::{
-    Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
-    password_hash::phc::PasswordHash,
+    Algorithm, Argon2, Block, Params, PasswordHasher as _, Version,
+    password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
 use tokio::sync::Semaphore;
 use whimbrel_service::scram::{ITERATIONS_MIN, derive, to_text};
 use zeroize::Zeroizing;
 
+use self::memory::Memory;
 use crate::{config::AuthSection, node::random};
 
 /// Longest password: argon2 reads all of it.
@@ -31,10 +34,14 @@ pub enum PasswordError {
     Argon2(String),
 }
 
+fn argon2_error(error: impl ToString) -> PasswordError {
+    PasswordError::Argon2(error.to_string())
+}
+
 fn argon2(config: &AuthSection) -> Result<Argon2<'static>, PasswordError> {
     let kibibytes = u32::try_from(config.argon2_memory.0 >> 10).unwrap_or(u32::MAX);
     let params = Params::new(kibibytes, config.argon2_passes, config.argon2_lanes, None)
-        .map_err(|error| PasswordError::Argon2(error.to_string()))?;
+        .map_err(argon2_error)?;
     Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
 }
 
@@ -46,7 +53,21 @@ pub fn make_verifier(config: &AuthSection, password: &[u8]) -> Result<String, Pa
     let salt: [u8; 16] = random();
     let hash = argon2(config)?
         .hash_password_with_salt(password, &salt)
-        .map_err(|error| PasswordError::Argon2(error.to_string()))?;
+        .map_err(argon2_error)?;
+    Ok(hash.to_string())
+}
+
+/// A verifier that no password fits, to compare with at the usual cost.
+pub fn decoy(config: &AuthSection) -> Result<String, PasswordError> {
+    let argon2 = argon2(config)?;
+    let hash = PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(argon2.params()).map_err(argon2_error)?,
+        salt: Some(Salt::new(&random::<16>()).map_err(argon2_error)?),
+        // As long as a real one, and chosen, not computed: nobody has a password for it.
+        hash: Some(Output::new(&random::<{ Params::DEFAULT_OUTPUT_LEN }>()).map_err(argon2_error)?),
+    };
     Ok(hash.to_string())
 }
 
@@ -101,11 +122,34 @@ pub fn is_verifier(text: &str) -> bool {
     })
 }
 
-/// Compares. Takes tens of milliseconds: not for a thread that serves others.
-pub fn matches(verifier: &str, password: &[u8]) -> bool {
-    password.len() <= PASSWORD_BYTES_MAX
-        && PasswordHash::new(verifier)
-            .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
+/// Compares, in memory that is lent. Takes tens of milliseconds: not for a thread that serves others.
+fn matches(memory: &Memory, verifier: &str, password: &[u8]) -> bool {
+    if password.len() > PASSWORD_BYTES_MAX {
+        return false;
+    }
+    let Ok(hash) = PasswordHash::new(verifier) else {
+        return false;
+    };
+    // Compared in constant time.
+    hash.hash.is_some() && computed(memory, &hash, password) == hash.hash
+}
+
+/// What a password gives under the parameters and the salt of another hash; `None` when these are not argon2's.
+fn computed(memory: &Memory, like: &PasswordHash, password: &[u8]) -> Option<Output> {
+    let algorithm = Algorithm::new(like.algorithm.as_str()).ok()?;
+    let version = like.version.map(Version::try_from).transpose().ok()?;
+    let params = Params::try_from(like).ok()?;
+    let salt = like.salt.as_ref()?;
+    let mut out = [0; Output::MAX_LENGTH];
+    let out = out.get_mut(..params.output_len()?)?;
+    let count = params.block_count();
+    let argon2 = Argon2::new(algorithm, version.unwrap_or_default(), params);
+    memory
+        .lend(count, |blocks: &mut [Block]| {
+            argon2.hash_password_into_with_memory(password, salt, out, blocks)
+        })
+        .ok()?;
+    Output::new(out).ok()
 }
 
 /// A password that nobody has to think of.
@@ -125,25 +169,33 @@ pub fn generate() -> Zeroizing<String> {
 #[derive(Clone, Debug)]
 pub struct Verifier {
     places: Arc<Semaphore>,
+    memory: Arc<Memory>,
 }
 
 impl Verifier {
-    /// With `parallel` places.
+    /// With places and memory as configured.
     #[must_use]
-    pub fn new(parallel: usize) -> Self {
+    pub fn new(config: &AuthSection) -> Self {
+        let bytes = config.argon2_memory.bytes();
         Verifier {
-            places: Arc::new(Semaphore::new(parallel)),
+            places: Arc::new(Semaphore::new(config.verifications_max)),
+            memory: Arc::new(Memory::new(bytes / Block::SIZE)),
         }
     }
 
     /// Waits for a place and compares there.
     pub async fn check(&self, verifier: String, password: Zeroizing<Vec<u8>>) -> bool {
-        let Ok(_place) = self.places.acquire().await else {
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
             return false;
         };
-        tokio::task::spawn_blocking(move || matches(&verifier, &password))
-            .await
-            .unwrap_or(false)
+        let memory = Arc::clone(&self.memory);
+        tokio::task::spawn_blocking(move || {
+            // Until it is done, although nobody may wait for it any more: places are what bounds memory.
+            let _place = place;
+            matches(&memory, &verifier, &password)
+        })
+        .await
+        .unwrap_or(false)
     }
 }
 
@@ -156,6 +208,10 @@ mod tests {
         Config::parse("[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1")
             .unwrap()
             .auth
+    }
+
+    fn matches(verifier: &str, password: &[u8]) -> bool {
+        super::matches(&Memory::new(1024), verifier, password)
     }
 
     #[test]
@@ -188,6 +244,21 @@ mod tests {
         ] {
             assert!(!is_verifier(text), "{text}");
             assert!(!matches(text, b"secret"));
+        }
+    }
+
+    #[test]
+    fn the_decoy_costs_what_a_verifier_costs_and_fits_nothing() {
+        let real = make_verifier(&cheap(), b"secret").unwrap();
+        let made = decoy(&cheap()).unwrap();
+        assert!(is_verifier(&made), "{made}");
+        assert_eq!(made.len(), real.len());
+        assert!(made.starts_with("$argon2id$v=19$m=1024,t=1,p=1$"), "{made}");
+        assert_ne!(made, decoy(&cheap()).unwrap());
+        for password in [&b""[..], b"secret"] {
+            let memory = Memory::new(1024);
+            assert!(!super::matches(&memory, &made, password));
+            assert_eq!(memory.kept_blocks(), 1024, "it was computed");
         }
     }
 
@@ -226,7 +297,10 @@ mod tests {
     #[tokio::test]
     async fn verification_is_bounded() {
         let verifier = make_verifier(&cheap(), b"secret").unwrap();
-        let pool = Verifier::new(1);
+        let pool = Verifier::new(&AuthSection {
+            verifications_max: 1,
+            ..cheap()
+        });
         let held = pool.places.clone().acquire_owned().await.unwrap();
         let check = pool.check(verifier, Zeroizing::new(b"secret".to_vec()));
         tokio::pin!(check);

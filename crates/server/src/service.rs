@@ -70,13 +70,13 @@ impl<S: Store> Service<S> {
             store: store.clone(),
             board: Arc::clone(&board),
             registry: Arc::clone(&registry),
-            verifier: Verifier::new(config.auth.verifications_max),
+            verifier: Verifier::new(&config.auth),
             loads: Arc::new(Semaphore::new(config.storage.loads_max)),
             fatal,
         });
         let mut actors = JoinSet::new();
-        // Nobody knows this password: logins under names that do not exist are compared with it, at the usual cost.
-        let decoy = password::make_verifier(&config.auth, &random::<32>())?;
+        // Logins under names that do not exist are compared with it.
+        let decoy = password::decoy(&config.auth)?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
         let machine =
             DirectoryOwner::new(origin, authenticator).with_senders(sender_limits(config));

@@ -269,6 +269,26 @@ fn hangup_takes_a_new_certificate() {
     assert_eq!(code, Some(0));
 }
 
+/// A page of 2 MiB stays whole as long as anything in it is used: with them the memory of the process says little of what it holds.
+#[test]
+fn huge_pages_are_for_those_who_ask() {
+    let check = |config: &str, expected: &str| {
+        let world = World::new();
+        let config = CONFIG.replace("[server]\n", &format!("[server]\n{config}"));
+        fs::write(world.path("whimbrel.toml"), config).unwrap();
+        let running = world.serve("");
+        let status = fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("THP_enabled:"));
+        assert_eq!(line, Some(expected), "{status}");
+        running.stop();
+    };
+    check("", "THP_enabled:\t0");
+    // What the process was started with, which is what the system has.
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find(|line| line.starts_with("THP_enabled:"));
+    check("huge_pages = true\n", own.unwrap());
+}
+
 /// Half of few descriptors are for connections. Clients that take them all keep others out only as long as they stay.
 #[test]
 fn clients_leave_descriptors() {

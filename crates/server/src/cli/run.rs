@@ -103,6 +103,9 @@ fn serve(file: &ConfigFile) -> Result<(), Failure> {
     let config = load(file)?;
     log::start(&config.log);
     raise_descriptor_limit();
+    if !config.server.huge_pages {
+        refuse_huge_pages();
+    }
     runtime()?.block_on(async {
         // Before anything else, so that a signal during the start is not lost.
         let mut hangup = signal(SignalKind::hangup())?;
@@ -148,6 +151,14 @@ fn raise_descriptor_limit() {
         },
     ) {
         tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}
+
+/// The allocator asks for pages of 2 MiB. They are faster to go through, but one small buffer in use keeps all of such a page, and what a server
+/// of many small buffers holds is then decided by where they happen to lie: with 200,000 messages and 50 clients it was a fifth more.
+fn refuse_huge_pages() {
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "cannot do without huge pages");
     }
 }
 

@@ -99,6 +99,9 @@ schema! {
         owners: usize = "0", "0" ..= "256";
         /// How long a stopping server waits for sessions to end and for what they started to reach the disk.
         shutdown_wait: Duration = "\"10s\"", "\"0s\"" ..= "\"10m\"";
+        /// Whether the allocator may take pages of 2 MiB (transparent huge pages): flags of accounts with hundreds of thousands of messages are
+        /// read a quarter faster, and the process takes up to a fifth more memory.
+        huge_pages: bool = "false";
     }
 
     /// TLS 1.2 and 1.3. Without a certificate of your own, one is made and signed by itself at the first start, in DATA/tls.
@@ -143,7 +146,7 @@ schema! {
         /// only at the first login.
         unauthenticate: bool = "true";
         /// Whether clients may have both directions compressed (COMPRESS=DEFLATE): it saves their bandwidth and costs processor time here. What
-        /// a compressed message betrays by its length is told in RFC 3749, 6.
+        /// lengths then betray to whoever watches the line is told in hostile.md; false where that matters more.
         compress: bool = "true";
         /// How many bytes a byte of compressed input may stand for, messages apart: deflate could make a thousand of one.
         inflate_ratio_max: u64 = "100", "20" ..= "2000";
