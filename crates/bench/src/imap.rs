@@ -256,9 +256,14 @@ impl Imap {
         Ok(self.tag)
     }
 
-    /// Sends bytes as they are.
-    pub fn send_raw(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wire.send(bytes)
+    /// Sends bytes as they are; `false` when the server has closed the connection.
+    pub fn send_unless_closed(&mut self, bytes: &[u8]) -> Result<bool> {
+        self.wire.send_unless_closed(bytes)
+    }
+
+    /// All that comes until the server closes the connection.
+    pub fn drain(&mut self) -> Result<Vec<u8>> {
+        self.wire.drain()
     }
 
     /// Reads up to the request to go on.

@@ -68,6 +68,15 @@ pub fn has_needle(number: usize) -> bool {
     number % NEEDLE_EVERY == NEEDLE_EVERY / 2
 }
 
+/// A message of about `bytes` bytes of which compression leaves next to nothing.
+#[must_use]
+pub fn uniform(bytes: usize) -> Vec<u8> {
+    const LINE: &[u8] = b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+    let mut message = b"Subject: uniform\r\n\r\n".to_vec();
+    message.extend(LINE.repeat(bytes / LINE.len()));
+    message
+}
+
 /// A message of `bytes` bytes (a little more if that is too few for a header), the `number`th of its kind.
 #[must_use]
 pub fn sized(random: &mut Random, number: usize, bytes: usize) -> Vec<u8> {

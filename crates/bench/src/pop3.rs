@@ -19,6 +19,16 @@ pub struct Pop3 {
 }
 
 impl Pop3 {
+    /// Connects and reads the greeting.
+    pub fn connect(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Result<Pop3> {
+        let mut pop = Pop3 {
+            wire: Wire::connect(address, tls)?,
+            line: Vec::new(),
+        };
+        pop.ok()?;
+        Ok(pop)
+    }
+
     /// Connects and logs in.
     pub fn login(
         address: SocketAddr,
@@ -26,14 +36,15 @@ impl Pop3 {
         user: &str,
         password: &str,
     ) -> Result<Pop3> {
-        let mut pop = Pop3 {
-            wire: Wire::connect(address, tls)?,
-            line: Vec::new(),
-        };
-        pop.ok()?;
+        let mut pop = Pop3::connect(address, tls)?;
         pop.ask(&format!("USER {user}"))?;
         pop.ask(&format!("PASS {password}"))?;
         Ok(pop)
+    }
+
+    /// Sends bytes as they are; `false` when the server has closed the connection.
+    pub fn send_unless_closed(&mut self, bytes: &[u8]) -> Result<bool> {
+        self.wire.send_unless_closed(bytes)
     }
 
     fn ask(&mut self, command: &str) -> Result<()> {

@@ -44,22 +44,32 @@ impl Smtp {
     ///
     /// The message has CRLF line ends, no line that begins with a dot, and a line end at its end.
     pub fn deliver(&mut self, recipient: &str, message: &[u8]) -> Result<()> {
-        let from = "MAIL FROM:<sender@sender.example>\r\n";
-        let to = format!("RCPT TO:<{recipient}>\r\n");
         if self.pipelining {
-            self.wire.send(format!("{from}{to}DATA\r\n").as_bytes())?;
+            let [from, to, data] = begin(recipient);
+            self.wire.send(format!("{from}{to}{data}").as_bytes())?;
             self.reply("250")?;
             self.reply("250")?;
             self.reply("354")?;
         } else {
-            for (command, code) in [(from, "250"), (&to, "250"), ("DATA\r\n", "354")] {
-                self.wire.send(command.as_bytes())?;
-                self.reply(code)?;
-            }
+            self.begin_message(recipient)?;
         }
         self.wire.send(message)?;
         self.wire.send(b".\r\n")?;
         self.reply("250")
+    }
+
+    /// Begins a message to one recipient, up to where its text begins.
+    pub fn begin_message(&mut self, recipient: &str) -> Result<()> {
+        for (command, code) in begin(recipient).into_iter().zip(["250", "250", "354"]) {
+            self.wire.send(command.as_bytes())?;
+            self.reply(code)?;
+        }
+        Ok(())
+    }
+
+    /// Sends bytes as they are; `false` when the server has closed the connection.
+    pub fn send_unless_closed(&mut self, bytes: &[u8]) -> Result<bool> {
+        self.wire.send_unless_closed(bytes)
     }
 
     /// QUIT.
@@ -82,4 +92,13 @@ impl Smtp {
             }
         }
     }
+}
+
+/// The commands before a message.
+fn begin(recipient: &str) -> [String; 3] {
+    [
+        "MAIL FROM:<sender@sender.example>\r\n".to_owned(),
+        format!("RCPT TO:<{recipient}>\r\n"),
+        "DATA\r\n".to_owned(),
+    ]
 }

@@ -127,6 +127,11 @@ impl Target {
         )
     }
 
+    /// A POP3 connection, before login.
+    pub fn pop3_stranger(&self) -> Result<Pop3> {
+        Pop3::connect(self.at(self.address.pop3s, "POP3S")?, Some(&self.tls))
+    }
+
     /// A connection that delivers.
     pub fn smtp(&self, kind: Kind) -> Result<Smtp> {
         let port = match kind {

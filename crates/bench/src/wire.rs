@@ -120,6 +120,8 @@ impl Wire {
         tcp.set_nodelay(true).map_err(io_at("TCP_NODELAY"))?;
         tcp.set_read_timeout(Some(SILENCE_MAX))
             .map_err(io_at("time-out"))?;
+        tcp.set_write_timeout(Some(SILENCE_MAX))
+            .map_err(io_at("time-out"))?;
         let stream = match tls {
             None => Stream::Clear(tcp),
             Some(config) => {
@@ -146,11 +148,23 @@ impl Wire {
 
     /// Sends.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(bytes).map_err(io_at("send"))
+    }
+
+    /// Sends what the server may refuse by closing the connection: whether it did not.
+    pub fn send_unless_closed(&mut self, bytes: &[u8]) -> Result<bool> {
+        match self.write(bytes) {
+            Ok(()) => Ok(true),
+            Err(cause) if is_closed(&cause) => Ok(false),
+            Err(cause) => Err(io_at("send")(cause)),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         match &mut self.stream {
             Stream::Clear(tcp) => tcp.write_all(bytes),
             Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
-        .map_err(io_at("send"))
     }
 
     /// Bytes read so far, what is not given out yet included.
@@ -167,7 +181,28 @@ impl Wire {
         }
     }
 
+    /// All that comes until the server closes the connection.
+    pub fn drain(&mut self) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            all.extend_from_slice(&self.buffer[self.unread.clone()]);
+            self.unread = 0..0;
+            if !self.read()? {
+                return Ok(all);
+            }
+        }
+    }
+
     fn fill(&mut self) -> Result<()> {
+        if self.read()? {
+            Ok(())
+        } else {
+            wrong("the server closed the connection")
+        }
+    }
+
+    /// Reads more; `false` when the server has closed the connection.
+    fn read(&mut self) -> Result<bool> {
         if self.unread.is_empty() {
             self.unread = 0..0;
         } else if self.unread.start > 0 && self.buffer.len() - self.unread.end < READ_BYTES / 4 {
@@ -182,14 +217,15 @@ impl Wire {
         let read = match &mut self.stream {
             Stream::Clear(tcp) => tcp.read(room),
             Stream::Tls(stream) => stream.read(room),
-        }
-        .map_err(io_at("receive"))?;
-        if read == 0 {
-            return wrong("the server closed the connection");
-        }
+        };
+        let read = match read {
+            Ok(read) => read,
+            Err(cause) if is_closed(&cause) => 0,
+            Err(cause) => return Err(io_at("receive")(cause)),
+        };
         self.unread.end += read;
         self.received += read as u64;
-        Ok(())
+        Ok(read > 0)
     }
 
     /// Appends one line, its CRLF cut off, to `line`.
@@ -224,6 +260,15 @@ impl Wire {
             self.fill()?;
         }
     }
+}
+
+/// The server has closed the connection, with what was sent unread or not.
+fn is_closed(cause: &std::io::Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    matches!(
+        cause.kind(),
+        Kind::BrokenPipe | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::UnexpectedEof
+    )
 }
 
 /// The beginning of some bytes, for a message.

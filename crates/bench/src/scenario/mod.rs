@@ -5,6 +5,7 @@
 pub mod aerogramme;
 pub mod bounds;
 pub mod deliver;
+mod hostile;
 pub mod idle;
 pub mod large;
 pub mod logins;
