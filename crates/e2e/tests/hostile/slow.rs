@@ -18,6 +18,9 @@ use crate::{Watch, lean, unless_closed};
 /// How long to wait for what may have come already.
 const MOMENT: Duration = Duration::from_millis(5);
 
+/// The head of a record that announces a ClientHello of 512 octets.
+const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+
 /// Sends these bytes one at a time, over and over, and takes what comes, until the server has closed.
 fn drip(what: &str, wire: &mut Wire, bytes: &[u8]) {
     let mut next = bytes.iter().cycle();
@@ -52,11 +55,10 @@ fn row_24_an_octet_at_a_time() {
         &mut clear(server.ports.imaps),
         b"",
     );
-    // The head of a record that announces a ClientHello of 512 octets.
     drip(
         "a handshake that does not end",
         &mut clear(server.ports.imaps),
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        CLIENT_HELLO,
     );
     drip("IMAP without a command", &mut imap(), b"");
     drip("IMAP with a command without end", &mut imap(), b"a");
@@ -97,6 +99,38 @@ fn row_24_an_octet_at_a_time() {
         0,
         "nothing of it was taken for a message"
     );
+}
+
+/// A handshake in the middle of a connection has the time of one at its beginning, and nothing else ends it: the session's own deadlines rest
+/// meanwhile.
+#[test]
+fn row_24_a_handshake_after_starttls() {
+    let server = lean()
+        .set("tls", "handshake_timeout = \"1s\"")
+        // Each of the clients below holds the only place for its time.
+        .set("tls", "handshakes_max = 1")
+        .start();
+    let watch = Watch::start(&server);
+    for (port, command, ready) in [
+        (server.ports.imap, "a STARTTLS", "a OK"),
+        (server.ports.pop3, "STLS", "+OK"),
+        (server.ports.smtp, "STARTTLS", "220"),
+        (server.ports.submission, "STARTTLS", "220"),
+    ] {
+        for (what, bytes) in [("begin", &b""[..]), ("end", CLIENT_HELLO)] {
+            let mut wire = Wire::clear(port).unwrap();
+            let _greeting = wire.line().unwrap();
+            wire.send(format!("{command}\r\n").as_bytes()).unwrap();
+            let answer = wire.line().unwrap();
+            assert!(answer.starts_with(ready.as_bytes()), "{answer:?}");
+            drip(
+                &format!("{command} and a handshake that does not {what}"),
+                &mut wire,
+                bytes,
+            );
+        }
+    }
+    watch.end();
 }
 
 /// The figure of a kind of refusal.

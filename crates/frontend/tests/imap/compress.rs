@@ -275,6 +275,54 @@ fn input_that_is_not_compressed_ends_the_connection() {
     assert!(closed(&mut world, "protocol error"));
 }
 
+/// A text that nothing but the same text makes shorter.
+fn noise(mut seed: u64) -> Vec<u8> {
+    let mut letter = || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        b"abcdefghijklmnopqrstuvwxyz012345"[(seed >> 59) as usize]
+    };
+    let mut line = || (0..60).map(|_| letter()).chain(*b"\r\n").collect();
+    (0..50).flat_map(|_| -> Vec<u8> { line() }).collect()
+}
+
+/// What lengths betray (docs/hostile.md): what goes out in one piece is compressed together, so a stranger whose mail lies beside a secret there
+/// can see from outside whether his guess was right. What goes out by itself tells nothing of what went before, nor does anything without
+/// COMPRESS.
+#[test]
+fn lengths_tell_of_what_goes_out_together_and_of_nothing_else() {
+    let bytes = |guess: u64, compresses: bool, commands: &[&str]| {
+        let mut world = match compresses {
+            true => compressed(Cut::Whole),
+            false => logged_in(Cut::Whole),
+        };
+        world
+            .fake
+            .fill("INBOX", 2, |n| noise(if n == 1 { 1 } else { guess }));
+        world.send("1", b"b SELECT INBOX\r\n");
+        let mut each = Vec::new();
+        for command in commands {
+            let before = world.get("1").wire_bytes;
+            world.send("1", format!("c {command}\r\n").as_bytes());
+            assert!(said(&mut world).contains("c OK"));
+            each.push(world.get("1").wire_bytes - before);
+        }
+        each
+    };
+    let together = ["FETCH 1:2 BODY.PEEK[]"];
+    let apart = ["FETCH 1 BODY.PEEK[]", "FETCH 2 BODY.PEEK[]"];
+    let (right, wrong) = (1, 2);
+    assert!(bytes(right, true, &together)[0] + 1000 < bytes(wrong, true, &together)[0]);
+    let alone = bytes(right, true, &apart);
+    assert_eq!(alone[0], alone[1], "the second is as long as the first");
+    for guess in [right, wrong] {
+        let plain = bytes(guess, false, &together)[0];
+        assert_eq!(plain, bytes(3, false, &together)[0]);
+        assert!(plain > bytes(guess, true, &together)[0]);
+    }
+}
+
 /// RFC 8437, 4.1: after UNAUTHENTICATE neither side compresses, and the next login can; a client that flushes only, instead of ending its
 /// stream, is understood, too.
 #[test]
