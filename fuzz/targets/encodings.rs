@@ -22,7 +22,10 @@ fuzz_target!(|data: &[u8]| {
         8 => whimbrel_service::fuzz::position(data),
         9 => whimbrel_storage_embedded::fuzz::values(data),
         10 => whimbrel_storage_embedded::fuzz::journals(own_directory(), data),
-        12 => whimbrel_replication::fuzz::stream(data),
+        12 => {
+            whimbrel_replication::fuzz::stream(data);
+            whimbrel_replication::fuzz::peer(data);
+        }
         _ => {
             if let Some(name) = BlobName::from_bytes(data) {
                 assert_eq!(name.to_bytes(), data);

@@ -14,20 +14,29 @@ const MUTANTS: &[&str] = &[
     "acks-before-sync",
     "ahead-applied",
     "amnesia-unnoticed",
+    "announced-by-silence",
+    "announced-in-another-epoch",
+    "announced-without-number",
     "applied-before-sync",
     "applied-early",
     "chain-unchecked",
+    "clock-unguarded",
     "closed-log-goes-on",
     "closed-too-early",
+    "counter-not-told",
     "cut-at-own-pace",
     "donor-never-left",
     "duplicate-taken",
     "fork-unnoticed",
     "gap-taken",
     "handed-again-after-join",
+    "heard-without-number",
     "joined-too-early",
+    "jump-unnoticed",
+    "measured-before-the-jump",
     "nothing-forwarded",
     "nothing-sent-again",
+    "readers-of-an-older-link",
     "report-without-number",
     "resume-skips-unapplied",
     "rows-not-asked-again",
@@ -39,6 +48,9 @@ const MUTANTS: &[&str] = &[
     "snapshot-kept",
     "state-before-membership",
     "state-before-sync",
+    "stops-when-alone",
+    "the-silent-are-waited-for",
+    "upper-median",
     "wait-without-blobs",
     "window-ignored",
 ];
@@ -110,6 +122,9 @@ fn object(seeds: u64) -> Option<String> {
     for seed in 1..=seeds {
         if let Some(error) = tried(&|| world::membership::run(seed)) {
             return Some(format!("by a membership ({error})"));
+        }
+        if let Some(error) = tried(&|| world::readers::run(seed)) {
+            return Some(format!("by readers, seed {seed} ({error})"));
         }
     }
     for seed in 1..=seeds {

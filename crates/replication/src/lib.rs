@@ -7,17 +7,21 @@
 //! - Machines take `(now, input)` and give outputs; the driver carries these out and brings back what comes of them.
 //! - Nothing a peer does decides how much memory is used.
 //!
-//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`, `blobs`.
+//! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`, `blobs`, `readers`, `announced`,
+//! `clocks`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod announced;
 pub mod blobs;
+pub mod clocks;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod identity;
 pub mod link;
 pub mod members;
 pub mod partition;
+pub mod readers;
 pub mod waits;
 pub mod wire;
 

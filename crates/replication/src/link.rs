@@ -7,7 +7,7 @@ use whimbrel_crdt::Incarnation;
 
 use crate::{
     Now,
-    wire::{Frame, Handshake, Ping},
+    wire::{Frame, Handshake, Ping, Pong},
 };
 
 /// Times of a link.
@@ -100,6 +100,7 @@ pub struct Link {
     pings: u64,
     pinged_at: u64,
     round_trip_micros: Option<u64>,
+    ahead_micros: Option<i64>,
 }
 
 impl Link {
@@ -115,6 +116,7 @@ impl Link {
             pings: 0,
             pinged_at: now.mono_micros,
             round_trip_micros: None,
+            ahead_micros: None,
         }
     }
 
@@ -131,6 +133,11 @@ impl Link {
     /// The last round trip, in microseconds.
     pub fn round_trip_micros(&self) -> Option<u64> {
         self.round_trip_micros
+    }
+
+    /// How far the peer's wall clock was ahead of ours at the last round trip, to half of that: for [`crate::clocks::Clocks`].
+    pub fn ahead_micros(&self) -> Option<i64> {
+        self.ahead_micros
     }
 
     /// Bytes came, of which a frame is to be made: a peer that sends a long one is not silent meanwhile.
@@ -151,11 +158,19 @@ impl Link {
                 Ok(Arrived::Up(agreed))
             }
             (Frame::Handshake(_), Some(_)) | (_, None) => Err(LinkError::Order),
-            (Frame::Ping(ping), Some(_)) => Ok(Arrived::Answer(Frame::Pong(ping))),
+            (Frame::Ping(ping), Some(_)) => Ok(Arrived::Answer(Frame::Pong(Pong {
+                id: ping.id,
+                wall_micros: Some(now.wall_micros),
+            }))),
             (Frame::Pong(pong), Some(_)) => {
                 if let Some((_, at)) = self.asked.filter(|(id, _)| *id == pong.id) {
                     self.asked = None;
-                    self.round_trip_micros = Some(now.mono_micros.saturating_sub(at));
+                    let trip = now.mono_micros.saturating_sub(at);
+                    self.round_trip_micros = Some(trip);
+                    self.ahead_micros = pong.wall_micros.map(|wall| {
+                        let ours = now.wall_micros.saturating_sub(trip / 2);
+                        i64::try_from(i128::from(wall) - i128::from(ours)).unwrap_or(i64::MAX)
+                    });
                 }
                 Ok(Arrived::Nothing)
             }
@@ -292,7 +307,17 @@ mod tests {
         let ping = link.time(at(1)).unwrap().unwrap();
         assert_eq!(link.time(at(2)), Ok(None));
         let Frame::Ping(ping) = ping else { panic!() };
-        assert_eq!(link.arrive(at(2), Frame::Pong(ping)), Ok(Arrived::Nothing));
+        let pong = Frame::Pong(Pong {
+            id: ping.id,
+            wall_micros: Some(7_000_000),
+        });
+        let now = Now {
+            wall_micros: 5_000_000,
+            ..at(2)
+        };
+        assert_eq!(link.arrive(now, pong), Ok(Arrived::Nothing));
+        // Half of the round trip ago it was the peer's.
+        assert_eq!(link.ahead_micros(), Some(2_500_000));
         assert_eq!(link.round_trip_micros(), Some(1_000_000));
         link.heard(at(4));
         assert!(link.time(at(5)).is_ok());

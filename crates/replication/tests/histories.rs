@@ -42,3 +42,16 @@ fn memberships() {
 fn states_are_taken() {
     assert_eq!(world::transfer::states_are_taken(), Ok(()));
 }
+
+#[test]
+fn readers() {
+    let failed: Vec<String> = (1..=300)
+        .filter_map(|seed| world::readers::run(seed).err())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} failed:\n{}",
+        failed.len(),
+        failed[..failed.len().min(10)].join("\n")
+    );
+}

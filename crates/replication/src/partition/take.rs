@@ -17,6 +17,9 @@ use crate::{
     wire::{Frame, StateBegin, StateChunk, StateEnd, StateTake},
 };
 
+/// No log ever has so many numbers: one that says so would leave no room for the next.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// A state that is asked for, or comes.
 pub(super) struct Take {
     pub(super) donor: Incarnation,
@@ -94,9 +97,11 @@ impl Partition {
             .iter()
             .map(|head| (head.origin, head.hash()))
             .collect();
-        let whole = frame.applied.iter().all(|(o, _)| heads.contains_key(&o));
+        let sound =
+            |(o, number): (Incarnation, u64)| heads.contains_key(&o) && number <= NUMBER_MAX;
+        let whole = frame.applied.iter().all(sound);
         let Some(hlc) = frame.hlc.filter(|_| whole) else {
-            let what = "a state without hashes or time".into();
+            let what = "a state without hashes or time, or with an impossible number".into();
             return self.stop(id, Alarm::Malformed { peer: id, what });
         };
         if self.remembers(id, frame.applied.get(self.me)) {

@@ -35,6 +35,17 @@ pub struct Ping {
     pub id: u64,
 }
 
+/// Gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Pong {
+    /// As asked.
+    #[n(0)]
+    pub id: u64,
+    /// The sender's wall clock, in microseconds since 1970.
+    #[n(1)]
+    pub wall_micros: Option<u64>,
+}
+
 /// How much more the receiver of batches is willing to hold that is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Room {
@@ -129,12 +140,15 @@ pub struct Ack {
     pub again: Option<u32>,
 }
 
+/// The id of an account.
+pub type Account = [u8; 16];
+
 /// An account that somebody looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Reading {
     /// The account.
     #[cbor(n(0), with = "minicbor::bytes")]
-    pub account: [u8; 16],
+    pub account: Account,
     /// Whether the sender has readers on it.
     #[n(1)]
     pub reading: bool,
@@ -155,6 +169,20 @@ pub struct Readers {
     /// Accounts of which something changed.
     #[n(2)]
     pub accounts: Vec<Reading>,
+    /// What was told on an older link is void, unless told again.
+    #[n(3)]
+    pub anew: Option<bool>,
+}
+
+/// The greatest counter claimed with a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Claimed {
+    /// 0..=63.
+    #[n(0)]
+    pub slot: u8,
+    /// The counter.
+    #[n(1)]
+    pub counter: u32,
 }
 
 /// What a node has announced of one account (DESIGN 4, rule 6).
@@ -168,10 +196,16 @@ pub struct Announced {
     pub upto: u64,
     /// The account.
     #[cbor(n(2), with = "minicbor::bytes")]
-    pub account: [u8; 16],
-    /// What was told of it, and hidden from nobody there.
+    pub account: Account,
+    /// Empty: claims by slot say more in fewer bytes.
     #[n(3)]
     pub vector: VersionVector,
+    /// The epoch of the claims: its UIDVALIDITY, 0 before the first.
+    #[n(4)]
+    pub epoch: Option<u32>,
+    /// For each slot the greatest counter claimed, all shown there.
+    #[n(5)]
+    pub claimed: Option<Vec<Claimed>>,
 }
 
 /// Names the state of a partition at one moment. With 0 for its name: the receiver lacks what no log here has any more, up to `applied`; it should

@@ -16,8 +16,8 @@ mod frames;
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use frames::{
-    Ack, Announced, Batches, Handshake, Head, Hello, Ping, Readers, Reading, Room, StateBegin,
-    StateChunk, StateEnd, StateTake,
+    Account, Ack, Announced, Batches, Claimed, Handshake, Head, Hello, Ping, Pong, Readers,
+    Reading, Room, StateBegin, StateChunk, StateEnd, StateTake,
 };
 use whimbrel_crdt::PartitionId;
 
@@ -41,7 +41,7 @@ pub const CONTROL_BYTES_MAX: usize = 256 << 10;
 pub enum Frame {
     Handshake(Handshake),
     Ping(Ping),
-    Pong(Ping),
+    Pong(Pong),
     Hello(Hello),
     Batches(Batches),
     Ack(Ack),

@@ -5,9 +5,11 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod checks;
+pub mod clocks;
 mod disk;
 pub mod membership;
 mod node;
+pub mod readers;
 pub mod rng;
 pub mod scenarios;
 pub mod states;
@@ -130,6 +132,7 @@ pub enum Trouble {
 /// All named histories.
 pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenario)> {
     let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
+    let all = all.chain(readers::SCENARIOS).chain(clocks::SCENARIOS);
     all.chain(transfer::SCENARIOS)
 }
 

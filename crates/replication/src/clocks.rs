@@ -1,0 +1,234 @@
+//! Whether this node's clock can be trusted: held against those of its peers and against the monotonic one (DESIGN 2, Clocks).
+//!
+//! Purpose: stamps decide which of two concurrent writes wins, so a clock that is far ahead would win for as long. A node whose clock is off makes no
+//! operations; that of a peer is reported. What such a peer wrote meanwhile is held back by `partition`.
+//!
+//! Rules:
+//! - Off by more than a minute from the median of the reachable peers: no operations, until it is not. Of two in the middle the one nearer to ours counts.
+//!   With one peer nobody can say who is wrong: neither makes operations, and a person has to look.
+//! - The wall clock jumped against the monotonic one: no operations until half of the reachable peers were asked anew, and the median agrees.
+//! - Nobody is reachable: the node goes on, a jump is reported.
+//!
+//! The hybrid clock never goes back, whatever the wall clock does: it begins at the greatest stamp of the log.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_crdt::Incarnation;
+
+use crate::{Now, broken};
+
+/// Bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How far our clock, or a peer's, may be from the others: DESIGN's minute, well below the five that a batch may be ahead.
+    pub off_micros_max: u64,
+    /// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
+    pub jump_micros_max: u64,
+    /// How often [`Clocks::time`] is wanted.
+    pub look_after_micros: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            off_micros_max: 60_000_000,
+            jump_micros_max: 5_000_000,
+            look_after_micros: 1_000_000,
+        }
+    }
+}
+
+/// Why no operations are made: temporary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The others' median is so far ahead of ours.
+    #[error("the clock is off by {} s from those of the other nodes", .micros / 1_000_000)]
+    Off {
+        /// Ahead of ours; negative: behind.
+        micros: i64,
+    },
+    /// Our clock jumped, and the peers have not been asked anew.
+    #[error("the clock jumped by {} s, which no other node has confirmed yet", .micros / 1_000_000)]
+    Jumped {
+        /// Forward; negative: back.
+        micros: i64,
+    },
+}
+
+/// What a person has to know, each once until it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// No operations are made from now on.
+    Stopped(Refused),
+    /// They are again.
+    GoesOn,
+    /// The clock jumped, and nobody could be asked.
+    JumpedAlone {
+        /// Forward; negative: back.
+        micros: i64,
+    },
+    /// A peer's clock is off.
+    PeerOff {
+        /// Who.
+        peer: Incarnation,
+        /// Ahead of ours; negative: behind.
+        micros: i64,
+    },
+    /// It is not any more.
+    PeerBack(Incarnation),
+}
+
+#[derive(Default)]
+struct Peer {
+    /// How far it is ahead of us, measured since the last jump.
+    ahead_micros: Option<i64>,
+    told: bool,
+}
+
+/// The clock of this node.
+pub struct Clocks {
+    config: Config,
+    /// The clocks at the last look.
+    seen: Now,
+    /// What has moved and is not confirmed.
+    jump_micros: i64,
+    /// Reachable ones.
+    peers: BTreeMap<Incarnation, Peer>,
+    refused: Option<Refused>,
+    out: VecDeque<Event>,
+}
+
+impl Clocks {
+    /// At the start the clock is believed until a peer says otherwise.
+    pub fn new(config: Config, now: Now) -> Self {
+        Self {
+            config,
+            seen: now,
+            jump_micros: 0,
+            peers: BTreeMap::new(),
+            refused: None,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to report.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.out.pop_front()
+    }
+
+    /// Whether operations may be made.
+    ///
+    /// # Errors
+    /// Why not: the client gets its protocol's temporary error.
+    pub fn check(&self) -> Result<(), Refused> {
+        match self.refused {
+            Some(refused) if !broken("clock-unguarded") => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    /// There is a link to this peer.
+    pub fn linked(&mut self, now: Now, id: Incarnation) {
+        self.peers.insert(id, Peer::default());
+        self.time(now);
+    }
+
+    /// There is none any more.
+    pub fn unlinked(&mut self, now: Now, id: Incarnation) {
+        self.peers.remove(&id);
+        self.time(now);
+    }
+
+    /// A peer's clock was measured: so far ahead of ours ([`crate::link::Link::ahead_micros`]).
+    pub fn measured(&mut self, now: Now, id: Incarnation, ahead_micros: i64) {
+        // First, so that what was measured before a jump does not count after it.
+        self.time(now);
+        let most = self.config.off_micros_max;
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        peer.ahead_micros = Some(ahead_micros);
+        let off = ahead_micros.unsigned_abs() > most;
+        if off != peer.told {
+            peer.told = off;
+            self.out.push_back(if off {
+                Event::PeerOff {
+                    peer: id,
+                    micros: ahead_micros,
+                }
+            } else {
+                Event::PeerBack(id)
+            });
+        }
+        self.judge();
+    }
+
+    /// Looks at the clocks.
+    pub fn time(&mut self, now: Now) {
+        let seen = std::mem::replace(&mut self.seen, now);
+        let wall = i128::from(now.wall_micros) - i128::from(seen.wall_micros);
+        let mono = i128::from(now.mono_micros) - i128::from(seen.mono_micros);
+        let jump = i64::try_from(wall - mono).unwrap_or(i64::MAX);
+        if jump.unsigned_abs() > self.config.jump_micros_max && !broken("jump-unnoticed") {
+            self.jump_micros = self.jump_micros.saturating_add(jump);
+            for peer in self
+                .peers
+                .values_mut()
+                .filter(|_| !broken("measured-before-the-jump"))
+            {
+                peer.ahead_micros = None;
+            }
+            if self.peers.is_empty() {
+                self.out.push_back(Event::JumpedAlone { micros: jump });
+            }
+        }
+        self.judge();
+    }
+
+    /// When [`Clocks::time`] is wanted.
+    pub fn deadline(&self) -> u64 {
+        self.seen
+            .mono_micros
+            .saturating_add(self.config.look_after_micros)
+    }
+
+    fn judge(&mut self) {
+        let mut ahead: Vec<i64> = self.peers.values().filter_map(|p| p.ahead_micros).collect();
+        let asked = 2 * ahead.len() >= self.peers.len();
+        if asked && !(self.peers.is_empty() && broken("stops-when-alone")) {
+            self.jump_micros = 0;
+        }
+        ahead.sort_unstable();
+        let refused = match median(&ahead) {
+            _ if self.jump_micros != 0 => Some(Refused::Jumped {
+                micros: self.jump_micros,
+            }),
+            Some(micros) if micros.unsigned_abs() > self.config.off_micros_max => {
+                Some(Refused::Off { micros })
+            }
+            _ => None,
+        };
+        let before = std::mem::replace(&mut self.refused, refused);
+        let kind = |refused: &Refused| std::mem::discriminant(refused);
+        if before.as_ref().map(kind) != refused.as_ref().map(kind) {
+            self.out.push_back(match refused {
+                Some(refused) => Event::Stopped(refused),
+                None => Event::GoesOn,
+            });
+        }
+    }
+}
+
+/// The middle one; of two the nearer to zero.
+fn median(sorted: &[i64]) -> Option<i64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 || broken("upper-median") {
+        return Some(upper);
+    }
+    let lower = *sorted.get(sorted.len() / 2 - 1)?;
+    Some(if lower.unsigned_abs() < upper.unsigned_abs() {
+        lower
+    } else {
+        upper
+    })
+}

@@ -1,0 +1,556 @@
+//! Who else looks at an account, and how high its counter is there (DESIGN 4, rule 5).
+//!
+//! Purpose: a claim is shown at once when every other live replica with readers was heard with a counter at least as high, for what
+//! that one claims from then on is higher. Replicas tell each other which accounts have readers, and the counters of these.
+//!
+//! Invariants:
+//! - A counter counts when its teller's log is applied here up to the number at which it was told: whatever the teller claimed up to that counter
+//!   is here then. Frames of a link are in order; batches may come on other ways.
+//! - `Reads` tells every change once: what is forgotten with a peer, too.
+//! - Told is what is durable: a counter that a crash takes back could be claimed again.
+//! - Nobody is waited for who is not live, and nobody for longer than the patience: what the owner shows after that may be late (rule 4).
+//!
+//! All is forgotten in a crash, and told anew on each link.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
+
+use crate::{
+    Now, broken,
+    wire::{Account, Frame, Readers as Told, Reading},
+};
+
+/// Bounds and times.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// A peer that was not heard for so long is not live: DESIGN's failure detector, the same as a link's.
+    pub silence_micros_max: u64,
+    /// How many round trips a peer is waited for.
+    pub patience_round_trips: u64,
+    /// And no longer than this. Also where no round trip was measured.
+    pub patience_micros_max: u64,
+    /// Accounts that one peer may say to have readers: for more nobody waits.
+    pub accounts_max: usize,
+    /// Accounts in one frame: some 25 bytes each.
+    pub frame_accounts_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            silence_micros_max: 3_000_000,
+            patience_round_trips: 3,
+            patience_micros_max: 2_000_000,
+            accounts_max: 1 << 16,
+            frame_accounts_max: 4096,
+        }
+    }
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// There is something to send: [`Readers::transmit`].
+    Wake(Incarnation),
+    /// Less is to be waited for than before: the owner releases what waits.
+    Heard(Account),
+    /// A peer has readers on the account now, or no more.
+    Reads {
+        /// Who.
+        peer: Incarnation,
+        /// What.
+        account: Account,
+        /// Whether it has.
+        reading: bool,
+    },
+}
+
+/// Another live replica with readers on an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Who. Its slot is the membership's to say.
+    pub peer: Incarnation,
+    /// The greatest counter heard from it.
+    pub counter: u32,
+    /// How long to wait for it.
+    pub patience_micros: u64,
+}
+
+/// What a peer told of an account with readers.
+#[derive(Default)]
+struct Known {
+    heard: u32,
+    /// Counters that wait for the peer's log, with the number: the first of them, and the newest.
+    candidate: Option<(u64, u32)>,
+    latest: Option<(u64, u32)>,
+    /// Told on an older link, and not again since then.
+    stale_since: Option<u64>,
+}
+
+#[derive(Default)]
+struct Peer {
+    linked: bool,
+    awake: bool,
+    /// The next frame says that all from before is void.
+    anew: bool,
+    due: BTreeSet<Account>,
+    heard_at: u64,
+    round_trip_micros: Option<u64>,
+    accounts: BTreeMap<Account, Known>,
+    /// Candidates by the number they wait for.
+    waiting: BTreeSet<(u64, Account)>,
+}
+
+impl Peer {
+    /// Counts what need wait no longer. Whether more is heard.
+    fn count(&mut self, account: Account, applied: u64) -> bool {
+        let Some(known) = self.accounts.get_mut(&account) else {
+            return false;
+        };
+        let before = known.heard;
+        while let Some((upto, counter)) = known.candidate.take().or_else(|| known.latest.take()) {
+            if upto > applied && !broken("heard-without-number") {
+                known.candidate = Some((upto, counter));
+                self.waiting.insert((upto, account));
+                break;
+            }
+            known.heard = known.heard.max(counter);
+        }
+        known.heard > before
+    }
+
+    /// It has no readers on the account. Whether it had.
+    fn forget(&mut self, account: Account) -> bool {
+        let Some(known) = self.accounts.remove(&account) else {
+            return false;
+        };
+        if let Some((upto, _)) = known.candidate {
+            self.waiting.remove(&(upto, account));
+        }
+        true
+    }
+}
+
+/// The readers of one partition's accounts.
+pub struct Readers {
+    config: Config,
+    partition: PartitionId,
+    /// Accounts with readers here, and their counters, durable.
+    here: BTreeMap<Account, u32>,
+    /// Our own log is durable up to this.
+    own: u64,
+    applied: VersionVector,
+    peers: BTreeMap<Incarnation, Peer>,
+    out: VecDeque<Output>,
+}
+
+impl Readers {
+    /// Nobody reads. `own`: up to where our own log is durable.
+    pub fn new(config: Config, partition: PartitionId, own: u64) -> Self {
+        Self {
+            config,
+            partition,
+            here: BTreeMap::new(),
+            own,
+            applied: VersionVector::new(),
+            peers: BTreeMap::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// There is a link to this peer now; an older one is gone.
+    pub fn linked(&mut self, now: Now, id: Incarnation) {
+        let peer = self.peers.entry(id).or_default();
+        peer.linked = true;
+        peer.awake = false;
+        peer.anew = true;
+        peer.heard_at = now.mono_micros;
+        peer.due = self.here.keys().copied().collect();
+        self.wake(id);
+    }
+
+    /// The link is gone. The peer counts as live until it was silent for long enough.
+    pub fn unlinked(&mut self, id: Incarnation) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.linked = false;
+            peer.due.clear();
+        }
+    }
+
+    /// Something was heard on the link to this peer; and how long its last round trip took.
+    pub fn alive(&mut self, now: Now, id: Incarnation, round_trip_micros: Option<u64>) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.heard_at = now.mono_micros;
+            peer.round_trip_micros = round_trip_micros.or(peer.round_trip_micros);
+        }
+    }
+
+    /// There are readers here from now on. The account's counter is durably at least this.
+    pub fn watch(&mut self, account: Account, counter: u32) {
+        self.here.insert(account, counter);
+        self.tell(account);
+    }
+
+    /// There are no readers here any more.
+    pub fn unwatch(&mut self, account: Account) {
+        if self.here.remove(&account).is_some() {
+            self.tell(account);
+        }
+    }
+
+    /// Our own log is durable up to this number, and the counters of these accounts are durably at least this high.
+    pub fn durable(&mut self, own: u64, counters: &[(Account, u32)]) {
+        self.own = self.own.max(own);
+        for (account, counter) in counters {
+            if let Some(known) = self.here.get_mut(account)
+                && *known < *counter
+                && !broken("counter-not-told")
+            {
+                *known = *counter;
+                self.tell(*account);
+            }
+        }
+    }
+
+    /// A peer's log is applied here up to this number; with the counters that its batches carry. Also at the start.
+    pub fn applied(&mut self, id: Incarnation, number: u64, counters: &[(Account, u32)]) {
+        self.applied.advance(id, number);
+        let applied = self.applied.get(id);
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let mut more = BTreeSet::new();
+        for (account, counter) in counters {
+            if let Some(known) = peer.accounts.get_mut(account)
+                && known.heard < *counter
+            {
+                known.heard = *counter;
+                more.insert(*account);
+            }
+        }
+        while let Some(first) = peer.waiting.first().copied() {
+            if first.0 > applied {
+                break;
+            }
+            peer.waiting.remove(&first);
+            if peer.count(first.1, applied) {
+                more.insert(first.1);
+            }
+        }
+        self.out.extend(more.into_iter().map(Output::Heard));
+    }
+
+    /// A peer tells of its readers.
+    pub fn received(&mut self, now: Now, id: Incarnation, told: Told) {
+        let accounts_max = self.config.accounts_max;
+        let applied = self.applied.get(id);
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
+            return;
+        };
+        peer.heard_at = now.mono_micros;
+        if told.anew == Some(true) && !broken("readers-of-an-older-link") {
+            for known in peer.accounts.values_mut() {
+                known.stale_since.get_or_insert(now.mono_micros);
+            }
+        }
+        for Reading {
+            account,
+            reading,
+            counter,
+        } in told.accounts
+        {
+            if !reading {
+                if peer.forget(account) {
+                    self.out.push_back(Output::Heard(account));
+                    self.out.push_back(Output::Reads {
+                        peer: id,
+                        account,
+                        reading,
+                    });
+                }
+                continue;
+            }
+            if !peer.accounts.contains_key(&account) {
+                if peer.accounts.len() >= accounts_max {
+                    continue;
+                }
+                peer.accounts.insert(account, Known::default());
+                self.out.push_back(Output::Reads {
+                    peer: id,
+                    account,
+                    reading,
+                });
+            }
+            if let Some(known) = peer.accounts.get_mut(&account) {
+                known.stale_since = None;
+                let latest = known.latest.unwrap_or_default();
+                known.latest = Some((latest.0.max(told.upto), latest.1.max(counter)));
+            }
+            if peer.count(account, applied) {
+                self.out.push_back(Output::Heard(account));
+            }
+        }
+    }
+
+    /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
+    pub fn transmit(&mut self, id: Incarnation) -> Option<Frame> {
+        let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
+        if peer.due.is_empty() && !peer.anew {
+            peer.awake = false;
+            return None;
+        }
+        let mut accounts = Vec::new();
+        while accounts.len() < self.config.frame_accounts_max
+            && let Some(account) = peer.due.pop_first()
+        {
+            let counter = self.here.get(&account);
+            accounts.push(Reading {
+                account,
+                reading: counter.is_some(),
+                counter: counter.copied().unwrap_or(0),
+            });
+        }
+        Some(Frame::Readers(Told {
+            partition: self.partition,
+            upto: self.own,
+            accounts,
+            anew: std::mem::take(&mut peer.anew).then_some(true),
+        }))
+    }
+
+    /// The other live replicas with readers on the account.
+    pub fn peers(&self, now: Now, account: Account) -> Vec<Heard> {
+        let live = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| self.is_live(now, peer) || broken("the-silent-are-waited-for"));
+        let readers = live.filter_map(|(id, peer)| {
+            let trips = self.config.patience_round_trips;
+            let patience = peer.round_trip_micros.map(|m| m.saturating_mul(trips));
+            let most = self.config.patience_micros_max;
+            Some(Heard {
+                peer: *id,
+                counter: peer.accounts.get(&account)?.heard,
+                patience_micros: patience.unwrap_or(most).min(most),
+            })
+        });
+        readers.collect()
+    }
+
+    /// Whether every live replica with readers on the account was heard with a counter at least as high.
+    pub fn is_heard(&self, now: Now, account: Account, counter: u32) -> bool {
+        let mut peers = self.peers(now, account).into_iter();
+        peers.all(|heard| heard.counter >= counter)
+    }
+
+    /// Time has passed: who is not live has no readers.
+    pub fn time(&mut self, now: Now) {
+        let silence = self.config.silence_micros_max;
+        for (id, peer) in &mut self.peers {
+            let dead = now.mono_micros.saturating_sub(peer.heard_at) >= silence;
+            let gone = peer.accounts.iter().filter(|(_, known)| {
+                let stale = known.stale_since;
+                dead || stale.is_some_and(|since| now.mono_micros.saturating_sub(since) >= silence)
+            });
+            let gone: Vec<Account> = gone.map(|(account, _)| *account).collect();
+            for account in gone {
+                peer.forget(account);
+                self.out.push_back(Output::Heard(account));
+                self.out.push_back(Output::Reads {
+                    peer: *id,
+                    account,
+                    reading: false,
+                });
+            }
+        }
+        let silent = |peer: &Peer| now.mono_micros.saturating_sub(peer.heard_at) >= silence;
+        self.peers.retain(|_, peer| peer.linked || !silent(peer));
+    }
+
+    /// When [`Readers::time`] is wanted, on the monotonic clock.
+    pub fn deadline(&self) -> Option<u64> {
+        let silence = self.config.silence_micros_max;
+        let peers = self.peers.values().filter(|p| !p.accounts.is_empty());
+        let ends = peers.map(|peer| {
+            let stale = peer.accounts.values().filter_map(|known| known.stale_since);
+            stale.min().unwrap_or(u64::MAX).min(peer.heard_at)
+        });
+        ends.min().map(|since| since.saturating_add(silence))
+    }
+
+    fn is_live(&self, now: Now, peer: &Peer) -> bool {
+        now.mono_micros.saturating_sub(peer.heard_at) < self.config.silence_micros_max
+    }
+
+    /// All peers are to know of the account.
+    fn tell(&mut self, account: Account) {
+        let linked = self.peers.iter_mut().filter(|(_, peer)| peer.linked);
+        let ids: Vec<Incarnation> = linked
+            .map(|(id, peer)| {
+                peer.due.insert(account);
+                *id
+            })
+            .collect();
+        for id in ids {
+            self.wake(id);
+        }
+    }
+
+    fn wake(&mut self, id: Incarnation) {
+        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.awake) {
+            peer.awake = true;
+            self.out.push_back(Output::Wake(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X: Account = [1; 16];
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::new(id).unwrap()
+    }
+
+    fn at(millis: u64) -> Now {
+        Now {
+            wall_micros: 0,
+            mono_micros: millis * 1000,
+        }
+    }
+
+    fn told(upto: u64, reading: bool, counter: u32, anew: bool) -> Told {
+        Told {
+            partition: PartitionId(1),
+            upto,
+            accounts: vec![Reading {
+                account: X,
+                reading,
+                counter,
+            }],
+            anew: anew.then_some(true),
+        }
+    }
+
+    /// Node 2 is linked and has readers.
+    fn readers() -> Readers {
+        let mut readers = Readers::new(Config::default(), PartitionId(1), 0);
+        readers.linked(at(0), node(2));
+        readers.received(at(0), node(2), told(0, true, 5, true));
+        readers
+    }
+
+    #[test]
+    fn a_counter_counts_when_the_log_is_there() {
+        let mut readers = readers();
+        assert!(readers.is_heard(at(0), X, 5));
+        assert!(!readers.is_heard(at(0), X, 6));
+        readers.received(at(0), node(2), told(7, true, 9, false));
+        readers.received(at(0), node(2), told(8, true, 12, false));
+        assert!(!readers.is_heard(at(0), X, 6));
+        readers.applied(node(2), 7, &[(X, 6)]);
+        assert_eq!(readers.peers(at(0), X)[0].counter, 9);
+        readers.applied(node(2), 8, &[]);
+        assert!(readers.is_heard(at(0), X, 12));
+        let outputs: Vec<Output> = std::iter::from_fn(|| readers.poll()).collect();
+        assert_eq!(
+            outputs.iter().filter(|o| **o == Output::Heard(X)).count(),
+            3
+        );
+    }
+
+    #[test]
+    fn nobody_waits_where_nobody_reads() {
+        let mut readers = readers();
+        assert!(readers.is_heard(at(0), [2; 16], 1000));
+        readers.received(at(0), node(2), told(0, false, 0, false));
+        assert!(readers.is_heard(at(0), X, 1000));
+    }
+
+    #[test]
+    fn the_silent_are_not_waited_for() {
+        let mut readers = readers();
+        readers.unlinked(node(2));
+        assert!(!readers.is_heard(at(2999), X, 6));
+        assert!(readers.is_heard(at(3000), X, 6));
+        assert_eq!(readers.deadline(), Some(3_000_000));
+        readers.time(at(3000));
+        assert_eq!(readers.deadline(), None);
+        assert!(readers.peers.is_empty());
+    }
+
+    #[test]
+    fn an_older_link_is_forgotten() {
+        let mut readers = readers();
+        readers.linked(at(100), node(2));
+        let mut again = told(0, true, 5, true);
+        again.accounts[0].account = [2; 16];
+        readers.received(at(100), node(2), again);
+        readers.alive(at(3000), node(2), None);
+        readers.time(at(3099));
+        assert_eq!(readers.peers(at(3099), X).len(), 1);
+        readers.time(at(3100));
+        assert_eq!(readers.peers(at(3100), X).len(), 0);
+        assert_eq!(readers.peers(at(3100), [2; 16]).len(), 1);
+    }
+
+    #[test]
+    fn patience_is_three_round_trips() {
+        let check = |round_trip: Option<u64>, expected: u64| {
+            let mut readers = readers();
+            readers.alive(at(0), node(2), round_trip);
+            assert_eq!(readers.peers(at(0), X)[0].patience_micros, expected);
+        };
+        check(None, 2_000_000);
+        check(Some(100_000), 300_000);
+        check(Some(1_000_000), 2_000_000);
+    }
+
+    #[test]
+    fn what_peers_say_is_bounded() {
+        let config = Config {
+            accounts_max: 3,
+            ..Config::default()
+        };
+        let mut readers = Readers::new(config, PartitionId(1), 0);
+        readers.linked(at(0), node(2));
+        for account in 0..10 {
+            let mut frame = told(0, true, 5, false);
+            frame.accounts[0].account = [account; 16];
+            readers.received(at(0), node(2), frame);
+        }
+        assert_eq!(readers.peers[&node(2)].accounts.len(), 3);
+    }
+
+    #[test]
+    fn a_link_begins_with_all_in_bounded_frames() {
+        let config = Config {
+            frame_accounts_max: 2,
+            ..Config::default()
+        };
+        let mut readers = Readers::new(config, PartitionId(1), 0);
+        for account in 0..3 {
+            readers.watch([account; 16], 1);
+        }
+        readers.durable(4, &[([1; 16], 8), ([9; 16], 9)]);
+        readers.linked(at(0), node(2));
+        let frames: Vec<Told> = std::iter::from_fn(|| readers.transmit(node(2)))
+            .map(|frame| match frame {
+                Frame::Readers(told) => told,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let counts: Vec<_> = frames.iter().map(|f| (f.accounts.len(), f.anew)).collect();
+        assert_eq!(counts, [(2, Some(true)), (1, None)]);
+        assert_eq!(frames[0].accounts[1].counter, 8);
+        assert_eq!(frames[0].upto, 4);
+    }
+}
