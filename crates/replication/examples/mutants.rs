@@ -19,6 +19,7 @@ const MUTANTS: &[&str] = &[
     "announced-without-number",
     "applied-before-sync",
     "applied-early",
+    "budget-exceeded",
     "chain-unchecked",
     "clock-unguarded",
     "closed-log-goes-on",
@@ -53,6 +54,7 @@ const MUTANTS: &[&str] = &[
     "upper-median",
     "wait-without-blobs",
     "window-ignored",
+    "window-never-smaller",
 ];
 
 #[cfg(feature = "mutants")]

@@ -8,12 +8,13 @@
 //! - Nothing a peer does decides how much memory is used.
 //!
 //! Reading order: `wire`, `link`, `partition`, `identity`, `members`, `waits`, `blobs`, `readers`, `announced`,
-//! `clocks`.
+//! `clocks`, `budget`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod announced;
 pub mod blobs;
+pub mod budget;
 pub mod clocks;
 #[doc(hidden)]
 pub mod fuzz;

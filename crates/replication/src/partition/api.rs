@@ -66,11 +66,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What a peer allows, and no more than we keep for it.
-    pub(super) fn room_of(&self, said: Room) -> Room {
+    /// What we keep for a peer, and no more than one or the other allows.
+    pub(super) fn room_of(&self, allowed: Option<Room>) -> Room {
+        let (bytes, batches) = (self.window_bytes, self.window_batches);
+        let allowed = allowed.unwrap_or(Room { bytes, batches });
         Room {
-            bytes: said.bytes.min(self.window_bytes),
-            batches: said.batches.min(self.window_batches),
+            bytes: allowed.bytes.min(bytes),
+            batches: allowed.batches.min(batches),
         }
     }
 }

@@ -32,6 +32,8 @@ pub(super) enum Lag {
 
 #[derive(Default)]
 pub(super) struct Peer {
+    /// What it may send, and what is queued to it, if less than the configuration says.
+    pub(super) window: Option<Room>,
     /// There is a link, and nothing wrong was said on it.
     pub(super) linked: bool,
     /// It has said where it stands.
@@ -131,8 +133,9 @@ impl Peer {
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         let on_the_way = self.queue.len() + self.flight.len();
         let Some(room) = self.room else { return false };
+        let ours = self.window.map_or(u64::MAX, |window| window.bytes);
         on_the_way == 0
-            || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes
+            || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes.min(ours)
                 && (on_the_way as u64) < u64::from(room.batches))
     }
 

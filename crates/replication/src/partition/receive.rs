@@ -78,7 +78,7 @@ impl Partition {
         };
         // Set, not raised: the word of its disk now is what counts.
         peer.durable = hello.durable;
-        peer.room = Some(self.config.room_of(hello.room));
+        peer.room = Some(self.config.room_of(Some(hello.room)));
         peer.greeted = true;
         peer.begin_again();
         peer.lag.clear();
@@ -116,7 +116,7 @@ impl Partition {
             }
         }
         peer.acknowledged(&ack.durable, now.mono_micros);
-        peer.room = Some(self.config.room_of(ack.room));
+        peer.room = Some(self.config.room_of(Some(ack.room)));
         peer.greeted = true;
         if ack.again == Some(peer.round) && !broken("nothing-sent-again") {
             peer.begin_again();
@@ -207,12 +207,12 @@ impl Partition {
 
     fn take(&mut self, now: Now, id: Incarnation, batch: Batch, bytes: Bytes, hash: Hash) -> Fate {
         let length = bytes.len();
-        let window = (self.config.window_bytes, self.config.window_batches);
         let Some(peer) = self.peers.get_mut(&id) else {
             return Fate::Stopped;
         };
-        let full =
-            peer.storing_bytes + length as u64 > window.0 || peer.storing_batches >= window.1;
+        let window = self.config.room_of(peer.window);
+        let full = peer.storing_bytes + length as u64 > window.bytes
+            || peer.storing_batches >= window.batches;
         if full && peer.storing_batches > 0 && !broken("window-ignored") {
             return Fate::Again;
         }

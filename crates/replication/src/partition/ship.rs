@@ -160,17 +160,20 @@ impl Partition {
         self.ship(now, id);
     }
 
-    fn room(&self) -> Room {
-        Room {
-            bytes: self.config.window_bytes,
-            batches: self.config.window_batches,
+    /// What this peer may send, and what is queued to it: no more than the configuration says. See [`crate::budget`].
+    pub fn set_window(&mut self, id: Incarnation, window: Room) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.window = Some(window);
+            peer.ack_due = true;
+            self.wake(id);
         }
     }
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
-        let (durable, applied, room) = (self.durable(), self.applied(), self.room());
+        let (durable, applied) = (self.durable(), self.applied());
         let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
+        let room = self.config.room_of(peer.window);
         if peer.hello_due || peer.ack_due {
             peer.dirty = false;
             peer.told_at = now.mono_micros;

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod budget;
 mod checks;
 pub mod clocks;
 mod disk;
@@ -22,7 +23,7 @@ use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
     Config, Input, Output, Rows, Snapshot, StateConfig, StateInput, StateOutput, Ticket,
 };
-use whimbrel_replication::wire::Frame;
+use whimbrel_replication::wire::{Frame, Room};
 
 use checks::Made;
 use disk::{Io, StateIo};
@@ -68,6 +69,7 @@ enum Event {
     Crash(usize),
     Start(usize),
     Flap(usize, usize),
+    Window(usize, usize, Room),
     Cut(usize, usize),
     Mend(usize, usize),
     Skew(usize, u64),
@@ -115,7 +117,9 @@ pub struct World {
     joins: BTreeMap<Incarnation, Dot>,
     /// What happened, for tests that want it to have happened.
     pub joined: u64,
+    pub joined_by_members: u64,
     pub resumed: u64,
+    pub written_meanwhile: u64,
     /// While a state is taken: after so many events something happens to it.
     trouble: Option<(u64, Trouble)>,
     taking_steps: u64,
@@ -133,6 +137,7 @@ pub enum Trouble {
 pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenario)> {
     let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
     let all = all.chain(readers::SCENARIOS).chain(clocks::SCENARIOS);
+    let all = all.chain(budget::SCENARIOS);
     all.chain(transfer::SCENARIOS)
 }
 
@@ -212,7 +217,9 @@ impl World {
             made: Made::default(),
             joins: BTreeMap::new(),
             joined: 0,
+            joined_by_members: 0,
             resumed: 0,
+            written_meanwhile: 0,
             trouble: None,
             taking_steps: 0,
         }
@@ -317,6 +324,15 @@ impl World {
             let time = self.rng.below(length);
             self.at(time, Event::Flap(a, b));
         }
+        for _ in 0..self.rng.below(6) {
+            let (a, b) = self.pair();
+            let time = self.rng.below(length);
+            let window = Room {
+                bytes: self.rng.between(100, 10 << 10),
+                batches: self.rng.between(1, 20) as u32,
+            };
+            self.at(time, Event::Window(a, b, window));
+        }
         if self.setting.skewed {
             let node = self.rng.below(nodes) as usize;
             let time = self.rng.below(length);
@@ -377,6 +393,13 @@ impl World {
                 self.start(node)
             }
             Event::Flap(a, b) => self.connect(a, b),
+            Event::Window(node, peer, window) => {
+                let peer = self.members[peer];
+                if let Some(machine) = self.nodes[node].machine.as_mut() {
+                    machine.set_window(peer, window);
+                }
+                self.outputs(node)
+            }
             Event::Cut(a, b) => {
                 *self.cuts.entry((a, b)).or_default() += 1;
                 Ok(())
@@ -484,6 +507,8 @@ impl World {
             self.rng.below(600)
         };
         let count = self.rng.between(1, 3) as u32;
+        let machine = self.nodes[node].machine.as_ref();
+        self.written_meanwhile += u64::from(machine.is_some_and(|m| m.takes_state()));
         let wall = EPOCH + self.now;
         self.nodes[node].write(wall, count, bytes as usize);
         self.made.wrote(&self.nodes[node].disk.waiting);

@@ -66,6 +66,7 @@ impl World {
             } => {
                 self.check_join(node, &held)?;
                 self.joined += 1;
+                self.joined_by_members += u64::from(node < self.founders());
                 self.nodes[node].join(&held);
                 self.commit(node, Some(ticket), StateIo::Join(*held, jumps))
             }
@@ -215,15 +216,19 @@ fn trouble_at_every_step() -> Result<(), String> {
 
 /// The random histories have what they are meant to have.
 pub fn states_are_taken() -> Result<(), String> {
-    let (mut joined, mut resumed) = (0, 0);
+    let (mut joined, mut members, mut resumed, mut written) = (0, 0, 0, 0);
     for seed in 1..=100 {
         let mut world = World::new(seed);
         world.play()?;
         joined += world.joined;
+        members += world.joined_by_members;
         resumed += world.resumed;
+        written += world.written_meanwhile;
     }
-    if joined < 10 || resumed == 0 {
-        return Err(format!("{joined} states joined, {resumed} resumed"));
+    if joined == members || members < 10 || resumed == 0 || written == 0 {
+        return Err(format!(
+            "{joined} states joined, {members} by members that were away, {resumed} resumed, {written} writes meanwhile"
+        ));
     }
     Ok(())
 }
