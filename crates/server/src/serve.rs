@@ -20,7 +20,7 @@ use tokio::{
     task::JoinSet,
 };
 use whimbrel_storage::{Commit, LogStore as _, Mutation, PartitionId};
-use whimbrel_storage_embedded::Embedded;
+use whimbrel_storage_embedded::{Embedded, OpenError};
 
 use crate::{
     actor::Fatal,
@@ -170,6 +170,15 @@ pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded,
 /// # Errors
 /// As [`open_store`].
 pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartError> {
+    let opened = try_open(config, path).await?;
+    opened.map_err(|error| StartError::Store(error.to_string()))
+}
+
+/// As [`open_copy`]; the inner error: what the store says of itself.
+pub(crate) async fn try_open(
+    config: &Config,
+    path: &Path,
+) -> Result<Result<Embedded, OpenError>, StartError> {
     let of = &config.storage;
     let mut store = whimbrel_storage_embedded::Config::new(path);
     store.cache_bytes = of.cache_bytes.0;
@@ -179,9 +188,7 @@ pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartEr
     store.readers_max = of.readers_max;
     store.files_open_max = listen::files_open_max(getrlimit(Resource::Nofile).current);
     let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
-    opened
-        .map_err(|panic| StartError::Store(panic.to_string()))?
-        .map_err(|error| StartError::Store(error.to_string()))
+    opened.map_err(|panic| StartError::Store(panic.to_string()))
 }
 
 /// Counts a start in the store and then in `node.toml`, whose identity is then the node's.

@@ -121,15 +121,7 @@ pub fn files(path: &Path, watch: &mut dyn Watch) -> io::Result<()> {
                 ),
                 is_damage: false,
             }),
-            Err(error) => {
-                let (path, offset) = place(&error);
-                watch.found(Finding {
-                    path: path.unwrap_or_else(|| lsm.clone()),
-                    offset,
-                    what: told(&error),
-                    is_damage: true,
-                });
-            }
+            Err(error) => watch.found(refused(&lsm, &error)),
         }
     }
     for entry in fs::read_dir(&lsm)? {
@@ -143,6 +135,17 @@ pub fn files(path: &Path, watch: &mut dyn Watch) -> io::Result<()> {
         self::tree(&lsm.join("keyspaces").join(tree.to_string()), watch);
     }
     Ok(())
+}
+
+/// What it says of a store in `path` that it does not open.
+pub fn refused(path: &Path, error: &OpenError) -> Finding {
+    let (place, offset) = place(error);
+    Finding {
+        path: place.unwrap_or_else(|| path.to_owned()),
+        offset,
+        what: told(error),
+        is_damage: true,
+    }
 }
 
 /// The cause alone: file and place are told beside it.

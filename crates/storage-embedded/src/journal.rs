@@ -31,12 +31,16 @@ const SEQUENCE_AHEAD_MAX: u64 = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 
 /// What the journals hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
     /// Seals of the first and the last write that are there.
     pub(crate) writes: Option<(Seal, Seal)>,
     /// The tree's sequence number of the last write.
     sequence: Option<u64>,
+    /// Journals that hold no write: the newest before the first write, and the newest behind one. One that is just begun is so; but where writes are
+    /// missing, they were there.
+    pub(crate) empty_before: Option<PathBuf>,
+    empty_behind: Option<PathBuf>,
     /// Bytes cut off as the torn end of what nobody was told about.
     pub(crate) torn_bytes: u64,
 }
@@ -81,7 +85,15 @@ pub(crate) fn judge(
     let mut found = Found::default();
     let mut torn = None;
     for (_, path) in &journals {
+        let before = found.writes;
         let end = read(path, id, &mut found)?;
+        if found.writes == before {
+            let place = match before {
+                None => &mut found.empty_before,
+                Some(_) => &mut found.empty_behind,
+            };
+            *place = Some(path.clone());
+        }
         let last = found.writes.map_or(0, |(_, last)| last.number);
         match end {
             End::Clean => {}
@@ -196,7 +208,14 @@ fn read(path: &Path, id: &StoreId, found: &mut Found) -> Result<End, OpenError> 
                 if let Some((_, last)) = found.writes
                     && seal.number != last.number + 1
                 {
-                    let why = format!("write {} is followed by write {}", last.number, seal.number);
+                    let (path, at) = match &found.empty_behind {
+                        Some(empty) => (&**empty, 0),
+                        None => (path, start),
+                    };
+                    let why = format!(
+                        "at byte {at}: write {} is followed by write {}",
+                        last.number, seal.number
+                    );
                     return Err(OpenError::damaged(path, why));
                 }
                 found.sequence = reader.sequence;

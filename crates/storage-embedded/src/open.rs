@@ -41,7 +41,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
         None
     };
     let synced = noted.as_ref().and_then(|(_, synced)| *synced);
-    let found = if has_tree {
+    let mut found = if has_tree {
         journal::check(&tree_path, &directory.id, synced)?
     } else {
         journal::Found::default()
@@ -73,6 +73,12 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
     let least = found
         .writes
         .map_or(synced.unwrap_or(0), |(_, last)| last.number);
+    // What is missing before the first write that is there was in the journal that holds nothing, if there is one.
+    let empty = found.empty_before.take();
+    let blamed = |why: String| match &empty {
+        Some(journal) => OpenError::damaged(journal, format!("no write is found at byte 0: {why}")),
+        None => OpenError::damaged(&tree_path, why),
+    };
     if shown.number < least
         || found
             .writes
@@ -82,13 +88,12 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
             "the tree shows write {} as its last, but there were writes up to {least}",
             shown.number
         );
-        return Err(OpenError::damaged(&tree_path, why));
+        return Err(match found.writes {
+            None => blamed(why),
+            Some(_) => OpenError::damaged(&tree_path, why),
+        });
     }
-    verify::front(
-        &tree_path,
-        &found.writes.map_or(shown, |(first, _)| first),
-        &trees,
-    )?;
+    verify::front(&found.writes.map_or(shown, |(first, _)| first), &trees).map_err(blamed)?;
     let logs = verify::logs(&tree_path, &view, &trees)?;
     drop(view);
 

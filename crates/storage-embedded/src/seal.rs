@@ -180,6 +180,24 @@ impl Sealer {
         Ok(number)
     }
 
+    /// Hands all writes so far to the system. Gives the last one's number if not all of them were synced.
+    ///
+    /// # Errors
+    /// As [`Sealer::write`].
+    pub(crate) fn flush(&self) -> Result<Option<u64>, StoreError> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = self.failure() {
+            return Err(StoreError::Poisoned(reason));
+        }
+        if last.number <= self.synced.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        match self.db.persist(PersistMode::Buffer) {
+            Ok(()) => Ok(Some(last.number)),
+            Err(error) => Err(self.fail(&format!("writing to the journal: {error:?}"))),
+        }
+    }
+
     /// All writes up to `number` are on disk.
     pub(crate) fn set_synced(&self, number: u64) {
         self.synced.fetch_max(number, Ordering::AcqRel);

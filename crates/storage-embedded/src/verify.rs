@@ -103,16 +103,15 @@ pub(crate) fn logs(path: &Path, view: &impl Readable, trees: &Trees) -> Result<L
 }
 
 /// What was written before the oldest journal must be in the tree's files: else a journal is missing at the front.
-pub(crate) fn front(path: &Path, first: &Seal, trees: &Trees) -> Result<(), OpenError> {
+pub(crate) fn front(first: &Seal, trees: &Trees) -> Result<(), String> {
     for (tree, touched) in trees.all().into_iter().zip(first.touched) {
         let persisted = tree.tree.get_highest_persisted_seqno().unwrap_or(0);
         if touched > persisted {
-            let why = format!(
+            return Err(format!(
                 "the oldest journal begins with write {}, but the tree {:?} holds what came before only up to {persisted} of {touched}: an older journal or a table is missing",
                 first.number,
                 &**tree.name(),
-            );
-            return Err(OpenError::damaged(path, why));
+            ));
         }
     }
     Ok(())

@@ -213,10 +213,21 @@ impl Writer {
             }
         }
         if self.sealer.failure().is_none() {
-            // What lies there unsynced (blobs nobody names yet) may go; what is synced is noted for good.
+            if let Err(error) = self.settle() {
+                tracing::warn!(%error, "what nobody waits for could not be synced");
+            }
             if let Err(error) = self.synced_file.sync() {
                 tracing::warn!(%error, "the note of what was synced could not be synced");
             }
+        }
+    }
+
+    /// Syncs what was written and waited for by nobody (entries below a cut that were removed, blobs without a name): nothing would be lost with it, but
+    /// damage of it could not be told from a torn end, and a clean end has none.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        match self.sealer.flush()? {
+            Some(number) => self.sync(number),
+            None => Ok(()),
         }
     }
 

@@ -187,7 +187,7 @@ pub async fn run(
             None => tempfile::tempdir()?,
         };
         whimbrel_storage_embedded::check::copy(&store, scratch.path())?;
-        match serve::open_copy(config, scratch.path()).await {
+        match serve::try_open(config, scratch.path()).await? {
             Ok(copy) => {
                 let copy = Arc::new(copy);
                 rows::check(&copy, &mut report, &progress).await?;
@@ -196,17 +196,20 @@ pub async fn run(
                     copy.close().await;
                 }
             }
-            Err(cause) => report.found.push(Found {
-                file: Some(store),
-                offset: None,
-                partition: None,
-                key: None,
+            Err(error) => {
+                let mut finding = whimbrel_storage_embedded::check::refused(scratch.path(), &error);
                 // It was opened where the copy lies.
-                what: cause
-                    .to_string()
-                    .replace(&*scratch.path().to_string_lossy(), ""),
-                damage: true,
-            }),
+                if let Ok(below) = finding.path.strip_prefix(scratch.path()) {
+                    finding.path = store.components().chain(below.components()).collect();
+                }
+                let copy = scratch.path().to_string_lossy();
+                finding.what = finding.what.replace(&*copy, &store.to_string_lossy());
+                let mut watching = Watching {
+                    report: &mut report,
+                    progress: &progress,
+                };
+                watching.found(finding);
+            }
         }
     }
     progress.0.finish_and_clear();

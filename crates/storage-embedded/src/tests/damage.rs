@@ -15,6 +15,7 @@ use whimbrel_storage::{
 };
 
 use super::{Log, config, runtime, tempdir};
+use crate::check::{Finding, Watch, files, refused};
 use crate::directory::{Directory, SyncedFile};
 use crate::{Config, Embedded, OpenError, journal};
 
@@ -489,6 +490,12 @@ fn journals_are_judged_together() {
                 .and_then(|()| file.set_len(64 << 20))
                 .unwrap();
         });
+        check("the older one emptied", power_lost, &|path| {
+            set_length(&path.join(older), 0);
+            let error = Embedded::open(config(path).0).err().unwrap();
+            let finding = refused(path, &error);
+            assert_eq!((finding.path, finding.offset), (path.join(older), Some(0)));
+        });
         check("the older one gone", power_lost, &|path| {
             fs::remove_file(path.join(older)).unwrap()
         });
@@ -500,6 +507,82 @@ fn journals_are_judged_together() {
     check("the newer one gone", false, &|path| {
         fs::remove_file(newest_journal(path)).unwrap()
     });
+}
+
+/// What is found in the files of a store, by where and what.
+fn findings(path: &Path) -> Vec<Finding> {
+    struct Found(Vec<Finding>);
+    impl Watch for Found {
+        fn total(&mut self, _: u64) {}
+        fn read(&mut self, _: u64) {}
+        fn found(&mut self, finding: Finding) {
+            self.0.push(finding);
+        }
+    }
+    let mut found = Found(Vec::new());
+    files(path, &mut found).unwrap();
+    found.0
+}
+
+/// A clean end syncs what nobody waits for, too: then damage of the last byte is no torn end.
+#[test]
+fn after_a_clean_end_the_last_byte_counts() {
+    let base = tempdir();
+    let kept = runtime().block_on(async {
+        let kept = fill(config(base.path()).0, 1_000).await;
+        let engine = Embedded::open(config(base.path()).0).unwrap();
+        let mut writer = engine.create(UploadId([0xee; 16])).await.unwrap();
+        writer.write(vec![0x5a; 1_000].into()).await.unwrap();
+        writer.finish().await.unwrap();
+        engine.close().await;
+        kept
+    });
+    let good = copy(base.path());
+    assert_eq!(findings(good.path()), []);
+    let there = runtime().block_on(read_all(config(good.path()).0, &kept));
+    assert_eq!(there, Ok((kept.commits, kept.commits)));
+    let ends = {
+        let directory = Directory::open(base.path()).unwrap();
+        journal::ends(&newest_journal(base.path()), &directory.id)
+    };
+    let (end, begin) = (ends[ends.len() - 1].1, ends[ends.len() - 2].1);
+    let check = |at: u64, damage: &dyn Fn(&Path)| {
+        let damaged = copy(base.path());
+        let journal = newest_journal(damaged.path());
+        damage(&journal);
+        let found = findings(damaged.path());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].is_damage, "{found:?}");
+        assert_eq!((&found[0].path, found[0].offset), (&journal, Some(at)));
+        assert!(Embedded::open(config(damaged.path()).0).is_err());
+    };
+    check(begin, &|journal| flip(journal, end - 1, 0x10));
+    for length in [end - 1, begin + 1] {
+        check(begin, &|journal| set_length(journal, length));
+    }
+    // The write is not there at all: from the end on it is missing.
+    check(begin, &|journal| set_length(journal, begin));
+}
+
+fn set_length(path: &Path, length: u64) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(length).unwrap();
+}
+
+/// A journal that is there and empty is named, whoever notices: the other journals, or the tree when it is opened.
+#[test]
+fn an_empty_journal_is_named() {
+    let (base, ..) = one_journal();
+    let damaged = copy(base.path());
+    let journal = newest_journal(damaged.path());
+    set_length(&journal, 0);
+    let error = Embedded::open(config(damaged.path()).0).err().unwrap();
+    let finding = refused(damaged.path(), &error);
+    assert_eq!((&finding.path, finding.offset), (&journal, Some(0)));
+    assert!(
+        finding.is_damage && finding.what.contains("no write"),
+        "{finding:?}"
+    );
 }
 
 #[test]
