@@ -108,6 +108,28 @@ fn beside_imap() {
     }
 }
 
+/// RETR sends one line end more than such a message has: sizes say so.
+#[test]
+fn a_message_without_a_final_line_end() {
+    let mut server = Server::start_plain();
+    let mut imap = server.anne();
+    for message in ["X: 1\r\n\r\nno end", "X: 2\r\n\r\nend\r\n"] {
+        let _ = imap
+            .append("INBOX", &[], message.as_bytes())
+            .unwrap()
+            .ok("APPEND");
+    }
+    for _ in 0..2 {
+        let mut pop3 = server.anne_pop3();
+        let stat = pop3.command("STAT").unwrap();
+        assert!(stat.ok && stat.text.starts_with("2 29"), "{stat:?}");
+        assert_eq!(pop3.lines("LIST").unwrap(), ["1 16", "2 13"]);
+        assert_eq!(pop3.fetch("RETR 1").unwrap(), b"X: 1\r\n\r\nno end\r\n");
+        server.stop();
+        server.start(&[]);
+    }
+}
+
 /// Killed between DELE and QUIT nothing is gone; killed after the answer to QUIT everything that was marked is.
 #[test]
 fn kill_9() {

@@ -431,6 +431,7 @@ impl SmtpSession {
     /// one reply, and 250 would take a recipient on who gets nothing, so the whole is refused before anything is accepted.
     fn finished(&mut self, now: Now, blob: BlobName, data: &DataSummary) -> Option<Action> {
         let message = self.message.take()?;
+        let open_end = message.parser.has_open_end();
         let summary = message.parser.finish();
         let id = entry_id(&blob.upload);
         let verdicts = self.loops(&data.delivered_to);
@@ -459,6 +460,7 @@ impl SmtpSession {
                 self.limits.mime.summary_bytes_max,
             ),
             mime: &self.limits.mime,
+            open_end,
         };
         let alone = targets.len() == 1;
         let mut deliveries: Vec<Delivery> = targets

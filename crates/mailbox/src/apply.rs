@@ -376,6 +376,7 @@ fn new_record(
         blob: message.blob,
         size: message.size,
         zone_minutes: message.date.zone_minutes,
+        open_end: message.open_end,
         seconds: message.date.seconds,
         rare: None,
         modseq: 0,

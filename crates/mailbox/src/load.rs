@@ -142,6 +142,7 @@ impl Replica {
             blob: row.message.blob,
             size: row.message.size,
             zone_minutes: row.message.date.zone_minutes,
+            open_end: row.message.open_end,
             seconds: row.message.date.seconds,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             modseq: row.modseq,
@@ -235,12 +236,11 @@ impl Replica {
         }
         let record = &self.records[slot];
         if record.shown != 0 {
-            let (shown, size, number, modseq) =
-                (record.shown, record.size, record.mailbox, record.modseq);
-            let mailbox = &mut self.boxes[number];
-            mailbox.uids.insert(shown, slot);
-            mailbox.size += u64::from(size);
-            mailbox.changed.push((modseq, slot));
+            let mailbox = &mut self.boxes[record.mailbox];
+            mailbox.uids.insert(record.shown, slot);
+            mailbox.size += u64::from(record.size);
+            mailbox.open_ends += u32::from(record.open_end);
+            mailbox.changed.push((record.modseq, slot));
             self.count(slot);
         }
         let record = &self.records[slot];

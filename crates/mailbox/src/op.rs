@@ -67,6 +67,34 @@ pub struct Message {
     /// INTERNALDATE.
     #[n(2)]
     pub date: Date,
+    /// It does not end with CRLF: POP3 must send one behind it, and counts it.
+    #[cbor(n(3), with = "if_true", has_nil)]
+    pub open_end: bool,
+}
+
+/// A field that is written only if it is true: few are, and what was written before there was one keeps its meaning.
+mod if_true {
+    use minicbor::{Decoder, Encoder, decode::Error, encode::Write};
+
+    pub(super) fn encode<C, W: Write>(
+        value: &bool,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bool(*value)?.ok()
+    }
+
+    pub(super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<bool, Error> {
+        d.bool()
+    }
+
+    pub(super) fn nil() -> Option<bool> {
+        Some(false)
+    }
+
+    pub(super) fn is_nil(value: &bool) -> bool {
+        !*value
+    }
 }
 
 /// Where the id of a new mailbox comes from.

@@ -27,6 +27,8 @@ pub struct Status {
     pub deleted: u32,
     /// SIZE, in bytes.
     pub size: u64,
+    /// How many do not end with CRLF.
+    pub open_ends: u32,
     /// UIDNEXT. Call [`Replica::announce`] before it is told.
     pub uidnext: u32,
     /// UIDVALIDITY
@@ -52,6 +54,8 @@ pub struct Row {
     pub modseq: u64,
     /// RFC822.SIZE
     pub size: u32,
+    /// It does not end with CRLF.
+    pub open_end: bool,
     /// INTERNALDATE
     pub date: Date,
     /// When it came into its mailbox, in seconds since the epoch: the time of its placement; of a delivery, which is placed at the same time
@@ -130,6 +134,7 @@ impl Replica {
             unseen: 0,
             deleted: 0,
             size: 0,
+            open_ends: 0,
             uidnext: self.uidnext(name),
             uidvalidity: self.uidvalidity(),
             highestmodseq: state.highest,
@@ -140,6 +145,7 @@ impl Replica {
             status.unseen += record.unseen;
             status.deleted += record.deleted.len() as u32;
             status.size += record.size;
+            status.open_ends += record.open_ends;
         }
         Some(status)
     }
@@ -214,6 +220,7 @@ impl Replica {
             flags: self.flags_of(record),
             modseq: record.modseq.max(self.boxes[record.view_box].base_modseq),
             size: record.size,
+            open_end: record.open_end,
             date: record.message().date,
             saved: if placed == 0 { record.seconds } else { placed },
             blob: record.blob,

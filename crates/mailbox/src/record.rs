@@ -59,6 +59,7 @@ pub(crate) struct Record {
     pub(crate) blob: BlobName,
     pub(crate) size: u32,
     pub(crate) zone_minutes: i16,
+    pub(crate) open_end: bool,
     pub(crate) seconds: i64,
     pub(crate) rare: Option<Box<Rare>>,
 
@@ -107,6 +108,7 @@ impl Record {
             blob: self.blob,
             size: self.size,
             date,
+            open_end: self.open_end,
         }
     }
 
@@ -281,6 +283,8 @@ pub(crate) struct BoxRecord {
     /// UIDs of shown messages with `\Deleted`: EXPUNGE looks at no other.
     pub(crate) deleted: BTreeSet<u32>,
     pub(crate) size: u64,
+    /// Shown messages that do not end with CRLF.
+    pub(crate) open_ends: u32,
     pub(crate) touched: bool,
     pub(crate) dirty: bool,
 }
@@ -307,6 +311,7 @@ impl BoxRecord {
             unseen: 0,
             deleted: BTreeSet::new(),
             size: 0,
+            open_ends: 0,
             touched: false,
             dirty: false,
         }

@@ -212,6 +212,7 @@ impl Replica {
             "a shown message is in the view of its mailbox"
         );
         mailbox.size -= u64::from(record.size);
+        mailbox.open_ends -= u32::from(record.open_end);
         if let (Some(telling), Some(name)) =
             (telling, &self.boxes[self.records[slot].view_box].listed)
         {
@@ -403,6 +404,7 @@ impl Replica {
         record.shown = record.uid;
         let mailbox = &mut self.boxes[record.view_box];
         mailbox.size += u64::from(record.size);
+        mailbox.open_ends += u32::from(record.open_end);
         let before = mailbox.uids.insert(record.uid, slot);
         assert_eq!(before, None, "U1: a UID denotes one message");
         self.count(slot);

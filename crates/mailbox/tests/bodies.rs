@@ -94,6 +94,7 @@ fn two() -> (Node, Node, u32) {
         flags: Flags::none(),
         blob: BLOB,
         size: 5,
+        open_end: false,
         date: Date {
             seconds: 1,
             zone_minutes: 0,
@@ -147,6 +148,7 @@ fn what_was_held_back_for_long_is_late() {
             ..BLOB
         },
         size: 5,
+        open_end: false,
         date: Date {
             seconds: 1,
             zone_minutes: 0,

@@ -26,6 +26,7 @@ fn message() -> Message {
             upload: [2; 16],
         },
         size: 4_096,
+        open_end: false,
         date: Date {
             seconds: 1_700_000_000,
             zone_minutes: -330,
@@ -222,6 +223,7 @@ fn account() -> Replica {
         flags,
         blob: message().blob,
         size: 10,
+        open_end: false,
         date: message().date,
         content: b"summary".to_vec(),
     };
@@ -496,6 +498,7 @@ fn memory_of_a_large_mailbox() {
             flags,
             blob: message().blob,
             size: 10,
+            open_end: false,
             date: message().date,
             content: vec![],
         };

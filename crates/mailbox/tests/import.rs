@@ -72,6 +72,7 @@ impl World {
                     upload: [self.seq as u8; 16],
                 },
                 size: 10,
+                open_end: false,
                 date: Date {
                     seconds: 1,
                     zone_minutes: 60,

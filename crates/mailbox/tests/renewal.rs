@@ -74,6 +74,7 @@ impl Node {
                 upload: [0; 16],
             },
             size: 1,
+            open_end: false,
             date: Date {
                 seconds: 0,
                 zone_minutes: 0,

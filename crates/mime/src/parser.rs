@@ -45,6 +45,8 @@ pub struct Parser {
     place: Place,
     /// Bytes taken so far.
     offset: u64,
+    /// The last two bytes; CRLF before there are any.
+    end: [u8; 2],
     /// LFs taken so far.
     lines: u64,
     line: Line,
@@ -124,6 +126,7 @@ impl Parser {
             frames: Vec::new(),
             place: Place::Header(Box::new(block)),
             offset: 0,
+            end: *b"\r\n",
             lines: 0,
             line: Line::default(),
             usual: None,
@@ -138,6 +141,11 @@ impl Parser {
 
     /// The next bytes of the message.
     pub fn push(&mut self, mut bytes: &[u8]) {
+        if let [.., before, last] = *bytes {
+            self.end = [before, last];
+        } else if let [last] = *bytes {
+            self.end = [self.end[1], last];
+        }
         while !bytes.is_empty() {
             let taken = match self.place {
                 Place::Header(_) => self.header(bytes),
@@ -147,6 +155,11 @@ impl Parser {
             };
             bytes = &bytes[taken..];
         }
+    }
+
+    /// What came so far is something, and does not end with CRLF.
+    pub fn has_open_end(&self) -> bool {
+        self.end != *b"\r\n"
     }
 
     /// The message is at its end.

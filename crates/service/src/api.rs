@@ -365,6 +365,8 @@ pub struct NewMail {
     pub date: Date,
     /// Whole size in bytes.
     pub size: u32,
+    /// It does not end with CRLF.
+    pub open_end: bool,
     /// The body.
     pub blob: BlobName,
     /// The encoded content row.
@@ -598,6 +600,8 @@ pub struct Delivery {
     pub content: Bytes,
     /// Whole size in bytes, trace header fields included.
     pub size: u32,
+    /// It does not end with CRLF.
+    pub open_end: bool,
     /// The sender's own copy: it goes, as seen, into the mailbox for sent mail instead of `target`, which only gives it its id (see
     /// [`sent_target`]). An account without such a mailbox gets none.
     pub sent: bool,
@@ -640,6 +644,8 @@ pub struct Status {
     pub deleted: u32,
     /// SIZE: the sum, in bytes.
     pub size: u64,
+    /// How many do not end with CRLF.
+    pub open_ends: u32,
     /// HIGHESTMODSEQ.
     pub highest_modseq: u64,
 }
@@ -720,6 +726,8 @@ pub struct Row {
     pub modseq: u64,
     /// RFC822.SIZE.
     pub size: u32,
+    /// It does not end with CRLF.
+    pub open_end: bool,
     /// INTERNALDATE.
     pub date: Date,
     /// SAVEDATE (RFC 8514), in seconds since the epoch.

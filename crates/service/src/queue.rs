@@ -431,6 +431,9 @@ struct DeliveryRow<'a> {
     /// Absent but for a sender's own copy.
     #[n(4)]
     sent: Option<bool>,
+    /// Absent unless it does not end with CRLF.
+    #[n(5)]
+    open_end: Option<bool>,
 }
 
 fn row_of_entry(entry: &Entry) -> Bytes {
@@ -440,6 +443,7 @@ fn row_of_entry(entry: &Entry) -> Bytes {
         content: &delivery.content,
         size: delivery.size,
         sent: delivery.sent.then_some(true),
+        open_end: delivery.open_end.then_some(true),
     });
     let row = EntryRow {
         version: ROW_VERSION,
@@ -463,6 +467,7 @@ pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<Entry> {
         content: row.slice_ref(delivery.content),
         size: delivery.size,
         sent: delivery.sent == Some(true),
+        open_end: delivery.open_end == Some(true),
     });
     Some(Entry {
         id,

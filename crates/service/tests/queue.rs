@@ -31,6 +31,7 @@ fn entry(number: u8, recipients: u8) -> Entry {
         target: MailboxName::new(if n == 0 { "INBOX" } else { "Lists/x" }).unwrap(),
         content: Bytes::from(vec![n; 100]),
         size: 1000 + u32::from(n),
+        open_end: false,
         sent: n == 2,
     };
     Entry {

@@ -441,6 +441,7 @@ impl World {
                     zone_minutes: 0,
                 },
                 size: body,
+                open_end: false,
                 blob,
                 content: content(body),
             }],
@@ -533,6 +534,7 @@ impl World {
             target: MailboxName::new(&target).map_err(|error| error.to_string())?,
             content: content(body),
             size: body,
+            open_end: false,
             sent: false,
         };
         let date = Date {

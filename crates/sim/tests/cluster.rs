@@ -197,6 +197,7 @@ impl Cluster {
                     zone_minutes: 0,
                 },
                 size: body,
+                open_end: false,
                 blob,
                 content: content.encode(),
             }],

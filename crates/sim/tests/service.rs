@@ -124,6 +124,7 @@ impl World {
                     zone_minutes: 0,
                 },
                 size: u32::try_from(body.len()).unwrap(),
+                open_end: false,
                 blob,
                 content,
             }],
@@ -236,6 +237,7 @@ impl World {
             target: name(target),
             content,
             size: u32::try_from(body.len()).unwrap(),
+            open_end: false,
             sent: false,
         };
         self.call(Call::Accept(Entry {
@@ -549,6 +551,7 @@ fn one_blob_of_two_messages_stays_until_both_are_gone() {
         target: name(target),
         content: content.clone(),
         size: 5,
+        open_end: false,
         sent: false,
     };
     let entry = Entry {
@@ -618,6 +621,7 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
                 zone_minutes: 0,
             },
             size: 5,
+            open_end: false,
             blob,
             content,
         }],

@@ -351,6 +351,7 @@ mod tests {
             unseen: 0,
             deleted: 0,
             size: 0,
+            open_ends: 0,
             highest_modseq: 1,
         };
         let selected = Selected {

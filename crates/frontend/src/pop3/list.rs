@@ -8,6 +8,7 @@ use whimbrel_service::api::{ROWS_PER_CALL_MAX, Reply, Row};
 
 use super::{
     context::Context,
+    maildrop::octets,
     task::{Step, failed, gone},
 };
 
@@ -24,7 +25,7 @@ impl What {
     fn write(self, out: &mut Vec<u8>, place: u32, row: &Row) {
         let number = u64::from(place) + 1;
         match self {
-            What::Sizes => encode::numbers(out, number, u64::from(row.size)),
+            What::Sizes => encode::numbers(out, number, octets(row)),
             What::Ids => encode::unique_id(out, number, &row.id.0),
         }
     }
@@ -132,7 +133,7 @@ impl Stat {
         match reply {
             None => {}
             Some(Reply::Rows(rows)) => {
-                self.deleted_octets += rows.iter().map(|row| u64::from(row.size)).sum::<u64>();
+                self.deleted_octets += rows.iter().map(octets).sum::<u64>();
             }
             Some(reply) => return failed(cx, &reply),
         }

@@ -4,7 +4,9 @@
 //! There is no lock (a deviation from RFC 1939, 4: on a node that is cut off there is nobody to ask for one): what others do meanwhile is not seen, except that a message which
 //! they removed can be had no more.
 
-use whimbrel_service::api::{AccountId, MailboxCall, MailboxName, ROWS_PER_CALL_MAX, Selected};
+use whimbrel_service::api::{
+    AccountId, MailboxCall, MailboxName, ROWS_PER_CALL_MAX, Row, Selected,
+};
 
 /// The maildrop of a session.
 pub(super) struct Maildrop {
@@ -18,6 +20,15 @@ pub(super) struct Maildrop {
     /// A bit for each message that DELE has marked; empty as long as there is none.
     deleted: Vec<u64>,
     deleted_count: u32,
+}
+
+/// Octets that a message which does not end with CRLF gets behind it: "." must stand on a line of its own (RFC 1939, 3).
+const FINAL_LINE_END: u64 = 2;
+
+/// How many octets of a message are sent, dots that are stuffed apart: "the exact size of the message in octets" (RFC 1939, 5) is
+/// its size at the client.
+pub(super) fn octets(row: &Row) -> u64 {
+    u64::from(row.size) + FINAL_LINE_END * u64::from(row.open_end)
 }
 
 /// Why a number names no message.
@@ -35,7 +46,7 @@ impl Maildrop {
             account,
             name,
             uid_validity: selected.status.uid_validity,
-            octets: selected.status.size,
+            octets: selected.status.size + FINAL_LINE_END * u64::from(selected.status.open_ends),
             uids: selected.uids.into(),
             deleted: Vec::new(),
             deleted_count: 0,
@@ -154,6 +165,7 @@ mod tests {
             unseen: 0,
             deleted: 0,
             size: 1000,
+            open_ends: 0,
             highest_modseq: 1,
         };
         let selected = Selected {

@@ -18,6 +18,7 @@ use whimbrel_service::{
 use super::{
     context::Context,
     limits::AHEAD_MESSAGES_MAX,
+    maildrop::octets,
     task::{Step, failed, gone},
 };
 
@@ -56,7 +57,7 @@ enum State {
     Contents(Vec<(u32, Row)>, u32),
     /// The header fields in front of the blob, and what is still to be read of it.
     Octets {
-        size: u32,
+        octets: u64,
         prefix: Bytes,
         blob: BlobName,
         offset: u64,
@@ -152,7 +153,7 @@ impl Retrieve {
             return Step::Done;
         };
         self.state = State::Octets {
-            size: row.size,
+            octets: octets(&row),
             prefix: content.prefix,
             blob: row.blob,
             offset: 0,
@@ -174,7 +175,7 @@ impl Retrieve {
     /// Reads and writes. The status line waits for the first octets: until then there can be an error.
     fn octets(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
         let State::Octets {
-            size,
+            octets,
             prefix,
             blob,
             offset,
@@ -198,7 +199,7 @@ impl Retrieve {
         if !*began && (!bytes.is_empty() || *left == 0) {
             *began = true;
             encode::ok_begin(&mut cx.out);
-            cx.out.extend_from_slice(octets(*size).as_bytes());
+            cx.out.extend_from_slice(rest_of_status(*octets).as_bytes());
             wanted = self.body.push(prefix, &mut cx.out);
         }
         if wanted && !bytes.is_empty() {
@@ -226,6 +227,6 @@ impl Retrieve {
 }
 
 /// The rest of the status line: "the octets" of the examples of RFC 1939.
-fn octets(size: u32) -> String {
-    format!("{size} octets\r\n")
+fn rest_of_status(octets: u64) -> String {
+    format!("{octets} octets\r\n")
 }

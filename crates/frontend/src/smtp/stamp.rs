@@ -19,6 +19,8 @@ pub(super) struct Stamp<'a> {
     pub(super) time: WallTime,
     pub(super) summary_bytes_max: usize,
     pub(super) mime: &'a whimbrel_mime::Limits,
+    /// The message does not end with CRLF.
+    pub(super) open_end: bool,
 }
 
 impl Stamp<'_> {
@@ -56,6 +58,7 @@ impl Stamp<'_> {
             target: target_name.unwrap_or_else(MailboxName::inbox),
             content,
             size,
+            open_end: self.open_end,
             sent: false,
         }
     }
@@ -82,6 +85,7 @@ impl Stamp<'_> {
             target: sent_target(),
             content,
             size,
+            open_end: self.open_end,
             sent: true,
         }
     }

@@ -349,6 +349,7 @@ impl Fake {
                 .filter(|row| has(row, &Flag::Deleted))
                 .count() as u32,
             size: store.messages.values().map(|row| u64::from(row.size)).sum(),
+            open_ends: 0,
             highest_modseq: store.modseq.max(MODSEQ_STEP),
         })
     }
@@ -495,7 +496,11 @@ impl Fake {
                 }
                 let mut uids = Vec::new();
                 for new in messages {
-                    assert!(self.blobs[&new.blob.upload].len() <= new.size as usize);
+                    let bytes = &self.blobs[&new.blob.upload];
+                    assert!(bytes.len() <= new.size as usize);
+                    if bytes.len() == new.size as usize {
+                        assert_eq!(new.open_end, !bytes.ends_with(b"\r\n"));
+                    }
                     let id = MessageId(self.id());
                     self.contents.insert(id, new.content);
                     uids.push(self.add(
@@ -507,6 +512,7 @@ impl Fake {
                             flags: new.flags,
                             modseq: 0,
                             size: new.size,
+                            open_end: new.open_end,
                             date: new.date,
                             saved: NOW_SECONDS,
                             blob: new.blob,
@@ -826,6 +832,7 @@ impl Fake {
                     zone_minutes: 0,
                 },
                 size,
+                open_end: !text.ends_with(b"\r\n"),
                 blob: BlobName {
                     hash: [0; 32],
                     upload,

@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn sizes_are_the_octets_that_are_sent(
-        bodies in proptest::collection::vec("([.a: ]{0,5}\r\n){0,8}", 1..5),
+        bodies in proptest::collection::vec("([.a: ]{0,5}\r\n){0,8}[.a]{0,2}", 1..5),
         prefix in "(B: 1\r\n)?",
         sizes in proptest::collection::vec(1usize..30, 1..4),
     ) {
@@ -138,16 +138,29 @@ proptest! {
             world.put("INBOX", prefix.as_bytes(), body.as_bytes());
         }
         world.login("a");
+        let mut octets = 0;
         for (n, body) in (1..).zip(&bodies) {
             let listed = world.ask(&format!("LIST {n}"));
             let told = world.ask(&format!("RETR {n}"));
             let (first, rest) = told.split_once("\r\n").unwrap();
             let (message, rest) = unstuffed(rest.as_bytes());
-            let whole = format!("{prefix}{body}");
+            let mut whole = format!("{prefix}{body}");
+            if !body.is_empty() && !body.ends_with("\r\n") {
+                whole += "\r\n";
+            }
+            octets += whole.len();
             prop_assert_eq!(&message, whole.as_bytes());
             prop_assert_eq!(rest, b"");
             prop_assert_eq!(listed, format!("+OK {n} {}\r\n", message.len()));
             prop_assert_eq!(first, format!("+OK {} octets", message.len()));
         }
+        let count = bodies.len();
+        prop_assert_eq!(world.ask("STAT"), format!("+OK {count} {octets}\r\n"));
+        world.ask("DELE 1");
+        let told = world.ask("RSET\r\nRETR 1");
+        let of_first = told.lines().nth(1).and_then(|line| line.split(' ').nth(1)).unwrap();
+        world.ask("DELE 1");
+        let left = octets - of_first.parse::<usize>().unwrap();
+        prop_assert_eq!(world.ask("STAT"), format!("+OK {} {left}\r\n", count - 1));
     }
 }

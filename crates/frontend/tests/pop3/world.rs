@@ -156,6 +156,7 @@ impl World {
                     zone_minutes: 0,
                 },
                 size: size as u32,
+                open_end: !body.is_empty() && !body.ends_with(b"\r\n"),
                 blob,
                 content,
             }],

@@ -48,6 +48,7 @@ impl World {
             let body = self.blob(row.blob);
             let whole = [&content.prefix[..], &body].concat();
             assert_eq!(row.size as usize, whole.len(), "RFC822.SIZE");
+            assert_eq!(row.open_end, !whole.ends_with(b"\r\n"));
             let mut parser = Parser::new(&Limits::default());
             parser.push(&whole);
             let fresh = Summary {

@@ -71,6 +71,7 @@ impl World {
                     zone_minutes: 0,
                 },
                 size: u32::try_from(text.len()).unwrap(),
+                open_end: false,
                 blob,
                 content: content.encode(),
             }],

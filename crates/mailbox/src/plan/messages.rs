@@ -20,13 +20,19 @@ impl Replica {
             flags,
             blob,
             size,
+            open_end,
             date,
             content,
         } in messages
         {
             check_keywords(&flags)?;
             let uid = claims.take()?;
-            let message = Message { blob, size, date };
+            let message = Message {
+                blob,
+                size,
+                date,
+                open_end,
+            };
             plan.ops.push(Op::Append(Append {
                 mailbox,
                 uid,
@@ -83,6 +89,7 @@ impl Replica {
         let NewMessage {
             blob,
             size,
+            open_end,
             date,
             content,
             ..
@@ -93,7 +100,12 @@ impl Replica {
             placement: entry.placement(mailbox),
             mailbox,
             uid,
-            message: Message { blob, size, date },
+            message: Message {
+                blob,
+                size,
+                date,
+                open_end,
+            },
             content,
             epoch: self.epoch,
         })

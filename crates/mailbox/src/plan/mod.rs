@@ -100,6 +100,8 @@ pub struct NewMessage {
     pub blob: BlobName,
     /// RFC822.SIZE
     pub size: u32,
+    /// It does not end with CRLF.
+    pub open_end: bool,
     /// INTERNALDATE
     pub date: Date,
     /// The summary, opaque.

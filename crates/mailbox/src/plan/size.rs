@@ -234,6 +234,7 @@ mod tests {
                 upload: [0xff; 16],
             },
             size: u32::MAX,
+            open_end: true,
             date: Date {
                 seconds: i64::MAX,
                 zone_minutes: i16::MAX,

@@ -195,6 +195,7 @@ fn new_message(n: u64, flags: Flags) -> NewMessage {
             upload: [1; 16],
         },
         size: 100 + (n % 50) as u32,
+        open_end: n.is_multiple_of(3),
         date,
         content: vec![n as u8; 3],
     }
@@ -677,8 +678,16 @@ impl World {
                 rows.len() as u32 - count(1),
                 count(oracle::DELETED),
                 size,
+                rows.iter().filter(|row| row.open_end).count() as u32,
             );
-            if counted != (status.messages, status.unseen, status.deleted, status.size) {
+            let told = (
+                status.messages,
+                status.unseen,
+                status.deleted,
+                status.size,
+                status.open_ends,
+            );
+            if counted != told {
                 return Err(format!(
                     "counts of {name} are wrong: {status:?}, counted {counted:?}"
                 ));

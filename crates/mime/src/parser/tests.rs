@@ -9,6 +9,30 @@ pub(super) fn parse(message: &[u8]) -> Summary {
     parser.finish()
 }
 
+#[test]
+fn open_ends() {
+    let check = |message: &[u8], expected| {
+        for size in 1..=message.len().max(1) {
+            let mut parser = Parser::new(&Limits::default());
+            message.chunks(size).for_each(|piece| parser.push(piece));
+            assert_eq!(parser.has_open_end(), expected, "{message:?} by {size}");
+        }
+    };
+    check(b"", false);
+    check(b"\r\n", false);
+    check(b"A: 1\r\n\r\nx\r\n", false);
+    for open in [
+        "A: 1",
+        "A: 1\r",
+        "\n",
+        "\r\n\r\nx\n",
+        "\r\n\r\nx\r\r",
+        "\r\n\r\n\n\r",
+    ] {
+        check(open.as_bytes(), true);
+    }
+}
+
 /// The tree as one line: type/subtype octets:lines, and what is inside in parentheses.
 fn show(part: &Part) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -31,6 +31,7 @@ fn new_message(new: NewMail) -> NewMessage {
         flags: new.flags,
         blob: new.blob,
         size: new.size,
+        open_end: new.open_end,
         date: new.date,
         content: new.content.into(),
     }
@@ -373,6 +374,7 @@ impl PartitionOwner {
             flags: Flags::none(),
             blob: entry.blob,
             size: delivery.size,
+            open_end: delivery.open_end,
             date: entry.date,
             content: delivery.content.to_vec(),
         };
@@ -744,6 +746,7 @@ fn status(replica: &Replica, name: &MailboxName) -> Result<Status, Failure> {
         unseen: status.unseen,
         deleted: status.deleted,
         size: status.size,
+        open_ends: status.open_ends,
         highest_modseq: status.highestmodseq,
     })
 }
@@ -764,6 +767,7 @@ fn row(shown: Shown<'_>) -> Row {
         flags: found.flags,
         modseq: found.modseq,
         size: found.size,
+        open_end: found.open_end,
         date: found.date,
         saved: found.saved,
         blob: found.blob,

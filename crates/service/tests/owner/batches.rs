@@ -167,6 +167,7 @@ fn a_replace_is_one_commit() {
             flags,
             date,
             size,
+            open_end,
             blob,
             content,
         } = NewMail {
@@ -176,6 +177,7 @@ fn a_replace_is_one_commit() {
                 zone_minutes: 0,
             },
             size: 1,
+            open_end: false,
             blob: BlobName {
                 hash: [9; 32],
                 upload: [9; 16],
@@ -193,6 +195,7 @@ fn a_replace_is_one_commit() {
                 flags,
                 date,
                 size,
+                open_end,
                 blob,
                 content,
             }],

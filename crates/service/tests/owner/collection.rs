@@ -74,6 +74,7 @@ fn an_account_is_removed_with_what_is_still_being_written() {
             target: name("INBOX"),
             content: content.encode(),
             size: 1,
+            open_end: false,
             sent: false,
         };
         let entry = Entry {

@@ -265,6 +265,7 @@ impl World {
                 zone_minutes: 0,
             },
             size: 1,
+            open_end: false,
             blob: BlobName {
                 hash: [9; 32],
                 upload: [9; 16],

@@ -33,6 +33,8 @@ pub(super) struct Upload {
     binary: bool,
     /// The header goes on, and must be ASCII.
     header: Option<Header>,
+    /// The whole does not end with CRLF.
+    open_end: bool,
 }
 
 /// Where in a header the next octet stands.
@@ -84,6 +86,7 @@ impl Upload {
             bytes_max: cx.limits.syntax.append_bytes_max,
             binary: false,
             header: (cx.limits.ascii_headers && !cx.utf8_accept).then_some(Header::LineStart),
+            open_end: false,
         }
     }
 
@@ -154,6 +157,7 @@ impl Upload {
         if self.received == 0 {
             return Err(Refused::Empty);
         }
+        self.open_end = self.parser.has_open_end();
         let done = Parser::new(&whimbrel_mime::Limits::default());
         let summary = std::mem::replace(&mut self.parser, done).finish();
         let content = Content {
@@ -180,6 +184,7 @@ impl Upload {
             date,
             // Limited before (`append_bytes_max`).
             size: u32::try_from(self.received).unwrap_or(u32::MAX),
+            open_end: self.open_end,
             blob,
             content,
         }
