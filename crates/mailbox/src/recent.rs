@@ -1,6 +1,6 @@
 //! What has just come into a mailbox, and where it is now: for an owner that looks for two copies of one message.
 
-use crate::{MailboxName, MessageId, Replica, Row, SpecialUse};
+use crate::{Flags, MailboxName, MessageId, Replica, Row, SpecialUse};
 
 /// A message that came of late.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +40,13 @@ impl Replica {
             .collect()
     }
 
-    /// Under which name and UID a message is shown, if it is.
-    pub fn place(&self, message: &MessageId) -> Option<(MailboxName, u32)> {
+    /// Under which name and UID a delivered message is shown, if it is, lies where the delivery has put it, and has these flags and no other. One that
+    /// was changed and changed back is as it was.
+    pub fn as_delivered(&self, message: &MessageId, flags: &Flags) -> Option<(MailboxName, u32)> {
         let record = &self.records[*self.by_id.get(message)?];
         let name = self.boxes[record.view_box].listed.clone()?;
-        (record.shown != 0).then_some((name, record.shown))
+        // A placement by a delivery has no time; one by a client has (`EntryId::placement`).
+        let stays = record.shown != 0 && record.entry.is_some() && record.placed.hlc == 0;
+        (stays && self.flags_of(record) == *flags).then_some((name, record.shown))
     }
 }

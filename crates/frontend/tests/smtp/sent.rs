@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use whimbrel_mime::{Limits, Parser};
 use whimbrel_service::{
-    api::{Call, Date, Flag, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId},
+    api::{
+        Call, Date, EntryId, Flag, FlagChange, Flags, Keyword, MailboxCall, MailboxName, NewMail,
+        Reply, SessionId,
+    },
     content::Content,
 };
 
@@ -106,19 +109,23 @@ impl World {
         }
     }
 
-    /// Who made the messages of a mailbox: `server` or `client`, and `seen`.
-    fn copies(&mut self, mailbox: &str) -> Vec<String> {
+    fn uids(&mut self, mailbox: &str) -> Vec<u32> {
         let select = MailboxCall::Select {
             session: SessionId(1 << 41),
             name: name(mailbox),
             read_only: true,
         };
-        let Reply::Selected(selected) = self.mailbox(ANNE, select) else {
-            panic!("{mailbox}");
-        };
+        match self.mailbox(ANNE, select) {
+            Reply::Selected(selected) => selected.uids,
+            other => panic!("{mailbox}: {other:?}"),
+        }
+    }
+
+    /// Who made the messages of a mailbox: `server` or `client`, and `seen`.
+    fn copies(&mut self, mailbox: &str) -> Vec<String> {
         let rows = MailboxCall::Rows {
             name: name(mailbox),
-            uids: selected.uids,
+            uids: self.uids(mailbox),
         };
         let Reply::Rows(rows) = self.mailbox(ANNE, rows) else {
             panic!("{mailbox}");
@@ -384,6 +391,112 @@ fn what_is_no_twin_stays() {
         "Archive",
         &[SERVER],
     );
+}
+
+/// Somebody has done something with the server's copy: it stays.
+#[test]
+fn what_was_touched_stays() {
+    let check = |touch: &dyn Fn(&mut World), flags: &str| {
+        let mut world = World::new(Cut::Whole);
+        world.send_mail("<1@x>");
+        touch(&mut world);
+        world.append("Sent", "<1@x>");
+        assert_eq!(world.copies("Sent"), [flags, "client"]);
+    };
+    let store = |world: &mut World, change, flag: &Flag| {
+        let call = MailboxCall::Store {
+            session: SessionId(9),
+            name: name("Sent"),
+            uids: world.uids("Sent"),
+            change,
+            flags: Flags::from_iter([flag.clone()]),
+            unchanged_since: None,
+        };
+        let reply = world.mailbox(ANNE, call);
+        assert!(matches!(reply, Reply::Stored { .. }), "{reply:?}");
+    };
+    let keyword = Flag::Keyword(Keyword::new("$Important").unwrap());
+    for flag in [Flag::Flagged, Flag::Answered, Flag::Deleted, keyword] {
+        check(&|world| store(world, FlagChange::Add, &flag), SERVER);
+    }
+    check(
+        &|world| store(world, FlagChange::Remove, &Flag::Seen),
+        "server",
+    );
+    // Away and back.
+    check(
+        &|world| {
+            for (from, to) in [("Sent", "Archive"), ("Archive", "Sent")] {
+                let call = MailboxCall::Copy {
+                    session: SessionId(9),
+                    name: name(from),
+                    uids: world.uids(from),
+                    to: name(to),
+                    remove: true,
+                };
+                world.mailbox(ANNE, call);
+            }
+        },
+        SERVER,
+    );
+    // The client's came first, and what it did with its own says nothing of ours.
+    let mut world = World::new(Cut::Whole);
+    world.append("Sent", "<1@x>");
+    store(&mut world, FlagChange::Add, &Flag::Flagged);
+    world.send_mail("<1@x>");
+    assert_eq!(world.copies("Sent"), ["client"]);
+}
+
+/// One for one: who sends a message twice and keeps one copy has two.
+#[test]
+fn a_copy_takes_the_place_of_one() {
+    let mut world = World::new(Cut::Whole);
+    world.send_mail("<1@x>");
+    world.send_mail("<1@x>");
+    world.append("Sent", "<1@x>");
+    assert_eq!(world.copies("Sent"), [SERVER, "client"]);
+    world.append("Sent", "<1@x>");
+    assert_eq!(world.copies("Sent"), ["client", "client"]);
+    world.append("Sent", "<1@x>");
+    assert_eq!(world.copies("Sent"), ["client"; 3]);
+    // The third has taken the place of none yet.
+    world.send_mail("<1@x>");
+    assert_eq!(world.copies("Sent"), ["client"; 3]);
+    world.send_mail("<1@x>");
+    assert_eq!(world.copies("Sent")[3..], [SERVER]);
+    // One that was touched is passed over.
+    let mut world = World::new(Cut::Whole);
+    world.send_mail("<1@x>");
+    let moving = world.moving("Archive");
+    world.call(moving);
+    world.send_mail("<1@x>");
+    world.append("Sent", "<1@x>");
+    assert_eq!(world.copies("Sent"), ["client"]);
+    assert_eq!(world.copies("Archive"), [SERVER]);
+}
+
+/// What an administrator has imported is the user's own, however alike.
+#[test]
+fn what_was_imported_stays() {
+    let mut world = World::new(Cut::Whole);
+    let Call::Mailbox {
+        account,
+        call: MailboxCall::Append {
+            name, mut messages, ..
+        },
+    } = world.appending("Sent", "<1@x>")
+    else {
+        panic!("no append");
+    };
+    let mut new = messages.remove(0);
+    new.date.seconds = i64::try_from(world.node.now().wall_seconds()).unwrap();
+    new.flags = Flags::from_iter([Flag::Seen]);
+    let messages = vec![(EntryId([7; 16]), new)];
+    let call = MailboxCall::Import { name, messages };
+    let reply = world.mailbox(account, call);
+    assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    world.append("Sent", "<1@x>");
+    assert_eq!(world.copies("Sent"), ["client seen", "client"]);
 }
 
 /// What is looked for is read from the disk: a restart between the two copies makes no difference.

@@ -177,7 +177,7 @@ impl PartitionOwner {
             }
             Some(Load::Twin(_)) => {
                 if let Some(Load::Twin(twin)) = self.loads.remove(&ticket) {
-                    self.twin_loaded(now, &twin, &page);
+                    self.twin_loaded(now, *twin, &page);
                 }
             }
         }

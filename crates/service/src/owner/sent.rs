@@ -1,15 +1,16 @@
 //! Sent mail: the server's own copy of what was submitted, and what becomes of it when the client keeps one, too.
 //!
 //! Many clients append what they have sent to the mailbox for sent mail by themselves. Theirs is always kept: it may hold more (Bcc, drafts' flags),
-//! and the client knows its UID. Ours is then a *twin* (same Message-ID, the other maker, both from the last ten minutes) and is expunged. Whichever of the
-//! two comes second has the other looked for, so the order does not matter.
+//! and the client knows its UID. Ours is then a *twin* (same Message-ID, the other maker, both from the last ten minutes) and is expunged, unless
+//! somebody has done anything with it: then both stay. Whichever of the two comes second has the other looked for, so the order does not matter. One copy
+//! of the client's takes the place of one of ours, also where a message was sent twice.
 //!
 //! How they are found: of the newest messages of the mailbox those that were made the other way are few, mostly one or none; their content rows
 //! are read from the store when the commit of the second one is durable (before that it could not be seen which others are), and
-//! compared. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
+//! compared, one after the other. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, MailboxName, MessageId, SpecialUse};
+use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, SpecialUse};
 use whimbrel_mime::summary::Glance;
 
 use super::{Load, PartitionOwner, keys};
@@ -24,6 +25,10 @@ const TWIN_SECONDS_MAX: i64 = 600;
 const LOOKED_AT_MAX: usize = 16;
 /// Searches of all accounts that wait for the disk: beyond, twins stay. A mailbox that is filled by a thousand appends needs none of them.
 const SEARCHES_MAX: usize = 1024;
+
+/// Copies of clients of which it is remembered that they have taken the place of one of ours. Who sends so much more in ten minutes loses a second
+/// copy that says the same.
+const PAIRED_MAX: usize = 1024;
 
 /// The mailbox for sent mail where none has that use.
 const USUAL_NAME: &str = "Sent";
@@ -45,9 +50,14 @@ pub(super) struct Twin {
     pub(super) account: AccountId,
     name: MailboxName,
     message_id: Box<[u8]>,
+    /// What has come, and whether it is the server's.
+    message: MessageId,
+    ours: bool,
+    /// What may be its twin, and the key of its content row.
+    other: MessageId,
     origin: MessageId,
-    /// The server's of the two.
-    ours: MessageId,
+    /// Those to be looked at if it is not.
+    others: std::vec::IntoIter<(MessageId, MessageId)>,
 }
 
 /// Searches under way.
@@ -56,6 +66,8 @@ pub(super) struct Searches {
     /// By the commit for which each waits.
     waiting: std::collections::BTreeMap<Ticket, Vec<Search>>,
     count: usize,
+    /// The latest clients' copies that have taken the place of one of ours.
+    paired: std::collections::VecDeque<(AccountId, MessageId)>,
 }
 
 impl PartitionOwner {
@@ -133,51 +145,91 @@ impl PartitionOwner {
             if !done {
                 continue;
             }
-            for (other, origin) in search.others {
-                let from = keys::content_key(search.account, origin).to_vec();
-                let to = [&from[..], &[0]].concat();
-                let twin = Twin {
-                    account: search.account,
-                    name: search.name.clone(),
-                    message_id: search.message_id.clone(),
-                    origin,
-                    ours: if search.ours { search.message } else { other },
-                };
-                let partition = keys::partition_of(search.account);
-                self.request(Load::Twin(Box::new(twin)), partition, from, to);
-            }
+            let mut others = search.others.into_iter();
+            let Some((other, origin)) = others.next() else {
+                continue;
+            };
+            self.load_twin(Twin {
+                account: search.account,
+                name: search.name,
+                message_id: search.message_id,
+                message: search.message,
+                ours: search.ours,
+                other,
+                origin,
+                others,
+            });
         }
     }
 
+    fn load_twin(&mut self, twin: Twin) {
+        let from = keys::content_key(twin.account, twin.origin).to_vec();
+        let to = [&from[..], &[0]].concat();
+        let partition = keys::partition_of(twin.account);
+        self.request(Load::Twin(Box::new(twin)), partition, from, to);
+    }
+
     /// The content row of what may be a twin.
-    pub(super) fn twin_loaded(&mut self, now: Now, twin: &Twin, page: &[(Vec<u8>, Bytes)]) {
+    pub(super) fn twin_loaded(&mut self, now: Now, mut twin: Twin, page: &[(Vec<u8>, Bytes)]) {
         let key = keys::content_key(twin.account, twin.origin);
         let row = page.iter().find(|(found, _)| *found == key);
-        let Some(content) = row.and_then(|(_, value)| keys::content_of_row(value).ok()) else {
+        let content = row.and_then(|(_, value)| keys::content_of_row(value).ok());
+        let is_twin = content.is_some_and(|content| {
+            message_id(&content).as_ref() == Some(&twin.message_id)
+                && Content::decode(&content).is_ok_and(|content| is_made_by(&content, !twin.ours))
+        });
+        if is_twin && self.expunge_twin(now, &twin) {
             return;
+        }
+        if let Some((other, origin)) = twin.others.next() {
+            self.load_twin(Twin {
+                other,
+                origin,
+                ..twin
+            });
+        }
+    }
+
+    /// Expunges ours of the two; false if it stays.
+    fn expunge_twin(&mut self, now: Now, twin: &Twin) -> bool {
+        let (ours, theirs) = match twin.ours {
+            true => (twin.message, twin.other),
+            false => (twin.other, twin.message),
         };
-        if message_id(&content).as_ref() != Some(&twin.message_id) {
-            return;
+        let pair = (twin.account, theirs);
+        if self.searches.paired.contains(&pair) {
+            return false;
         }
-        // What came by way of `anne+Sent` was delivered, too, but is mail that she has received.
-        let received = |content: &Content| content.prefix.starts_with(b"Return-Path:");
-        if Content::decode(&content).is_ok_and(|content| received(&content)) {
-            return;
-        }
-        // It may be gone by now, or have been moved to where somebody wants it.
         let Ok(replica) = self.replica(twin.account) else {
-            return;
+            return false;
         };
-        let Some((name, uid)) = replica.place(&twin.ours) else {
-            return;
+        // It may be gone by now, or somebody wants it: has moved it, or flagged it, or has it unseen again.
+        let seen = Flags::from_iter([Flag::Seen]);
+        let Some((name, uid)) = replica.as_delivered(&ours, &seen) else {
+            return false;
         };
         if name != twin.name {
-            return;
+            return false;
         }
-        if let Ok(plan) = replica.plan_expunge(&name, &[uid]) {
-            self.write(now, twin.account, plan.ops, &[]);
-            self.collect_soon(now, twin.account);
+        let Ok(plan) = replica.plan_expunge(&name, &[uid]) else {
+            return false;
+        };
+        if self.searches.paired.len() >= PAIRED_MAX {
+            self.searches.paired.pop_front();
         }
+        self.searches.paired.push_back(pair);
+        self.write(now, twin.account, plan.ops, &[]);
+        self.collect_soon(now, twin.account);
+        true
+    }
+}
+
+/// Whether a message was put there by the server or by a client. The server's copy begins with its own Received field. What came by way of `anne+Sent`
+/// was delivered, too, but is mail that she has received (it begins with Return-Path); what an administrator imported is all the sender's.
+fn is_made_by(content: &Content, server: bool) -> bool {
+    match server {
+        true => content.prefix.starts_with(b"Received:"),
+        false => content.prefix.is_empty(),
     }
 }
 
