@@ -1,6 +1,8 @@
 //! Submission (RFC 6409): the header of a message from a user is looked at before anything of it is stored.
 //!
-//! - From must be there, once, and From and Sender are read strictly: whoever they name must be the account's own.
+//! - From must be there, once, and From, Sender, Resent-From and Resent-Sender are read strictly: whoever they name must be the account's own. RFC 6409
+//!   (6.1) lets a server ask; others ask for the envelope alone, and a reader shows these fields. A message may have been resent more than once, and
+//!   which of its Resent fields are new nobody can tell: all are asked about. From stays the author's own, so nobody sends another's mail again from here.
 //! - Date and Message-ID are added where they are missing (RFC 6409, 8.2 and 8.3), before the client's fields.
 //! - Bcc and Resent-Bcc are taken out of what the recipients get (RFC 5322, 3.6.3: its first way), as other submission servers do. The sender's own copy
 //!   keeps them: they are in front of it, with the Received field.
@@ -11,7 +13,7 @@ use whimbrel_smtp::{Domain, Enhanced, Refusal, trace::WallTime};
 
 use super::mailboxes::{Parts, mailboxes};
 
-/// Addresses of From, and of Sender: each is asked for.
+/// Addresses of all these fields: each is asked for.
 const SENDERS_MAX: usize = 100;
 
 /// The header so far.
@@ -80,6 +82,7 @@ impl Header {
     pub(super) fn finish(self, additions: &Additions<'_>) -> Result<Prepared, Refusal> {
         let (mut kept, mut blind) = (Vec::with_capacity(self.bytes.len() + 256), Vec::new());
         let (mut from, mut sender, mut date, mut message_id) = (None, None, false, false);
+        let mut resent = Vec::new();
         let mut rest = self.bytes.as_slice();
         while !rest.is_empty() && rest != b"\r\n" {
             let length = field_length(rest);
@@ -101,14 +104,25 @@ impl Header {
             if is(b"Sender") && sender.replace(value).is_some() {
                 return Err(malformed("More than one Sender field"));
             }
+            if is(b"Resent-From") || is(b"Resent-Sender") {
+                resent.push(value);
+            }
             date |= is(b"Date");
             message_id |= is(b"Message-ID");
         }
         let from = from.ok_or_else(|| malformed("No From field"))?;
-        let read = |value, text| mailboxes(value, SENDERS_MAX).ok_or_else(|| malformed(text));
-        let mut senders = read(from, "From field cannot be read")?;
+        let mut senders = Vec::new();
+        let mut read = |value, text| {
+            let found = mailboxes(value, SENDERS_MAX - senders.len());
+            senders.extend(found.ok_or_else(|| malformed(text))?);
+            Ok(())
+        };
+        read(from, "From field cannot be read")?;
         if let Some(sender) = sender {
-            senders.extend(read(sender, "Sender field cannot be read")?);
+            read(sender, "Sender field cannot be read")?;
+        }
+        for value in resent {
+            read(value, "Resent-From or Resent-Sender field cannot be read")?;
         }
         senders.sort();
         senders.dedup();
@@ -257,6 +271,12 @@ mod tests {
                 &["a@x", "b@x", "c@x"],
             )),
         );
+        // Resent, once and again.
+        let resent =
+            "Resent-From: d@x\nRESENT-SENDER: e@x\nResent-To: z@x\nResent-From: f@x, a@x\n";
+        let whole = format!("{resent}Date: x\nMessage-ID: y\nFrom: a@x\n\n");
+        let senders = &["a@x", "d@x", "e@x", "f@x"];
+        check(&whole, Ok((whole.as_str(), "", senders)));
         // No body, and not even its empty line.
         check(
             "Date: x\nMessage-ID: y\nFrom: a@x\n",
@@ -285,6 +305,22 @@ mod tests {
         check(
             "From: a@x\nSender: \n\n",
             Err("Sender field cannot be read"),
+        );
+        check(
+            "From: a@x\nResent-From: \n\n",
+            Err("Resent-From or Resent-Sender field cannot be read"),
+        );
+        check(
+            "From: a@x\nResent-Sender: a@x <b@x>\n\n",
+            Err("Resent-From or Resent-Sender field cannot be read"),
+        );
+        // So many are asked about, in whatever fields.
+        let fields = "Resent-From: a@x\n".repeat(SENDERS_MAX - 1);
+        let most = format!("{fields}Date: x\nMessage-ID: y\nFrom: a@x\n\n");
+        check(&most, Ok((most.as_str(), "", &["a@x"])));
+        check(
+            &format!("Resent-Sender: a@x\n{most}"),
+            Err("cannot be read"),
         );
         // Lines of which one reader says that they are fields, and another that the body has begun.
         check("no field\nFrom: a@x\n\n", Err("Malformed header field"));

@@ -197,6 +197,6 @@ fn not_yours(sender: Option<&Parts>) -> Refusal {
     Refusal::new(
         550,
         Enhanced(7, 1),
-        &format!("From or Sender{sender} is not yours"),
+        &format!("The sender{sender} in the header is not yours"),
     )
 }

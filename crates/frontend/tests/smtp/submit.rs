@@ -171,19 +171,39 @@ fn the_header_names_the_client_itself() {
     );
     check(
         "From: bob@example.org\n",
-        "550 5.7.1 From or Sender <bob@example.org> is not yours",
+        "550 5.7.1 The sender <bob@example.org> in the header is not yours",
     );
     check(
         "From: anne@example.org, Bob <bob@example.org>\n",
-        "550 5.7.1 From or Sender <bob@example.org> is not yours",
+        "550 5.7.1 The sender <bob@example.org> in the header is not yours",
     );
     check(
         "From: team@example.org\n",
-        "550 5.7.1 From or Sender <team@example.org> is not yours",
+        "550 5.7.1 The sender <team@example.org> in the header is not yours",
     );
     check(
         "From: anne@example.org\nSender: ceo@elsewhere.example\n",
-        "550 5.7.1 From or Sender <ceo@elsewhere.example> is not yours",
+        "550 5.7.1 The sender <ceo@elsewhere.example> in the header is not yours",
+    );
+    check(
+        "Resent-From: sales@example.org\nResent-Sender: anne@example.org\nFrom: anne@example.org\n",
+        OK,
+    );
+    for resent in ["Resent-From", "Resent-Sender", "RESENT-FROM "] {
+        check(
+            &format!("From: anne@example.org\n{resent}: bob@example.org\n"),
+            "550 5.7.1 The sender <bob@example.org> in the header is not yours",
+        );
+        // Behind one that is.
+        check(
+            &format!("{resent}: anne@example.org\nFrom: anne@example.org\n{resent}: x@y.example\n"),
+            "550 5.7.1 The sender <x@y.example> in the header is not yours",
+        );
+    }
+    // To resend another's mail is to send in that name.
+    check(
+        "Resent-From: anne@example.org\nFrom: bob@example.org\n",
+        "550 5.7.1 The sender <bob@example.org> in the header is not yours",
     );
     check(
         "From: anne@example.org <bob@example.org>\n",
