@@ -1,16 +1,18 @@
 //! A client: builds commands, waits where it must, and takes nothing from a server that the RFCs do not let it say.
 //!
 //! It drives the tests, the simulator and the benchmarks, so a malformed answer of our own server is an error here. It holds one
-//! response at a time, whole.
+//! response at a time, whole, and no more of it than [`Limits`] allow.
 //!
-//! Reading order: [`Client`], `command` (what is sent), [`response`] (what comes back), `parse`, `structure`.
+//! Reading order: [`Client`], [`Limits`], `command` (what is sent), [`response`] (what comes back), `parse`, `structure`.
 
 mod command;
+mod limits;
 mod parse;
 pub mod response;
 mod structure;
 
 pub use command::{Append, append_message_head};
+pub use limits::Limits;
 pub use response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
 
 use crate::CommandBody;
@@ -56,6 +58,7 @@ pub struct BadResponse {
 /// ```
 #[derive(Debug, Default)]
 pub struct Client {
+    limits: Limits,
     literals: NonSynchronising,
     utf8: bool,
     tags_used: u64,
@@ -69,12 +72,22 @@ pub struct Client {
     input: Vec<u8>,
     /// Everything before was looked at for the end of the response.
     looked_at: usize,
+    /// Where the line in hand begins: behind the last literal.
+    line_start: usize,
 }
 
 impl Client {
     /// A client that waits for the greeting.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that takes no more than this of a response.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
     }
 
     /// How literals are sent from now on.
@@ -143,38 +156,62 @@ impl Client {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Response>, BadResponse> {
         loop {
-            let Some(end) = self.response_end() else {
-                return Ok(None);
+            let end = match self.response_end() {
+                Ok(Some(end)) => end,
+                Ok(None) => return Ok(None),
+                Err(what) => return Err(self.bad((what, self.line_start), self.input.len())),
             };
-            let result = parse::response(&self.input[..end], self.utf8, self.greeted)
+            let limits = self.limits;
+            let result = parse::response(&self.input[..end], self.utf8, self.greeted, &limits)
                 .and_then(|response| self.in_its_place(response).map_err(|what| (what, 0)));
-            let result = result.map_err(|(what, at)| BadResponse {
-                what,
-                at,
-                response: self.input[..end.min(200)].escape_ascii().to_string(),
-            });
+            let result = result.map_err(|fault| self.bad(fault, end));
             self.input.drain(..end);
             self.looked_at = 0;
+            self.line_start = 0;
             if let Some(response) = result? {
                 return Ok(Some(response));
             }
         }
     }
 
+    fn bad(&self, (what, at): (&'static str, usize), end: usize) -> BadResponse {
+        BadResponse {
+            what,
+            at,
+            response: self.input[..end.min(200)].escape_ascii().to_string(),
+        }
+    }
+
     /// Where the first response ends, when it is whole.
-    fn response_end(&mut self) -> Option<usize> {
+    fn response_end(&mut self) -> Result<Option<usize>, &'static str> {
+        let limits = self.limits;
         loop {
             let from = self.looked_at.min(self.input.len());
             let Some(lf) = memchr::memchr(b'\n', &self.input[from..]).map(|n| from + n) else {
                 // A literal that is not there yet lies beyond the input.
                 self.looked_at = self.looked_at.max(self.input.len());
-                return None;
+                if self.input.len().saturating_sub(self.line_start) > limits.line_bytes_max {
+                    return Err("a line longer than is taken");
+                }
+                return Ok(None);
             };
             self.looked_at = lf + 1;
-            match parse::literal_at_end(&self.input[..=lf]) {
-                Some(size) => self.looked_at += size,
-                None => return Some(lf + 1),
+            if lf.saturating_sub(self.line_start) > limits.line_bytes_max {
+                return Err("a line longer than is taken");
             }
+            let Some(bytes) = parse::literal_at_end(&self.input[..=lf]) else {
+                return Ok(Some(lf + 1));
+            };
+            // Beyond usize is beyond any limit.
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            if bytes > limits.literal_bytes_max {
+                return Err("a literal longer than is taken");
+            }
+            if self.looked_at.saturating_add(bytes) > limits.response_bytes_max {
+                return Err("a response longer than is taken");
+            }
+            self.looked_at += bytes;
+            self.line_start = self.looked_at;
         }
     }
 

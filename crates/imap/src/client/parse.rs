@@ -4,6 +4,7 @@
 
 mod found;
 
+use super::Limits;
 use super::response::{FetchData, ListItem, ReplyCode, Response};
 use super::structure;
 use crate::command::{HeaderFields, Section, SectionText, StatusItem};
@@ -14,14 +15,11 @@ use crate::encode::Kind;
 
 type Result<T> = std::result::Result<T, &'static str>;
 
-/// Ranges in a set from a server: as many as it has messages.
-const RANGES_MAX: usize = 1 << 26;
-
 /// What is wrong, and where.
 type Fault = (&'static str, usize);
 
 /// Size of the literal that follows the line at the end of `input`, if one does. Lines of free text have none.
-pub(super) fn literal_at_end(input: &[u8]) -> Option<usize> {
+pub(super) fn literal_at_end(input: &[u8]) -> Option<u64> {
     let line = input.strip_suffix(b"\r\n")?.strip_suffix(b"}")?;
     let start = memchr::memrchr(b'{', &line[line.len().saturating_sub(21)..])?
         + line.len().saturating_sub(21);
@@ -34,10 +32,11 @@ pub(super) fn literal_at_end(input: &[u8]) -> Option<usize> {
                     .get(..kind.len())
                     .is_some_and(|word| word.eq_ignore_ascii_case(kind))
             });
-    if free_text || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    if free_text || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    digits.parse().ok()
+    // More digits than a number has are a literal that nobody takes.
+    Some(digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Parses one whole response, CRLF included.
@@ -45,8 +44,15 @@ pub(super) fn response(
     input: &[u8],
     utf8: bool,
     greeted: bool,
+    limits: &Limits,
 ) -> std::result::Result<Response, Fault> {
-    let mut p = Parser { input, at: 0, utf8 };
+    let mut p = Parser {
+        input,
+        at: 0,
+        utf8,
+        elements_left: limits.elements_max,
+        numbers_max: limits.numbers_max,
+    };
     let response = p.response(greeted).map_err(|what| (what, p.at))?;
     p.exact(b"\r\n")
         .map_err(|_| ("expected the end of the response", p.at))?;
@@ -61,12 +67,21 @@ pub(super) struct Parser<'a> {
     input: &'a [u8],
     at: usize,
     utf8: bool,
+    elements_left: usize,
+    numbers_max: usize,
 }
 
 impl<'a> Parser<'a> {
     /// After ENABLE IMAP4rev2 (or UTF8=ACCEPT).
     pub(super) fn is_utf8(&self) -> bool {
         self.utf8
+    }
+
+    /// One more element of some list.
+    pub(super) fn element(&mut self) -> Result<()> {
+        let left = self.elements_left.checked_sub(1);
+        self.elements_left = left.ok_or("more elements than are taken")?;
+        Ok(())
     }
 
     pub(super) fn peek(&self) -> Option<u8> {
@@ -229,8 +244,11 @@ impl<'a> Parser<'a> {
     }
 
     fn set(&mut self) -> Result<SequenceSet> {
-        let set = SequenceSet::parse(self.run(crate::core::SetBuilder::is_set_byte), RANGES_MAX)
-            .map_err(|e| e.text())?;
+        let set = SequenceSet::parse(
+            self.run(crate::core::SetBuilder::is_set_byte),
+            self.numbers_max,
+        )
+        .map_err(|e| e.text())?;
         if set.star().is_some() {
             Err("* in a set from a server")
         } else {
@@ -250,8 +268,8 @@ impl<'a> Parser<'a> {
             };
             // "2:4 and 4:2 are equivalent" (RFC 9051, `uid-range`).
             let (first, last) = (first.min(last), first.max(last));
-            if uids.len() + (last - first) as usize >= RANGES_MAX {
-                return Err("too many UIDs");
+            if (last - first) as usize >= self.numbers_max.saturating_sub(uids.len()) {
+                return Err("more UIDs than are taken");
             }
             uids.extend(first..=last);
             if !self.skip(b',') {
@@ -263,6 +281,7 @@ impl<'a> Parser<'a> {
     fn words(&mut self) -> Result<Vec<String>> {
         let mut words = Vec::new();
         while self.skip(b' ') {
+            self.element()?;
             words.push(self.atom()?);
         }
         Ok(words)
@@ -279,6 +298,7 @@ impl<'a> Parser<'a> {
             return Ok(items);
         }
         loop {
+            self.element()?;
             items.push(item(self)?);
             if !self.skip(b' ') {
                 self.close()?;
@@ -515,6 +535,7 @@ impl<'a> Parser<'a> {
         self.open()?;
         let mut entries = Vec::new();
         while self.skip(b'(') {
+            self.element()?;
             let prefix = self.string()?;
             let prefix = mailbox::decode_text(&prefix, self.utf8).map_err(|e| e.text())?;
             self.space()?;

@@ -58,6 +58,7 @@ fn addresses(p: &mut Parser<'_>) -> Result<Vec<Address>> {
     p.open()?;
     let mut list = Vec::new();
     while p.skip(b'(') {
+        p.element()?;
         let name = text(p)?;
         p.space()?;
         let route = text(p)?;
@@ -88,6 +89,7 @@ fn nested(p: &mut Parser<'_>, extended: bool, depth: usize) -> Result<Part> {
     if depth > DEPTH_MAX {
         return Err("body is nested too deep");
     }
+    p.element()?;
     p.open()?;
     let mut part = Part {
         media_type: "MULTIPART".into(),

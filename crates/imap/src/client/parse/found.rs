@@ -14,6 +14,8 @@ impl Parser<'_> {
                 self.exact(b"MODSEQ ").map_err(|_| "expected MODSEQ")?;
                 mod_seq = Some(self.mod_seq()?);
                 self.close()?;
+            } else if numbers.len() >= self.numbers_max {
+                return Err("more numbers than are taken");
             } else {
                 numbers.push(self.nz_number()?);
             }
@@ -31,6 +33,8 @@ impl Parser<'_> {
         let mut open: Vec<Option<usize>> = Vec::new();
         let mut last = None;
         loop {
+            // Nodes, and lists that are open.
+            self.element()?;
             if self.skip(b'(') {
                 open.push(last);
                 let number = if self.peek() == Some(b'(') {
