@@ -306,8 +306,23 @@ pub struct Writer {
     in_header: bool,
     /// The message can be read back to the byte.
     exact: bool,
-    /// The begin of the line in hand, to know whether it is a field that would be taken for one of ours.
+    /// Where in a line of the header.
+    field: Field,
+    /// The begin of the line in hand while it may be a field that would be taken for one of ours: not written yet.
     name: Vec<u8>,
+}
+
+/// What a line of the header is, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// It begins; `after_dropped`: it may go on with a field that was left out.
+    Begin { after_dropped: bool },
+    /// Its name, as far as it came, is the begin of one of [`FIELDS`].
+    Name,
+    /// It is written.
+    Kept,
+    /// It is left out.
+    Dropped,
 }
 
 impl Writer {
@@ -366,6 +381,9 @@ impl Writer {
             after_cr: false,
             in_header: true,
             exact: true,
+            field: Field::Begin {
+                after_dropped: false,
+            },
             name: Vec::new(),
         }
     }
@@ -373,8 +391,64 @@ impl Writer {
     /// Writes on.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         for &byte in bytes {
-            self.byte(byte, out);
+            if self.in_header {
+                self.header_byte(byte, out);
+            } else {
+                self.byte(byte, out);
+            }
         }
+    }
+
+    /// A sender's own fields of flags would be taken for what the receiver did with the message: they are left out, as Dovecot and mutt leave
+    /// them out.
+    fn header_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
+        match self.field {
+            Field::Begin { after_dropped } if after_dropped && matches!(byte, b' ' | b'\t') => {
+                self.field = Field::Dropped;
+            }
+            Field::Begin { .. } | Field::Name => self.name_byte(byte, out),
+            Field::Dropped if byte == b'\n' => {
+                self.field = Field::Begin {
+                    after_dropped: true,
+                };
+            }
+            Field::Dropped => {}
+            Field::Kept => self.kept(byte, out),
+        }
+    }
+
+    fn name_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.name.push(byte);
+        let length = self.name.len();
+        let is_begin = |field: &&str| {
+            let begin = field.as_bytes().get(..length);
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(&self.name))
+        };
+        let is_whole = |field: &&str| {
+            let name = self.name.strip_suffix(b":");
+            name.is_some_and(|name| name.eq_ignore_ascii_case(field.as_bytes()))
+        };
+        if FIELDS.iter().any(is_whole) {
+            self.name.clear();
+            self.field = Field::Dropped;
+            self.exact = false;
+        } else if FIELDS.iter().any(is_begin) {
+            self.field = Field::Name;
+        } else {
+            for byte in std::mem::take(&mut self.name) {
+                self.kept(byte, out);
+            }
+        }
+    }
+
+    fn kept(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.byte(byte, out);
+        self.field = match byte {
+            b'\n' => Field::Begin {
+                after_dropped: false,
+            },
+            _ => Field::Kept,
+        };
     }
 
     fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
@@ -388,9 +462,6 @@ impl Writer {
             // A CR alone stays, but before a line end it would be taken for one of CRLF.
             self.exact &= byte != b'\r';
             out.push(b'\r');
-        }
-        if self.in_header && self.name.len() <= 16 {
-            self.name.push(byte);
         }
         match byte {
             b'\r' => self.after_cr = true,
@@ -438,19 +509,7 @@ impl Writer {
         let is_empty = self.at_line_start && self.held + self.quotes == 0;
         self.flush(out);
         out.push(b'\n');
-        if self.in_header {
-            let name = self
-                .name
-                .split(|byte| *byte == b':')
-                .next()
-                .unwrap_or_default();
-            let is_field = FIELDS
-                .iter()
-                .any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
-            self.exact &= !is_field;
-            self.in_header = !is_empty;
-            self.name.clear();
-        }
+        self.in_header &= !is_empty;
         self.at_line_start = true;
         self.quotes = 0;
     }
@@ -458,6 +517,9 @@ impl Writer {
     /// Ends the message; whether it can be read back to the byte. What cannot: line ends other than CRLF, no line end at the end, and fields
     /// of its own with the names of those that hold flags here.
     pub fn finish(mut self, out: &mut Vec<u8>) -> bool {
+        for byte in std::mem::take(&mut self.name) {
+            self.byte(byte, out);
+        }
         if self.after_cr || !self.at_line_start || self.held + self.quotes > 0 {
             self.exact = false;
             self.flush(out);

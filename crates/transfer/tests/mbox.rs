@@ -137,9 +137,48 @@ fn what_cannot_be_kept_is_said() {
     check("A: b\r\n\r\nc\rd\r\n", true);
 }
 
+/// What a sender wrote into fields of flags is not what the receiver did: it is left out, and taken for nothing.
+#[test]
+fn a_senders_own_fields_of_flags() {
+    let check = |text: &str, expected: &str, words: &[&str]| {
+        let message = (7, text.as_bytes().to_vec(), flags(words));
+        for size in [1, 2, 5, 1000] {
+            let mut file = Vec::new();
+            let mut writer = Writer::new(message.0, &message.2, &mut file);
+            for piece in message.1.chunks(size) {
+                writer.push(piece, &mut file);
+            }
+            let exact = writer.finish(&mut file);
+            assert_eq!(exact, text == expected, "{text:?}");
+            let found = read(&file, Quoting::Rd, &[9]).unwrap();
+            let expected = (7, expected.as_bytes().to_vec(), flags(words));
+            assert_eq!(found, [expected], "{text:?} by {size}");
+        }
+    };
+    for words in [&[][..], &["\\Flagged", "later"]] {
+        check(
+            "A: 1\r\nStatus: RO\r\nx-status: AFTD\r\nX-KEYWORDS: evil\r\n worse\r\n\tworst\r\nB: 2\r\n more\r\n\r\nStatus: R\r\n",
+            "A: 1\r\nB: 2\r\n more\r\n\r\nStatus: R\r\n",
+            words,
+        );
+        check(
+            "Content-Length: 0\r\nX-UID: 1\r\nX-IMAP: 1 2\r\nX-IMAPbase: 1 2\r\n\r\nx\r\n",
+            "\r\nx\r\n",
+            words,
+        );
+        // Names that only begin so, or go on, are others.
+        let others = "Statu: 1\r\nStatuses: 1\r\nStatus : R\r\nX-Statu\r\nX-IMAPb: 1\r\n Status: R\r\n\r\nx\r\n";
+        check(others, others, words);
+    }
+    // A header, or a line of it, without an end.
+    check("A: 1\r\nStatus: R", "A: 1\r\n", &[]);
+    check("A: 1\r\nStat", "A: 1\r\nStat\r\n", &[]);
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let line = prop_oneof![
         "[a-zA-Z: >]{0,30}",
+        "(Statu|X-IMAPbas|X-Key)[a-z ]{0,3}",
         Just("From a Thu Jan  1 00:00:00 1970".to_owned()),
         Just(">>From x".to_owned()),
         Just(String::new()),

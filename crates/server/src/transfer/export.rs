@@ -23,7 +23,7 @@ use super::{
     remote::{Found, set},
     wire::{Wire, quoted},
 };
-use crate::{actor::Fatal, config::Config};
+use crate::{actor::Fatal, config::Config, log::shown};
 
 /// Messages of which flags, dates and sizes are asked at once.
 const WINDOW_MESSAGES: usize = 500;
@@ -80,6 +80,15 @@ fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
+/// The file that becomes an mbox when it is whole: each run writes all of it anew, so that none doubles what another wrote. Its name is always the
+/// same, and is none of a folder's: what a run that was killed has left does not pile up.
+fn part(folder: &Path) -> Result<(File, tempfile::TempPath), Failure> {
+    let path = folder.join(".whimbrel-part");
+    let _ = fs::remove_file(&path);
+    let file = create(&path).map_err(|error| at(&path, &error))?;
+    Ok((file, tempfile::TempPath::try_from_path(path)?))
+}
+
 /// Somebody who may write in the target could lead us elsewhere by a link below it.
 fn is_no_link(root: &Path, path: &Path) -> Result<(), Failure> {
     let below = path.ancestors().take_while(|part| *part != root);
@@ -131,7 +140,7 @@ impl Exporter<'_> {
 
     async fn uids(&mut self, name: &str) -> Result<Vec<u32>, Failure> {
         if let Some(bar) = &self.report.bar {
-            bar.set_message(name.to_owned());
+            bar.set_message(shown(name));
         }
         let mut uids = Vec::new();
         self.wire
@@ -331,8 +340,8 @@ impl Exporter<'_> {
             let folder = path.parent().unwrap_or(&self.to).to_owned();
             is_no_link(&self.to, &folder)?;
             fs::create_dir_all(&folder).map_err(|error| at(&folder, &error))?;
-            let temporary = tempfile::NamedTempFile::new_in(&folder)?;
-            let mut out = BufWriter::new(temporary);
+            let (part, temporary) = part(&folder)?;
+            let mut out = BufWriter::new(part);
             let uids = self.uids(name).await?;
             for window in uids.chunks(WINDOW_MESSAGES) {
                 for found in self.window(window).await? {
@@ -340,8 +349,8 @@ impl Exporter<'_> {
                     self.message(name, &found, &mut out).await?;
                 }
             }
-            let temporary = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            temporary.as_file().sync_all()?;
+            let part = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            part.sync_all()?;
             temporary.persist(&path)?;
             self.told(name, before);
         }
@@ -359,7 +368,7 @@ impl Exporter<'_> {
         &mut self,
         name: &str,
         found: &Found,
-        out: &mut BufWriter<tempfile::NamedTempFile>,
+        out: &mut BufWriter<File>,
     ) -> Result<(), Failure> {
         let seconds = found.date.map_or(0, |date| date.unix_seconds());
         let mut text = Vec::new();
