@@ -8,6 +8,8 @@ use crate::config::{LogFormat, LogLevel, LogSection};
 
 /// Longest piece of a client's text in a log line.
 const CLIENT_TEXT_CHARS_MAX: usize = 120;
+/// Longest line for people at a terminal: names of a folder here and elsewhere, and a server's reason.
+const LINE_CHARS_MAX: usize = 3000;
 
 /// Starts logging for the whole process; a second call changes nothing.
 pub fn start(config: &LogSection) {
@@ -39,9 +41,29 @@ pub fn printable(text: &str) -> String {
     whimbrel_service::printable::printable(text, CLIENT_TEXT_CHARS_MAX)
 }
 
+/// A text for people at a terminal, of which others may have written a part: it keeps its lines, and nothing in them drives the terminal or
+/// hides.
+pub fn shown(text: &str) -> String {
+    let lines = text
+        .split('\n')
+        .map(|line| whimbrel_service::printable::printable(line, LINE_CHARS_MAX));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_drives_no_terminal() {
+        let check = |input: &str, expected: &str| assert_eq!(shown(input), expected);
+        check("one\ntwo", "one\ntwo");
+        check(
+            "a\rb\u{1b}]0;x\u{7}\nc\u{202e}d",
+            "a\u{fffd}b\u{fffd}]0;x\u{fffd}\nc\u{fffd}d",
+        );
+        check(&"x".repeat(5_000), &("x".repeat(3_000) + "…"));
+    }
 
     #[test]
     fn client_text_cannot_forge_lines() {

@@ -143,6 +143,11 @@ impl Sockets {
         Ok(Sockets(sockets))
     }
 
+    /// None: a server that only its own process reaches, and who may use its admin socket.
+    pub fn none() -> Self {
+        Sockets(Vec::new())
+    }
+
     /// What is open where.
     pub fn addresses(&self) -> Vec<(Kind, SocketAddr)> {
         self.0

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// Gives each folder of a source its name.
 #[derive(Debug)]
 pub struct Mapper {
@@ -40,11 +42,16 @@ impl Mapper {
                 changed = Some("it has an empty level");
                 continue;
             }
-            let mut text: String = level
+            // Names of mailboxes are Net-Unicode (RFC 9051, 5.1), in normal form C (RFC 5198, 3): what macOS has made is not.
+            let composed: String = level.nfc().collect();
+            if composed != *level {
+                changed = Some("it is not in Unicode's normal form C");
+            }
+            let mut text: String = composed
                 .chars()
                 .map(|c| if is_good(c) { c } else { '_' })
                 .collect();
-            if text != *level {
+            if text != composed {
                 changed = Some("it has characters that are not possible here");
             }
             if text.len() > self.level_bytes_max {
@@ -118,5 +125,14 @@ mod tests {
         check(&["ééééééé"], "ééééé", true);
         check(&["1", "2", "3", "4"], "1/2/3-4", true);
         check(&["Inbox"], "INBOX (2)", true);
+        // Two spellings of one name.
+        check(&["Fu\u{308}r"], "F\u{fc}r", true);
+        check(&["F\u{fc}r"], "F\u{fc}r (2)", true);
+        // It is measured as it is here.
+        check(
+            &["u\u{308}u\u{308}u\u{308}u\u{308}u\u{308}"],
+            "\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}",
+            true,
+        );
     }
 }

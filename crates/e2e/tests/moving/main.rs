@@ -5,6 +5,7 @@
 
 #[cfg(feature = "clients")]
 mod dovecot;
+mod hostile;
 mod kill;
 
 use std::{

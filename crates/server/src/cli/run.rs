@@ -15,7 +15,8 @@ use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, node, transfe
 use crate::{
     actor::Fatal,
     config::{self, Config},
-    demo, log,
+    demo,
+    log::{self, shown},
     node::DataDir,
     notify::Notifier,
     serve::{Server, Sockets},
@@ -65,6 +66,8 @@ fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
+            // A server's words may be in it, or names of files.
+            let failure = shown(&failure.to_string());
             let _ = writeln!(io::stderr(), "whimbrel: {failure}");
             ExitCode::FAILURE
         }

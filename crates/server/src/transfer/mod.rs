@@ -14,6 +14,7 @@ mod target;
 mod wire;
 
 use std::{
+    collections::BTreeSet,
     io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
 };
@@ -22,11 +23,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use whimbrel_mailbox::{AccountId, Order};
 use whimbrel_transfer::{mbox::Quoting, names::Mapper};
 
-use self::{target::Target, wire::Wire};
+use self::{
+    target::Target,
+    wire::{Bounds, Wire},
+};
 use crate::{
     actor::Fatal,
     admin::client,
     config::Config,
+    log::shown,
     node::DataDir,
     serve::{Server, Sockets},
 };
@@ -97,7 +102,7 @@ pub struct Report {
     pub known: u64,
     /// Messages that could not be taken.
     pub skipped: u64,
-    /// Folders that could not be read.
+    /// Folders that could not be read, or not made here.
     pub folders_failed: u64,
     bar: Option<ProgressBar>,
 }
@@ -119,12 +124,14 @@ impl Report {
         }
     }
 
+    fn failed(&mut self, folder: &str, why: &str) {
+        self.folders_failed += 1;
+        self.note(&format!("skipped: {folder}: {why}"));
+    }
+
     fn note(&self, text: &str) {
-        // What others wrote must not drive the terminal.
-        let text: String = text
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect();
+        // Others wrote much of it.
+        let text = shown(text);
         let line = || {
             let _ = writeln!(io::stderr(), "{text}");
         };
@@ -171,23 +178,8 @@ impl Own {
         let mut server = None;
         let mut session = client::session(directory, address).await?;
         if session.is_none() {
-            let mut own = config.clone();
-            for listen in [
-                &mut own.imap.listen,
-                &mut own.imap.listen_tls,
-                &mut own.pop3.listen,
-                &mut own.pop3.listen_tls,
-                &mut own.smtp.listen,
-                &mut own.submission.listen,
-                &mut own.submission.listen_tls,
-                &mut own.lmtp.listen,
-                &mut own.metrics.listen,
-            ] {
-                listen.clear();
-            }
             let data = DataDir::open(directory)?;
-            let sockets = Sockets::open(&own, false)?;
-            server = Some(Server::start(&own, data, sockets, fatal).await?);
+            server = Some(Server::start(config, data, Sockets::none(), fatal).await?);
             session = match client::session(directory, address).await {
                 Ok(session) => session,
                 Err(error) => {
@@ -200,7 +192,7 @@ impl Own {
         }
         let (stream, account) = session.ok_or("the server's admin socket does not answer")?;
         let account = target::id_of(&account).ok_or("the server gave no account")?;
-        let (wire, _) = Wire::open(Box::new(stream)).await?;
+        let (wire, _) = Wire::open(Box::new(stream), Bounds::own()).await?;
         Ok(Own {
             wire,
             account: AccountId(account),
@@ -239,24 +231,29 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
         report.begin(folders.iter().map(|folder| folder.weight).sum());
         for (folder, name) in folders.iter().zip(named) {
             let before = (report.new, report.known, report.skipped);
+            let theirs = || folder.levels.join("/");
             if let Some(why) = source.refuses(folder) {
-                report.folders_failed += 1;
-                report.note(&format!("skipped: {}: {why}", folder.levels.join("/")));
+                report.failed(&theirs(), &why);
                 continue;
             }
             if !matches!(folder.place, Place::Nowhere) {
                 if let Some(bar) = &report.bar {
-                    bar.set_message(name.clone());
+                    bar.set_message(shown(&name));
                 }
-                target.folder(&name, folder.special_use.as_deref()).await?;
+                let special_use = folder.special_use.as_deref();
+                if let Err(why) = target.folder(&name, special_use).await? {
+                    report.failed(&theirs(), &format!("no folder {name} here: {why}"));
+                    continue;
+                }
                 if let Err(why) = source.read(folder, &mut target, &mut report).await? {
-                    report.folders_failed += 1;
-                    report.note(&format!("skipped: {}: {why}", folder.levels.join("/")));
+                    report.failed(&theirs(), &why);
                 }
                 target.flush(&mut report).await?;
             }
-            if folder.subscribed {
-                target.subscribe(&name).await?;
+            if folder.subscribed
+                && let Err(why) = target.subscribe(&name).await?
+            {
+                report.failed(&theirs(), &format!("no subscription: {why}"));
             }
             if report.bar.is_none() {
                 report.note(&format!(
@@ -290,6 +287,7 @@ fn names(
         .map(|into| into.split('/').map(str::to_owned).collect())
         .unwrap_or_default();
     let mut names = Vec::new();
+    let all: BTreeSet<String> = folders.iter().map(|of| of.levels.join("/")).collect();
     for folder in folders {
         let levels = [&root[..], &folder.levels[..]].concat();
         let mut mapped = mapper.map(&levels);
@@ -301,7 +299,7 @@ fn names(
         if let (Some(special_use), Some(target), None) = (&folder.special_use, target, into)
             && let Some(ours) = target.with_use(special_use)
             && ours != mapped.name
-            && !folders.iter().any(|other| other.levels.join("/") == ours)
+            && !all.contains(ours)
         {
             report.note(&format!(
                 "{theirs} goes into {ours}, which is {special_use} here"

@@ -2,8 +2,18 @@
 //!
 //! A message is named by server, user, mailbox, UIDVALIDITY and UID: what is here already is not fetched again. Messages are fetched some at a
 //! time, large ones in parts, so that no more than some MiB are held.
+//!
+//! The server may be broken, or hostile: whatever it says, the import ends, with an error that says why, and in bounded memory ([`Bounds`], and
+//! the limits below). What was imported until then stays.
 
-use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::Engine as _;
 use rustls::{
@@ -25,7 +35,7 @@ use super::{
     body::{Body, MEMORY_BYTES_MAX},
     source_id,
     target::{Offer, Target},
-    wire::{Stream, Wire, WireError, quoted},
+    wire::{Bounds, MAILBOX_MESSAGES_MAX, Stream, Wire, WireError, quoted},
 };
 use crate::tls::provider;
 
@@ -35,6 +45,14 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(30);
 const WINDOW_MESSAGES: usize = 500;
 /// Bytes of messages fetched at once.
 const FETCH_BYTES_MAX: u64 = 2 << 20;
+/// Folders of an account, and names that it has subscribed to. An account here has fewer mailboxes by far.
+const FOLDERS_MAX: usize = 10_000;
+/// Levels of a folder's name: what is deeper is one level, which gets a shorter name.
+const LEVELS_MAX: usize = 50;
+/// Flags and keywords of a message that are looked at.
+const FLAGS_MAX: usize = 1000;
+/// Of a message that the server has named: somebody has removed it since, or it never was.
+const NOT_GIVEN: &str = "the server did not give it";
 /// Where systems keep the certificates that they trust.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -128,7 +146,8 @@ impl Connection {
         };
         if remote.security == Security::StartTls {
             wire.command("STARTTLS").await?;
-            wire = Wire::resume(Box::new(tls(wire.into_stream(), &remote).await?))?;
+            let stream = Box::new(tls(wire.into_stream(), &remote).await?);
+            wire = Wire::resume(stream, Bounds::others())?;
         }
         let mut connection = Connection {
             wire,
@@ -218,23 +237,26 @@ impl Connection {
                 }
             }
         }
-        let mut items: Vec<ListItem> = Vec::new();
+        let mut listed = Listed::default();
         let returns = match self.has("SPECIAL-USE") && self.has("LIST-EXTENDED") {
             true => " RETURN (SPECIAL-USE)",
             false => "",
         };
         let take = |response| {
             if let Response::List(item) = response {
-                items.push(item);
+                listed.add(item);
             }
         };
         self.wire
             .each(&format!("LIST \"\" \"*\"{returns}"), take)
             .await?;
-        let mut subscribed: Vec<ListItem> = Vec::new();
+        let items = listed.end("folders")?;
+        let mut listed = Listed::default();
         let take = |response| {
-            if let Response::Lsub(item) = response {
-                subscribed.push(item);
+            if let Response::Lsub(item) = response
+                && !item.has("\\Noselect")
+            {
+                listed.add(item);
             }
         };
         // A server that has none says no.
@@ -246,11 +268,8 @@ impl Connection {
                 other => return Err(other.into()),
             }
         }
-        let subscribed: Vec<String> = subscribed
-            .into_iter()
-            .filter(|item| !item.has("\\Noselect"))
-            .map(|item| item.name)
-            .collect();
+        let subscribed = listed.end("subscriptions")?;
+        let subscribed: BTreeSet<String> = subscribed.into_iter().map(|item| item.name).collect();
         let levels = |name: &str, delimiter: Option<char>| {
             let prefix = personal
                 .iter()
@@ -258,12 +277,15 @@ impl Connection {
                 .find_map(|prefix| name.strip_prefix(prefix.as_str()));
             let rest = prefix.unwrap_or(name);
             match delimiter {
-                Some(delimiter) => rest.split(delimiter).map(str::to_owned).collect(),
+                Some(delimiter) => rest
+                    .splitn(LEVELS_MAX, delimiter)
+                    .map(str::to_owned)
+                    .collect(),
                 None => vec![rest.to_owned()],
             }
         };
         let mut folders: Vec<Folder> = Vec::new();
-        let mut known: Vec<String> = Vec::new();
+        let mut known: BTreeSet<String> = BTreeSet::new();
         let mut delimiter = None;
         for item in items {
             delimiter = delimiter.or(item.delimiter);
@@ -272,7 +294,7 @@ impl Connection {
                 .any(|prefix| item.name.starts_with(prefix.as_str()))
             {
                 report.note(&format!("skipped: {}: it belongs to others", item.name));
-                known.push(item.name);
+                known.insert(item.name);
                 continue;
             }
             if item.has("\\Noselect") || item.has("\\NonExistent") {
@@ -290,7 +312,7 @@ impl Connection {
                     "skipped: {}: it shows messages of other folders",
                     item.name
                 ));
-                known.push(item.name);
+                known.insert(item.name);
                 continue;
             }
             let weight = self.messages(&item.name).await?;
@@ -301,7 +323,7 @@ impl Connection {
                 weight,
                 place: Place::Mailbox(item.name.clone()),
             });
-            known.push(item.name);
+            known.insert(item.name);
         }
         for name in subscribed.into_iter().filter(|name| !known.contains(name)) {
             folders.push(Folder {
@@ -358,12 +380,21 @@ impl Connection {
             return Ok(Ok(()));
         }
         let mut uids = Vec::new();
+        let mut too_many = false;
         let take = |response| {
             if let Response::Search { numbers, .. } = response {
-                uids.extend(numbers);
+                too_many |= uids.len() + numbers.len() > MAILBOX_MESSAGES_MAX;
+                if !too_many {
+                    uids.extend(numbers);
+                }
             }
         };
         self.wire.each("UID SEARCH ALL", take).await?;
+        if too_many {
+            return Ok(Err(format!(
+                "it has more than {MAILBOX_MESSAGES_MAX} messages"
+            )));
+        }
         uids.sort_unstable();
         uids.dedup();
         for window in uids.chunks(WINDOW_MESSAGES) {
@@ -407,39 +438,47 @@ impl Connection {
         if wanted.is_empty() {
             return Ok(());
         }
-        let id_of = |uid: u32| wanted.iter().find(|(of, _)| *of == uid).map(|(_, id)| *id);
+        let id_of: BTreeMap<u32, [u8; 16]> = wanted.iter().copied().collect();
         let line = format!(
             "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
             set(wanted.iter().map(|(uid, _)| *uid))
         );
-        let mut found: Vec<Found> = Vec::new();
+        // What was not asked for is not held, nor what is said twice.
+        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
         let take = |response| {
-            if let Response::Fetch { items, .. } = response {
-                found.extend(Found::read(items));
+            if let Response::Fetch { items, .. } = response
+                && let Some(mut of) = Found::read(items)
+                && id_of.contains_key(&of.uid)
+            {
+                of.flags.truncate(FLAGS_MAX);
+                found.entry(of.uid).or_insert(of);
             }
         };
         self.wire.each(&line, take).await?;
-        found.retain(|found| id_of(found.uid).is_some());
-        found.sort_by_key(|found| found.uid);
-        found.dedup_by_key(|found| found.uid);
-        let mut rest = found.into_iter().peekable();
+        for (uid, _) in wanted.iter().filter(|(uid, _)| !found.contains_key(uid)) {
+            report.skip(&format!("{name}: UID {uid}"), NOT_GIVEN);
+        }
+        let mut rest = found.into_values().peekable();
         while let Some(first) = rest.next() {
             let mut bytes = first.bytes;
             let mut group = vec![first];
             while let Some(next) = rest.next_if(|next| {
-                bytes + next.bytes <= FETCH_BYTES_MAX && next.bytes <= MEMORY_BYTES_MAX as u64
+                bytes.saturating_add(next.bytes) <= FETCH_BYTES_MAX
+                    && next.bytes <= MEMORY_BYTES_MAX as u64
             }) {
                 bytes += next.bytes;
                 group.push(next);
             }
             let bodies = if group.len() == 1 && bytes > MEMORY_BYTES_MAX as u64 {
-                vec![(group[0].uid, self.large(group[0].uid).await?)]
+                let bytes_max = target.bytes_max();
+                let body = self.large(group[0].uid, bytes_max).await?;
+                BTreeMap::from([(group[0].uid, body)])
             } else {
                 self.small(&group).await?
             };
             for (uid, body) in bodies {
                 let at = group.iter().position(|found| found.uid == uid);
-                let (Some(at), Some(id)) = (at, id_of(uid)) else {
+                let (Some(at), Some(id)) = (at, id_of.get(&uid).copied()) else {
                     continue;
                 };
                 let found = group.swap_remove(at);
@@ -453,21 +492,18 @@ impl Connection {
                 target.offer(offer, report).await?;
             }
             for gone in group {
-                report.skip(
-                    &format!("{name}: UID {}", gone.uid),
-                    "the server did not give it",
-                );
+                report.skip(&format!("{name}: UID {}", gone.uid), NOT_GIVEN);
             }
         }
         Ok(())
     }
 
-    async fn small(&mut self, group: &[Found]) -> Result<Vec<(u32, Body)>, Failure> {
+    async fn small(&mut self, group: &[Found]) -> Result<BTreeMap<u32, Body>, Failure> {
         let line = format!(
             "UID FETCH {} (UID BODY.PEEK[])",
             set(group.iter().map(|found| found.uid))
         );
-        let mut bodies = Vec::new();
+        let mut bodies = BTreeMap::new();
         let take = |response| {
             if let Response::Fetch { items, .. } = response {
                 let (mut uid, mut body) = (None, None);
@@ -478,15 +514,20 @@ impl Connection {
                         _ => {}
                     }
                 }
-                bodies.extend(uid.zip(body.map(Body::of)));
+                if let (Some(uid), Some(body)) = (uid, body)
+                    && group.iter().any(|found| found.uid == uid)
+                {
+                    bodies.entry(uid).or_insert_with(|| Body::of(body));
+                }
             }
         };
         self.wire.each(&line, take).await?;
         Ok(bodies)
     }
 
-    /// A message in parts; what its size was said to be is not believed.
-    async fn large(&mut self, uid: u32) -> Result<Body, Failure> {
+    /// A message in parts; what its size was said to be is not believed. One of more than `bytes_max` is not read to its end, which a server need
+    /// not have: it cannot be taken anyway.
+    async fn large(&mut self, uid: u32, bytes_max: u64) -> Result<Body, Failure> {
         let mut body = Body::default();
         loop {
             let line = format!(
@@ -506,7 +547,7 @@ impl Connection {
             self.wire.each(&line, take).await?;
             let is_last = part.len() < MEMORY_BYTES_MAX;
             body.push(&mut part)?;
-            if is_last {
+            if is_last || body.len() > bytes_max {
                 return Ok(body);
             }
         }
@@ -514,10 +555,34 @@ impl Connection {
 }
 
 async fn greeted(stream: Box<dyn Stream>) -> Result<Wire, Failure> {
-    match Wire::open(stream).await? {
+    match Wire::open(stream, Bounds::others()).await? {
         (wire, Response::Status { kind: Kind::Ok, .. }) => Ok(wire),
         (_, Response::Status { text, .. }) => Err(format!("the server refuses: {text}").into()),
         _ => Err("the server does not greet".into()),
+    }
+}
+
+/// Names that a server lists, no more of them than an import takes.
+#[derive(Default)]
+struct Listed {
+    items: Vec<ListItem>,
+    too_many: bool,
+}
+
+impl Listed {
+    fn add(&mut self, item: ListItem) {
+        if self.items.len() >= FOLDERS_MAX {
+            self.too_many = true;
+        } else {
+            self.items.push(item);
+        }
+    }
+
+    fn end(self, what: &str) -> Result<Vec<ListItem>, Failure> {
+        if self.too_many {
+            return Err(format!("the server has more than {FOLDERS_MAX} {what}").into());
+        }
+        Ok(self.items)
     }
 }
 

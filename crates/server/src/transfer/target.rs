@@ -100,12 +100,20 @@ impl Target {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Goes to a folder; makes it if need be.
+    /// Goes to a folder; makes it if need be. The inner error: the server does not want it, others perhaps it does.
     pub(super) async fn folder(
         &mut self,
         name: &str,
         special_use: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Result<(), String>, Failure> {
+        match self.go_to(name, special_use).await {
+            Ok(()) => Ok(Ok(())),
+            Err(WireError::Refused { text, .. }) => Ok(Err(text)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn go_to(&mut self, name: &str, special_use: Option<&str>) -> Result<(), WireError> {
         name.clone_into(&mut self.folder);
         self.present.clear();
         if !self.names.contains_key(name) {
@@ -155,13 +163,17 @@ impl Target {
         Ok(())
     }
 
-    pub(super) async fn subscribe(&mut self, name: &str) -> Result<(), Failure> {
-        if self.subscribed.insert(name.to_owned()) {
-            self.wire
-                .command(&format!("SUBSCRIBE {}", quoted(name)))
-                .await?;
+    /// Subscribes to a name. The inner error is as that of [`Target::folder`].
+    pub(super) async fn subscribe(&mut self, name: &str) -> Result<Result<(), String>, Failure> {
+        if !self.subscribed.insert(name.to_owned()) {
+            return Ok(Ok(()));
         }
-        Ok(())
+        let line = format!("SUBSCRIBE {}", quoted(name));
+        match self.wire.command(&line).await {
+            Ok(_) => Ok(Ok(())),
+            Err(WireError::Refused { text, .. }) => Ok(Err(text)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether the folder has it already. What was moved or removed here is not seen by this; to offer it again changes nothing.
@@ -281,7 +293,7 @@ impl Target {
                 } = response
                 {
                     let ranges = uids.ranges().iter();
-                    new = ranges.map(|(from, to)| (to - from + 1) as usize).sum();
+                    new = ranges.map(|(from, to)| (to - from) as usize + 1).sum();
                 }
             })
             .await?;
