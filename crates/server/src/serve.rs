@@ -190,6 +190,7 @@ pub(crate) async fn try_open(
     store.write_buffer_bytes = of.write_buffer_bytes.0;
     store.journal_bytes_max = of.journal_bytes_max.0;
     store.free_bytes_min = of.free_bytes_min.0;
+    store.removal_free_bytes_min = of.removal_free_bytes_min.0;
     store.readers_max = of.readers_max;
     store.files_open_max = listen::files_open_max(getrlimit(Resource::Nofile).current);
     let opened = tokio::task::spawn_blocking(move || Embedded::open(store)).await;
@@ -210,7 +211,7 @@ async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartEr
     let starts = data.start(before);
     let mut commit = Commit::new(partition);
     // A full disk is no reason not to start: what is there can be read.
-    commit.from_reserve = true;
+    commit.room = whimbrel_storage::Room::Vital;
     commit.mutations.push(Mutation::Put {
         key,
         value: starts.to_bytes().into(),

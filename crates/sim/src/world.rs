@@ -765,7 +765,9 @@ impl World {
         if full && self.full_until.is_none() {
             self.note("full disk");
             self.say(|| "the disk is full".into());
-            self.node.disk.faults.full = true;
+            // Below the reserve, or below what the engine needs, too.
+            self.node.disk.faults.below_reserve = true;
+            self.node.disk.faults.full = self.rng.one_in(2);
             self.full_until = Some(self.node.time() + self.rng.between(1_000, 2_000_000));
         }
         if sync_failure {
@@ -804,6 +806,7 @@ impl World {
         if self.full_until.take().is_some() {
             self.say(|| "the disk has room again".into());
             self.node.disk.faults.full = false;
+            self.node.disk.faults.below_reserve = false;
         }
     }
 

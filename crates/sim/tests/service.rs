@@ -657,6 +657,57 @@ fn a_full_disk_is_a_temporary_error_and_nothing_is_lost() {
     assert_eq!(world.bodies("INBOX"), ["kept", "again"]);
 }
 
+/// Below the reserve nothing is added, and users can make room; with less than the engine needs they cannot.
+#[test]
+fn below_the_reserve_room_can_be_made() {
+    let mut world = world();
+    let uids = ["a", "b", "c"].map(|body| world.append("INBOX", body));
+    let box_of = |mailbox| MailboxCall::Create {
+        name: name(mailbox),
+        special_use: None,
+    };
+    assert!(matches!(world.mailbox(box_of("box")), Reply::Created(_)));
+    world.append("box", "d");
+    let store = |flag: Flag| MailboxCall::Store {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: uids[..2].to_vec(),
+        change: FlagChange::Add,
+        flags: [flag].into_iter().collect(),
+        unchanged_since: None,
+    };
+    let refused = |reply: &Reply| matches!(reply, Reply::Failed(Failure::Storage));
+    world.node.disk.faults.below_reserve = true;
+    for call in [box_of("more"), store(Flag::Seen)] {
+        let reply = world.mailbox(call);
+        assert!(refused(&reply), "{reply:?}");
+    }
+    let reply = world.mailbox(store(Flag::Deleted));
+    assert!(matches!(reply, Reply::Stored { .. }), "{reply:?}");
+    assert_eq!(world.expunge("INBOX"), uids[..2]);
+    let delete = MailboxCall::Delete { name: name("box") };
+    assert!(matches!(world.mailbox(delete), Reply::Done));
+    assert_eq!(world.node.disk.blob_list(None, 10).len(), 4);
+    // Their bytes go when it is time for that.
+    world.node.advance_to(world.node.time() + 120_000_000);
+    assert_eq!(world.node.disk.blob_list(None, 10).len(), 1);
+    world.node.crash(3);
+    assert_eq!(world.bodies("INBOX"), ["c"]);
+    world.node.disk.faults.full = true;
+    let reply = world.mailbox(store(Flag::Deleted));
+    assert!(
+        matches!(reply, Reply::Stored { .. }),
+        "these are gone: {reply:?}"
+    );
+    let last = MailboxCall::Remove {
+        name: name("INBOX"),
+        uid_validity: world.status("INBOX").uid_validity,
+        uids: uids[2..].to_vec(),
+    };
+    let reply = world.mailbox(last);
+    assert!(refused(&reply), "{reply:?}");
+}
+
 /// Found by the simulator: a RENAME was told to have failed because something written before it was refused, and took effect all the same. Who
 /// only looks is served, though a mark is written for it.
 #[test]

@@ -81,7 +81,7 @@ impl EmbeddedWriter {
         let written = self
             .core
             .blocking(permits, move |core| {
-                if let Some(full) = writer::full(&core.config) {
+                if let Some(full) = writer::Lack::now(&core.config).ordinary {
                     return Err(full);
                 }
                 let trees = &core.sealer.trees;

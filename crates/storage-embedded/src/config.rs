@@ -28,6 +28,9 @@ pub struct Config {
     /// When the file system has less room than this, whatever adds something is refused as temporarily full. The tree itself
     /// needs room to work: it must never meet the end of the disk.
     pub free_bytes_min: u64,
+    /// What only leads to more room ([`Room::Frees`](whimbrel_storage::Room::Frees)) is refused when the file system has less than this, and
+    /// less than `free_bytes_min`: the tree needs this much to put itself in order, which is how room is won.
+    pub removal_free_bytes_min: u64,
     /// Reads that may occupy a blocking thread at once; further ones wait.
     pub readers_max: usize,
     /// Threads that flush and compact.
@@ -58,6 +61,7 @@ impl Config {
             chunk_bytes: 64 << 10,
             blobs_compressed: true,
             free_bytes_min: 512 << 20,
+            removal_free_bytes_min: 128 << 20,
             readers_max: 8,
             background_threads: 2,
             files_open_max: FILES_OPEN_MAX_DEFAULT,

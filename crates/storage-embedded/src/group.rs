@@ -9,13 +9,15 @@ use bytes::Bytes;
 use fjall::{Readable, Snapshot};
 use whimbrel_storage::rules::{Broken, check_cut, check_follows, check_sizes};
 use whimbrel_storage::{
-    BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError, UploadId,
+    BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, Room, StoreError,
+    UploadId,
 };
 
 use crate::failure::read_error;
 use crate::keys;
 use crate::seal::{Sealer, Tree, Write};
 use crate::verify::Positions;
+use crate::writer::Lack;
 
 type Log = (PartitionId, Origin);
 
@@ -26,8 +28,7 @@ pub(crate) struct Group<'a> {
     broken: &'a mut Broken,
     view: Snapshot,
     write: Write,
-    /// Whether the disk has no room for more.
-    full: Option<StoreError>,
+    lack: Lack,
     moved: Positions,
     appended: BTreeMap<Log, Vec<(u64, u64)>>,
     cut: BTreeSet<Log>,
@@ -52,7 +53,7 @@ impl<'a> Group<'a> {
         sealer: &'a Sealer,
         positions: &'a mut Positions,
         broken: &'a mut Broken,
-        full: Option<StoreError>,
+        lack: Lack,
     ) -> Self {
         Group {
             sealer,
@@ -60,7 +61,7 @@ impl<'a> Group<'a> {
             broken,
             view: sealer.db().snapshot(),
             write: sealer.begin(),
-            full,
+            lack,
             moved: BTreeMap::new(),
             appended: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -122,7 +123,12 @@ impl<'a> Group<'a> {
                 .mutations
                 .iter()
                 .any(|m| matches!(m, Mutation::Put { .. } | Mutation::Reference { .. }));
-        if let (Some(full), true) = (&self.full, adds && !commit.from_reserve) {
+        let full = match commit.room {
+            Room::Ordinary => &self.lack.ordinary,
+            Room::Frees => &self.lack.frees,
+            Room::Vital => &None,
+        };
+        if let (Some(full), true) = (full, adds) {
             return Err(full.clone());
         }
         self.taken += 1;

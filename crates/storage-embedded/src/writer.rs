@@ -233,8 +233,8 @@ impl Writer {
 
     /// One group; an error stops the store.
     fn group(&mut self, jobs: Vec<Job>) -> Result<(), StoreError> {
-        let full = self.room();
-        let mut group = Group::new(&self.sealer, &mut self.positions, &mut self.broken, full);
+        let lack = Lack::now(&self.config);
+        let mut group = Group::new(&self.sealer, &mut self.positions, &mut self.broken, lack);
         let mut commits = Vec::with_capacity(jobs.len());
         let mut deletions = Vec::new();
         for Job { work, done } in jobs {
@@ -332,25 +332,29 @@ impl Writer {
         }
         Ok(())
     }
-
-    fn room(&self) -> Option<StoreError> {
-        full(&self.config)
-    }
 }
 
-/// The refusal, when the disk has less room than its reserve.
-pub(crate) fn full(config: &Config) -> Option<StoreError> {
-    let free = config.disk.free_bytes(&config.path).unwrap_or(u64::MAX);
-    (free < config.free_bytes_min).then(|| {
-        StoreError::Full(
-            format!(
-                "{} has {free} bytes left, {} are kept free",
-                config.path.display(),
-                config.free_bytes_min
-            )
-            .into(),
-        )
-    })
+/// What there is no room for on the disk.
+pub(crate) struct Lack {
+    pub(crate) ordinary: Option<StoreError>,
+    pub(crate) frees: Option<StoreError>,
+}
+
+impl Lack {
+    pub(crate) fn now(config: &Config) -> Lack {
+        let free = config.disk.free_bytes(&config.path).unwrap_or(u64::MAX);
+        let below = |bytes_min: u64| {
+            (free < bytes_min).then(|| {
+                let path = config.path.display();
+                let what = format!("{path} has {free} bytes left, {bytes_min} are kept free");
+                StoreError::Full(what.into())
+            })
+        };
+        Lack {
+            ordinary: below(config.free_bytes_min),
+            frees: below(config.removal_free_bytes_min.min(config.free_bytes_min)),
+        }
+    }
 }
 
 /// The newest journal, open for syncing.

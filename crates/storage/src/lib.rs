@@ -32,5 +32,5 @@ pub use group::GroupCommit;
 pub use store::LogStore;
 pub use types::{
     COMMIT_BYTES_MAX, Commit, Cut, Hash, KeyRange, LogEntry, LogPage, LogPosition, Mutation,
-    Origin, PartitionId, ScanLimit, ScanPage,
+    Origin, PartitionId, Room, ScanLimit, ScanPage,
 };

@@ -136,6 +136,18 @@ pub enum Mutation {
     },
 }
 
+/// Which room on the disk a commit may take. What only removes records and cuts logs is taken on any disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// None of what is kept free.
+    #[default]
+    Ordinary,
+    /// Of what is kept free as much as is not kept for the engine itself: it marks for removal, or removes, and so leads to more room.
+    Frees,
+    /// Any: it is small, and the node could not work without it.
+    Vital,
+}
+
 /// What becomes durable together, in one partition: at most one batch, and what it changes.
 ///
 /// Order inside: the batch is appended, then logs are cut, then mutations are done one after the other.
@@ -149,8 +161,8 @@ pub struct Commit {
     /// what was built on something that never came to be leaves nothing behind. A commit that does not rest on them, made by a caller
     /// who knows what was refused, begins anew.
     pub follows: bool,
-    /// Whether it may take of the room that is kept free: it is small, and the node could not work without it.
-    pub from_reserve: bool,
+    /// Whether it may take of the room that is kept free.
+    pub room: Room,
     /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
@@ -168,7 +180,7 @@ impl Commit {
             partition,
             entry: None,
             follows: false,
-            from_reserve: false,
+            room: Room::Ordinary,
             lazy: false,
             cuts: Vec::new(),
             mutations: Vec::new(),

@@ -1,5 +1,5 @@
-//! The disk is full: below the reserve (`storage.free_bytes_min`) nothing is added and nothing else happens; without any room at all the server
-//! stops itself.
+//! The disk is full: below the reserve (`storage.free_bytes_min`) nothing is added, and users can make room; below a smaller one
+//! (`storage.removal_free_bytes_min`) they cannot; without any room at all the server stops itself.
 
 use whimbrel_e2e::{
     imap::Status,
@@ -22,6 +22,7 @@ fn below_the_reserve_clients_are_told_to_try_later() {
     let disk = Disk::memory(256);
     let mut server = Builder::default()
         .set("server", &disk.data_dir())
+        // The default of the smaller reserve is greater than this: it is the same then.
         .set("storage", &format!("free_bytes_min = \"{RESERVE}B\""))
         .start();
     let mut all: Vec<String> = (0..3).map(|n| format!("m-{n}")).collect();
@@ -104,6 +105,60 @@ fn below_the_reserve_clients_are_told_to_try_later() {
         .unwrap()
         .command("STATUS INBOX (MESSAGES)");
     assert_eq!(bob.unwrap().status_figures()["MESSAGES"], 3);
+    server.stop();
+}
+
+#[test]
+fn below_the_reserve_users_can_make_room() {
+    let disk = Disk::memory(256);
+    let mut server = Builder::default()
+        .set("server", &disk.data_dir())
+        .set(
+            "storage",
+            &format!("free_bytes_min = \"{RESERVE}B\"\nremoval_free_bytes_min = \"4MiB\""),
+        )
+        .start();
+    let all: Vec<String> = (0..6).map(|n| format!("m-{n}")).collect();
+    server.deliver(&all, SIZE);
+    let mut imap = server.anne();
+    for command in ["SELECT INBOX", "CREATE old", "COPY 1:3 old"] {
+        let _ = imap.command(command).unwrap().ok(command);
+    }
+
+    disk.fill(RESERVE / 2);
+    let refused = [
+        "STORE 1 +FLAGS (\\Answered)",
+        "COPY 1 Archive",
+        "MOVE 1 Archive",
+    ];
+    for command in refused {
+        assert_unavailable(&imap.command(command).unwrap(), command);
+    }
+    for command in [
+        "STORE 1:3 +FLAGS.SILENT (\\Deleted)",
+        "UID EXPUNGE 1",
+        "EXPUNGE",
+        "DELETE old",
+        "STORE 1 +FLAGS.SILENT (\\Deleted)",
+        "CLOSE",
+    ] {
+        let _ = imap.command(command).unwrap().ok(command);
+    }
+    let mut pop3 = server.anne_pop3();
+    pop3.command("DELE 1").unwrap().expect("DELE");
+    pop3.command("QUIT").unwrap().expect("QUIT");
+
+    // It holds, and with less room than the store needs nothing is removed any more.
+    server.kill();
+    server.start(&[]);
+    disk.fill(2 << 20);
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, SIZE), all[5..]);
+    let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    let command = "STORE 1 +FLAGS (\\Deleted)";
+    assert_unavailable(&imap.command(command).unwrap(), command);
+    disk.clear();
+    let _ = imap.command(command).unwrap().ok(command);
     server.stop();
 }
 

@@ -361,8 +361,10 @@ schema! {
         write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
         /// All journals together: bounds disk space and the time of a start.
         journal_bytes_max: Size = "\"128MiB\"", "\"64MiB\"" ..= "\"64GiB\"";
-        /// Free room on the disk below which nothing is changed (452, NO); reading goes on.
+        /// Free room on the disk below which nothing is added or changed (452, NO); reading goes on, and so does what makes room.
         free_bytes_min: Size = "\"512MiB\"", "\"0B\"" ..= "\"1TiB\"";
+        /// Free room below which nothing can be removed either (EXPUNGE, DELETE, marking as deleted): the store needs so much to put itself in order. Never more than `free_bytes_min`.
+        removal_free_bytes_min: Size = "\"128MiB\"", "\"0B\"" ..= "\"1TiB\"";
         /// Reads of the disk at once; further ones wait.
         readers_max: usize = "8", "1" ..= "256";
         /// Scans of the store under way at once: each holds a page in memory.

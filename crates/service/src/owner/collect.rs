@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, RowKey};
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row};
 use crate::{
@@ -124,7 +124,7 @@ impl PartitionOwner {
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
-        self.write_rows(account, units.into_iter().chain(last));
+        self.write_rows(account, Room::Frees, units.into_iter().chain(last));
         remains
     }
 

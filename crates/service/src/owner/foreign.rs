@@ -14,7 +14,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Peers, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{Partition, PartitionOwner, Phase, Watch, keys, rows::push_row};
 use crate::{
@@ -536,7 +536,7 @@ impl PartitionOwner {
             out: &mut self.out,
         };
         told.of(account, &mut entry.watchers, &effects, None);
-        self.write_rows(account, [rows]);
+        self.write_rows(account, Room::Ordinary, [rows]);
         if effects.late {
             self.claim_late(now, account);
         }

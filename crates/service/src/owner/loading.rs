@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica, SpecialUse};
+use whimbrel_storage::Room;
 
 use super::{Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row};
 use crate::{
@@ -379,7 +380,7 @@ impl PartitionOwner {
             // Removed before the last stop, and not yet collected.
             self.collect_soon(now, account);
         }
-        self.write_rows(account, first.into_iter().map(Some));
+        self.write_rows(account, Room::Ordinary, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);
         for input in waiting {
             self.handle(now, input);

@@ -1,7 +1,7 @@
 //! What the rows and operations of an account mean to the store: mutations, and references to blobs.
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, MessageId, Op, RowKey};
+use whimbrel_mailbox::{AccountId, Flag, Flags, MessageId, Op, RowKey};
 use whimbrel_storage::Mutation;
 
 use super::keys;
@@ -15,6 +15,16 @@ pub(super) fn named_blob(op: &Op) -> Option<Vec<u8>> {
         _ => return None,
     };
     Some([&blob.hash[..], &blob.upload[..]].concat())
+}
+
+/// Whether operations do nothing but remove, or mark for removal, so that they lead to more room on the disk.
+pub(super) fn free_room(ops: &[Op]) -> bool {
+    let deleted = Flags::from_iter([Flag::Deleted]);
+    ops.iter().all(|op| match op {
+        Op::Expunge { .. } | Op::DeleteMailbox { .. } => true,
+        Op::Store { set, clear, .. } => *set == deleted && clear.is_empty(),
+        _ => false,
+    })
 }
 
 /// Turns a changed row into mutations; a content row holds the account's reference to its blob.

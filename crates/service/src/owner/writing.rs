@@ -2,14 +2,14 @@
 
 use whimbrel_crdt::{Dot, PartitionId, Section};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Step};
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
     Load, Partition, PartitionOwner, Phase,
     batches::ROWS_PER_COMMIT_MAX,
     foreign::Told,
     keys,
-    rows::{named_blob, push_row},
+    rows::{free_room, named_blob, push_row},
 };
 use crate::{
     machine::{Now, Output, Ticket},
@@ -51,6 +51,12 @@ impl PartitionOwner {
             };
             let mut sealed = None;
             let mut late = false;
+            let room = match ops.is_empty() {
+                // Marks alone: looking works on a full disk.
+                true => Room::Vital,
+                false if free_room(&ops) => Room::Frees,
+                false => Room::Ordinary,
+            };
             let epoch = ops.iter().any(|op| matches!(op, Op::Epoch { .. }));
             if !ops.is_empty() {
                 let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -111,8 +117,7 @@ impl PartitionOwner {
             let mut commit = None;
             if sealed.is_some() || !mutations.is_empty() {
                 let mut made = sealed.unwrap_or_else(|| own.log.commit());
-                // Marks alone: looking works on a full disk.
-                made.from_reserve = made.entry.is_none();
+                made.room = room;
                 made.mutations.extend(mutations);
                 made.lazy = lazy && entry.watchers.is_empty();
                 commit = Some(made);
@@ -144,19 +149,20 @@ impl PartitionOwner {
     pub(super) fn write_rows<Unit: IntoIterator<Item = Mutation>>(
         &mut self,
         account: AccountId,
+        room: Room,
         units: impl IntoIterator<Item = Unit>,
     ) {
         let mut rows = Vec::new();
         for unit in units {
             rows.extend(unit);
             if rows.len() >= ROWS_PER_COMMIT_MAX {
-                self.hand_out_rows(account, std::mem::take(&mut rows));
+                self.hand_out_rows(account, room, std::mem::take(&mut rows));
             }
         }
-        self.hand_out_rows(account, rows);
+        self.hand_out_rows(account, room, rows);
     }
 
-    fn hand_out_rows(&mut self, account: AccountId, rows: Vec<Mutation>) {
+    fn hand_out_rows(&mut self, account: AccountId, room: Room, rows: Vec<Mutation>) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -168,6 +174,7 @@ impl PartitionOwner {
         }
         let mut commit = own.log.commit();
         commit.mutations = rows;
+        commit.room = room;
         self.hand_out(account, commit);
     }
 

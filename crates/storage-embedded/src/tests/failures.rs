@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 
 use whimbrel_storage::{
-    BlobStore, BlobWriter, Commit, Cut, LogStore, Mutation, Origin, PartitionId, StoreError,
+    BlobStore, BlobWriter, Commit, Cut, LogStore, Mutation, Origin, PartitionId, Room, StoreError,
     UploadId,
 };
 
@@ -108,11 +108,27 @@ fn a_full_disk_refuses_to_add_until_there_is_room() {
                 key: "vital".into(),
                 value: "1".into(),
             }],
-            from_reserve: true,
+            room: Room::Vital,
             ..Commit::new(P)
         };
         engine.commit(vital).await.unwrap();
+        let frees = Commit {
+            mutations: vec![Mutation::Put {
+                key: "marked".into(),
+                value: "1".into(),
+            }],
+            room: Room::Frees,
+            ..Commit::new(P)
+        };
+        let error = engine.commit(frees.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Full(_)), "{error}");
+        // With as much room as the tree needs, but less than is kept free, what leads to more is taken, and nothing else.
         disk.full.store(false, Ordering::SeqCst);
+        disk.below_reserve.store(true, Ordering::SeqCst);
+        let error = engine.commit(refused.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Full(_)), "{error}");
+        engine.commit(frees).await.unwrap();
+        disk.below_reserve.store(false, Ordering::SeqCst);
         engine.commit(refused).await.unwrap();
         engine.close().await;
     });

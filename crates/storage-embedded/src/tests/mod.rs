@@ -23,6 +23,8 @@ use crate::config::{Config, Disk, RealDisk};
 pub(crate) struct TestDisk {
     pub(crate) sync_fails: AtomicBool,
     pub(crate) full: AtomicBool,
+    /// Less room than is kept free, but as much as the tree needs.
+    pub(crate) below_reserve: AtomicBool,
     pub(crate) syncs: AtomicU64,
 }
 
@@ -39,6 +41,8 @@ impl Disk for TestDisk {
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         if self.full.load(Ordering::SeqCst) {
             Ok(1000)
+        } else if self.below_reserve.load(Ordering::SeqCst) {
+            Ok(Config::new(path).removal_free_bytes_min)
         } else {
             RealDisk.free_bytes(path).map(|_| u64::MAX)
         }

@@ -9,7 +9,7 @@ use super::state::{Op, State, hash_chunks};
 use crate::rules::Broken;
 use crate::{
     BlobInfo, BlobName, Commit, KeyRange, LogPage, LogPosition, Mutation, Origin, PartitionId,
-    Refusal, ScanLimit, ScanPage, StoreError, UploadId,
+    Refusal, Room, ScanLimit, ScanPage, StoreError, UploadId,
 };
 
 /// What can go wrong with the disk.
@@ -17,6 +17,8 @@ use crate::{
 pub struct Faults {
     /// No room: whatever adds something is refused with [`StoreError::Full`]; removing still works.
     pub full: bool,
+    /// Less room than is kept free, and more than the engine needs: [`Room::Frees`](crate::Room::Frees) is taken, [`Room::Ordinary`](crate::Room::Ordinary) is not.
+    pub below_reserve: bool,
     /// Syncs fail. The first that does poisons the store until the next [`Memory::crash`] or [`Memory::reopen`].
     pub sync_fails: bool,
 }
@@ -70,8 +72,8 @@ impl Memory {
                 .mutations
                 .iter()
                 .any(|m| matches!(m, Mutation::Put { .. } | Mutation::Reference { .. }));
-        if adds && !commit.from_reserve {
-            self.room()?;
+        if adds {
+            self.room(commit.room)?;
         }
         self.push(Op::Commit(commit));
         Ok(())
@@ -284,7 +286,7 @@ impl Memory {
     /// `Refused` if the id is in use, `Full`, `Poisoned`.
     pub fn blob_create(&mut self, upload: UploadId) -> Result<(), StoreError> {
         self.writable()?;
-        self.room()?;
+        self.room(Room::Ordinary)?;
         if self.current.blobs.contains_key(&upload) {
             return Err(Refusal::UploadExists(upload).into());
         }
@@ -298,7 +300,7 @@ impl Memory {
     /// `Refused` if it is not being written, `Full`, `Poisoned`.
     pub fn blob_write(&mut self, upload: UploadId, bytes: Bytes) -> Result<(), StoreError> {
         self.writable()?;
-        self.room()?;
+        self.room(Room::Ordinary)?;
         self.unfinished(upload)?;
         if !bytes.is_empty() {
             self.push(Op::BlobChunk(upload, bytes));
@@ -312,7 +314,7 @@ impl Memory {
     /// `Refused` if it is not being written, `Full`, `Poisoned`.
     pub fn blob_finish(&mut self, upload: UploadId) -> Result<BlobInfo, StoreError> {
         self.writable()?;
-        self.room()?;
+        self.room(Room::Ordinary)?;
         let chunks = self.unfinished(upload)?;
         let size = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let info = BlobInfo {
@@ -420,8 +422,13 @@ impl Memory {
             .map_or(Ok(()), |reason| Err(StoreError::Poisoned(reason.clone())))
     }
 
-    fn room(&self) -> Result<(), StoreError> {
-        if self.faults.full {
+    fn room(&self, room: Room) -> Result<(), StoreError> {
+        let full = match room {
+            Room::Ordinary => self.faults.full || self.faults.below_reserve,
+            Room::Frees => self.faults.full,
+            Room::Vital => false,
+        };
+        if full {
             Err(StoreError::Full("no room on the disk".into()))
         } else {
             Ok(())

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Faults, Memory, MemoryStore};
 use crate::conformance::{self, Factory};
-use crate::{Commit, KeyRange, LogStore, Mutation, PartitionId, ScanLimit, StoreError};
+use crate::{Commit, KeyRange, LogStore, Mutation, PartitionId, Room, ScanLimit, StoreError};
 
 const P: PartitionId = PartitionId(1);
 
@@ -115,11 +115,29 @@ fn a_full_disk_refuses_to_add_and_lets_remove() {
     assert!(keys(&memory).is_empty());
     // What the node cannot do without.
     let vital = Commit {
-        from_reserve: true,
+        room: Room::Vital,
         ..put("vital")
     };
     memory.write(vital).unwrap();
     assert_eq!(keys(&memory), ["vital"]);
+    let frees = Commit {
+        room: Room::Frees,
+        ..put("frees")
+    };
+    assert!(memory.write(frees.clone()).unwrap_err().is_temporary());
+    memory.faults = Faults {
+        below_reserve: true,
+        ..Faults::default()
+    };
+    assert!(memory.write(put("b")).unwrap_err().is_temporary());
+    memory.write(frees).unwrap();
+    let gone = Commit {
+        mutations: vec![Mutation::Delete {
+            key: "frees".into(),
+        }],
+        ..Commit::new(P)
+    };
+    memory.write(gone).unwrap();
     memory.faults = Faults::default();
     memory.write(put("b")).unwrap();
     assert_eq!(keys(&memory), ["b", "vital"]);
