@@ -3,6 +3,9 @@
 //! A batch is stable here when each member has reported an applied vector that covers it, and we have applied that member's own batches up to
 //! its number in that report: then all that it made before it had applied the batch is applied here as well.
 //!
+//! While a state is taken nothing gets stable that is not in it: what is stable may be collected, and a state from before its removal would bring it back
+//! (`proofs/spec/Forgotten.v`).
+//!
 //! Reports rise, so of each member three vectors are enough: what is confirmed, the report that waits for its own number, the newest.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
@@ -42,6 +45,9 @@ impl Partition {
                 None if broken("absent-not-asked") => {}
                 None => return self.cut(),
             }
+        }
+        if let Some(applied) = self.take_applied() {
+            stable.meet(applied);
         }
         // A new member has reported nothing yet; what was stable stays so.
         if self.stable.covers_all(&stable) {

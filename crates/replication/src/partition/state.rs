@@ -138,6 +138,6 @@ pub enum StateOutput {
         /// Logs that end here before they do in the state.
         jumps: BTreeMap<Incarnation, (u64, Hash)>,
     },
-    /// Forget what is held: it came otherwise.
+    /// Forget what is held: it came otherwise, or is too old.
     Forget,
 }

@@ -1,7 +1,7 @@
 //! Taking a state from a peer.
 //!
 //! Where a transfer stands is on disk: after a crash it goes on with the same donor. With another one, or when the donor has dropped its
-//! snapshot, it begins anew. Our own writes go on meanwhile: they are in our log, which is sent as ever, and in our state, to which the other is joined.
+//! snapshot, it begins anew. Nothing is joined that is older than what was collected here: see `stable`. Our own writes go on meanwhile: they are in our log, which is sent as ever, and in our state, to which the other is joined.
 
 use std::collections::BTreeMap;
 
@@ -74,6 +74,13 @@ impl Partition {
         self.take.is_some()
     }
 
+    /// What is applied in the state that is being taken.
+    pub(super) fn take_applied(&self) -> Option<&VersionVector> {
+        let held = self.take.as_ref()?.held.as_ref();
+        held.map(|held| &held.snapshot.applied)
+            .filter(|_| !broken("stable-beyond-a-state"))
+    }
+
     fn taken(&self) -> VersionVector {
         let taken = self.origins.iter().map(|(id, origin)| (*id, origin.taken));
         taken.collect()
@@ -122,6 +129,12 @@ impl Partition {
         let new = heads.keys().filter(|id| !self.origins.contains_key(id));
         if self.origins.len() + new.count() > self.config.origins_max {
             return self.stop(id, Alarm::Origins(id));
+        }
+        if !frame.applied.covers_all(&self.stable) && !broken("older-state-taken") {
+            // Fixed before its donor had applied what was collected here since: a new one has that.
+            self.forget();
+            self.take = Some(Take::of(id, None, now.mono_micros));
+            return self.release(id, frame.state);
         }
         let held = Held {
             donor: id,
@@ -285,15 +298,13 @@ impl Partition {
             .or(self.hints.keys().next())
             .copied();
         if let Some(donor) = next.filter(|donor| last != Some(*donor)) {
-            // What is held of another's stays on disk until this one begins.
-            let stores = |pending: &Pending| matches!(pending, Pending::Rows { .. });
-            self.pending.retain(|_, pending| !stores(pending));
+            self.forget();
             self.take = Some(Take::of(donor, None, now.mono_micros));
             self.wake(donor);
         }
     }
 
-    /// What is being taken came otherwise.
+    /// What is being taken came otherwise, or is left: at once, for more gets stable from now on.
     fn forget(&mut self) {
         let Some(take) = self.take.take() else { return };
         let stores = |pending: &Pending| matches!(pending, Pending::Rows { .. });

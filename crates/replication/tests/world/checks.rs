@@ -84,6 +84,14 @@ impl World {
 
     /// A state is joined when all of it is there.
     pub(super) fn check_join(&self, node: usize, held: &Held) -> Result<(), String> {
+        let machine = self.nodes[node].machine.as_ref();
+        if let Some(stable) = machine.map(|machine| machine.stable())
+            && !held.snapshot.applied.covers_all(stable)
+        {
+            return Err(format!(
+                "{stable:?} is stable, not in the state that is joined"
+            ));
+        }
         let there: Vec<Vec<u8>> = self.nodes[node].disk.staged().into_keys().collect();
         let expected = self.made.keys(&held.snapshot.applied);
         if there != expected {

@@ -134,7 +134,7 @@ impl Machine {
         }))
     }
 
-    fn finish(&mut self, outputs: &[Output]) -> Vec<Output> {
+    pub(super) fn finish(&mut self, outputs: &[Output]) -> Vec<Output> {
         let tickets = outputs.iter().filter_map(|output| match output {
             Output::Store { ticket, .. } | Output::Apply { ticket, .. } => Some(*ticket),
             _ => None,

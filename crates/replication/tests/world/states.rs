@@ -25,6 +25,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a state with another past", another_past),
     ("a state without hashes", without_hashes),
     ("a state that is not needed any more", came_otherwise),
+    ("a state from before what is stable", before_stable),
     ("a member that is away for long", away_for_long),
     ("told again that it needs a state", told_again),
 ];
@@ -286,6 +287,33 @@ fn came_otherwise() -> Result<(), String> {
     let released = sent(&mut machine);
     let release = take(9, b"", 0);
     ensure(released.contains(&release), "and the donor told")
+}
+
+/// What was collected must not come back.
+fn before_stable() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let outputs = machine.batches(&chain(2, 3, &[]));
+    machine.finish(&outputs);
+    machine.hello(&[(2, 3)], &[], 1 << 20);
+    ensure(machine.0.stable().get(node(2)) == 3, "all have it")?;
+    machine.receive(begin(0, &[(2, 3), (3, 5)], &[]));
+    let heads = [(2, chain(2, 3, &[])[1].1), (3, Hash([5; 32]))];
+    let outputs = machine.receive(begin(9, &[(2, 2), (3, 5)], &heads));
+    let forgets = matches!(state_of(&outputs)[..], [StateOutput::Forget]);
+    ensure(forgets, "an older one is not taken")?;
+    let frames = sent(&mut machine);
+    ensure(frames.contains(&take(9, b"", 0)), "it may be dropped")?;
+    let again = take(0, b"", 8000);
+    ensure(frames.contains(&again), "and a new one is asked for")?;
+    let heads = [(2, chain(2, 3, &[])[2].1), (3, Hash([5; 32]))];
+    machine.receive(begin(10, &[(2, 3), (3, 5)], &heads));
+    let outputs = machine.batches(&[sealed(2, 4, chain(2, 3, &[])[2].1, &[], 0)]);
+    machine.finish(&outputs);
+    machine.hello(&[(2, 4)], &[], 1 << 20);
+    ensure(
+        machine.0.stable().get(node(2)) == 3,
+        "nothing gets stable meanwhile",
+    )
 }
 
 fn away_for_long() -> Result<(), String> {
