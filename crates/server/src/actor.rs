@@ -202,6 +202,10 @@ where
             {
                 Ok(Input::CommitFailed(done.ticket))
             }
+            // It rests on one that was refused for lack of room, which was told.
+            Err(StoreError::Refused(Refusal::Broken { .. })) => {
+                Ok(Input::CommitFailed(done.ticket))
+            }
             Err(error) => Err(self.die(&format!("a commit failed: {error}"))),
         }
     }

@@ -246,9 +246,13 @@ async fn a_deadline_is_kept() {
 #[tokio::test]
 async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
     let mut script = Script::default();
+    // As a log makes them: all but the first rest on those before.
+    let mut second = entry(2);
+    second.follows = true;
     script.out.extend([
         Output::Commit(Ticket(1), entry(1)),
-        Output::Commit(Ticket(2), entry(2)),
+        Output::Commit(Ticket(2), second),
+        Output::Commit(Ticket(3), entry(2)),
     ]);
     let full = MemoryStore::new();
     full.with(|memory| memory.faults.full = true);
@@ -269,8 +273,11 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
         },
     });
     tokio::spawn(Actor::new("owner", script, owners.remove(0), shared).run());
-    until("both answers", || log.lock().unwrap().len() == 2).await;
-    assert_eq!(*log.lock().unwrap(), ["CommitFailed 1", "CommitFailed 2"]);
+    until("the answers", || log.lock().unwrap().len() == 3).await;
+    assert_eq!(
+        *log.lock().unwrap(),
+        ["CommitFailed 1", "CommitFailed 2", "CommitFailed 3"]
+    );
     assert!(!died.load(Ordering::SeqCst));
 }
 

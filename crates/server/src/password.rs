@@ -1,18 +1,15 @@
 //! argon2id: making verifiers, and checking them on a bounded number of threads.
 
-mod memory;
-
 use std::{num::NonZeroU32, sync::Arc};
 
 use argon2::{
-    Algorithm, Argon2, Block, Params, PasswordHasher as _, Version,
+    Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
 use tokio::sync::Semaphore;
 use whimbrel_service::scram::{ITERATIONS_MIN, derive, to_text};
 use zeroize::Zeroizing;
 
-use self::memory::Memory;
 use crate::{config::AuthSection, node::random};
 
 /// Longest password: argon2 reads all of it.
@@ -122,34 +119,11 @@ pub fn is_verifier(text: &str) -> bool {
     })
 }
 
-/// Compares, in memory that is lent. Takes tens of milliseconds: not for a thread that serves others.
-fn matches(memory: &Memory, verifier: &str, password: &[u8]) -> bool {
-    if password.len() > PASSWORD_BYTES_MAX {
-        return false;
-    }
-    let Ok(hash) = PasswordHash::new(verifier) else {
-        return false;
-    };
-    // Compared in constant time.
-    hash.hash.is_some() && computed(memory, &hash, password) == hash.hash
-}
-
-/// What a password gives under the parameters and the salt of another hash; `None` when these are not argon2's.
-fn computed(memory: &Memory, like: &PasswordHash, password: &[u8]) -> Option<Output> {
-    let algorithm = Algorithm::new(like.algorithm.as_str()).ok()?;
-    let version = like.version.map(Version::try_from).transpose().ok()?;
-    let params = Params::try_from(like).ok()?;
-    let salt = like.salt.as_ref()?;
-    let mut out = [0; Output::MAX_LENGTH];
-    let out = out.get_mut(..params.output_len()?)?;
-    let count = params.block_count();
-    let argon2 = Argon2::new(algorithm, version.unwrap_or_default(), params);
-    memory
-        .lend(count, |blocks: &mut [Block]| {
-            argon2.hash_password_into_with_memory(password, salt, out, blocks)
-        })
-        .ok()?;
-    Output::new(out).ok()
+/// Compares. Takes tens of milliseconds: not for a thread that serves others.
+fn matches(verifier: &str, password: &[u8]) -> bool {
+    password.len() <= PASSWORD_BYTES_MAX
+        && PasswordHash::new(verifier)
+            .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
 }
 
 /// A password that nobody has to think of.
@@ -169,17 +143,14 @@ pub fn generate() -> Zeroizing<String> {
 #[derive(Clone, Debug)]
 pub struct Verifier {
     places: Arc<Semaphore>,
-    memory: Arc<Memory>,
 }
 
 impl Verifier {
-    /// With places and memory as configured.
+    /// With places as configured.
     #[must_use]
     pub fn new(config: &AuthSection) -> Self {
-        let bytes = config.argon2_memory.bytes();
         Verifier {
             places: Arc::new(Semaphore::new(config.verifications_max)),
-            memory: Arc::new(Memory::new(bytes / Block::SIZE)),
         }
     }
 
@@ -188,11 +159,10 @@ impl Verifier {
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
             return false;
         };
-        let memory = Arc::clone(&self.memory);
         tokio::task::spawn_blocking(move || {
             // Until it is done, although nobody may wait for it any more: places are what bounds memory.
             let _place = place;
-            matches(&memory, &verifier, &password)
+            matches(&verifier, &password)
         })
         .await
         .unwrap_or(false)
@@ -208,10 +178,6 @@ mod tests {
         Config::parse("[auth]\nargon2_memory = '1MiB'\nargon2_passes = 1")
             .unwrap()
             .auth
-    }
-
-    fn matches(verifier: &str, password: &[u8]) -> bool {
-        super::matches(&Memory::new(1024), verifier, password)
     }
 
     #[test]
@@ -256,9 +222,7 @@ mod tests {
         assert!(made.starts_with("$argon2id$v=19$m=1024,t=1,p=1$"), "{made}");
         assert_ne!(made, decoy(&cheap()).unwrap());
         for password in [&b""[..], b"secret"] {
-            let memory = Memory::new(1024);
-            assert!(!super::matches(&memory, &made, password));
-            assert_eq!(memory.kept_blocks(), 1024, "it was computed");
+            assert!(!matches(&made, password));
         }
     }
 

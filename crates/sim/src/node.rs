@@ -30,7 +30,7 @@ use whimbrel_service::{
     senders,
 };
 use whimbrel_storage::{
-    Commit, KeyRange, LogEntry, LogPosition, Origin, ScanLimit, StoreError, UploadId,
+    Commit, KeyRange, LogEntry, LogPosition, Origin, Refusal, ScanLimit, StoreError, UploadId,
     blob::read_ahead,
     group::GroupCommit,
     memory::{DiskCopy, Memory, SyncMark},
@@ -849,11 +849,12 @@ impl Node {
         for (dest, ticket, commit) in group {
             match self.disk.write(commit) {
                 Ok(()) => written.push((dest, ticket)),
-                Err(error @ StoreError::Poisoned(_)) => return self.stop(error.to_string()),
-                Err(_) => {
+                // As the server does it: whatever else is refused is a defect.
+                Err(StoreError::Full(_) | StoreError::Refused(Refusal::Broken { .. })) => {
                     self.outcomes.push_back(Outcome::CommitFailed);
                     self.input_soon(dest, Input::CommitFailed(ticket));
                 }
+                Err(error) => return self.stop(error.to_string()),
             }
         }
         let mark = self.disk.begin_sync();

@@ -356,7 +356,7 @@ schema! {
         /// How long the bytes of a removed message stay, so that a session that is reading them can end.
         collect_after: Duration = "\"60s\"", "\"0s\"" ..= "\"1d\"";
         /// The engine's cache of blocks.
-        cache_bytes: Size = "\"32MiB\"", "\"1MiB\"" ..= "\"1TiB\"";
+        cache_bytes: Size = "\"16MiB\"", "\"1MiB\"" ..= "\"1TiB\"";
         /// What is written is gathered in memory up to this size, then moved into files; up to ten such buffers exist while the disk is behind.
         write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
         /// All journals together: bounds disk space and the time of a start.
