@@ -63,7 +63,7 @@ figures! {
     QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
         "Since the oldest of them was accepted; 0 without one.";
     COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",
-        "From a machine's commit (directory, queue, owner) to its being on disk.";
+        "From a machine's commit (directory, queue, owner) to its being on disk; only of commits that somebody waits for.";
     STORE_SYNCS: Counter<0> = "whimbrel_store_syncs_total", [], "syncs",
         "Syncs of the store's journal.";
     STORE_COMMITS: Counter<0> = "whimbrel_store_commits_total", [], "commits",
