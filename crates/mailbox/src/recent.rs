@@ -23,21 +23,16 @@ impl Replica {
         self.names.keys().filter(has_it).min().cloned()
     }
 
-    /// The messages with the greatest UIDs, at most `max`, the newest first. Costs nothing in the number of messages.
-    pub fn newest(&self, name: &MailboxName, max: usize) -> Vec<Recent> {
-        let newest = self
+    /// The message with the greatest UID below this one.
+    pub fn last_before(&self, name: &MailboxName, uid: u32) -> Option<Recent> {
+        let last = self
             .members(name)
-            .flat_map(|(_, record)| record.uids.iter().rev().take(max));
-        let mut newest: Vec<(u32, u32)> = newest.map(|(uid, slot)| (*uid, *slot)).collect();
-        newest.sort_unstable_by(|a, b| b.cmp(a));
-        newest.truncate(max);
-        newest
-            .into_iter()
-            .map(|(_, slot)| Recent {
-                row: self.row_of(slot),
-                delivered: self.records[slot].entry.is_some(),
-            })
-            .collect()
+            .filter_map(|(_, record)| record.uids.range(..uid).next_back());
+        let (_, &slot) = last.max()?;
+        Some(Recent {
+            row: self.row_of(slot),
+            delivered: self.records[slot].entry.is_some(),
+        })
     }
 
     /// Under which name and UID a delivered message is shown, if it is, lies where the delivery has put it, and has these flags and no other. One that

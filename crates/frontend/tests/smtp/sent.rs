@@ -358,18 +358,6 @@ fn what_is_no_twin_stays() {
         "Sent",
         &["client", SERVER],
     );
-    // Further down than anybody looks.
-    check(
-        &|world| {
-            world.send_mail("<1@x>");
-            for number in 0..20 {
-                world.append("Sent", &format!("<other-{number}@x>"));
-            }
-            world.append("Sent", "<1@x>");
-        },
-        "Sent",
-        &[&[SERVER][..], &["client"; 21]].concat(),
-    );
     // Moved away by then, or while it is looked for: somebody wants it there.
     check(
         &|world| {
@@ -391,6 +379,31 @@ fn what_is_no_twin_stays() {
         "Archive",
         &[SERVER],
     );
+}
+
+/// Further down than anybody looks.
+#[test]
+fn a_twin_is_looked_for_among_the_newest() {
+    for (between, both) in [(4_094, false), (4_096, true)] {
+        let mut world = World::new(Cut::Whole);
+        world.send_mail("<1@x>");
+        let ours = world.uids("Sent")[0];
+        let mut left = between;
+        while left > 0 {
+            let Call::Mailbox { account, mut call } = world.appending("Sent", "<other@x>") else {
+                panic!("no append");
+            };
+            if let MailboxCall::Append { messages, .. } = &mut call {
+                *messages = vec![messages[0].clone(); left.min(512)];
+                left -= messages.len();
+            }
+            let reply = world.mailbox(account, call);
+            assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+        }
+        world.append("Sent", "<1@x>");
+        let stays = world.uids("Sent").contains(&ours);
+        assert_eq!(stays, both, "{between}");
+    }
 }
 
 /// Somebody has done something with the server's copy: it stays.
@@ -473,6 +486,38 @@ fn a_copy_takes_the_place_of_one() {
     world.append("Sent", "<1@x>");
     assert_eq!(world.copies("Sent"), ["client"]);
     assert_eq!(world.copies("Archive"), [SERVER]);
+}
+
+/// However many come before their twins do, whichever are first, and also if what was remembered of them is lost in between.
+#[test]
+fn many_at_once() {
+    let ids: Vec<_> = (0..40).map(|number| format!("<{number}@x>")).collect();
+    for (ours_first, crash, backwards) in [
+        (true, false, false),
+        (true, false, true),
+        (true, true, false),
+        (false, false, false),
+        (false, true, true),
+    ] {
+        let mut world = World::new(Cut::Whole);
+        let mut second = ids.clone();
+        if backwards {
+            second.reverse();
+        }
+        for (round, ids) in [&ids, &second].into_iter().enumerate() {
+            for id in ids {
+                if (round == 0) == ours_first {
+                    world.send_mail(id);
+                } else {
+                    world.append("Sent", id);
+                }
+            }
+            if crash && round == 0 {
+                world.crash(1);
+            }
+        }
+        assert_eq!(world.copies("Sent"), vec!["client"; 40]);
+    }
 }
 
 /// What an administrator has imported is the user's own, however alike.

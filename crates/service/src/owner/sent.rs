@@ -5,9 +5,11 @@
 //! somebody has done anything with it: then both stay. Whichever of the two comes second has the other looked for, so the order does not matter. One copy
 //! of the client's takes the place of one of ours, also where a message was sent twice.
 //!
-//! How they are found: of the newest messages of the mailbox those that were made the other way are few, mostly one or none; their content rows
-//! are read from the store when the commit of the second one is durable (before that it could not be seen which others are), and
-//! compared, one after the other. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
+//! How they are found: the newest messages of the mailbox are gone through, the last one first, for those that were made the other way. Of what has come
+//! since the start it is remembered what its Message-ID is; of the others, and of those that have the right one, the content rows are read from the
+//! store when the commit of the second one is durable (before that it could not be seen which others are), and compared, one after the other. What is found is expunged by an operation of its own. A crash in between leaves both; nothing is lost.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, Flag, Flags, MailboxName, MessageId, SpecialUse};
@@ -21,8 +23,14 @@ use crate::{
 
 /// How old a copy of ours may be that a client's makes superfluous, in seconds; and how old a client's that makes ours so.
 const TWIN_SECONDS_MAX: i64 = 600;
-/// Newest messages among which a twin is looked for: the two come one soon after the other.
-const LOOKED_AT_MAX: usize = 16;
+/// Newest messages among which a twin is looked for, in memory. Who was offline sends by the hundred, and his client keeps its copies afterwards; more
+/// than this in ten minutes is no mail that people send.
+const LOOKED_AT_MAX: usize = 4096;
+/// Messages in a row that are older than that, behind which no younger ones are looked for: a mailbox is nearly always in the order of time.
+const OLDER_MAX: usize = 16;
+/// Latest messages that came into mailboxes for sent mail, of all accounts, whose Message-IDs are remembered, by their hashes: some 100 bytes each.
+/// What is forgotten is read from the store.
+const KNOWN_MAX: usize = 4096;
 /// Searches of all accounts that wait for the disk: beyond, twins stay. A mailbox that is filled by a thousand appends needs none of them.
 const SEARCHES_MAX: usize = 1024;
 
@@ -33,7 +41,7 @@ const PAIRED_MAX: usize = 1024;
 /// The mailbox for sent mail where none has that use.
 const USUAL_NAME: &str = "Sent";
 
-/// A message that has come, and those that may be its twins.
+/// A message that has come, and how far its twin was looked for.
 struct Search {
     account: AccountId,
     name: MailboxName,
@@ -41,33 +49,62 @@ struct Search {
     /// Whether it is the server's.
     ours: bool,
     message_id: Box<[u8]>,
-    /// Messages, and the keys of their content rows.
-    others: Vec<(MessageId, MessageId)>,
+    hash: u64,
+    /// What came before is no twin.
+    since: i64,
+    /// Messages with this UID and greater ones were looked at.
+    below: u32,
+    /// How many may still be looked at.
+    left: usize,
+    older_left: usize,
 }
 
-/// One content row that is being read.
+/// One content row that is being read: of what may be a twin.
 pub(super) struct Twin {
-    pub(super) account: AccountId,
-    name: MailboxName,
-    message_id: Box<[u8]>,
-    /// What has come, and whether it is the server's.
-    message: MessageId,
-    ours: bool,
-    /// What may be its twin, and the key of its content row.
+    search: Search,
     other: MessageId,
+    /// The key of its content row.
     origin: MessageId,
-    /// Those to be looked at if it is not.
-    others: std::vec::IntoIter<(MessageId, MessageId)>,
 }
 
 /// Searches under way.
 #[derive(Default)]
 pub(super) struct Searches {
     /// By the commit for which each waits.
-    waiting: std::collections::BTreeMap<Ticket, Vec<Search>>,
+    waiting: BTreeMap<Ticket, Vec<Twin>>,
     count: usize,
+    known: Known,
     /// The latest clients' copies that have taken the place of one of ours.
-    paired: std::collections::VecDeque<(AccountId, MessageId)>,
+    paired: VecDeque<(AccountId, MessageId)>,
+}
+
+/// Message-IDs of the latest messages, by their hashes: that of no Message-ID, too.
+#[derive(Default)]
+struct Known {
+    hashes: BTreeMap<(AccountId, MessageId), u64>,
+    /// In the order in which they came.
+    order: VecDeque<(AccountId, MessageId)>,
+}
+
+impl Known {
+    fn insert(&mut self, account: AccountId, message: MessageId, message_id: Option<&[u8]>) {
+        let key = (account, message);
+        if self.hashes.insert(key, hash(message_id)).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.hashes.remove(&oldest);
+        }
+    }
+
+    /// Whether a message may have the Message-ID of this hash.
+    fn may_have(&self, account: AccountId, message: MessageId, hash: u64) -> bool {
+        let known = self.hashes.get(&(account, message));
+        known.is_none_or(|known| *known == hash)
+    }
 }
 
 impl PartitionOwner {
@@ -106,101 +143,113 @@ impl PartitionOwner {
         let Some(row) = replica.row(name, uid) else {
             return;
         };
-        let now = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
-        let others: Vec<_> = replica
-            .newest(name, LOOKED_AT_MAX)
-            .into_iter()
-            .filter(|other| other.delivered != ours && other.row.message != row.message)
-            .filter(|other| now.saturating_sub(other.row.saved) <= TWIN_SECONDS_MAX)
-            .map(|other| (other.row.message, other.row.origin))
-            .collect();
-        let (Some(ticket), false) = (entry.newest, others.is_empty()) else {
+        let (message, ticket) = (row.message, entry.newest);
+        let message_id = message_id(content);
+        let known = &mut self.searches.known;
+        known.insert(account, message, message_id.as_deref());
+        let (Some(message_id), Some(ticket)) = (message_id, ticket) else {
             return;
         };
-        let Some(message_id) = message_id(content) else {
-            return;
+        let now = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
+        let search = Search {
+            account,
+            name: name.clone(),
+            message,
+            ours,
+            hash: hash(Some(&message_id)),
+            message_id,
+            since: now.saturating_sub(TWIN_SECONDS_MAX),
+            below: u32::MAX,
+            left: LOOKED_AT_MAX,
+            older_left: OLDER_MAX,
         };
         if self.searches.count >= SEARCHES_MAX {
             return;
         }
-        self.searches.count += 1;
-        self.searches
-            .waiting
-            .entry(ticket)
-            .or_default()
-            .push(Search {
-                account,
-                name: name.clone(),
-                message: row.message,
-                ours,
-                message_id,
-                others,
-            });
+        if let Some(twin) = self.next_twin(search) {
+            self.searches.count += 1;
+            self.searches.waiting.entry(ticket).or_default().push(twin);
+        }
+    }
+
+    /// What is to be looked at next.
+    fn next_twin(&self, mut search: Search) -> Option<Twin> {
+        let replica = self.replica(search.account).ok()?;
+        while search.left > 0 && search.older_left > 0 {
+            let other = replica.last_before(&search.name, search.below)?;
+            search.below = other.row.uid;
+            search.left -= 1;
+            if other.row.saved < search.since {
+                search.older_left -= 1;
+                continue;
+            }
+            search.older_left = OLDER_MAX;
+            let message = other.row.message;
+            let known = &self.searches.known;
+            if other.delivered != search.ours
+                && message != search.message
+                && known.may_have(search.account, message, search.hash)
+            {
+                return Some(Twin {
+                    search,
+                    other: message,
+                    origin: other.row.origin,
+                });
+            }
+        }
+        None
     }
 
     /// A commit is durable, or failed: what waited for it is looked up, or forgotten.
     pub(super) fn search_twins(&mut self, ticket: Ticket, done: bool) {
-        for search in self.searches.waiting.remove(&ticket).unwrap_or_default() {
+        for twin in self.searches.waiting.remove(&ticket).unwrap_or_default() {
             self.searches.count -= 1;
-            if !done {
-                continue;
+            if done {
+                self.load_twin(twin);
             }
-            let mut others = search.others.into_iter();
-            let Some((other, origin)) = others.next() else {
-                continue;
-            };
-            self.load_twin(Twin {
-                account: search.account,
-                name: search.name,
-                message_id: search.message_id,
-                message: search.message,
-                ours: search.ours,
-                other,
-                origin,
-                others,
-            });
         }
     }
 
     fn load_twin(&mut self, twin: Twin) {
-        let from = keys::content_key(twin.account, twin.origin).to_vec();
+        let from = keys::content_key(twin.search.account, twin.origin).to_vec();
         let to = [&from[..], &[0]].concat();
-        let partition = keys::partition_of(twin.account);
+        let partition = keys::partition_of(twin.search.account);
         self.request(Load::Twin(Box::new(twin)), partition, from, to);
     }
 
     /// The content row of what may be a twin.
-    pub(super) fn twin_loaded(&mut self, now: Now, mut twin: Twin, page: &[(Vec<u8>, Bytes)]) {
-        let key = keys::content_key(twin.account, twin.origin);
+    pub(super) fn twin_loaded(&mut self, now: Now, twin: Twin, page: &[(Vec<u8>, Bytes)]) {
+        let search = &twin.search;
+        let key = keys::content_key(search.account, twin.origin);
         let row = page.iter().find(|(found, _)| *found == key);
         let content = row.and_then(|(_, value)| keys::content_of_row(value).ok());
         let is_twin = content.is_some_and(|content| {
-            message_id(&content).as_ref() == Some(&twin.message_id)
-                && Content::decode(&content).is_ok_and(|content| is_made_by(&content, !twin.ours))
+            let message_id = message_id(&content);
+            let known = &mut self.searches.known;
+            known.insert(search.account, twin.other, message_id.as_deref());
+            message_id.as_ref() == Some(&search.message_id)
+                && Content::decode(&content).is_ok_and(|content| is_made_by(&content, !search.ours))
         });
         if is_twin && self.expunge_twin(now, &twin) {
             return;
         }
-        if let Some((other, origin)) = twin.others.next() {
-            self.load_twin(Twin {
-                other,
-                origin,
-                ..twin
-            });
+        if let Some(twin) = self.next_twin(twin.search) {
+            self.load_twin(twin);
         }
     }
 
     /// Expunges ours of the two; false if it stays.
     fn expunge_twin(&mut self, now: Now, twin: &Twin) -> bool {
-        let (ours, theirs) = match twin.ours {
-            true => (twin.message, twin.other),
-            false => (twin.other, twin.message),
+        let search = &twin.search;
+        let (ours, theirs) = match search.ours {
+            true => (search.message, twin.other),
+            false => (twin.other, search.message),
         };
-        let pair = (twin.account, theirs);
+        let pair = (search.account, theirs);
         if self.searches.paired.contains(&pair) {
             return false;
         }
-        let Ok(replica) = self.replica(twin.account) else {
+        let Ok(replica) = self.replica(search.account) else {
             return false;
         };
         // It may be gone by now, or somebody wants it: has moved it, or flagged it, or has it unseen again.
@@ -208,7 +257,7 @@ impl PartitionOwner {
         let Some((name, uid)) = replica.as_delivered(&ours, &seen) else {
             return false;
         };
-        if name != twin.name {
+        if name != search.name {
             return false;
         }
         let Ok(plan) = replica.plan_expunge(&name, &[uid]) else {
@@ -218,8 +267,8 @@ impl PartitionOwner {
             self.searches.paired.pop_front();
         }
         self.searches.paired.push_back(pair);
-        self.write(now, twin.account, plan.ops, &[]);
-        self.collect_soon(now, twin.account);
+        self.write(now, search.account, plan.ops, &[]);
+        self.collect_soon(now, search.account);
         true
     }
 }
@@ -239,4 +288,11 @@ fn message_id(content: &Bytes) -> Option<Box<[u8]>> {
     let glance = Glance::new(&summary, false).ok()?;
     let id = glance.message_id?.trim_ascii();
     (!id.is_empty()).then(|| id.into())
+}
+
+/// A hash by which most others are told apart without a look at the store.
+fn hash(message_id: Option<&[u8]>) -> u64 {
+    let hash = blake3::hash(message_id.unwrap_or_default());
+    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
