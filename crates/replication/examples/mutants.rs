@@ -4,6 +4,9 @@
 //! may survive, after the named ones.
 
 #[cfg(feature = "mutants")]
+#[path = "../../crdt/mutants/harness.rs"]
+mod harness;
+#[cfg(feature = "mutants")]
 #[path = "../tests/world/mod.rs"]
 mod world;
 
@@ -61,43 +64,7 @@ const MUTANTS: &[&str] = &[
 
 #[cfg(feature = "mutants")]
 fn main() -> std::process::ExitCode {
-    use whimbrel_crdt::mutants::break_rule;
-
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
-    let seeds = std::env::var("WHIMBREL_SEEDS").ok();
-    let seeds: u64 = seeds.and_then(|text| text.parse().ok()).unwrap_or(300);
-    // A panic is an objection like any other.
-    std::panic::set_hook(Box::new(|_| {}));
-    let (mut caught, mut survived) = (0, 0);
-    for name in MUTANTS
-        .iter()
-        .filter(|name| chosen.is_empty() || chosen.iter().any(|c| c == *name))
-    {
-        break_rule(Some(name));
-        let objection = object(seeds);
-        break_rule(None);
-        match objection {
-            Some(by) => {
-                caught += 1;
-                println!("mutant {name}: caught {by}");
-            }
-            None => {
-                survived += 1;
-                println!("mutant {name}: SURVIVED");
-            }
-        }
-    }
-    // Unbroken, the same histories must be content.
-    if let Some(by) = object(10) {
-        println!("no rule broken: objection {by}");
-        survived += 1;
-    }
-    println!("mutants: {caught} caught, {survived} survived");
-    if survived == 0 {
-        std::process::ExitCode::SUCCESS
-    } else {
-        std::process::ExitCode::FAILURE
-    }
+    harness::run(MUTANTS, 300, object)
 }
 
 /// The first history that objects.
