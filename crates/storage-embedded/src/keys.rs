@@ -6,6 +6,7 @@
 //! | `log` | `e` partition origin first | count, previous hash, the batch's bytes |
 //! | `records` | partition, the caller's key | the caller's value |
 //! | `blobs` | upload, index of the chunk | the chunk's bytes |
+//! | each | [`MARK_KEY`] | the number of the last write that removed from this tree |
 //! | `meta` | [`SEAL_KEY`] | the newest [seal](crate::seal) |
 //! | `meta` | `b` upload | a finished blob: hash, size, bytes a chunk |
 //! | `meta` | `r` upload partition holder | a reference |
@@ -21,6 +22,11 @@ use whimbrel_storage::{
 };
 
 pub(crate) const SEAL_KEY: &[u8] = b"\0seal";
+/// Before all other keys of each tree.
+///
+/// Whether a tree's files hold what came before a journal is told by the greatest sequence number in them ([`crate::verify::front`]; the tree itself lets a journal go by
+/// it). Merging into the last level drops what says that a row was removed, and with it the number of a write that only removed. What was put last stays: this.
+pub(crate) const MARK_KEY: &[u8] = b"\0";
 
 const HEAD: u8 = b'h';
 const ENTRY: u8 = b'e';

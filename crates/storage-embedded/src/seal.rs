@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
 use whimbrel_storage::StoreError;
 
-use crate::keys::SEAL_KEY;
+use crate::keys::{MARK_KEY, SEAL_KEY};
 
 pub(crate) const SEAL_MAGIC: &[u8; 8] = b"\xf1WhSeal\x01";
 pub(crate) const SEAL_BYTES: usize = 8 + 8 + 8 + 8 + 8 * TREES + 16;
@@ -97,10 +97,11 @@ impl Trees {
     }
 }
 
-/// A write being put together; remembers which trees it touches.
+/// A write being put together; remembers what it does to which tree.
 pub(crate) struct Write {
     batch: OwnedWriteBatch,
     touches: [bool; TREES],
+    removes: [bool; TREES],
 }
 
 /// Index into [`Seal::touched`].
@@ -140,6 +141,7 @@ impl Sealer {
         Write {
             batch: self.db.batch(),
             touches: [false; TREES],
+            removes: [false; TREES],
         }
     }
 
@@ -149,7 +151,11 @@ impl Sealer {
     /// # Errors
     /// `Poisoned`: the journal is in an unknown state, nothing may be written any more.
     pub(crate) fn write(&self, write: Write, flush: bool) -> Result<u64, StoreError> {
-        let Write { batch, touches } = write;
+        let Write {
+            batch,
+            touches,
+            removes,
+        } = write;
         // Held over the tree's own write: numbers must have the order of the journal.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = self.failure() {
@@ -165,6 +171,11 @@ impl Sealer {
             ..*last
         };
         let mut batch = batch.durability(flush.then_some(PersistMode::Buffer));
+        for (tree, removes) in self.trees.all().into_iter().zip(removes) {
+            if removes {
+                batch.insert(tree, MARK_KEY, &seal.number.to_be_bytes()[..]);
+            }
+        }
         batch.insert(&self.trees.meta, SEAL_KEY, &seal.encode(&self.id)[..]);
         if let Err(error) = batch.commit() {
             return Err(self.fail(&format!("writing to the journal: {error:?}")));
@@ -235,6 +246,7 @@ impl Write {
 
     pub(crate) fn remove(&mut self, trees: &Trees, tree: Tree, key: impl Into<fjall::UserKey>) {
         self.touches[tree as usize] = true;
+        self.removes[tree as usize] = true;
         self.batch.remove(trees.all()[tree as usize], key);
     }
 }

@@ -1,6 +1,8 @@
-//! How many files stay open.
+//! The files of the tree: how many stay open, and what may be merged away.
 
-use whimbrel_storage::{BlobReader, BlobStore, BlobWriter, UploadId};
+use whimbrel_storage::{
+    BlobReader, BlobStore, BlobWriter, Commit, LogStore, Mutation, PartitionId, UploadId,
+};
 
 use super::{config, runtime, tempdir};
 use crate::{Embedded, FILES_OPEN_MIN};
@@ -45,6 +47,57 @@ fn no_more_files_stay_open_than_configured() {
             (1..=FILES_OPEN_MIN).contains(&open),
             "{open} of {BLOBS} files are open"
         );
+        engine.close().await;
+    });
+}
+
+#[test]
+fn a_store_opens_again_whose_last_rows_were_removed_and_merged_away() {
+    let directory = tempdir();
+    let path = directory.path();
+    runtime().block_on(async {
+        let engine = Embedded::open(config(path).0).unwrap();
+        let row = |mutation| Commit {
+            mutations: vec![mutation],
+            ..Commit::new(PartitionId(1))
+        };
+        let key = bytes::Bytes::from_static(b"entry of a queue");
+        engine
+            .commit(row(Mutation::Put {
+                key: key.clone(),
+                value: "mail".into(),
+            }))
+            .await
+            .unwrap();
+        engine
+            .commit(row(Mutation::Delete { key: key.clone() }))
+            .await
+            .unwrap();
+        // Blobs until the tree begins a new journal, everything into tables until it lets the older one go.
+        let mut writer = engine.create(UploadId([1; 16])).await.unwrap();
+        let piece = bytes::Bytes::from(vec![0x5a; 1 << 20]);
+        let mut pieces = 0;
+        while path.join("lsm/0.jnl").exists() {
+            writer.write(piece.clone()).await.unwrap();
+            pieces += 1;
+            assert!(pieces < 500, "the tree kept its first journal");
+            if path.join("lsm/1.jnl").exists() {
+                for tree in engine.core().sealer.trees.all() {
+                    tree.rotate_memtable_and_wait().unwrap();
+                }
+            }
+        }
+        drop(writer);
+        let records = &engine.core().sealer.trees.records;
+        records.major_compact().unwrap();
+        assert!(
+            records.approximate_len() <= 1,
+            "the removed row is still in a table"
+        );
+        engine.close().await;
+        let engine = Embedded::open(config(path).0).unwrap();
+        let there = engine.get(PartitionId(1), vec![key]).await.unwrap();
+        assert_eq!(there, vec![None]);
         engine.close().await;
     });
 }
