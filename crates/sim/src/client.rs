@@ -371,13 +371,13 @@ impl Client {
             return Ok(());
         };
         view.as_of = changes.as_of;
-        view.gone |= changes.gone;
+        view.gone |= changes.id.is_none();
         let Some(expected) = expected else {
             // What arrived cannot be told apart: select again.
             view.gone = true;
             return Ok(());
         };
-        if changes.gone {
+        if changes.id.is_none() {
             return Err(format!("{} is there, but was told to be gone", view.name));
         }
         if !expunges && !changes.vanished.is_empty() {

@@ -94,7 +94,8 @@ impl Sync {
                 SyncStep::Call(cx.call(call))
             }
             (State::Wait, Some(Reply::Changes(changes))) => {
-                if changes.gone {
+                // One of the same name that was made since is another mailbox: its MAILBOXID is not what SELECT told.
+                if changes.id != Some(cx.view().id) {
                     return SyncStep::Gone;
                 }
                 let tell = Tell::new(

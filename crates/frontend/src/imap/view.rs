@@ -4,13 +4,14 @@
 //! written (see [`super::sync`]), so a place found at the begin of a command holds to its end.
 
 use whimbrel_imap::core::{Flag as WireFlag, Keyword as WireKeyword, MessageSet, SequenceSet};
-use whimbrel_service::api::{Flag, Flags, Keyword, MailboxName, Row, Selected};
+use whimbrel_service::api::{Flag, Flags, Keyword, MailboxId, MailboxName, Row, Selected};
 
 use super::{packed, ranges::Ranges};
 
 /// The selected mailbox as the client sees it.
 pub(super) struct View {
     pub(super) name: MailboxName,
+    pub(super) id: MailboxId,
     /// Selected by EXAMINE.
     pub(super) read_only: bool,
     /// UIDs, ascending.
@@ -65,6 +66,7 @@ impl View {
         keywords.truncate(keywords_max);
         View {
             name,
+            id: selected.status.id,
             read_only,
             uids: selected.uids,
             uid_validity: selected.status.uid_validity,

@@ -56,7 +56,6 @@ struct Watch {
     shown: BTreeSet<u32>,
     /// Up to which MODSEQ it was told everything.
     knows: u64,
-    gone: bool,
 }
 
 /// The real owner's world has this time, too.
@@ -402,7 +401,6 @@ impl Fake {
                     name,
                     shown: uids.iter().copied().collect(),
                     knows: as_of,
-                    gone: false,
                 };
                 self.watches.insert(session, watch);
                 Reply::Selected(Selected {
@@ -424,7 +422,7 @@ impl Fake {
             } => return self.changes(session, since, expunges),
             MailboxCall::Known { session } => {
                 let watch = self.watches.get(&session).ok_or(Failure::Gone)?;
-                if watch.gone {
+                if !self.boxes.contains_key(&watch.name) {
                     return Err(Failure::Gone);
                 }
                 let mut shown: Vec<u32> = watch.shown.iter().copied().collect();
@@ -728,11 +726,10 @@ impl Fake {
         })
     }
 
-    /// Those who watch a name that is gone.
+    /// Tells those who watch a name that is gone.
     fn lose(&mut self, name: &MailboxName) {
-        for (&session, watch) in &mut self.watches {
+        for (&session, watch) in &self.watches {
             if watch.name == *name {
-                watch.gone = true;
                 self.events.push((session, Event::Changed));
             }
         }
@@ -746,14 +743,11 @@ impl Fake {
     ) -> Result<Reply, Failure> {
         let modseq = self.modseq;
         let watch = self.watches.get_mut(&session).ok_or(Failure::Gone)?;
-        if watch.gone {
-            return Ok(Reply::Changes(Changes {
-                gone: true,
-                ..Changes::default()
-            }));
-        }
-        let store = self.boxes.get(&watch.name).ok_or(Failure::Gone)?;
+        let Some(store) = self.boxes.get(&watch.name) else {
+            return Ok(Reply::Changes(Changes::default()));
+        };
         let mut changes = Changes {
+            id: Some(id_of(store.number)),
             highest_modseq: store.modseq,
             as_of: modseq,
             ..Changes::default()

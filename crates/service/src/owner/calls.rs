@@ -516,7 +516,6 @@ impl PartitionOwner {
         let replica = self.replica(account)?;
         let Ok(status) = status(replica, &name) else {
             return Ok(Reply::Changes(Changes {
-                gone: true,
                 as_of: since,
                 ..Changes::default()
             }));
@@ -549,7 +548,7 @@ impl PartitionOwner {
             changed,
             present,
             held_back,
-            gone: false,
+            id: Some(status.id),
             more,
             highest_modseq: status.highest_modseq,
             uid_next: status.uid_next,

@@ -446,7 +446,7 @@ impl World {
                 let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
                     return Ok(());
                 };
-                if changes.gone {
+                if changes.id.is_none() {
                     client.view = None;
                     return Ok(());
                 }

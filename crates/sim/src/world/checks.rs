@@ -42,7 +42,7 @@ impl World {
                     asked.planned.call,
                     MailboxCall::Changes { expunges: true, .. }
                 );
-                if changes.gone {
+                if changes.id.is_none() {
                     if certain && reached.about.is_some() {
                         return Err(format!("{about} is there, but was told to be gone"));
                     }
