@@ -24,10 +24,11 @@ const LOOKS_MAX: usize = 20;
 
 /// Sessions that come and go before the base is taken, at a time; and how often at most.
 const STIR_SESSIONS: usize = 200;
-const STIRS_MAX: usize = 20;
+const STIRS_MAX: usize = 10;
 
-/// When so many bring back less than this, it is over.
+/// When so many bring back less than this, so many times one after the other, it is over.
 const STIRRED_KIB: u64 = 256;
+const STIRS_IN_VAIN: u32 = 2;
 
 /// Less than this between two looks is no change.
 const STEADY_KIB: u64 = 64;
@@ -116,25 +117,30 @@ pub(super) fn run(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// What logins leave with an allocator (argon2: 19 MiB) it may give back only while something happens: sessions come and go, one at a time, until
-/// that is over. Otherwise it would count in the base, and be given back while the measured sessions come.
+/// What logins leave with an allocator (argon2: 19 MiB) it may give back only while something happens, and what a thread leaves that ended, when
+/// another takes it over: sessions come and go, one at a time, and threads end, until that is over. Otherwise it would count in the base, and be given back
+/// while the measured sessions come.
 fn stir(target: &Target, tree: Option<Tree>) -> Result<()> {
-    let Some(tree) = tree else {
-        return Ok(());
-    };
-    let mut before = tree.pss_kib();
+    let mut least = u64::MAX;
+    let mut in_vain = 0;
     for _ in 0..STIRS_MAX {
+        let Some(now) = rested(tree) else {
+            return Ok(());
+        };
+        in_vain = if now + STIRRED_KIB > least {
+            in_vain + 1
+        } else {
+            0
+        };
+        if in_vain == STIRS_IN_VAIN {
+            break;
+        }
+        least = least.min(now);
         for number in 0..STIR_SESSIONS {
             let mut imap = target.login(SIXTEEN.start + number % SIXTEEN.len())?;
             imap.select("INBOX")?;
             imap.logout()?;
         }
-        sleep(Duration::from_secs(1));
-        let now = tree.pss_kib();
-        if now + STIRRED_KIB > before {
-            break;
-        }
-        before = now;
     }
     Ok(())
 }
