@@ -7,6 +7,7 @@
 //! messages came, and a mailbox is read by walking along (docs/decisions/0015). Nothing else may hang on it: it is
 //! taken from a clock.
 
+use std::hash::Hasher;
 use std::num::NonZeroU64;
 
 use minicbor::{Decode, Encode};
@@ -153,6 +154,25 @@ impl MessageId {
     }
 }
 
+/// Hashes ids, which end in a hash already: the last eight bytes are as good as any hash of them. The first ones are an [`Order`], which
+/// neighbours share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk::<8>() {
+            self.0 ^= u64::from_le_bytes(*last);
+        }
+    }
+
+    fn write_usize(&mut self, _: usize) {}
+}
+
 /// The last eight bytes of a queue entry's id, which say nothing of when it came: enough to ask whether the entry is finished, small enough to keep with
 /// each delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -239,5 +259,34 @@ mod tests {
         }
         let later = EntryId(Order::at(1_800_000_000_000_000).before([9; 16]));
         assert_eq!(entry.tag(), later.tag(), "a tag says nothing of the order");
+    }
+
+    /// A table of hashes looks at their low bits for a place, at the upper seven for what is there.
+    #[test]
+    fn ids_of_neighbours_have_hashes_far_apart() {
+        use std::collections::BTreeSet;
+        use std::hash::{BuildHasher as _, BuildHasherDefault};
+
+        #[track_caller]
+        fn check(what: &str, id: impl Fn(u64) -> MessageId) {
+            let table = BuildHasherDefault::<IdHasher>::default();
+            let hashes: Vec<u64> = (0..4096).map(|n| table.hash_one(id(n))).collect();
+            let places: BTreeSet<u64> = hashes.iter().map(|hash| hash % 4096).collect();
+            // By chance 63 in 100 places are taken.
+            assert!(places.len() > 2048, "{what}: {} places", places.len());
+            let tags: BTreeSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
+            assert_eq!(tags.len(), 128, "{what}");
+        }
+        let (account, node) = (AccountId([1; 16]), Incarnation::from_hash(5));
+        let now = |n: u64| Order::at(1_700_000_000_000_000 + 1_000 * n);
+        check("APPEND", |n| {
+            MessageId::from_dot(Dot::new(node, n), 0, now(n))
+        });
+        check("COPY of one group", |n| {
+            MessageId::from_dot(Dot::new(node, 9), n as u32, now(0))
+        });
+        check("import", |n| {
+            MessageId::imported(EntryId(Order::within(7, n as u32).before([9; 16])), account)
+        });
     }
 }

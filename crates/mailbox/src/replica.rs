@@ -1,12 +1,13 @@
 //! One account on one replica: the replicated state, and what this replica has shown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
+use crate::ids::IdHasher;
 use crate::lineage::Lineage;
 use crate::record::{BoxRecord, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
@@ -128,24 +129,6 @@ pub struct Dropped {
     /// The content row that goes with it, by origin, and the blob that it named. Two rows may name one blob: a transaction with two targets
     /// in one account is two messages.
     pub content: Option<(MessageId, BlobName)>,
-}
-
-/// Ids are hashes already: eight of their bytes are as good as any hash of them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk::<8>() {
-            self.0 ^= u64::from_le_bytes(*first);
-        }
-    }
-
-    fn write_usize(&mut self, _: usize) {}
 }
 
 /// A name that some mailbox bears.
