@@ -12,11 +12,9 @@ use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
 use crate::{Now, broken, wire::Hello};
 
-/// What is known at the start.
+/// What this node has, at the moment at which a hello comes.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// This node as it believes to be.
-    pub me: Incarnation,
     /// What is on its disk.
     pub durable: VersionVector,
     /// The hash of the last batch of its own log.
@@ -68,7 +66,7 @@ pub enum Asked {
 
 /// The check of one partition at one start.
 pub struct Identity {
-    own: Own,
+    me: Incarnation,
     missing: BTreeSet<Incarnation>,
     looking: BTreeSet<(Incarnation, u64, Hash)>,
     until: u64,
@@ -76,12 +74,17 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Asks these members; those who do not answer in time are unreachable, and a node that is alone goes on.
-    pub fn new(own: Own, members: BTreeSet<Incarnation>, now: Now, patience_micros: u64) -> Self {
+    /// Asks these members whether this node is `me`, as it believes; those who do not answer in time are unreachable, and a node that is alone goes on.
+    pub fn new(
+        me: Incarnation,
+        members: BTreeSet<Incarnation>,
+        now: Now,
+        patience_micros: u64,
+    ) -> Self {
         let mut missing = members;
-        missing.remove(&own.me);
+        missing.remove(&me);
         Self {
-            own,
+            me,
             missing,
             looking: BTreeSet::new(),
             until: now.mono_micros.saturating_add(patience_micros),
@@ -94,22 +97,23 @@ impl Identity {
         self.until
     }
 
-    /// A peer's hello. Also after the decision: who answers late can still know more.
-    pub fn hello(&mut self, peer: Incarnation, hello: &Hello) -> Option<Asked> {
-        let mine = self.own.durable.get(self.own.me);
-        let number = hello.durable.get(self.own.me);
+    /// A peer's hello. Also after the decision: who answers late can still know more. What was written since is ours, so it is held against `own` as
+    /// it is now.
+    pub fn hello(&mut self, peer: Incarnation, hello: &Hello, own: &Own) -> Option<Asked> {
+        let mine = own.durable.get(self.me);
+        let number = hello.durable.get(self.me);
         if number > mine && !broken("amnesia-unnoticed") {
             return self.renew(Because::TheyHaveMore { peer, number });
         }
         if let Some(told) = &hello.yours
-            && !self.own.durable.covers_all(told)
+            && !own.durable.covers_all(told)
         {
             return self.renew(Because::WeHadMore { peer });
         }
         let mut heads = hello.heads.iter();
-        let head = heads.find(|head| head.origin == self.own.me && number > 0);
+        let head = heads.find(|head| head.origin == self.me && number > 0);
         match head {
-            Some(head) if number == mine && head.hash() != self.own.hash => {
+            Some(head) if number == mine && head.hash() != own.hash => {
                 return self.renew(Because::TheyHaveOther { peer, number });
             }
             Some(head) if number < mine => {
@@ -173,14 +177,16 @@ mod tests {
         pairs.iter().map(|(id, seq)| (node(*id), *seq)).collect()
     }
 
-    fn identity() -> Identity {
-        let own = Own {
-            me: node(1),
+    fn own() -> Own {
+        Own {
             durable: vector(&[(1, 10), (2, 5)]),
             hash: Hash([1; 32]),
-        };
+        }
+    }
+
+    fn identity() -> Identity {
         let members = [node(1), node(2), node(3)].into();
-        Identity::new(own, members, Now::default(), 100)
+        Identity::new(node(1), members, Now::default(), 100)
     }
 
     fn hello(durable: &[(u64, u64)], hash: u8, yours: Option<&[(u64, u64)]>) -> Hello {
@@ -203,7 +209,11 @@ mod tests {
     #[test]
     fn hellos_are_judged() {
         let check = |said: Hello, expected: Option<Asked>| {
-            assert_eq!(identity().hello(node(2), &said), expected, "{said:?}");
+            assert_eq!(
+                identity().hello(node(2), &said, &own()),
+                expected,
+                "{said:?}"
+            );
         };
         let peer = node(2);
         let renew = |because| Some(Asked::Renew(because));
@@ -223,8 +233,8 @@ mod tests {
     fn an_older_number_is_looked_up() {
         let check = |ours: Option<Hash>, expected: Option<Asked>| {
             let mut identity = identity();
-            identity.hello(node(3), &hello(&[], 0, None));
-            identity.hello(node(2), &hello(&[(1, 7)], 2, None));
+            identity.hello(node(3), &hello(&[], 0, None), &own());
+            identity.hello(node(2), &hello(&[(1, 7)], 2, None), &own());
             assert_eq!(identity.looked(node(2), 7, ours), expected);
         };
         check(Some(Hash([2; 32])), Some(Asked::Keep { all: true }));
@@ -245,8 +255,32 @@ mod tests {
         assert_eq!(identity.time(late), Some(Asked::Keep { all: false }));
         assert_eq!(identity.time(late), None);
         let (peer, number) = (node(3), 11);
-        let late = identity.hello(peer, &hello(&[(1, 11)], 0, None));
+        let late = identity.hello(peer, &hello(&[(1, 11)], 0, None), &own());
         let because = Because::TheyHaveMore { peer, number };
         assert_eq!(late, Some(Asked::Renew(because)));
+    }
+
+    #[test]
+    fn what_was_written_meanwhile_is_ours() {
+        let mut identity = identity();
+        let late = Now {
+            wall_micros: 0,
+            mono_micros: 100,
+        };
+        assert_eq!(identity.time(late), Some(Asked::Keep { all: false }));
+        // The peer has two batches that were written since the start, by way of another, and remembers what it was told of a third node then.
+        let now = Own {
+            durable: vector(&[(1, 12), (2, 6)]),
+            hash: Hash([2; 32]),
+        };
+        let said = hello(&[(1, 12), (2, 6)], 2, Some(&[(1, 12), (2, 6)]));
+        assert_eq!(identity.hello(node(3), &said, &now), None);
+        let (peer, number) = (node(3), 12);
+        let because = Because::TheyHaveOther { peer, number };
+        let other = hello(&[(1, 12)], 3, None);
+        assert_eq!(
+            identity.hello(peer, &other, &now),
+            Some(Asked::Renew(because))
+        );
     }
 }

@@ -131,8 +131,14 @@ impl Waits {
         self.waits.insert(number, wait);
     }
 
-    /// A peer acknowledged our log up to a number: outcomes by number.
-    pub fn durable(&mut self, peer: Incarnation, number: u64) -> Vec<Outcome> {
+    /// A peer acknowledged our log up to a number, where ours ends with `own`: outcomes by number.
+    ///
+    /// Who has more than we have remembers batches that this disk lost ([`crate::identity`]): what we write under these numbers it takes for
+    /// what it has. It does not count.
+    pub fn durable(&mut self, peer: Incarnation, number: u64, own: u64) -> Vec<Outcome> {
+        if number > own && !broken("wait-counts-who-remembers-more") {
+            return Vec::new();
+        }
         let before = self.durable.insert(peer, number).unwrap_or(0);
         let number = number.max(before);
         self.durable.insert(peer, number);
@@ -230,11 +236,11 @@ mod tests {
     #[test]
     fn enough_are_different_nodes() {
         let mut waits = waits(2, &[]);
-        assert_eq!(waits.durable(node(2), 4), []);
-        assert_eq!(waits.durable(node(2), 5), []);
-        assert_eq!(waits.durable(node(2), 9), []);
-        assert_eq!(waits.durable(node(3), 5), [Outcome::Enough(5)]);
-        assert_eq!(waits.durable(node(4), 5), []);
+        assert_eq!(waits.durable(node(2), 4, 9), []);
+        assert_eq!(waits.durable(node(2), 5, 9), []);
+        assert_eq!(waits.durable(node(2), 9, 9), []);
+        assert_eq!(waits.durable(node(3), 5, 9), [Outcome::Enough(5)]);
+        assert_eq!(waits.durable(node(4), 5, 9), []);
         assert_eq!(waits.time(at(100)), []);
     }
 
@@ -243,12 +249,19 @@ mod tests {
         let mut early = waits(1, &[BLOB]);
         assert_eq!(early.has_blob(node(2), BLOB), []);
         assert_eq!(early.has_blob(node(3), BLOB), []);
-        assert_eq!(early.durable(node(2), 5), [Outcome::Enough(5)]);
+        assert_eq!(early.durable(node(2), 5, 9), [Outcome::Enough(5)]);
         assert!(early.early.is_empty());
         let mut late = waits(1, &[BLOB]);
-        assert_eq!(late.durable(node(2), 5), []);
+        assert_eq!(late.durable(node(2), 5, 9), []);
         assert_eq!(late.has_blob(node(3), BLOB), []);
         assert_eq!(late.has_blob(node(2), BLOB), [Outcome::Enough(5)]);
+    }
+
+    #[test]
+    fn who_remembers_more_than_we_have_does_not_count() {
+        let mut waits = waits(1, &[]);
+        assert_eq!(waits.durable(node(2), 7, 5), []);
+        assert_eq!(waits.durable(node(3), 5, 5), [Outcome::Enough(5)]);
     }
 
     #[test]
@@ -257,7 +270,7 @@ mod tests {
         assert_eq!(waits.deadline(), Some(10_000_000));
         assert_eq!(waits.time(at(9)), []);
         assert_eq!(waits.time(at(10)), [Outcome::Abort(5)]);
-        assert_eq!(waits.durable(node(2), 5), []);
+        assert_eq!(waits.durable(node(2), 5, 9), []);
         assert_eq!(waits.deadline(), None);
     }
 

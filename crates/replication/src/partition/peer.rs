@@ -52,6 +52,7 @@ pub(super) struct Peer {
     pub(super) queue_bytes: u64,
     pub(super) flight: VecDeque<Sent>,
     pub(super) flight_bytes: u64,
+    /// Its log is being read. One read at a time, however often it begins again.
     pub(super) reading: bool,
     /// What was read did not fit: wait for an acknowledgement.
     pub(super) stalled: bool,
@@ -126,7 +127,9 @@ impl Peer {
         self.flight.clear();
         self.flight_bytes = 0;
         self.stalled = false;
-        self.reading = false;
+        if crate::broken("reads-side-by-side") {
+            self.reading = false;
+        }
     }
 
     /// Whether a batch of so many bytes may be queued. One always may.

@@ -132,20 +132,23 @@ impl Partition {
         origin: Incarnation,
         entries: Vec<Entry>,
     ) {
-        let Some(peer) = self.peers.get_mut(&id).filter(|p| p.round == round) else {
+        let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
         peer.reading = false;
+        if peer.round != round {
+            return self.ship(now, id);
+        }
         let before = peer.sent(origin);
+        // A log that begins with a state has nothing to give of what is in that.
+        let mut is_gone = entries.is_empty() && !broken("behind-unnoticed");
         for entry in entries {
             let sent = peer.sent(origin);
             if entry.last <= sent {
                 continue;
             }
             if entry.first > sent + 1 {
-                peer.behind.insert(origin);
-                peer.hint_due = true;
-                self.out.push_back(Output::Behind { peer: id, origin });
+                is_gone = true;
                 break;
             }
             if !peer.has_room(entry.bytes.len() as u64) {
@@ -153,7 +156,12 @@ impl Partition {
             }
             peer.push(origin, entry.last, entry.bytes);
         }
-        peer.stalled = peer.sent(origin) == before && !peer.behind.contains(&origin);
+        if is_gone {
+            peer.behind.insert(origin);
+            peer.hint_due = true;
+            self.out.push_back(Output::Behind { peer: id, origin });
+        }
+        peer.stalled = peer.sent(origin) == before && !is_gone;
         if peer.hint_due {
             self.wake(id);
         }

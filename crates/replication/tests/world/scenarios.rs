@@ -27,6 +27,8 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a closed log", closed_log),
     ("an older disk", older_disk),
     ("a wait for a blob", wait_for_blob),
+    ("a peer that begins again and again", again_and_again),
+    ("a log that begins with a state", behind_a_state),
 ];
 
 pub(super) fn node(id: u64) -> Incarnation {
@@ -404,11 +406,10 @@ fn closed_log() -> Result<(), String> {
 fn older_disk() -> Result<(), String> {
     use whimbrel_replication::identity::{Asked, Because, Identity, Own};
     let own = Own {
-        me: node(ME),
         durable: VersionVector::new(),
         hash: Hash::default(),
     };
-    let mut identity = Identity::new(own, [node(2)].into(), now(), 1_000_000);
+    let mut identity = Identity::new(node(ME), [node(2)].into(), now(), 1_000_000);
     let mut peer = Machine::new();
     let batches = chain(3, 2, &[]);
     let outputs = peer.batches(&batches);
@@ -419,7 +420,7 @@ fn older_disk() -> Result<(), String> {
     hello.durable.advance(node(ME), 1);
     let (peer, number) = (node(2), 1);
     let because = Because::TheyHaveMore { peer, number };
-    let asked = identity.hello(peer, &hello);
+    let asked = identity.hello(peer, &hello, &own);
     ensure(asked == Some(Asked::Renew(because)), "a new incarnation")
 }
 
@@ -429,12 +430,72 @@ fn wait_for_blob() -> Result<(), String> {
     let mut waits = waits::Waits::new(waits::Config::default());
     waits.begin(now(), 1, 1, [blob].into());
     ensure(
-        waits.durable(node(2), 1).is_empty(),
+        waits.durable(node(2), 1, 1).is_empty(),
         "the batch alone is not enough",
     )?;
     let outcome = waits.has_blob(node(2), blob);
     ensure(
         outcome == [waits::Outcome::Enough(1)],
         "with the blob it is",
+    )?;
+    waits.begin(now(), 2, 1, [].into());
+    ensure(
+        waits.durable(node(2), 3, 2).is_empty(),
+        "nor is a peer that remembers more of us than we have",
     )
+}
+
+fn reads(outputs: &[Output]) -> Vec<Ticket> {
+    let reads = outputs.iter().filter_map(|output| match output {
+        Output::Read { ticket, .. } => Some(*ticket),
+        _ => None,
+    });
+    reads.collect()
+}
+
+fn again_and_again() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(ME, 3, &[]);
+    for (number, (bytes, hash)) in (1..).zip(batches.clone()) {
+        let (first, last) = (number, number);
+        machine.input(Input::Own(Entry { first, last, bytes }, hash));
+    }
+    let mut tickets = Vec::new();
+    for _ in 0..5 {
+        tickets.extend(reads(&machine.hello(&[], &[], 1 << 20)));
+    }
+    let [ticket] = tickets[..] else {
+        return Err(format!(
+            "{} reads are under way for one peer",
+            tickets.len()
+        ));
+    };
+    let (bytes, _) = batches[0].clone();
+    let (first, last) = (1, 1);
+    let log = Input::Log(ticket, vec![Entry { first, last, bytes }]);
+    let outputs = machine.input(log);
+    ensure(reads(&outputs).len() == 1, "it is read for the newest")
+}
+
+fn behind_a_state() -> Result<(), String> {
+    use whimbrel_replication::partition::LogEnd;
+    let mut resume = Resume::default();
+    let end = LogEnd {
+        last: 5,
+        hash: Hash([5; 32]),
+        low: 6,
+    };
+    resume.logs.insert(node(3), end);
+    resume.applied.advance(node(3), 5);
+    let mut machine = Machine::resume(resume);
+    machine.hello(&[], &[], 1 << 20);
+    let outputs = machine.at(60, Input::Time);
+    let [ticket] = reads(&outputs)[..] else {
+        return Err("what the peer lacks is looked for".into());
+    };
+    let outputs = machine.at(60, Input::Log(ticket, Vec::new()));
+    let behind = outputs
+        .iter()
+        .any(|output| matches!(output, Output::Behind { origin, .. } if *origin == node(3)));
+    ensure(behind, "nothing is left of the log: a state has it")
 }
