@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
-use whimbrel_imap::client::{Append, Client, FetchData, NonSynchronising, Response};
+use whimbrel_imap::client::{Append, BadName, Client, FetchData, NonSynchronising, Response};
 use whimbrel_imap::command::{
     Fetch, FetchItem, HeaderFields, Partial, Qresync, Search, SearchKey, SearchReturn, Section,
     SectionText, Select, Sort, SortCriterion, SortKey, SpecialUse, StatusItem, Store, Thread,
     ThreadAlgorithm,
 };
 use whimbrel_imap::core::{
-    Date, DateTime, Flag, Keyword, MailboxName, MessageSet, ObjectId, PartialRange, Secret,
-    SequenceSet, StoreOperation,
+    Date, DateTime, Flag, InvalidName, Keyword, MailboxName, MessageSet, ObjectId, PartialRange,
+    Secret, SequenceSet, StoreOperation,
 };
 use whimbrel_imap::{Command, CommandBody, Decoder, Event, Limits, encode};
 use whimbrel_mime::{Address, Content, Disposition, Envelope, Message, Octets, Param, Part, Span};
@@ -814,6 +814,40 @@ fn numbers_and_codes_go_there_and_back() {
     );
 }
 
+#[test]
+fn names_that_no_mailbox_has_cost_no_others() {
+    #[track_caller]
+    fn check(input: &[u8], utf8: bool, begin: &str, why: InvalidName) {
+        let mut client = greeted(utf8);
+        client.push(input);
+        client.push(b"* LIST () \"/\" good\r\n");
+        let begin = begin.to_owned();
+        assert_eq!(
+            client.next(),
+            Ok(Some(Response::Unlisted(BadName { begin, why })))
+        );
+        let Ok(Some(Response::List(item))) = client.next() else {
+            panic!("the next one was not read");
+        };
+        assert_eq!(item.name, "good");
+    }
+    use InvalidName::{Control, TooLong, Utf7, Utf8};
+    check(b"* LIST () \"/\" \"a & b\"\r\n", false, "a & b", Utf7);
+    check(b"* LSUB () \"/\" \"&\"\r\n", false, "&", Utf7);
+    check(b"* LIST () \"/\" \"F\xfcr\"\r\n", false, "F\\xfcr", Utf7);
+    check(b"* LIST () \"/\" F\xfcr\r\n", false, "F\\xfcr", Utf7);
+    check(b"* LIST () \"/\" F\xfcr\r\n", true, "F\\xfcr", Utf8);
+    check(
+        b"* LIST () \"/\" {5}\r\na\r\nb\x1b (\"OLDNAME\" (\"c\"))\r\n",
+        true,
+        "a\\r\\nb\\x1b",
+        Control,
+    );
+    let long = "x".repeat(3000);
+    let line = format!("* LIST () \"/\" {long}\r\n");
+    check(line.as_bytes(), true, &long[..100], TooLong);
+}
+
 #[track_caller]
 fn check_bad(input: &str, what: &str) {
     let mut client = greeted(false);
@@ -846,9 +880,14 @@ fn malformed_responses_are_refused() {
     check_bad("* ESEARCH ALL 1:*\r\n", "* in a set from a server");
     check_bad("* ESEARCH MIN 1 MIN 2\r\n", "data of ESEARCH twice");
     check_bad("* LIST () \"//\" x\r\n", "delimiter is one character");
+    check_bad("* LIST () \"/\" \r\n", "expected a word or a string");
     check_bad(
-        "* LIST () \"/\" \"&\"\r\n",
+        "* STATUS \"&\" (MESSAGES 1)\r\n",
         "mailbox name is not valid modified UTF-7",
+    );
+    check_bad(
+        "* STATUS \"\u{fc}\" (MESSAGES 1)\r\n",
+        "8-bit text in a quoted string",
     );
     check_bad(
         "* CAPABILITY IDLE\r\n",

@@ -34,6 +34,8 @@ struct Evil {
     then: Vec<u8>,
     /// Whether it then goes on as it should, or closes the connection.
     goes_on: bool,
+    /// Whether it goes on by saying NO.
+    refuses: bool,
 }
 
 /// A server with two messages in each folder. What is wrong is wrong in the last folder, or before there is one.
@@ -75,6 +77,7 @@ fn serve(mut stream: TcpStream, evil: &Evil) -> io::Result<()> {
     stream.write_all(b"* OK hello\r\n")?;
     let mut folder = String::new();
     while let Some(line) = lines.next().transpose()? {
+        let mut end = "OK done";
         let (tag, command) = line.split_once(' ').unwrap_or((&line, ""));
         let quoted = command.split('"').nth(1).unwrap_or_default();
         let is_last = match command.starts_with("EXAMINE") {
@@ -88,6 +91,9 @@ fn serve(mut stream: TcpStream, evil: &Evil) -> io::Result<()> {
             }
             if !evil.goes_on {
                 return Ok(());
+            }
+            if evil.refuses {
+                end = "NO damaged";
             }
         } else if command == "CAPABILITY" {
             stream.write_all(b"* CAPABILITY IMAP4rev1\r\n")?;
@@ -118,7 +124,7 @@ fn serve(mut stream: TcpStream, evil: &Evil) -> io::Result<()> {
                 }
             }
         }
-        stream.write_all(format!("{tag} OK done\r\n").as_bytes())?;
+        stream.write_all(format!("{tag} {end}\r\n").as_bytes())?;
     }
     Ok(())
 }
@@ -188,6 +194,7 @@ fn a_server_that_never_ends_or_lies() {
             once: once.as_bytes().to_vec(),
             then: then.as_bytes().to_vec(),
             goes_on: expected != CLOSED,
+            ..Evil::default()
         });
         let (done, peak) = begin(&server, &source);
         let said = &done.stderr;
@@ -339,12 +346,19 @@ fn folders_that_are_not_possible() {
     let source = Source::start();
     // Each level is short enough, the name is not.
     let long = vec!["n".repeat(200); 5].join("/");
+    // And names that are none: text that is no UTF-7, 8-bit text, controls.
+    let line = |name: &[u8]| [b"* LIST () \"/\" ", name, b"\r\n"].concat();
+    let names_listed: [&[u8]; 6] = [
+        long.as_bytes(),
+        b"\"a & b\"",
+        b"INBOX",
+        b"F\xfcr",
+        b"{4}\r\na\x1b\r\n",
+        b"Fu&Awg-r",
+    ];
     source.be(Evil {
         at: "LIST".to_owned(),
-        once: format!(
-            "* LIST () \"/\" {long}\r\n* LIST () \"/\" INBOX\r\n* LIST () \"/\" Fu&Awg-r\r\n"
-        )
-        .into_bytes(),
+        once: names_listed.map(line).concat(),
         goes_on: true,
         ..Evil::default()
     });
@@ -353,7 +367,10 @@ fn folders_that_are_not_possible() {
     for expected in [
         "Fu\u{308}r becomes F\u{fc}r",
         "no folder nnnnn",
-        "4 messages imported, 0 already here, 0 skipped, 1 folders failed",
+        "skipped: a & b: mailbox name is not valid modified UTF-7",
+        "skipped: F\\xfcr: mailbox name is not valid modified UTF-7",
+        "skipped: a\\x1b\\r\\n: mailbox name is not valid modified UTF-7",
+        "4 messages imported, 0 already here, 0 skipped, 4 folders failed",
     ] {
         assert!(done.stderr.contains(expected), "{done:?}");
     }
@@ -373,4 +390,50 @@ fn folders_that_are_not_possible() {
         "{done:?}"
     );
     assert!(!done.stderr.contains(['\x1b', '\x07', '\r']), "{done:?}");
+}
+
+/// What a server says NO to costs what it was asked for, and no more.
+#[test]
+fn a_server_that_cannot_read_its_own_mail() {
+    let server = Server::start_plain();
+    let source = Source::start();
+    let check = |at: &str, once: &[u8], expected: &str| {
+        source.be(Evil {
+            at: at.to_owned(),
+            once: once.to_vec(),
+            goes_on: true,
+            refuses: true,
+            ..Evil::default()
+        });
+        let (done, _) = begin(&server, &source);
+        assert!(
+            done.code == 4 && done.stderr.contains(expected),
+            "{at}: {done:?}"
+        );
+    };
+    check("UID SEARCH", b"", "skipped: Last: damaged");
+    // The folders before it are whole.
+    assert_eq!(
+        there(&server),
+        [names("F&APw-r", "FuAwg-r"), names("INBOX", "INBOX")]
+    );
+    let not_given = "Last: UID 6: the server did not give it: damaged";
+    check("UID FETCH 5:6 (UID FLAGS", b"", not_given);
+    // One of two is given.
+    let text = body("Last", 5);
+    let head = format!("* 1 FETCH (UID 5 BODY[] {{{}}}\r\n", text.len());
+    let given = [head.as_bytes(), &text, b")\r\n"].concat();
+    check("UID FETCH 5:6 (UID BODY", &given, not_given);
+    let all = there(&server);
+    assert_eq!(
+        all.last(),
+        Some(&("Last".to_owned(), vec!["Last-5".to_owned()]))
+    );
+    // It is repaired, and the other one comes.
+    source.be(Evil::default());
+    let (done, _) = begin(&server, &source);
+    assert!(
+        done.success && done.stdout.contains("1 messages imported, 5 already here"),
+        "{done:?}"
+    );
 }

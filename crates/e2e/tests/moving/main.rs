@@ -109,7 +109,9 @@ fn maildir(root: &Path) {
         &text("words"),
         1_000_000_003,
     );
-    write(&root.join("dovecot-keywords"), b"0 $Label1\n1 NonJunk\n", 1);
+    // A line that is no text costs no other.
+    let keywords = b"0 $Label1\n2 W\xfcrde\n1 NonJunk\n";
+    write(&root.join("dovecot-keywords"), keywords, 1);
     write(
         &root.join("cur/1000000004.d.host:2,S"),
         b"Subject: crlf\r\n\r\nx\ny\r\n",

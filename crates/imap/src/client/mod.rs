@@ -13,7 +13,7 @@ mod structure;
 
 pub use command::{Append, append_message_head};
 pub use limits::Limits;
-pub use response::{FetchData, ListItem, ReplyCode, Response, ThreadNode};
+pub use response::{BadName, FetchData, ListItem, ReplyCode, Response, ThreadNode};
 
 use crate::CommandBody;
 use crate::core::Tag;

@@ -5,15 +5,19 @@
 mod found;
 
 use super::Limits;
-use super::response::{FetchData, ListItem, ReplyCode, Response};
+use super::response::{BadName, FetchData, ListItem, ReplyCode, Response};
 use super::structure;
 use crate::command::{HeaderFields, Section, SectionText, StatusItem};
 use crate::core::{
-    DateTime, MailboxName, ObjectId, SequenceSet, Tag, is_astring_char, is_atom_char, mailbox,
+    DateTime, InvalidName, MailboxName, ObjectId, SequenceSet, Tag, is_astring_char, is_atom_char,
+    mailbox,
 };
 use crate::encode::Kind;
 
 type Result<T> = std::result::Result<T, &'static str>;
+
+/// Of a name that cannot be read, what is shown of it.
+const BAD_NAME_BYTES: usize = 100;
 
 /// What is wrong, and where.
 type Fault = (&'static str, usize);
@@ -176,6 +180,18 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn string(&mut self) -> Result<Vec<u8>> {
+        let quoted = self.peek() == Some(b'"');
+        let bytes = self.octets()?;
+        let good = bytes.is_ascii() || (self.utf8 && std::str::from_utf8(&bytes).is_ok());
+        if good || !quoted {
+            Ok(bytes)
+        } else {
+            Err("8-bit text in a quoted string")
+        }
+    }
+
+    /// A literal, or a quoted string that may hold any 8-bit text.
+    fn octets(&mut self) -> Result<Vec<u8>> {
         if self.skip(b'{') {
             let bytes = self.literal()?;
             if memchr::memchr(0, bytes).is_some() {
@@ -188,7 +204,7 @@ impl<'a> Parser<'a> {
         loop {
             bytes.extend_from_slice(self.run(|b| !matches!(b, b'"' | b'\\' | 0 | b'\r' | b'\n')));
             if self.skip(b'"') {
-                break;
+                return Ok(bytes);
             }
             self.exact(b"\\")
                 .map_err(|_| "quoted string is not closed")?;
@@ -197,12 +213,6 @@ impl<'a> Parser<'a> {
                 _ => return Err("bad escape in quoted string"),
             }
             self.at += 1;
-        }
-        let good = bytes.is_ascii() || (self.utf8 && std::str::from_utf8(&bytes).is_ok());
-        if good {
-            Ok(bytes)
-        } else {
-            Err("8-bit text in a quoted string")
         }
     }
 
@@ -232,15 +242,33 @@ impl<'a> Parser<'a> {
 
     fn mailbox(&mut self) -> Result<String> {
         let bytes = self.astring()?;
-        MailboxName::from_wire(&bytes, self.utf8)
-            .map(MailboxName::into_string)
-            .or_else(|e| {
-                if e == crate::core::InvalidName::Empty {
-                    Ok(String::new())
-                } else {
-                    Err(e.text())
-                }
-            })
+        self.name(&bytes).map_err(InvalidName::text)
+    }
+
+    fn name(&self, bytes: &[u8]) -> std::result::Result<String, InvalidName> {
+        match MailboxName::from_wire(bytes, self.utf8) {
+            Ok(name) => Ok(name.into_string()),
+            Err(InvalidName::Empty) => Ok(String::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A name in a list. One that no mailbox has is no mistake in what stands around it.
+    fn listed_name(&mut self) -> Result<std::result::Result<String, BadName>> {
+        let bytes = match self.peek() {
+            Some(b'"' | b'{') => self.octets()?,
+            // 8-bit text, too.
+            _ => match self.run(|b| is_astring_char(b) || !b.is_ascii()) {
+                b"" => return Err("expected a word or a string"),
+                word => word.to_vec(),
+            },
+        };
+        Ok(self.name(&bytes).map_err(|why| BadName {
+            begin: bytes[..bytes.len().min(BAD_NAME_BYTES)]
+                .escape_ascii()
+                .to_string(),
+            why,
+        }))
     }
 
     fn set(&mut self) -> Result<SequenceSet> {
@@ -382,8 +410,14 @@ impl<'a> Parser<'a> {
                 match word {
                     "FLAGS" => Response::Flags(self.list(Self::flag)?),
                     "ID" => Response::Id(self.id()?),
-                    "LIST" => Response::List(self.list_item(true)?),
-                    "LSUB" => Response::Lsub(self.list_item(false)?),
+                    "LIST" => match self.list_item(true)? {
+                        Ok(item) => Response::List(item),
+                        Err(name) => Response::Unlisted(name),
+                    },
+                    "LSUB" => match self.list_item(false)? {
+                        Ok(item) => Response::Lsub(item),
+                        Err(name) => Response::Unlisted(name),
+                    },
                     "NAMESPACE" => {
                         let personal = self.namespace()?;
                         self.space()?;
@@ -562,7 +596,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn list_item(&mut self, extended: bool) -> Result<ListItem> {
+    fn list_item(&mut self, extended: bool) -> Result<std::result::Result<ListItem, BadName>> {
         let attributes = self.list(|p| match p.peek() {
             Some(b'\\') => p.flag(),
             _ => Err("expected a mailbox attribute"),
@@ -570,11 +604,11 @@ impl<'a> Parser<'a> {
         self.space()?;
         let delimiter = self.delimiter()?;
         self.space()?;
-        let name = self.mailbox()?;
+        let name = self.listed_name()?;
         let mut item = ListItem {
             attributes,
             delimiter,
-            name,
+            name: String::new(),
             child_info: Vec::new(),
             old_name: None,
         };
@@ -598,7 +632,7 @@ impl<'a> Parser<'a> {
             }
             self.close()?;
         }
-        Ok(item)
+        Ok(name.map(|name| ListItem { name, ..item }))
     }
 
     /// An item with its number, or MAILBOXID, which goes to its own place.

@@ -1,7 +1,7 @@
 //! What a server says, as types.
 
 use crate::command::{Section, SpecialUse, StatusItem};
-use crate::core::{DateTime, ModSeq, ObjectId, SequenceSet, Tag};
+use crate::core::{DateTime, InvalidName, ModSeq, ObjectId, SequenceSet, Tag};
 use crate::encode::Kind;
 use whimbrel_mime::{Envelope, Part};
 
@@ -48,6 +48,8 @@ pub enum Response {
     List(ListItem),
     /// `LSUB`
     Lsub(ListItem),
+    /// `LIST` or `LSUB` with a name that cannot be read: servers show what they find in their directories.
+    Unlisted(BadName),
     /// `STATUS`
     MailboxStatus {
         /// Decoded.
@@ -152,6 +154,15 @@ pub enum ReplyCode {
     Unseen(u32),
     /// One of those without arguments, in upper case.
     Plain(String),
+}
+
+/// A name that no mailbox has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadName {
+    /// Its begin as it was sent, ASCII by escapes.
+    pub begin: String,
+    /// What is wrong with it.
+    pub why: InvalidName,
 }
 
 /// LIST and LSUB data.

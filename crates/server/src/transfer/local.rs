@@ -71,16 +71,20 @@ fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
 }
 
 const LINK: &str = "it is a symbolic link";
+const TOO_DEEP: &str = "it is too deep";
 
-/// The text of a file that lists folders or keywords; nothing if it cannot be read.
+/// The text of a file that lists folders or keywords, without lines that are no text; nothing if it cannot be read.
 fn list(path: &Path) -> String {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read =
-        open_file(path).and_then(|(file, _)| file.take(LIST_BYTES_MAX).read_to_string(&mut text));
+        open_file(path).and_then(|(file, _)| file.take(LIST_BYTES_MAX).read_to_end(&mut bytes));
     if read.is_err() {
-        text.clear();
+        return String::new();
     }
-    text
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    lines
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .collect()
 }
 
 /// A directory, and no link to one.
@@ -89,19 +93,33 @@ fn is_directory(path: &Path) -> bool {
 }
 
 /// Whether it is a link; then that is told.
-fn is_link(path: &Path, report: &Report) -> bool {
+fn is_link(path: &Path, report: &mut Report) -> bool {
     let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
     if link {
-        report.note(&format!("skipped: {}: {LINK}", path.display()));
+        report.failed(&path.display().to_string(), LINK);
     }
     link
 }
 
-fn entries(path: &Path) -> Result<Vec<fs::DirEntry>, Failure> {
-    let listed = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let mut listed = listed.map_err(|error| failed(path, &error))?;
+fn entries(path: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    let mut listed = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
     listed.sort_by_key(fs::DirEntry::file_name);
     Ok(listed)
+}
+
+/// As [`entries`], of a directory below `root`: one that cannot be read is left out, and the others come.
+fn entries_below(
+    root: &Path,
+    path: &Path,
+    report: &mut Report,
+) -> Result<Vec<fs::DirEntry>, Failure> {
+    match entries(path) {
+        Err(error) if path != root => {
+            report.failed(&path.display().to_string(), &error.to_string());
+            Ok(Vec::new())
+        }
+        listed => listed.map_err(|error| failed(path, &error)),
+    }
 }
 
 impl Local {
@@ -109,7 +127,7 @@ impl Local {
         Local { origin }
     }
 
-    pub(super) fn folders(&mut self, report: &Report) -> Result<Vec<Folder>, Failure> {
+    pub(super) fn folders(&mut self, report: &mut Report) -> Result<Vec<Folder>, Failure> {
         let mut found: BTreeMap<Vec<String>, Folder> = BTreeMap::new();
         let (root, subscribed) = match &self.origin {
             Origin::Maildir { path, nested } => {
@@ -132,16 +150,17 @@ impl Local {
                         .unwrap_or_default()
                         .to_string_lossy()
                         .into_owned();
-                    file(path.clone(), vec![level_of(&name)], &mut found)?;
+                    file(path.clone(), vec![level_of(&name)], report, &mut found);
                 } else {
                     let mut open = vec![(path.clone(), Vec::new())];
                     while let Some((directory, levels)) = open.pop() {
-                        for entry in entries(&directory)? {
+                        for entry in entries_below(path, &directory, report)? {
                             let name = entry.file_name().to_string_lossy().into_owned();
-                            if name.starts_with('.')
-                                || levels.len() >= DEPTH_MAX
-                                || is_link(&entry.path(), report)
-                            {
+                            if name.starts_with('.') || is_link(&entry.path(), report) {
+                                continue;
+                            }
+                            if levels.len() >= DEPTH_MAX {
+                                report.failed(&entry.path().display().to_string(), TOO_DEEP);
                                 continue;
                             }
                             let mut levels: Vec<String> = levels.clone();
@@ -150,7 +169,7 @@ impl Local {
                                 open.push((entry.path(), levels));
                             } else {
                                 levels.push(level_of(&name));
-                                file(entry.path(), levels, &mut found)?;
+                                file(entry.path(), levels, report, &mut found);
                             }
                         }
                     }
@@ -221,9 +240,13 @@ fn level_of(name: &str) -> String {
 fn file(
     path: PathBuf,
     levels: Vec<String>,
+    report: &mut Report,
     found: &mut BTreeMap<Vec<String>, Folder>,
-) -> Result<(), Failure> {
-    let meta = fs::symlink_metadata(&path).map_err(|error| failed(&path, &error))?;
+) {
+    let meta = match fs::symlink_metadata(&path) {
+        Ok(meta) => meta,
+        Err(error) => return report.failed(&path.display().to_string(), &error.to_string()),
+    };
     let folder = Folder {
         levels: levels.clone(),
         special_use: None,
@@ -237,22 +260,20 @@ fn file(
         key.push(String::new());
     }
     found.insert(key, folder);
-    Ok(())
 }
 
 fn maildirs(
     root: &Path,
     nested: bool,
-    report: &Report,
+    report: &mut Report,
     found: &mut BTreeMap<Vec<String>, Folder>,
 ) -> Result<(), Failure> {
-    let mut add = |path: &Path, levels: Vec<String>| -> Result<(), Failure> {
-        let mut weight = 0;
-        for part in ["cur", "new"] {
-            if is_directory(&path.join(part)) {
-                weight += entries(&path.join(part))?.len() as u64;
-            }
-        }
+    let mut add = |path: &Path, levels: Vec<String>| {
+        // What cannot be read is told when it is to be read.
+        let parts = ["cur", "new"].map(|part| path.join(part));
+        let parts = parts.iter().filter(|part| is_directory(part));
+        let weight = parts.map(|part| entries(part).map_or(0, |of| of.len() as u64));
+        let weight = weight.sum();
         let folder = Folder {
             levels: levels.clone(),
             special_use: None,
@@ -261,20 +282,16 @@ fn maildirs(
             place: Place::Directory(path.to_owned()),
         };
         found.insert(levels, folder);
-        Ok(())
     };
     if is_directory(&root.join("cur")) {
-        add(root, vec!["INBOX".to_owned()])?;
+        add(root, vec!["INBOX".to_owned()]);
     }
     let mut open = vec![(root.to_owned(), Vec::<String>::new())];
     while let Some((directory, levels)) = open.pop() {
-        for entry in entries(&directory)? {
+        for entry in entries_below(root, &directory, report)? {
             let path = entry.path();
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
-                report.note(&format!(
-                    "skipped: {}: its name is not UTF-8",
-                    path.display()
-                ));
+                report.failed(&path.display().to_string(), "its name is not UTF-8");
                 continue;
             };
             if is_link(&path, report) {
@@ -290,11 +307,11 @@ fn maildirs(
                 let mut levels = levels.clone();
                 levels.push(maildir::level(&name));
                 if levels.len() >= DEPTH_MAX {
-                    report.note(&format!("skipped: {}: it is too deep", path.display()));
+                    report.failed(&path.display().to_string(), TOO_DEEP);
                     continue;
                 }
                 if is_directory(&path.join("cur")) {
-                    add(&path, levels.clone())?;
+                    add(&path, levels.clone());
                 }
                 open.push((path, levels));
             } else if is_directory(&path.join("cur"))
@@ -304,7 +321,7 @@ fn maildirs(
                 if levels.len() > 1 && levels[0] == "INBOX" {
                     levels.remove(0);
                 }
-                add(&path, levels)?;
+                add(&path, levels);
             }
         }
     }
@@ -324,11 +341,10 @@ async fn read_maildir(
     let mut listed = Vec::new();
     for part in ["cur", "new"] {
         if is_directory(&path.join(part)) {
-            listed.extend(
-                entries(&path.join(part))?
-                    .into_iter()
-                    .map(|entry| entry.path()),
-            );
+            match entries(&path.join(part)) {
+                Ok(found) => listed.extend(found.into_iter().map(|entry| entry.path())),
+                Err(error) => return Ok(Err(error.to_string())),
+            }
         }
     }
     listed.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
@@ -492,5 +508,55 @@ async fn read_mbox(
         if read == 0 {
             return Ok(Ok(()));
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Whoever may not read a directory, or finds it gone, is told, and goes on with the others.
+    #[test]
+    fn what_cannot_be_read_costs_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let mut report = Report::default();
+        let below = root.path().join("gone");
+        let listed = entries_below(root.path(), &below, &mut report).unwrap();
+        assert!(listed.is_empty());
+        assert_eq!(report.folders_failed, 1);
+        let mut found = BTreeMap::new();
+        file(below.clone(), vec!["gone".into()], &mut report, &mut found);
+        assert!(found.is_empty());
+        assert_eq!(report.folders_failed, 2);
+        // Without the root there is nothing to go on with.
+        let error = entries_below(&below, &below, &mut report).unwrap_err();
+        assert!(error.to_string().contains("gone"), "{error}");
+        assert_eq!(report.folders_failed, 2);
+    }
+
+    #[test]
+    fn what_lies_too_deep_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let mut deep = root.path().to_owned();
+        fs::write(root.path().join("top.mbox"), "").unwrap();
+        (0..=DEPTH_MAX).for_each(|level| deep.push(level.to_string()));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("last.mbox"), "").unwrap();
+        let mut report = Report::default();
+        let mut local = Local::new(Origin::Mbox {
+            path: root.path().to_owned(),
+            quoting: mbox::Quoting::Rd,
+        });
+        let folders = local.folders(&mut report).unwrap();
+        assert_eq!(folders.len(), 1);
+        assert_eq!(report.folders_failed, 1);
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_costs_no_other() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), b"one\nF\xfcr\ntwo").unwrap();
+        assert_eq!(list(file.path()), "one\ntwo");
     }
 }

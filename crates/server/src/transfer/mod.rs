@@ -208,7 +208,7 @@ impl Own {
 pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Report, Failure> {
     let mut report = Report::default();
     let mut source = Source::open(import.from).await?;
-    let mut folders = source.folders(&report).await?;
+    let mut folders = source.folders(&mut report).await?;
     folders.sort_by(|a, b| a.levels.cmp(&b.levels));
     if import.dry_run {
         let named = names(&folders, import.into.as_deref(), None, &report);
@@ -324,7 +324,7 @@ impl Source {
         })
     }
 
-    async fn folders(&mut self, report: &Report) -> Result<Vec<Folder>, Failure> {
+    async fn folders(&mut self, report: &mut Report) -> Result<Vec<Folder>, Failure> {
         match self {
             Source::Local(local) => local.folders(report),
             Source::Imap(connection) => connection.folders(report).await,

@@ -24,7 +24,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 use whimbrel_imap::{
     CommandBody,
-    client::{FetchData, ListItem, ReplyCode, Response},
+    client::{BadName, FetchData, ListItem, ReplyCode, Response},
     core::{DateTime, Secret, SequenceSet, utf7},
     encode::Kind,
 };
@@ -51,8 +51,6 @@ const FOLDERS_MAX: usize = 10_000;
 const LEVELS_MAX: usize = 50;
 /// Flags and keywords of a message that are looked at.
 const FLAGS_MAX: usize = 1000;
-/// Of a message that the server has named: somebody has removed it since, or it never was.
-const NOT_GIVEN: &str = "the server did not give it";
 /// Where systems keep the certificates that they trust.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -222,11 +220,11 @@ impl Connection {
         quoted(&String::from_utf8_lossy(&wire))
     }
 
-    pub(super) async fn folders(&mut self, report: &Report) -> Result<Vec<Folder>, Failure> {
+    pub(super) async fn folders(&mut self, report: &mut Report) -> Result<Vec<Folder>, Failure> {
         let mut personal: Vec<String> = Vec::new();
         let mut foreign: Vec<String> = Vec::new();
         if self.has("NAMESPACE") {
-            for response in self.wire.command("NAMESPACE").await? {
+            let take = |response| {
                 if let Response::Namespace([own, others, shared]) = response {
                     personal = own.into_iter().map(|(prefix, _)| prefix).collect();
                     let more = others.into_iter().chain(shared);
@@ -235,6 +233,9 @@ impl Connection {
                         .filter(|of| !of.is_empty())
                         .collect();
                 }
+            };
+            if let Some(why) = self.asked("NAMESPACE", take).await? {
+                report.note(&format!("namespaces are not known: {why}"));
             }
         }
         let mut listed = Listed::default();
@@ -242,31 +243,30 @@ impl Connection {
             true => " RETURN (SPECIAL-USE)",
             false => "",
         };
-        let take = |response| {
-            if let Response::List(item) = response {
-                listed.add(item);
-            }
+        let take = |response| match response {
+            Response::List(item) => listed.add(item),
+            Response::Unlisted(name) => listed.add_bad(name),
+            _ => {}
         };
         self.wire
             .each(&format!("LIST \"\" \"*\"{returns}"), take)
             .await?;
+        for name in std::mem::take(&mut listed.bad) {
+            report.failed(&name.begin, name.why.text());
+        }
         let items = listed.end("folders")?;
         let mut listed = Listed::default();
-        let take = |response| {
-            if let Response::Lsub(item) = response
-                && !item.has("\\Noselect")
-            {
-                listed.add(item);
-            }
+        let take = |response| match response {
+            Response::Lsub(item) if !item.has("\\Noselect") => listed.add(item),
+            Response::Unlisted(name) => listed.add_bad(name),
+            _ => {}
         };
         // A server that has none says no.
-        if let Err(error) = self.wire.each("LSUB \"\" \"*\"", take).await {
-            match error {
-                WireError::Refused { text, .. } => {
-                    report.note(&format!("subscriptions are not known: {text}"));
-                }
-                other => return Err(other.into()),
-            }
+        if let Some(why) = self.asked("LSUB \"\" \"*\"", take).await? {
+            report.note(&format!("subscriptions are not known: {why}"));
+        }
+        for name in std::mem::take(&mut listed.bad) {
+            report.failed(&format!("subscription of {}", name.begin), name.why.text());
         }
         let subscribed = listed.end("subscriptions")?;
         let subscribed: BTreeSet<String> = subscribed.into_iter().map(|item| item.name).collect();
@@ -346,8 +346,20 @@ impl Connection {
                 count = items.first().map_or(0, |(_, count)| *count);
             }
         };
-        match self.wire.each(&line, take).await {
-            Ok(()) | Err(WireError::Refused { .. }) => Ok(count),
+        self.asked(&line, take).await?;
+        Ok(count)
+    }
+
+    /// Takes what is said to a command that the server may refuse; then why. What it has said before counts: "it is permissible to return an
+    /// untagged FETCH response" for each message that is there and a tagged NO for those that are not (RFC 2180, 4.1.2).
+    async fn asked(
+        &mut self,
+        line: &str,
+        take: impl FnMut(Response),
+    ) -> Result<Option<String>, Failure> {
+        match self.wire.each(line, take).await {
+            Ok(()) => Ok(None),
+            Err(WireError::Refused { text, .. }) => Ok(Some(text)),
             Err(error) => Err(error.into()),
         }
     }
@@ -371,10 +383,8 @@ impl Connection {
             } => validity = number,
             _ => {}
         };
-        match self.wire.each(&line, take).await {
-            Ok(()) => {}
-            Err(WireError::Refused { text, .. }) => return Ok(Err(text)),
-            Err(error) => return Err(error.into()),
+        if let Some(why) = self.asked(&line, take).await? {
+            return Ok(Err(why));
         }
         if exists == 0 {
             return Ok(Ok(()));
@@ -389,7 +399,9 @@ impl Connection {
                 }
             }
         };
-        self.wire.each("UID SEARCH ALL", take).await?;
+        if let Some(why) = self.asked("UID SEARCH ALL", take).await? {
+            return Ok(Err(why));
+        }
         if too_many {
             return Ok(Err(format!(
                 "it has more than {MAILBOX_MESSAGES_MAX} messages"
@@ -454,9 +466,9 @@ impl Connection {
                 found.entry(of.uid).or_insert(of);
             }
         };
-        self.wire.each(&line, take).await?;
+        let why = not_given(self.asked(&line, take).await?);
         for (uid, _) in wanted.iter().filter(|(uid, _)| !found.contains_key(uid)) {
-            report.skip(&format!("{name}: UID {uid}"), NOT_GIVEN);
+            report.skip(&format!("{name}: UID {uid}"), &why);
         }
         let mut rest = found.into_values().peekable();
         while let Some(first) = rest.next() {
@@ -469,13 +481,13 @@ impl Connection {
                 bytes += next.bytes;
                 group.push(next);
             }
-            let bodies = if group.len() == 1 && bytes > MEMORY_BYTES_MAX as u64 {
+            let (bodies, refused) = if group.len() == 1 && bytes > MEMORY_BYTES_MAX as u64 {
                 let bytes_max = target.bytes_max();
-                let body = self.large(group[0].uid, bytes_max).await?;
-                BTreeMap::from([(group[0].uid, body)])
+                self.large(group[0].uid, bytes_max).await?
             } else {
                 self.small(&group).await?
             };
+            let why = not_given(refused);
             for (uid, body) in bodies {
                 let at = group.iter().position(|found| found.uid == uid);
                 let (Some(at), Some(id)) = (at, id_of.get(&uid).copied()) else {
@@ -492,13 +504,13 @@ impl Connection {
                 target.offer(offer, report).await?;
             }
             for gone in group {
-                report.skip(&format!("{name}: UID {}", gone.uid), NOT_GIVEN);
+                report.skip(&format!("{name}: UID {}", gone.uid), &why);
             }
         }
         Ok(())
     }
 
-    async fn small(&mut self, group: &[Found]) -> Result<BTreeMap<u32, Body>, Failure> {
+    async fn small(&mut self, group: &[Found]) -> Result<Given, Failure> {
         let line = format!(
             "UID FETCH {} (UID BODY.PEEK[])",
             set(group.iter().map(|found| found.uid))
@@ -521,13 +533,13 @@ impl Connection {
                 }
             }
         };
-        self.wire.each(&line, take).await?;
-        Ok(bodies)
+        let refused = self.asked(&line, take).await?;
+        Ok((bodies, refused))
     }
 
     /// A message in parts; what its size was said to be is not believed. One of more than `bytes_max` is not read to its end, which a server need
     /// not have: it cannot be taken anyway.
-    async fn large(&mut self, uid: u32, bytes_max: u64) -> Result<Body, Failure> {
+    async fn large(&mut self, uid: u32, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
         loop {
             let line = format!(
@@ -544,13 +556,26 @@ impl Connection {
                     }
                 }
             };
-            self.wire.each(&line, take).await?;
+            if let Some(why) = self.asked(&line, take).await? {
+                return Ok((BTreeMap::new(), Some(why)));
+            }
             let is_last = part.len() < MEMORY_BYTES_MAX;
             body.push(&mut part)?;
             if is_last || body.len() > bytes_max {
-                return Ok(body);
+                return Ok((BTreeMap::from([(uid, body)]), None));
             }
         }
+    }
+}
+
+/// Messages by UID, and why not all were given.
+type Given = (BTreeMap<u32, Body>, Option<String>);
+
+/// Of a message that the server has named: somebody has removed it since, or it never was, or the server cannot read it.
+fn not_given(refused: Option<String>) -> String {
+    match refused {
+        None => "the server did not give it".to_owned(),
+        Some(why) => format!("the server did not give it: {why}"),
     }
 }
 
@@ -566,16 +591,27 @@ async fn greeted(stream: Box<dyn Stream>) -> Result<Wire, Failure> {
 #[derive(Default)]
 struct Listed {
     items: Vec<ListItem>,
+    /// Names that cannot be read: what they name is left out.
+    bad: Vec<BadName>,
     too_many: bool,
 }
 
 impl Listed {
     fn add(&mut self, item: ListItem) {
-        if self.items.len() >= FOLDERS_MAX {
-            self.too_many = true;
-        } else {
+        if self.has_room() {
             self.items.push(item);
         }
+    }
+
+    fn add_bad(&mut self, name: BadName) {
+        if self.has_room() {
+            self.bad.push(name);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.too_many |= self.items.len() + self.bad.len() >= FOLDERS_MAX;
+        !self.too_many
     }
 
     fn end(self, what: &str) -> Result<Vec<ListItem>, Failure> {
