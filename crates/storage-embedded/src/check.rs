@@ -17,8 +17,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::{
     directory::{SYNCED_BYTES, parse_format, parse_synced},
     failure::OpenError,
-    journal,
-    seal::TREES,
+    journal, manifest,
 };
 
 /// Damage, or something to be told.
@@ -130,9 +129,8 @@ pub fn files(path: &Path, watch: &mut dyn Watch) -> io::Result<()> {
             watch.read(entry.metadata()?.len());
         }
     }
-    // One more: the tree keeps the names of the others in tree 0.
-    for tree in 0..=TREES {
-        self::tree(&lsm.join("keyspaces").join(tree.to_string()), watch);
+    for folder in manifest::folders(&lsm)? {
+        tree(&folder, watch);
     }
     Ok(())
 }

@@ -5,10 +5,12 @@
 //! checksum, so that a damaged count makes it ask for gigabytes. Here: every tree of a store that was once opened must be
 //! there, and the list that `current` names must have the checksum that `current` gives (number u64, XXH3-128 u128, both
 //! little-endian). The tables that the list names, and their blocks, the tree checks when it opens and reads them.
+//!
+//! The folders of trees are numbers, given in the order in which the trees are made and never twice. Where the making was interrupted, one is left out.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -17,11 +19,35 @@ use crate::seal::TREES;
 
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 
+/// Folders of the trees: first that in which the tree keeps the names of the others, then these in the order of [`TREE_NAMES`](crate::seal::TREE_NAMES).
+/// If some are missing, those that are ordinarily there.
+pub(crate) fn folders(directory: &Path) -> io::Result<[PathBuf; TREES + 1]> {
+    let all = directory.join("keyspaces");
+    let mut numbers: Vec<u64> = Vec::new();
+    match fs::read_dir(&all) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry?.file_name();
+                numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+            }
+        }
+        // Then all of them are missing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    numbers.sort_unstable();
+    let numbers: [u64; TREES + 1] = match numbers.try_into() {
+        Ok(numbers) => numbers,
+        Err(_) => std::array::from_fn(|index| index as u64),
+    };
+    Ok(numbers.map(|number| all.join(number.to_string())))
+}
+
 /// Checks all trees in the tree's directory.
 pub(crate) fn check(directory: &Path) -> Result<(), OpenError> {
-    // One more: the tree keeps the names of the others in tree 0.
-    for tree in 0..=TREES {
-        let folder = directory.join("keyspaces").join(tree.to_string());
+    let folders =
+        folders(directory).map_err(OpenError::io(directory, "its trees cannot be listed"))?;
+    for folder in folders {
         let current = folder.join("current");
         let bytes = match fs::read(&current) {
             Ok(bytes) => bytes,

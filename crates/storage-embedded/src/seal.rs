@@ -20,6 +20,8 @@ pub(crate) const SEAL_MAGIC: &[u8; 8] = b"\xf1WhSeal\x01";
 pub(crate) const SEAL_BYTES: usize = 8 + 8 + 8 + 8 + 8 * TREES + 16;
 /// Trees that a write may touch.
 pub(crate) const TREES: usize = 4;
+/// In the order in which they are made.
+pub(crate) const TREE_NAMES: [&str; TREES] = ["log", "records", "blobs", "meta"];
 
 /// The store's random id; keys the checksum of its seals.
 pub(crate) type StoreId = [u8; 32];

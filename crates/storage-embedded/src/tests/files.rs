@@ -4,7 +4,10 @@ use whimbrel_storage::{
     BlobReader, BlobStore, BlobWriter, Commit, LogStore, Mutation, PartitionId, UploadId,
 };
 
+use super::damage::findings;
 use super::{config, runtime, tempdir};
+use crate::directory::Directory;
+use crate::seal::TREE_NAMES;
 use crate::{Embedded, FILES_OPEN_MIN};
 
 /// Blobs, each in a file of its own.
@@ -100,4 +103,29 @@ fn a_store_opens_again_whose_last_rows_were_removed_and_merged_away() {
         assert_eq!(there, vec![None]);
         engine.close().await;
     });
+}
+
+/// The folder that a tree was to have is left out when its making was interrupted.
+#[test]
+fn a_store_whose_making_was_interrupted_is_made_and_opens_again() {
+    for trees in 0..2 {
+        let directory = tempdir();
+        let path = directory.path();
+        drop(Directory::open(path).unwrap());
+        let db = fjall::Database::builder(path.join("lsm")).open().unwrap();
+        for name in &TREE_NAMES[..trees] {
+            db.keyspace(name, Default::default).unwrap();
+        }
+        drop(db);
+        let begun = path.join(format!("lsm/keyspaces/{}", trees + 1));
+        std::fs::create_dir(begun).unwrap();
+        runtime().block_on(async {
+            for _ in 0..2 {
+                let engine = Embedded::open(config(path).0).unwrap();
+                engine.commit(Commit::new(PartitionId(1))).await.unwrap();
+                engine.close().await;
+                assert_eq!(findings(path), []);
+            }
+        });
+    }
 }
