@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
 use crate::seal::{SEAL_BYTES, SEAL_MAGIC, Seal, StoreId};
+use crate::verify;
 
 const TRAILER: &[u8; 4] = b"FJL\x03";
 /// How far a write's sequence number may be above its seal's bound: the tree takes some for itself when it flushes and merges.
@@ -33,6 +34,8 @@ const READ_BYTES: usize = 256 << 10;
 /// What the journals hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
+    /// How many there are.
+    pub(crate) journals: usize,
     /// Seals of the first and the last write that are there.
     pub(crate) writes: Option<(Seal, Seal)>,
     /// The tree's sequence number of the last write.
@@ -82,7 +85,10 @@ pub(crate) fn judge(
             return Err(OpenError::damaged(&missing, "the journal is missing"));
         }
     }
-    let mut found = Found::default();
+    let mut found = Found {
+        journals: journals.len(),
+        ..Found::default()
+    };
     let mut torn = None;
     for (_, path) in &journals {
         let before = found.writes;
@@ -104,9 +110,13 @@ pub(crate) fn judge(
                 return Err(OpenError::damaged(path, why));
             }
             End::Broken { at, why } => {
-                let proven = greatest_synced(path, at, id)?.max(synced);
-                if proven.is_some_and(|proven| proven > last) {
-                    let proven = proven.unwrap_or_default();
+                let proven = greatest_synced(path, at, id)?.max(synced).unwrap_or(0);
+                // Where no write is left, all that were synced are in the tree's files, or they are missing.
+                let last = match found.writes {
+                    None if proven > 0 => verify::last_in_files(directory, id)?,
+                    _ => last,
+                };
+                if proven > last {
                     let why = format!(
                         "the journal is damaged at byte {at} ({why}): write {last} is the last that can be read, but all up to {proven} had been synced"
                     );
@@ -240,9 +250,24 @@ fn read(path: &Path, id: &StoreId, found: &mut Found) -> Result<End, OpenError> 
     }
 }
 
+/// A write as a journal has it.
+#[cfg(test)]
+pub(crate) struct Written {
+    pub(crate) seal: Seal,
+    pub(crate) sequence: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
+}
+
 /// Numbers of the writes of a journal and where each ends.
 #[cfg(test)]
 pub(crate) fn ends(path: &Path, id: &StoreId) -> Vec<(u64, u64)> {
+    let writes = writes(path, id).into_iter();
+    writes.map(|write| (write.seal.number, write.end)).collect()
+}
+
+#[cfg(test)]
+pub(crate) fn writes(path: &Path, id: &StoreId) -> Vec<Written> {
     let file = File::open(path).unwrap();
     let length = file.metadata().unwrap().len();
     let mut reader = Reader {
@@ -252,11 +277,15 @@ pub(crate) fn ends(path: &Path, id: &StoreId) -> Vec<(u64, u64)> {
         value: Vec::new(),
         sequence: None,
     };
-    let mut ends = Vec::new();
+    let mut writes = Vec::new();
     while let Ok(Some(seal)) = reader.write(id) {
-        ends.push((seal.number, reader.at));
+        writes.push(Written {
+            seal,
+            sequence: reader.sequence.unwrap(),
+            end: reader.at,
+        });
     }
-    ends
+    writes
 }
 
 struct Reader {

@@ -9,7 +9,7 @@ use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
-use crate::seal::{Seal, Sealer, Trees};
+use crate::seal::{Seal, Sealer, TREE_NAMES, Tree, Trees};
 use crate::verify::Logs;
 use crate::{journal, manifest, verify};
 
@@ -47,8 +47,18 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
         journal::Found::default()
     };
 
+    // What is missing before the first write that is there was in the journal that holds nothing, if there is one.
+    let empty = found.empty_before.take();
+    let blamed = |why: String| match &empty {
+        Some(journal) => OpenError::damaged(journal, format!("no write is found at byte 0: {why}")),
+        None => OpenError::damaged(&tree_path, why),
+    };
     if made {
         manifest::check(&tree_path)?;
+        // With several journals the tree, once open, at once moves what they hold into its files, and then these no longer show what is missing before.
+        if let (Some((first, _)), 2..) = (found.writes, found.journals) {
+            verify::front(&first, verify::persisted(&tree_path)?).map_err(blamed)?;
+        }
     }
     let db = Database::builder(&tree_path)
         .cache_size(config.cache_bytes)
@@ -73,12 +83,6 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
     let least = found
         .writes
         .map_or(synced.unwrap_or(0), |(_, last)| last.number);
-    // What is missing before the first write that is there was in the journal that holds nothing, if there is one.
-    let empty = found.empty_before.take();
-    let blamed = |why: String| match &empty {
-        Some(journal) => OpenError::damaged(journal, format!("no write is found at byte 0: {why}")),
-        None => OpenError::damaged(&tree_path, why),
-    };
     if shown.number < least
         || found
             .writes
@@ -93,7 +97,8 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
             Some(_) => OpenError::damaged(&tree_path, why),
         });
     }
-    verify::front(&found.writes.map_or(shown, |(first, _)| first), &trees).map_err(blamed)?;
+    let first = found.writes.map_or(shown, |(first, _)| first);
+    verify::front(&first, verify::persisted_of(&trees)).map_err(blamed)?;
     let logs = verify::logs(&tree_path, &view, &trees)?;
     drop(view);
 
@@ -146,14 +151,14 @@ fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
             })
     };
     Ok(Trees {
-        log: db.keyspace("log", small)?,
-        records: db.keyspace("records", small)?,
-        blobs: db.keyspace("blobs", || {
+        log: db.keyspace(TREE_NAMES[Tree::Log as usize], small)?,
+        records: db.keyspace(TREE_NAMES[Tree::Records as usize], small)?,
+        blobs: db.keyspace(TREE_NAMES[Tree::Blobs as usize], || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(config.write_buffer_bytes)
                 .with_kv_separation(Some(separated()))
         })?,
-        meta: db.keyspace("meta", || {
+        meta: db.keyspace(TREE_NAMES[Tree::Meta as usize], || {
             small().max_memtable_size(config.write_buffer_bytes / 4)
         })?,
     })

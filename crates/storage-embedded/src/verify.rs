@@ -4,15 +4,16 @@
 //! went wrong below it. It costs one sequential read of the retained logs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fjall::{AbstractTree, Readable};
+use fjall::{AbstractTree, AnyTree, Keyspace, KvSeparationOptions, Readable, SeqNo};
 use whimbrel_storage::{LogPosition, Origin, PartitionId};
 
 use crate::failure::OpenError;
-use crate::keys;
-use crate::seal::{Seal, Trees};
+use crate::keys::{self, SEAL_KEY};
+use crate::manifest;
+use crate::seal::{Seal, StoreId, TREE_NAMES, TREES, Tree, Trees};
 
 pub(crate) type Positions = BTreeMap<(PartitionId, Origin), LogPosition>;
 
@@ -102,15 +103,55 @@ pub(crate) fn logs(path: &Path, view: &impl Readable, trees: &Trees) -> Result<L
     Ok(logs)
 }
 
+/// The greatest sequence number in the files of each tree, in the order of [`Seal::touched`], of trees that are not open.
+pub(crate) fn persisted(directory: &Path) -> Result<[u64; TREES], OpenError> {
+    let [_, folders @ ..] = folders(directory)?;
+    let mut numbers = [0; TREES];
+    for (index, (number, folder)) in numbers.iter_mut().zip(folders).enumerate() {
+        let tree = tree(&folder, index == Tree::Blobs as usize)?;
+        *number = tree.get_highest_persisted_seqno().unwrap_or(0);
+    }
+    Ok(numbers)
+}
+
+/// The number of the last write that is in the files of `meta`, which is not open: each puts its seal there. 0 if there is none.
+pub(crate) fn last_in_files(directory: &Path, id: &StoreId) -> Result<u64, OpenError> {
+    let [.., folder] = folders(directory)?;
+    if !folder.join("current").exists() {
+        return Ok(0);
+    }
+    manifest::check(directory)?;
+    let seal = tree(&folder, false)?.get(SEAL_KEY, SeqNo::MAX);
+    let seal = seal.map_err(|error| OpenError::tree(&folder, error.into()))?;
+    let seal = seal.and_then(|bytes| Seal::decode(id, &bytes));
+    Ok(seal.map_or(0, |seal| seal.number))
+}
+
+fn folders(directory: &Path) -> Result<[PathBuf; TREES + 1], OpenError> {
+    manifest::folders(directory).map_err(OpenError::io(directory, "its trees cannot be listed"))
+}
+
+fn tree(folder: &Path, separated: bool) -> Result<AnyTree, OpenError> {
+    let config = lsm_tree::Config::new(folder, Default::default(), Default::default());
+    config
+        .with_kv_separation(separated.then(KvSeparationOptions::default))
+        .open()
+        .map_err(|error| OpenError::tree(folder, error.into()))
+}
+
+/// As [`persisted`], of trees that are open.
+pub(crate) fn persisted_of(trees: &Trees) -> [u64; TREES] {
+    let number = |tree: &Keyspace| tree.tree.get_highest_persisted_seqno().unwrap_or(0);
+    trees.all().map(number)
+}
+
 /// What was written before the oldest journal must be in the tree's files: else a journal is missing at the front.
-pub(crate) fn front(first: &Seal, trees: &Trees) -> Result<(), String> {
-    for (tree, touched) in trees.all().into_iter().zip(first.touched) {
-        let persisted = tree.tree.get_highest_persisted_seqno().unwrap_or(0);
+pub(crate) fn front(first: &Seal, persisted: [u64; TREES]) -> Result<(), String> {
+    for ((tree, touched), persisted) in TREE_NAMES.into_iter().zip(first.touched).zip(persisted) {
         if touched > persisted {
             return Err(format!(
-                "the oldest journal begins with write {}, but the tree {:?} holds what came before only up to {persisted} of {touched}: an older journal or a table is missing",
+                "the oldest journal begins with write {}, but the tree {tree:?} holds what came before only up to {persisted} of {touched}: an older journal or a table is missing",
                 first.number,
-                &**tree.name(),
             ));
         }
     }

@@ -17,7 +17,7 @@ use whimbrel_storage::{
 use super::{Log, config, runtime, tempdir};
 use crate::check::{Finding, Watch, files, refused};
 use crate::directory::{Directory, SyncedFile};
-use crate::{Config, Embedded, OpenError, journal};
+use crate::{Config, Embedded, OpenError, journal, verify};
 
 const COMMITS: u64 = 40;
 
@@ -509,8 +509,104 @@ fn journals_are_judged_together() {
     });
 }
 
+/// A start that refuses a store must not make the next one take it: with several journals the tree at once moves their rows into its files.
+#[test]
+fn a_missing_journal_is_missed_by_each_start() {
+    let base = tempdir();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let config = Config {
+            journal_bytes_max: 1 << 30,
+            ..config(base.path()).0
+        };
+        let engine = Embedded::open(config).unwrap();
+        let mut writer = engine.create(UploadId([0xee; 16])).await.unwrap();
+        let piece = bytes::Bytes::from(vec![0x5a; 1 << 20]);
+        for number in 1..=3 {
+            engine.commit(record(number)).await.unwrap();
+            let mut pieces = 0;
+            while !base.path().join(format!("lsm/{number}.jnl")).exists() {
+                writer.write(piece.clone()).await.unwrap();
+                pieces += 1;
+                assert!(pieces < 500, "the tree never began a new journal");
+            }
+        }
+        drop(writer);
+        engine.close().await;
+    });
+    fs::remove_file(base.path().join("lsm/0.jnl")).unwrap();
+    let persisted = || verify::persisted(&base.path().join("lsm")).unwrap();
+    let before = persisted();
+    for start in 1..=5 {
+        let result = Embedded::open(config(base.path()).0);
+        let why = result.err().map(|error| error.to_string());
+        let why = why.unwrap_or_else(|| panic!("taken by start {start}"));
+        assert!(why.contains("an older journal"), "{why}");
+        assert_eq!(persisted(), before, "changed by start {start}");
+    }
+}
+
+/// When all older journals could go, the first write of the new one may be torn as any other; but not one that was synced.
+#[test]
+fn the_first_write_of_the_only_journal_may_be_torn() {
+    let base = tempdir();
+    let runtime = runtime();
+    let in_files = runtime.block_on(async {
+        let engine = Embedded::open(config(base.path()).0).unwrap();
+        for number in 1..=3 {
+            engine.commit(record(number)).await.unwrap();
+        }
+        for tree in engine.core().sealer.trees.all() {
+            tree.rotate_memtable_and_wait().unwrap();
+        }
+        let in_files = engine.core().sealer.flush().unwrap();
+        assert_eq!(in_files, None, "all writes are synced");
+        engine.commit(record(4)).await.unwrap();
+        engine.commit(record(5)).await.unwrap();
+        engine.close().await;
+        3
+    });
+    let journal = newest_journal(base.path());
+    let directory = Directory::open(base.path()).unwrap();
+    let ends = journal::ends(&journal, &directory.id);
+    let begin = ends
+        .iter()
+        .find(|(number, _)| *number == in_files)
+        .unwrap()
+        .1;
+    drop(directory);
+    let later = fs::read(&journal).unwrap().split_off(begin as usize);
+    let check = |synced: u64, bytes: &[u8]| {
+        let changed = copy(base.path());
+        fs::write(newest_journal(changed.path()), bytes).unwrap();
+        let directory = Directory::open(changed.path()).unwrap();
+        SyncedFile::open(&directory)
+            .unwrap()
+            .0
+            .note(synced)
+            .unwrap();
+        drop(directory);
+        let damage = findings(changed.path()).iter().any(|of| of.is_damage);
+        runtime.block_on(async {
+            let engine = Embedded::open(config(changed.path()).0);
+            assert_eq!(engine.is_err(), damage);
+            let engine = engine.ok()?;
+            let rows = engine
+                .scan(PartitionId(8), KeyRange::all(), ScanLimit::default())
+                .await;
+            engine.close().await;
+            Some(rows.unwrap().rows.len())
+        })
+    };
+    assert_eq!(check(5, &later), Some(5));
+    assert_eq!(check(3, &[0; 500]), Some(3));
+    assert_eq!(check(3, &[0xa5; 500]), Some(3), "torn");
+    assert_eq!(check(4, &[0xa5; 500]), None, "the note says it was synced");
+    assert_eq!(check(3, &later[1..]), None, "a seal says it was synced");
+}
+
 /// What is found in the files of a store, by where and what.
-fn findings(path: &Path) -> Vec<Finding> {
+pub(super) fn findings(path: &Path) -> Vec<Finding> {
     struct Found(Vec<Finding>);
     impl Watch for Found {
         fn total(&mut self, _: u64) {}
