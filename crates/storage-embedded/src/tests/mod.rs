@@ -4,6 +4,7 @@ mod conformance;
 mod damage;
 mod failures;
 mod files;
+mod random;
 
 use std::fs::File;
 use std::io;
