@@ -15,7 +15,10 @@ use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
-    api::{AccountId, BlobName, BlobRange, Call, EntryId, Event, Failure, Reply, Row, SessionId},
+    api::{
+        AccountId, BlobName, BlobRange, CONTENTS_BYTES_MAX, Call, EntryId, Event, Failure, Reply,
+        Row, SessionId,
+    },
     auth::{self, Authenticator},
     directory::DirectoryOwner,
     figures::Figures,
@@ -898,9 +901,15 @@ impl Node {
                 let rows = self
                     .disk
                     .get(store_partition(keys::partition_of(account)), &wanted);
+                // No further one when there is so much.
+                let mut bytes = 0;
+                let rows = rows.into_iter().take_while(|row| {
+                    let has_room = bytes < CONTENTS_BYTES_MAX;
+                    bytes += row.as_ref().map_or(0, Bytes::len);
+                    has_room
+                });
                 Reply::Contents(
-                    rows.into_iter()
-                        .map(|row| row.map(|row| keys::content_of_row(&row).unwrap_or_default()))
+                    rows.map(|row| row.map(|row| keys::content_of_row(&row).unwrap_or_default()))
                         .collect(),
                 )
             }

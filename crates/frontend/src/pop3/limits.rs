@@ -39,6 +39,6 @@ impl Default for Limits {
 /// Output that is gathered before it is sent: what a session makes at a time for a client that reads slowly or not at all.
 pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Messages that are looked up at once for a client that does not wait for each answer: their content rows are held until they are sent, so
-/// this times the summary limit bounds what a session holds.
+/// Messages that are looked up at once for a client that does not wait for each answer: of each the place of its octets and the header fields in
+/// front of them are held until it is sent.
 pub(super) const AHEAD_MESSAGES_MAX: usize = 16;

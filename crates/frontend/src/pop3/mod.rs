@@ -5,8 +5,10 @@
 //! one runs, no input is read.
 //!
 //! Invariants:
-//! - What a session holds is one UID a message of the maildrop, a bit for each once one is marked, and one chunk of what it is answering.
-//!   An idle session holds no buffer.
+//! - What a session holds is one UID a message of the maildrop, a bit for each once one is marked, one chunk of what it is answering, and
+//!   while a client does not wait for answers what was read of the next messages: [`BLOB_READS_BYTES_MAX`] at the most. An idle session holds no buffer.
+//!
+//! [`BLOB_READS_BYTES_MAX`]: whimbrel_service::api::BLOB_READS_BYTES_MAX
 //! - Message numbers never change. There is no lock: several sessions may have one maildrop open, each sees what there was when it came.
 //! - Only QUIT removes, and only what was shown to this session and marked by it. A connection that ends otherwise removes nothing.
 //! - Nothing that was sent in the clear is acted upon after STLS, and no password is taken in the clear.
@@ -272,7 +274,7 @@ impl Pop3Session {
         // once, and more of the same answer with it.
         let waits = !matches!(
             self.next_call,
-            Some(Call::BlobRead { .. } | Call::Contents { .. })
+            Some(Call::BlobRead { .. } | Call::BlobReadMany(_) | Call::Contents { .. })
         );
         if waits && !self.cx.out.is_empty() {
             return self.send();

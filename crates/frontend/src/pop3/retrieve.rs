@@ -1,7 +1,7 @@
 //! RETR and TOP (RFC 1939, 5 and 7): the octets of a message, piece by piece as the client takes them.
 //!
-//! A client that does not wait for each answer has the next messages looked up together ([`Ahead`]); what was looked up is dropped as soon as
-//! it waits.
+//! A client that does not wait for each answer has the next messages looked up together ([`Ahead`]), and what fits of their octets is read
+//! together, too; what was looked up or read is dropped as soon as it waits.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,10 @@ use whimbrel_pop3::{
     encode::{self, Code},
 };
 use whimbrel_service::{
-    api::{BLOB_CHUNK_BYTES_MAX, BlobName, Call, Reply, Row},
+    api::{
+        BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName, BlobRange,
+        Call, Reply, Row,
+    },
     content::Content,
 };
 
@@ -25,21 +28,110 @@ use super::{
 /// Read first for TOP: a header and some lines are mostly shorter.
 const TOP_BYTES: u32 = 16 * 1024;
 
-/// Messages that were looked up and not yet sent: ascending by place, each with its content row.
+/// Messages that were looked up and not yet sent.
 pub(super) struct Ahead {
-    found: VecDeque<(u32, Row, Option<Bytes>)>,
+    /// Ascending by place.
+    found: VecDeque<(u32, Looked)>,
     /// Places below this were looked up; what is not among `found` is gone.
     up_to: u32,
     from: u32,
 }
 
+/// What is known of a message that was looked up.
+enum Looked {
+    /// It was removed after its row was read.
+    Gone,
+    /// Its content row is damaged.
+    Damaged,
+    Found {
+        octets: u64,
+        /// The header fields in front of the blob.
+        prefix: Bytes,
+        blob: BlobName,
+        left: u64,
+        /// The begin of the blob, if it was read.
+        read: Option<Bytes>,
+    },
+}
+
+impl Looked {
+    fn new(row: &Row, content: Option<&Bytes>) -> Looked {
+        let Some(content) = content else {
+            return Looked::Gone;
+        };
+        let Ok(content) = Content::decode(content) else {
+            return Looked::Damaged;
+        };
+        let Some(left) = u64::from(row.size).checked_sub(content.prefix.len() as u64) else {
+            return Looked::Damaged;
+        };
+        Looked::Found {
+            octets: octets(row),
+            // Of its own: the summary beside it is not wanted, and may be long.
+            prefix: Bytes::copy_from_slice(&content.prefix),
+            blob: row.blob,
+            left,
+            read: None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Looked::Found { prefix, read, .. } => {
+                prefix.len() + read.as_ref().map_or(0, Bytes::len)
+            }
+            Looked::Gone | Looked::Damaged => 0,
+        }
+    }
+}
+
 impl Ahead {
     /// Memory.
     pub(super) fn bytes(&self) -> usize {
-        let content = |found: &(u32, Row, Option<Bytes>)| found.2.as_ref().map_or(0, Bytes::len);
-        let rows = self.found.capacity() * size_of::<(u32, Row, Option<Bytes>)>();
-        rows + self.found.iter().map(content).sum::<usize>()
+        let found: usize = self.found.iter().map(|(_, looked)| looked.bytes()).sum();
+        self.found.capacity() * size_of::<(u32, Looked)>() + found
     }
+
+    /// What else to read with the begin of a message, so that many short ones cost few calls: the next messages, as many as there is room for.
+    /// Of each as much as of the first would be read, `most`.
+    fn with(&self, first: BlobRange, most: u32) -> Vec<BlobRange> {
+        let mut room = BLOB_READS_BYTES_MAX.saturating_sub(first.len as usize);
+        let mut ranges = vec![first];
+        for (_, looked) in &self.found {
+            let Looked::Found { blob, left, .. } = looked else {
+                continue;
+            };
+            let len = piece(*left, most);
+            let Some(rest) = room.checked_sub(len as usize) else {
+                break;
+            };
+            if ranges.len() == BLOB_READS_PER_CALL_MAX {
+                break;
+            }
+            room = rest;
+            ranges.push(BlobRange {
+                blob: *blob,
+                offset: 0,
+                len,
+            });
+        }
+        ranges
+    }
+
+    /// What was read with the begin of a message, in the order of [`Ahead::with`].
+    fn take(&mut self, mut bytes: impl Iterator<Item = Bytes>) {
+        for (_, looked) in &mut self.found {
+            if let Looked::Found { read, .. } = looked {
+                // What is gone is asked for once more, and told then.
+                *read = bytes.next().filter(|bytes| !bytes.is_empty());
+            }
+        }
+    }
+}
+
+/// How much is read at once of so much.
+fn piece(left: u64, most: u32) -> u32 {
+    u32::try_from(left).map_or(most, |left| left.min(most))
 }
 
 /// A message that is being sent.
@@ -99,14 +191,19 @@ impl Retrieve {
                 self.state = State::Contents(found, *up_to);
                 Step::Call(call)
             }
-            (State::Contents(rows, up_to), Some(Reply::Contents(contents))) => {
-                let rows = std::mem::take(rows).into_iter().zip(contents);
+            (State::Contents(rows, up_to), Some(Reply::Contents(contents)))
+                if !contents.is_empty() =>
+            {
+                // There may be fewer than were asked for: the others are looked up when their turn comes.
+                let end = rows.get(contents.len()).map(|(place, _)| *place);
+                let up_to = end.unwrap_or(*up_to);
+                let rows = std::mem::take(rows).into_iter().zip(&contents);
                 cx.ahead = Some(Box::new(Ahead {
                     found: rows
-                        .map(|((place, row), bytes)| (place, row, bytes))
+                        .map(|((place, row), content)| (place, Looked::new(&row, content.as_ref())))
                         .collect(),
                     from: self.place,
-                    up_to: *up_to,
+                    up_to,
                 }));
                 self.begin(cx)
             }
@@ -134,33 +231,37 @@ impl Retrieve {
             ahead.found.pop_front();
         }
         ahead.from = self.place + 1;
-        let Some((_, row, content)) = ahead.found.pop_front_if(|found| found.0 == self.place)
-        else {
-            return gone(cx);
-        };
+        let looked = ahead.found.pop_front_if(|found| found.0 == self.place);
         if ahead.found.is_empty() {
             cx.ahead = None;
         }
-        // It was removed after its row was read.
-        let Some(content) = content else {
-            return gone(cx);
-        };
-        let content = Content::decode(&content).ok();
-        let left = |content: &Content| u64::from(row.size).checked_sub(content.prefix.len() as u64);
-        let Some((left, content)) = content.and_then(|content| Some((left(&content)?, content)))
-        else {
-            encode::err(&mut cx.out, Some(Code::SysPerm), "Message cannot be read");
-            return Step::Done;
-        };
-        self.state = State::Octets {
-            octets: octets(&row),
-            prefix: content.prefix,
-            blob: row.blob,
-            offset: 0,
-            left,
-            began: false,
-        };
-        self.octets(cx, None)
+        match looked {
+            None | Some((_, Looked::Gone)) => gone(cx),
+            Some((_, Looked::Damaged)) => {
+                encode::err(&mut cx.out, Some(Code::SysPerm), "Message cannot be read");
+                Step::Done
+            }
+            Some((
+                _,
+                Looked::Found {
+                    octets,
+                    prefix,
+                    blob,
+                    left,
+                    read,
+                },
+            )) => {
+                self.state = State::Octets {
+                    octets,
+                    prefix,
+                    blob,
+                    offset: 0,
+                    left,
+                    began: false,
+                };
+                self.octets(cx, read.map(Reply::Bytes))
+            }
+        }
     }
 
     fn ask(&mut self, cx: &mut Context) -> Step {
@@ -184,6 +285,18 @@ impl Retrieve {
         } = &mut self.state
         else {
             return Step::Abort("a message without its row");
+        };
+        let reply = match (reply, &mut cx.ahead) {
+            // What was read with it is for the next ones.
+            (Some(Reply::Blobs(blobs)), ahead) => {
+                let mut blobs = blobs.into_iter();
+                let first = blobs.next().unwrap_or_default();
+                if let Some(ahead) = ahead {
+                    ahead.take(blobs);
+                }
+                Some(Reply::Bytes(first))
+            }
+            (reply, _) => reply,
         };
         let bytes = match reply {
             None => Bytes::new(),
@@ -214,11 +327,16 @@ impl Retrieve {
             } else {
                 BLOB_CHUNK_BYTES_MAX as u32
             };
-            let len = u32::try_from(*left).map_or(most, |left| left.min(most));
-            return Step::Call(Call::BlobRead {
-                blob: *blob,
-                offset: *offset,
-                len,
+            let (blob, offset, len) = (*blob, *offset, piece(*left, most));
+            let first = BlobRange { blob, offset, len };
+            let ranges = match &cx.ahead {
+                Some(ahead) if !*began => ahead.with(first, most),
+                _ => Vec::new(),
+            };
+            return Step::Call(if ranges.len() > 1 {
+                Call::BlobReadMany(ranges)
+            } else {
+                Call::BlobRead { blob, offset, len }
             });
         }
         std::mem::replace(&mut self.body, Body::whole()).finish(&mut cx.out);

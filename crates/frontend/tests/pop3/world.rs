@@ -424,6 +424,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Authenticate(_) => "Authenticate",
         Call::Contents { .. } => "Contents",
         Call::BlobRead { .. } => "BlobRead",
+        Call::BlobReadMany(_) => "BlobReadMany",
         Call::Mailbox { call, .. } => match call {
             MailboxCall::Select { .. } => "Select",
             MailboxCall::Unselect { .. } => "Unselect",
