@@ -18,6 +18,7 @@ const FOR_PROOFS: &[Package] = &[
         ],
         "libcoq-stdpp",
     ),
+    (&["ocamlopt", "-version"], "ocaml"),
 ];
 
 /// What the end-to-end tests need.

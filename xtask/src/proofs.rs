@@ -3,6 +3,9 @@
 //! Compiles every file in the order of `proofs/_CoqProject`, in a copy below the target directory, so that the tree stays clean. Then Coq itself is
 //! asked on what each main theorem of `proofs/theorems.txt` rests, and its answer compared with what is written there: an axiom that crept in, a proof
 //! that was left open, a theorem or a file that is in no list, all fail.
+//!
+//! The last file that is compiled writes the model as OCaml. With `oracle.ml` it becomes a program, the oracle; random histories are run on it and on
+//! the crate `mailbox`, and what both show is compared; and rules of the crate are broken on purpose, to see that the comparison notices each.
 
 use std::{
     collections::BTreeSet,
@@ -21,6 +24,12 @@ const ROOT: &str = "Whimbrel";
 
 /// What Coq says of a theorem that rests on nothing.
 const CLOSED: &str = "Closed under the global context";
+
+/// Seeds of the comparison: two or three minutes on two cores. Long runs are started by hand.
+const SEEDS: &str = "20000";
+
+/// What is compiled with the model.
+const ORACLE: &str = "extraction/oracle.ml";
 
 /// The line before each answer of Coq.
 const NEXT: &str = "== next";
@@ -51,26 +60,71 @@ struct Theorem {
     assumptions: BTreeSet<String>,
 }
 
-/// Installs Coq where it is missing, checks everything, and tells how much that was.
+/// Installs Coq where it is missing, checks everything, compares, and tells how much that was.
 pub(crate) fn run() -> Count {
     let installed = packages::install_for_proofs();
     if installed.failed > 0 {
         return installed;
     }
-    match check(&cargo_toml::root().join("proofs")) {
-        Ok(theorems) => {
-            println!("proofs: theorems={theorems} histories=0 disagreements=0");
-            Count {
-                passed: theorems as u64,
-                failed: 0,
-            }
-        }
+    let proofs = cargo_toml::root().join("proofs");
+    let checked = check(&proofs).and_then(|theorems| {
+        let oracle = oracle(&proofs, &target().join("proofs"))?;
+        Ok((theorems, oracle))
+    });
+    let (theorems, oracle) = match checked {
+        Ok(checked) => checked,
         Err(wrong) => {
             for line in wrong.lines() {
                 println!("proofs: {line}");
             }
-            Count::FAILED
+            return Count::FAILED;
         }
+    };
+    let mutants = step::run(
+        comparison(&oracle, &["--features", "mutants"]).env("WHIMBREL_MUTANTS", "1"),
+        Counting::Mutants,
+    );
+    let histories = step::run(
+        comparison(&oracle, &[]).env("WHIMBREL_SEEDS", SEEDS),
+        Counting::Oracle,
+    );
+    println!(
+        "proofs: theorems={theorems} histories={} disagreements={}",
+        histories.passed + histories.failed,
+        histories.failed
+    );
+    let theorems = Count {
+        passed: theorems as u64,
+        failed: 0,
+    };
+    theorems.plus(mutants).plus(histories)
+}
+
+/// The comparison, with arguments for cargo.
+fn comparison(oracle: &Path, arguments: &[&str]) -> Command {
+    let mut command = cargo_toml::cargo();
+    command
+        .args(["run", "--release", "--package", "whimbrel-mailbox"])
+        .args(["--example", "oracle"])
+        .args(arguments)
+        .env("WHIMBREL_ORACLE", oracle);
+    command
+}
+
+/// Makes the oracle's program of what was extracted.
+fn oracle(proofs: &Path, build: &Path) -> Result<PathBuf, String> {
+    let main = build.join("oracle.ml");
+    fs::write(&main, read(&proofs.join(ORACLE))?)
+        .map_err(|e| format!("{}: {e}", main.display()))?;
+    let mut command = Command::new("ocamlopt");
+    command.current_dir(build).args(["-w", "-a"]);
+    command.args(["model.mli", "model.ml"]);
+    // What Coq writes is as it is; what we write has no warning.
+    command.args(["-w", "+a-4-9-40..42-44-45-70", "-warn-error", "+a"]);
+    command.args(["oracle.ml", "-o", "oracle"]);
+    match step::run(&mut command, Counting::Status) {
+        Count { failed: 0, .. } => Ok(build.join("oracle")),
+        _ => Err(format!("{ORACLE} does not compile")),
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Counting {
     Sim,
     /// The line `mutants: N caught, M survived`.
     Mutants,
+    /// The line `oracle: histories=N disagreements=M ...`.
+    Oracle,
 }
 
 /// Runs a command and counts its results.
@@ -144,7 +146,8 @@ fn counted(line: &str, counting: Counting) -> Count {
     match counting {
         Counting::Status => Count::default(),
         Counting::CargoTest => cargo_test(line),
-        Counting::Sim => sim(line),
+        Counting::Sim => fields(line, "sim:", "seeds", "failed"),
+        Counting::Oracle => fields(line, "oracle:", "histories", "disagreements"),
         Counting::Mutants => mutants(line),
     }
 }
@@ -168,9 +171,9 @@ fn cargo_test(line: &str) -> Count {
     count
 }
 
-/// `sim: seeds=N failed=M ...`
-fn sim(line: &str) -> Count {
-    let Some(rest) = line.strip_prefix("sim:") else {
+/// `sim: seeds=N failed=M ...`, `oracle: histories=N disagreements=M ...`
+fn fields(line: &str, start: &str, all: &str, failed: &str) -> Count {
+    let Some(rest) = line.strip_prefix(start) else {
         return Count::default();
     };
     let field = |name: &str| {
@@ -179,7 +182,7 @@ fn sim(line: &str) -> Count {
             .find(|(key, _)| *key == name)
             .and_then(|(_, value)| value.parse::<u64>().ok())
     };
-    let (Some(all), Some(failed)) = (field("seeds"), field("failed")) else {
+    let (Some(all), Some(failed)) = (field(all), field(failed)) else {
         return Count::default();
     };
     Count {
@@ -269,6 +272,11 @@ mod tests {
             (12, 1),
         );
         check(Counting::Sim, false, &["sim: seeds=lots"], (0, 1));
+        let told = "oracle: seed 7: the code has 1, the model 2";
+        let last = "oracle: histories=40 disagreements=1 ops=9";
+        check(Counting::Oracle, false, &[told, last], (39, 1));
+        // An oracle that could not be made.
+        check(Counting::Oracle, false, &[], (0, 1));
     }
 
     #[test]

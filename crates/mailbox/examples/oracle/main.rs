@@ -1,0 +1,114 @@
+//! Compares the crate with the model that was made from the proofs, on random histories.
+//!
+//! `cargo xtask proofs` makes the model's program, the oracle, and runs this with its path in `WHIMBREL_ORACLE`. `WHIMBREL_SEEDS` and
+//! `WHIMBREL_FIRST_SEED` choose how many seeds and which; `WHIMBREL_JOBS` how many at a time. A history in which less than a third is concurrent, or
+//! that is too short, is not counted. With the feature `mutants` and `WHIMBREL_MUTANTS` set, rules are broken on purpose, and each must be noticed.
+
+mod compare;
+mod history;
+mod model;
+#[cfg(feature = "mutants")]
+mod mutants;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use model::Oracle;
+
+/// Disagreements that are shrunk and told: after some the rest is more of the same.
+const TOLD_MAX: u64 = 3;
+
+#[derive(Default)]
+struct Totals {
+    histories: u64,
+    ops: u64,
+    concurrent: u64,
+    views: u64,
+    disagreements: u64,
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn main() -> ExitCode {
+    #[cfg(feature = "mutants")]
+    if std::env::var_os("WHIMBREL_MUTANTS").is_some() {
+        return mutants::run();
+    }
+    let Ok(path) = std::env::var("WHIMBREL_ORACLE") else {
+        println!("cargo xtask proofs makes the oracle and names it in WHIMBREL_ORACLE");
+        return ExitCode::FAILURE;
+    };
+    let first = number("WHIMBREL_FIRST_SEED", 1);
+    let end = first + number("WHIMBREL_SEEDS", 1_000);
+    let next = Arc::new(AtomicU64::new(first));
+    let totals = Arc::new(Mutex::new(Totals::default()));
+    let jobs: Vec<_> = (0..number("WHIMBREL_JOBS", 2))
+        .map(|_| {
+            let (path, next, totals) = (path.clone(), Arc::clone(&next), Arc::clone(&totals));
+            std::thread::spawn(move || work(&path, &next, end, &totals))
+        })
+        .collect();
+    let failed = jobs
+        .into_iter()
+        .filter_map(|job| match job.join() {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(why),
+            Err(_) => Some("a thread panics".to_owned()),
+        })
+        .inspect(|why| println!("oracle: {why}"))
+        .count();
+    let Ok(totals) = totals.lock() else {
+        return ExitCode::FAILURE;
+    };
+    println!(
+        "oracle: histories={} disagreements={} ops={} concurrent={} views={}",
+        totals.histories, totals.disagreements, totals.ops, totals.concurrent, totals.views
+    );
+    if failed == 0 && totals.disagreements == 0 && totals.histories > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Compares seeds until there are none left.
+fn work(path: &str, next: &AtomicU64, end: u64, totals: &Mutex<Totals>) -> Result<(), String> {
+    let mut oracle = Oracle::start(path)?;
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return Ok(());
+        }
+        let (setting, actions) = history::generate(seed);
+        let compared = compare::compare(&mut oracle, &setting, &actions);
+        let mut totals = totals.lock().map_err(|_| "a thread panics".to_owned())?;
+        match compared {
+            Ok(trace) if !trace.counts() => {}
+            Ok(trace) => {
+                totals.histories += 1;
+                totals.ops += trace.ops;
+                totals.concurrent += trace.concurrent;
+                let views = trace.events.iter();
+                let views = views.filter(|event| matches!(event, history::Event::See(..)));
+                totals.views += views.count() as u64;
+            }
+            Err(error) => {
+                totals.histories += 1;
+                totals.disagreements += 1;
+                println!("oracle: seed {seed}: {error}");
+                if totals.disagreements <= TOLD_MAX {
+                    let (short, error) = compare::shrink(&mut oracle, &setting, &actions);
+                    println!("oracle: seed {seed}, {} actions: {error}", short.len());
+                    println!("{setting:?}");
+                    for action in &short {
+                        println!("  {action:?}");
+                    }
+                }
+            }
+        }
+    }
+}
