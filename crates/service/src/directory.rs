@@ -323,7 +323,7 @@ impl DirectoryOwner {
             Ok(_) if running.failed => {
                 out.push_back(Output::AdminReply(
                     request,
-                    AdminReply::Refused("the disk is full, try again later".into()),
+                    AdminReply::Refused("the disk takes no writes, try again later".into()),
                 ));
             }
             Ok((mut ops, purge)) => {

@@ -82,7 +82,7 @@ pub(crate) fn refuse(answer: Output) -> Option<Output> {
         Output::Reply(request, _) => Output::Reply(request, Reply::Failed(Failure::Storage)),
         Output::AdminReply(request, _) => Output::AdminReply(
             request,
-            AdminReply::Refused("the disk is full, try again later".into()),
+            AdminReply::Refused("the disk takes no writes, try again later".into()),
         ),
         Output::Delivered(ticket) => Output::NotDelivered(ticket),
         _ => return None,

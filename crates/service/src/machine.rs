@@ -70,7 +70,7 @@ pub enum Input {
     LoadFailed(Ticket, String),
     /// A commit is durable.
     Committed(Ticket),
-    /// A commit left nothing behind, because the disk is full or because one before it on the same log failed. (A store that fails
+    /// A commit left nothing behind, because the disk takes no writes or because one before it on the same log failed. (A store that fails
     /// otherwise stops the node.)
     CommitFailed(Ticket),
     /// A password was compared.

@@ -3,8 +3,8 @@
 //! The first write of an upload marks it as doubtful, so that a start finds and removes it if nothing ever names it. A small
 //! blob is one write: mark, its only chunk, and what it is.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use fjall::Readable;
@@ -16,27 +16,41 @@ use whimbrel_storage::{
 
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
-use crate::seal::Tree;
+use crate::seal::{Sealer, Tree};
 use crate::writer::{self, Work};
 use crate::{keys, sweep};
 
-/// Uploads begun and not ended in this process.
+/// Uploads of this process that nothing durable names yet, begun or finished, and whether they are lost: the store was opened again meanwhile, which
+/// removes what nothing names.
 #[derive(Debug, Default)]
-pub(crate) struct Uploads(Mutex<BTreeSet<UploadId>>);
+pub(crate) struct Uploads(Mutex<BTreeMap<UploadId, bool>>);
 
 impl Uploads {
-    fn insert(&self, upload: UploadId) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(upload)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<UploadId, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remove(&self, upload: UploadId) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&upload);
+    /// Whether it was not known.
+    fn begin(&self, upload: UploadId) -> bool {
+        self.lock().insert(upload, false).is_none()
+    }
+
+    /// It is named, or never will be.
+    pub(crate) fn forget(&self, upload: UploadId) {
+        self.lock().remove(&upload);
+    }
+
+    /// Refuses what is lost.
+    pub(crate) fn check(&self, upload: UploadId) -> Result<(), StoreError> {
+        if self.lock().get(&upload) == Some(&true) {
+            let what = format!("{upload} went when the store was opened again");
+            return Err(StoreError::Full(what.into()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lose_all(&self) {
+        self.lock().values_mut().for_each(|lost| *lost = true);
     }
 }
 
@@ -58,7 +72,9 @@ pub struct EmbeddedWriter {
 
 impl Drop for EmbeddedWriter {
     fn drop(&mut self) {
-        self.core.uploads.remove(self.upload);
+        if !self.ended {
+            self.core.uploads.forget(self.upload);
+        }
         // A client that went away in the middle leaves nothing for long. If a chunk is just being written it might come behind
         // its own removal: then the mark stays, and the next start removes it all.
         if !self.ended && !self.writing && self.chunks > 0 {
@@ -77,15 +93,16 @@ impl EmbeddedWriter {
             bytes_max: usize::MAX,
         })?;
         self.writing = true;
-        let permits = &self.core.uploaders;
+        let (core, permits) = (self.core.clone(), &self.core.uploaders);
         let written = self
             .core
-            .blocking(permits, move |core| {
+            .blocking(permits, move |sealer| {
+                core.uploads.check(upload)?;
                 if let Some(full) = writer::Lack::now(&core.config).ordinary {
                     return Err(full);
                 }
-                let trees = &core.sealer.trees;
-                let mut write = core.sealer.begin();
+                let trees = &sealer.trees;
+                let mut write = sealer.begin();
                 if index == 0 {
                     write.put(trees, Tree::Meta, keys::doubtful(upload), Bytes::new());
                 }
@@ -100,7 +117,7 @@ impl EmbeddedWriter {
                         keys::info_value(&info, chunk_bytes),
                     );
                 }
-                core.write(write)
+                core.told(sealer.write(write, false))
             })
             .await;
         self.writing = false;
@@ -111,23 +128,20 @@ impl EmbeddedWriter {
 }
 
 impl Core {
-    fn write(&self, write: crate::seal::Write) -> Result<(), StoreError> {
-        self.told(self.sealer.write(write, false).map(|_| ()))
-    }
-
-    /// Tells the queue of a failure that stops everything.
+    /// Tells the writer's thread that something could not be written.
     fn told<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result
-            && error.stops_node()
-        {
-            self.queue.fail(error);
+        match &result {
+            Err(error) if error.stops_node() => self.queue.fail(error),
+            Err(_) => self.queue.wake(),
+            Ok(_) => {}
         }
         result
     }
+}
 
+impl Sealer {
     fn blob_info(&self, name: BlobName) -> Result<Option<(BlobInfo, u32)>, StoreError> {
         let Some(value) = self
-            .sealer
             .trees
             .meta
             .get(keys::info(name.upload))
@@ -142,7 +156,7 @@ impl Core {
     }
 
     fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {
-        let meta = &self.sealer.trees.meta;
+        let meta = &self.trees.meta;
         let used = meta
             .contains_key(keys::info(upload))
             .and_then(|used| Ok(used || meta.contains_key(keys::doubtful(upload))?));
@@ -192,14 +206,18 @@ impl BlobWriter for EmbeddedWriter {
 
     async fn abort(mut self) -> Result<(), StoreError> {
         self.ended = true;
+        self.core.uploads.forget(self.upload);
         if self.chunks == 0 {
             return Ok(());
         }
         let upload = self.upload;
-        let permits = &self.core.uploaders;
+        let (core, permits) = (self.core.clone(), &self.core.uploaders);
         self.core
-            .blocking(permits, move |core| {
-                core.told(sweep::remove(&core.sealer, upload))
+            .blocking(permits, move |sealer| {
+                if let Some(lack) = writer::Lack::now(&core.config).any {
+                    return Err(lack);
+                }
+                core.told(sweep::remove(sealer, upload))
             })
             .await
     }
@@ -227,8 +245,8 @@ impl BlobReader for EmbeddedReader {
         let permits = &self.core.readers;
         let read = self
             .core
-            .blocking(permits, move |core| {
-                read_chunk(core, name, offset, left, info)
+            .blocking(permits, move |sealer| {
+                read_chunk(sealer, name, offset, left, info)
             })
             .await?;
         let (info, mut bytes) = read;
@@ -248,7 +266,7 @@ type Info = (BlobInfo, u32);
 
 /// What lies at `offset`, as far as its chunk and `left` go.
 fn read_chunk(
-    core: &Core,
+    sealer: &Sealer,
     name: BlobName,
     offset: u64,
     left: u64,
@@ -256,15 +274,14 @@ fn read_chunk(
 ) -> Result<(Info, Bytes), StoreError> {
     let (info, chunk_bytes) = match info {
         Some(info) => info,
-        None => core.blob_info(name)?.ok_or(StoreError::NoBlob(name))?,
+        None => sealer.blob_info(name)?.ok_or(StoreError::NoBlob(name))?,
     };
     if offset >= info.size || left == 0 {
         return Ok(((info, chunk_bytes), Bytes::new()));
     }
     let wrong = || StoreError::Damaged(format!("a chunk of {name} has the wrong size").into());
     let index = u32::try_from(offset / u64::from(chunk_bytes)).map_err(|_| wrong())?;
-    let chunk = core
-        .sealer
+    let chunk = sealer
         .trees
         .blobs
         .get(keys::chunk(name.upload, index))
@@ -287,9 +304,9 @@ impl BlobStore for Embedded {
     async fn create(&self, upload: UploadId) -> Result<EmbeddedWriter, StoreError> {
         let core = self.core().clone();
         let used = core
-            .blocking(&core.readers, move |core| core.is_used(upload))
+            .blocking(&core.readers, move |sealer| sealer.is_used(upload))
             .await?;
-        if used || !core.uploads.insert(upload) {
+        if used || !core.uploads.begin(upload) {
             return Err(Refusal::UploadExists(upload).into());
         }
         let chunk_bytes = core.config.chunk_bytes.clamp(4 << 10, 4 << 20);
@@ -309,7 +326,7 @@ impl BlobStore for Embedded {
     async fn stat(&self, name: BlobName) -> Result<Option<BlobInfo>, StoreError> {
         let core = self.core();
         let info = core
-            .blocking(&core.readers, move |core| core.blob_info(name))
+            .blocking(&core.readers, move |sealer| sealer.blob_info(name))
             .await?;
         Ok(info.map(|(info, _)| info))
     }
@@ -327,9 +344,9 @@ impl BlobStore for Embedded {
 
     async fn read_many(&self, ranges: Vec<BlobRange>) -> Result<Vec<Bytes>, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
+        core.blocking(&core.readers, move |sealer| {
             let read = |(at, range): (usize, BlobRange)| {
-                let read = read_chunk(core, range.name, range.offset, range.len, None);
+                let read = read_chunk(sealer, range.name, range.offset, range.len, None);
                 let begin = |((info, _), bytes): (Info, Bytes)| {
                     let begin = bytes.slice(..bytes.len().min(CHUNK_BYTES_MAX));
                     // A piece would keep its whole chunk in memory.
@@ -355,18 +372,15 @@ impl BlobStore for Embedded {
         limit: usize,
     ) -> Result<Vec<BlobInfo>, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
+        core.blocking(&core.readers, move |sealer| {
             let start = match after {
                 Some(name) => keys::info(name.upload),
                 None => keys::ALL_INFOS.to_vec(),
             };
             let (_, end) = keys::prefix_range(keys::ALL_INFOS);
             let mut found = Vec::new();
-            let view = core.sealer.db().snapshot();
-            for row in view.range(
-                &core.sealer.trees.meta,
-                (std::ops::Bound::Included(start), end),
-            ) {
+            let view = sealer.db().snapshot();
+            for row in view.range(&sealer.trees.meta, (std::ops::Bound::Included(start), end)) {
                 if found.len() >= limit {
                     break;
                 }

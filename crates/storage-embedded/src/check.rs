@@ -109,7 +109,7 @@ pub fn files(path: &Path, watch: &mut dyn Watch) -> io::Result<()> {
                 None
             }
         };
-        match journal::judge(&lsm, &id, synced) {
+        match journal::judge(&lsm, &id, synced, None) {
             Ok((_, None)) => {}
             Ok((_, Some(torn))) => watch.found(Finding {
                 path: torn.path,

@@ -1,7 +1,7 @@
 //! What can be configured, with defaults that keep a whole server within 256 MiB.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct Config {
     /// Cache of blocks read from disk, for all of the store. Config key `storage.cache_bytes`.
     pub cache_bytes: u64,
     /// Size at which what was last written moves from memory into files: of blobs; of records and logs half as much each, of
-    /// the rest a quarter. While the disk is behind, up to five such buffers may exist of each, then writers wait. Fixed when
+    /// the rest a quarter. While the disk is behind, up to four such buffers may exist of each, then writers wait. Fixed when
     /// the store is made.
     pub write_buffer_bytes: u64,
     /// Size of all journals together above which the oldest is made superfluous. Bounds disk space and the time of a start.
@@ -81,9 +81,20 @@ pub trait Disk: Send + Sync + 'static {
     /// Bytes that the file system of `path` still has for us.
     ///
     /// # Errors
-    /// Whatever the system reports; it is taken for "enough", since writing will tell.
+    /// `ReadOnlyFilesystem` if it takes none. Whatever else the system reports is taken for "enough", since writing will tell.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Writes a file in `directory`, and removes it: whether the disk takes writes.
+    ///
+    /// # Errors
+    /// Whatever the system reports.
+    fn probe(&self, directory: &Path) -> io::Result<()>;
 }
+
+/// The file that [`Disk::probe`] writes.
+pub(crate) const PROBE: &str = "PROBE";
+/// Its size: more than what a file costs beside its bytes.
+const PROBE_BYTES: usize = 1 << 20;
 
 /// The disk as it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,6 +109,18 @@ impl Disk for RealDisk {
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;
+        if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn probe(&self, directory: &Path) -> io::Result<()> {
+        let path = directory.join(PROBE);
+        let mut file = File::create(&path)?;
+        // Before it is written, so that hardly a crash leaves it there; one that does is removed at the start.
+        std::fs::remove_file(&path)?;
+        file.write_all(&vec![0x5a; PROBE_BYTES])?;
+        file.sync_all()
     }
 }

@@ -4,7 +4,8 @@
 //! - `FORMAT`: one line with the version of the format and the store's random id;
 //! - `SYNCED`: the number of the last write known to be synced. Written after each sync, itself synced only when a journal
 //!   is changed and at a clean end: after a power loss it may be old, but it never says too much. It catches what seals
-//!   cannot: damage behind which nothing was written any more, and journals that are gone.
+//!   cannot: damage behind which nothing was written any more, and journals that are gone;
+//! - `PROBE`: for a moment, while it is tried whether the disk takes writes again.
 //!
 //! Directories are made with mode 0700, files with 0600. The tree makes files by the process's umask; the directory's mode
 //! protects them, and `whimbrel` sets the umask as well.
@@ -14,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::config::PROBE;
 use crate::failure::OpenError;
 use crate::seal::StoreId;
 
@@ -61,6 +63,12 @@ impl Directory {
             Err(error) => return Err(OpenError::io(&format, "cannot be read")(error)),
         };
         make_private_dir(&path.join("lsm"))?;
+        let probe = path.join(PROBE);
+        if let Err(error) = fs::remove_file(&probe)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(OpenError::io(&probe, "cannot be removed")(error));
+        }
         Ok(Directory {
             path: path.to_owned(),
             id,

@@ -1,7 +1,7 @@
 //! The engine as a whole: its handle, its thread, its beginning and end.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use whimbrel_storage::{BlobName, Commit, Hash, StoreError};
 
 use crate::blobs::Uploads;
 use crate::config::Config;
+use crate::directory::Directory;
 use crate::failure::OpenError;
-use crate::open::{self, Opened};
+use crate::open;
 use crate::seal::Sealer;
-use crate::writer::{Job, JournalFile, Queue, Work, Writer};
-use crate::{directory, journal, sweep};
+use crate::writer::{Job, Queue, Work, Writer};
 
 /// The embedded engine. Clones are the same store; the last one that goes closes it.
 #[derive(Clone)]
@@ -27,14 +27,15 @@ struct Handle {
 
 /// What reads and uploads need.
 pub(crate) struct Core {
-    pub(crate) sealer: Arc<Sealer>,
-    pub(crate) queue: Arc<Queue>,
+    /// None while it cannot be opened again. Whoever uses it holds the lock, so that it is not shut meanwhile.
+    pub(crate) tree: RwLock<Option<Sealer>>,
+    pub(crate) queue: Queue,
     pub(crate) config: Config,
     pub(crate) readers: Arc<Semaphore>,
     pub(crate) uploaders: Arc<Semaphore>,
     pub(crate) uploads: Uploads,
     // Last: the lock is let go of when all else is closed.
-    _directory: directory::Directory,
+    pub(crate) directory: Directory,
 }
 
 /// What the engine has done since it was opened.
@@ -55,50 +56,34 @@ impl Embedded {
     /// # Errors
     /// See [`OpenError`]; unless it is opened, nothing is changed but a torn end that nobody was told about.
     pub fn open(config: Config) -> Result<Self, OpenError> {
-        let Opened {
-            directory,
-            synced_file,
-            sealer,
-            logs,
-        } = open::open(&config)?;
-        let swept = sweep::doubtful(&sealer)
-            .map_err(|error| OpenError::damaged(&config.path, error.to_string()))?;
-        let tree = directory.tree();
-        let newest = journal::newest(&tree)?
-            .ok_or_else(|| OpenError::damaged(&tree, "there is no journal (*.jnl)"))?;
-        let journal = JournalFile::open(tree, newest.0)
-            .map_err(OpenError::io(&newest.1, "cannot be opened"))?;
-        tracing::info!(path = %config.path.display(), logs = logs.positions.len(), swept, "storage is open");
-
-        let sealer = Arc::new(sealer);
-        let queue = Arc::new(Queue::new(config.group_bytes_max));
-        let writer = Writer {
-            queue: queue.clone(),
-            sealer: sealer.clone(),
-            config: config.clone(),
-            positions: logs.positions,
-            broken: whimbrel_storage::rules::Broken::default(),
-            untrimmed: logs.untrimmed,
-            journal,
-            synced_file,
-            sync_took: Duration::ZERO,
-        };
+        let directory = Directory::open(&config.path)?;
+        let (sealer, opened) = open::open(&config, &directory, None)?;
         let path = config.path.clone();
-        let thread = std::thread::Builder::new()
-            .name("storage-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(OpenError::io(&path, "no thread"))?;
-        let core = Core {
-            sealer,
-            queue,
+        let core = Arc::new(Core {
+            tree: RwLock::new(Some(sealer)),
+            queue: Queue::new(config.group_bytes_max),
             readers: Arc::new(Semaphore::new(config.readers_max.max(1))),
             uploaders: Arc::new(Semaphore::new(config.readers_max.max(1))),
             uploads: Uploads::default(),
             config,
-            _directory: directory,
+            directory,
+        });
+        let writer = Writer {
+            core: Arc::clone(&core),
+            opened,
+            broken: whimbrel_storage::rules::Broken::default(),
+            sync_took: Duration::ZERO,
+            away: None,
+            lacked: false,
+            reopened_at: None,
+            unknown_at: Vec::new(),
         };
+        let thread = std::thread::Builder::new()
+            .name("storage-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::io(&path, "no thread"))?;
         Ok(Embedded(Arc::new(Handle {
-            core: Arc::new(core),
+            core,
             writer: Mutex::new(Some(thread)),
         })))
     }

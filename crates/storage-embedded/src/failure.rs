@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use whimbrel_storage::StoreError;
 
 /// Why a store was not opened. Each says which file, and what to do.
@@ -72,8 +73,10 @@ impl OpenError {
     pub(crate) fn tree(path: &Path, error: fjall::Error) -> Self {
         match error {
             fjall::Error::Locked => OpenError::InUse(path.to_owned()),
-            fjall::Error::Io(source)
-                if source.kind() != io::ErrorKind::NotFound && source.raw_os_error().is_some() =>
+            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source))
+                if source.kind() != io::ErrorKind::NotFound
+                    && source.kind() != io::ErrorKind::UnexpectedEof
+                    && source.raw_os_error().is_some() =>
             {
                 OpenError::Io {
                     path: path.to_owned(),
@@ -87,6 +90,30 @@ impl OpenError {
             ),
         }
     }
+}
+
+impl OpenError {
+    /// Whether the same may succeed later, when the machine has what it lacks now.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, OpenError::Io { source, .. } if passes(source))
+    }
+}
+
+/// Whether the system refused for a lack that can pass: of room, of a quota, of descriptors, of a file system that can be written to. What was to be
+/// written then is not there, and all that was there still is.
+pub(crate) fn passes(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        StorageFull | QuotaExceeded | ReadOnlyFilesystem
+    ) || [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// [`passes`] of an error of the tree.
+pub(crate) fn tree_passes(error: &fjall::Error) -> bool {
+    matches!(error, fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) if passes(source))
 }
 
 /// A read failed.

@@ -73,12 +73,12 @@ pub fn journals(directory: &Path, data: &[u8]) {
         well_made(data)
     };
     std::fs::write(&file, &bytes).expect("the fuzzer's own directory");
-    let Ok(found) = journal::check(directory, &ID, None) else {
+    let Ok(found) = journal::check(directory, &ID, None, None) else {
         return;
     };
     let left = std::fs::metadata(&file).expect("it is there").len();
     assert_eq!(left + found.torn_bytes, bytes.len() as u64);
-    let again = journal::check(directory, &ID, None).expect("what was cut is good");
+    let again = journal::check(directory, &ID, None, None).expect("what was cut is good");
     assert_eq!(again.writes, found.writes);
     assert_eq!(again.torn_bytes, 0, "nothing is torn twice");
 }
@@ -139,7 +139,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("0.jnl");
         std::fs::write(&file, well_made(&[1, 1, 1, 2, 0, 90, 3, 2, 0, 0, 255])).expect("written");
-        let found = journal::check(directory.path(), &ID, None).expect("good");
+        let found = journal::check(directory.path(), &ID, None, None).expect("good");
         assert_eq!(found.writes.map(|(_, last)| last.number), Some(3));
         assert_eq!(found.torn_bytes, 0);
     }

@@ -13,6 +13,7 @@ use whimbrel_storage::{
     UploadId,
 };
 
+use crate::blobs::Uploads;
 use crate::failure::read_error;
 use crate::keys;
 use crate::seal::{Sealer, Tree, Write};
@@ -26,6 +27,7 @@ pub(crate) struct Group<'a> {
     sealer: &'a Sealer,
     positions: &'a mut Positions,
     broken: &'a mut Broken,
+    uploads: &'a Uploads,
     view: Snapshot,
     write: Write,
     lack: Lack,
@@ -35,6 +37,7 @@ pub(crate) struct Group<'a> {
     references: BTreeMap<UploadId, BTreeMap<(PartitionId, Bytes), bool>>,
     let_go: BTreeSet<UploadId>,
     abandoned: BTreeSet<UploadId>,
+    partitions: BTreeSet<PartitionId>,
     /// Commits and deletions taken.
     pub(crate) taken: usize,
 }
@@ -46,6 +49,8 @@ pub(crate) struct After {
     pub(crate) unnamed: Vec<UploadId>,
     /// Logs that were cut.
     pub(crate) cut: BTreeSet<Log>,
+    /// Uploads that something names now.
+    pub(crate) named: Vec<UploadId>,
 }
 
 impl<'a> Group<'a> {
@@ -53,12 +58,14 @@ impl<'a> Group<'a> {
         sealer: &'a Sealer,
         positions: &'a mut Positions,
         broken: &'a mut Broken,
+        uploads: &'a Uploads,
         lack: Lack,
     ) -> Self {
         Group {
             sealer,
             positions,
             broken,
+            uploads,
             view: sealer.db().snapshot(),
             write: sealer.begin(),
             lack,
@@ -68,6 +75,7 @@ impl<'a> Group<'a> {
             references: BTreeMap::new(),
             let_go: BTreeSet::new(),
             abandoned: BTreeSet::new(),
+            partitions: BTreeSet::new(),
             taken: 0,
         }
     }
@@ -79,14 +87,25 @@ impl<'a> Group<'a> {
         hash: whimbrel_storage::Hash,
     ) -> Result<(), StoreError> {
         let partition = commit.partition;
-        let result = self.try_add(commit, hash);
+        let result = self.try_add(commit, hash).map_err(temporary);
         self.broken.note(partition, result.is_ok());
+        if result.is_ok() {
+            self.partitions.insert(partition);
+        }
         result
     }
 
     fn try_add(&mut self, commit: Commit, hash: whimbrel_storage::Hash) -> Result<(), StoreError> {
         self.broken.check(&commit)?;
         check_sizes(&commit)?;
+        if let Some(lack) = &self.lack.any {
+            return Err(lack.clone());
+        }
+        for mutation in &commit.mutations {
+            if let Mutation::Reference { blob, .. } = mutation {
+                self.uploads.check(blob.upload)?;
+            }
+        }
         let partition = commit.partition;
         let mut moved: Vec<(Log, LogPosition)> = Vec::new();
         if let Some(entry) = &commit.entry {
@@ -152,6 +171,10 @@ impl<'a> Group<'a> {
 
     /// Stages the removal of a blob if nothing names it.
     pub(crate) fn delete(&mut self, name: BlobName) -> Result<(), StoreError> {
+        self.uploads.forget(name.upload);
+        if let Some(lack) = &self.lack.any {
+            return Err(lack.clone());
+        }
         let info = self
             .view
             .get(&self.sealer.trees.meta, keys::info(name.upload))
@@ -166,6 +189,9 @@ impl<'a> Group<'a> {
 
     /// Stages the removal of what was written of an upload that nobody can go on with.
     pub(crate) fn abandon(&mut self, upload: UploadId) -> Result<(), StoreError> {
+        if let Some(lack) = &self.lack.any {
+            return Err(lack.clone());
+        }
         self.taken += 1;
         self.abandoned.insert(upload);
         Ok(())
@@ -286,7 +312,20 @@ impl<'a> Group<'a> {
     }
 
     /// Writes the group. Gives its number and what remains to do.
+    ///
+    /// # Errors
+    /// `Full`: nothing of it was written. Others stop the store.
     pub(crate) fn write(mut self) -> Result<(u64, After), StoreError> {
+        let written = self.try_write().map_err(temporary);
+        if written.is_err() {
+            for partition in &self.partitions {
+                self.broken.note(*partition, false);
+            }
+        }
+        written
+    }
+
+    fn try_write(&mut self) -> Result<(u64, After), StoreError> {
         let mut unnamed = Vec::new();
         let touched: BTreeSet<UploadId> = self
             .references
@@ -316,14 +355,29 @@ impl<'a> Group<'a> {
                 unnamed.push(upload);
             }
         }
-        let number = self.sealer.write(self.write, true)?;
+        let named =
+            |(_, holders): &(&UploadId, &BTreeMap<_, bool>)| holders.values().any(|named| *named);
+        let named = self
+            .references
+            .iter()
+            .filter(named)
+            .map(|(upload, _)| *upload);
+        let after = After {
+            unnamed,
+            cut: std::mem::take(&mut self.cut),
+            named: named.collect(),
+        };
+        let write = std::mem::replace(&mut self.write, self.sealer.begin());
+        let number = self.sealer.write(write, true)?;
         self.positions.append(&mut self.moved);
-        Ok((
-            number,
-            After {
-                unnamed,
-                cut: self.cut,
-            },
-        ))
+        Ok((number, after))
+    }
+}
+
+/// What could not be looked up leaves nothing behind: it may be tried again, as if there were no room.
+fn temporary(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Read(reason) => StoreError::Full(reason),
+        other => other,
     }
 }

@@ -6,7 +6,7 @@
 //! tree's own format and checksums, and finds one of:
 //!
 //! - every write in order, then nothing or zeros: good;
-//! - a break in the last journal, behind which no seal proves that more had been synced: the torn end of a write nobody was
+//! - a break in the last journal that holds anything, behind which no seal proves that more had been synced: the torn end of a write nobody was
 //!   told about. It is cut off here;
 //! - anything else, a gap in the numbers of writes or of files, a break in an older journal (those are synced before the next
 //!   is begun), a break before something synced: damage. Nothing is changed, the store stays shut.
@@ -48,13 +48,15 @@ pub(crate) struct Found {
     pub(crate) torn_bytes: u64,
 }
 
-/// Checks all journals in `directory` and cuts a torn end off. `synced` is what is known from elsewhere to have been synced.
+/// Checks all journals in `directory` and cuts a torn end off. `synced` is what is known from elsewhere to have been synced; `last` is the last write
+/// that was made, if that is known: one behind it was refused, and is cut off, too.
 pub(crate) fn check(
     directory: &Path,
     id: &StoreId,
     synced: Option<u64>,
+    last: Option<u64>,
 ) -> Result<Found, OpenError> {
-    let (mut found, torn) = judge(directory, id, synced)?;
+    let (mut found, torn) = judge(directory, id, synced, last)?;
     if let Some(torn) = torn {
         found.torn_bytes = cut(&torn.path, torn.at)?;
         tracing::warn!(path = %torn.path.display(), torn.at, bytes = found.torn_bytes, torn.why, "cut off the torn end of a write that was never acknowledged");
@@ -74,6 +76,7 @@ pub(crate) fn judge(
     directory: &Path,
     id: &StoreId,
     synced: Option<u64>,
+    made: Option<u64>,
 ) -> Result<(Found, Option<Torn>), OpenError> {
     let journals = list(directory)?;
     let Some((_, last_path)) = journals.last() else {
@@ -90,9 +93,9 @@ pub(crate) fn judge(
         ..Found::default()
     };
     let mut torn = None;
-    for (_, path) in &journals {
+    for (index, (_, path)) in journals.iter().enumerate() {
         let before = found.writes;
-        let end = read(path, id, &mut found)?;
+        let end = read(path, id, made, &mut found)?;
         if found.writes == before {
             let place = match before {
                 None => &mut found.empty_before,
@@ -103,7 +106,8 @@ pub(crate) fn judge(
         let last = found.writes.map_or(0, |(_, last)| last.number);
         match end {
             End::Clean => {}
-            End::Broken { at, why } if path != last_path => {
+            // A tree that has given up may still begin a journal behind a write that failed; nothing comes into that one.
+            End::Broken { at, why } if !are_blank(&journals[index + 1..])? => {
                 let why = format!(
                     "the journal is damaged at byte {at} ({why}), and a newer one follows it"
                 );
@@ -173,6 +177,18 @@ fn list(directory: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
     Ok(journals)
 }
 
+/// Whether nothing was written to any of these.
+fn are_blank(journals: &[(u64, PathBuf)]) -> Result<bool, OpenError> {
+    for (_, path) in journals {
+        let unreadable = || OpenError::io(path, "cannot be read");
+        let mut file = File::open(path).map_err(unreadable())?;
+        if !only_zeros(&mut file, 0).map_err(unreadable())? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 enum End {
     /// The file ends after a write, or only zeros follow (journals are laid out beforehand).
     Clean,
@@ -196,7 +212,7 @@ impl From<io::Error> for Stop {
 }
 
 /// Reads the writes of one journal; their numbers must follow those that were found before.
-fn read(path: &Path, id: &StoreId, found: &mut Found) -> Result<End, OpenError> {
+fn read(path: &Path, id: &StoreId, made: Option<u64>, found: &mut Found) -> Result<End, OpenError> {
     let unreadable = || OpenError::io(path, "cannot be read");
     let file = File::open(path).map_err(unreadable())?;
     let length = file.metadata().map_err(unreadable())?.len();
@@ -214,6 +230,12 @@ fn read(path: &Path, id: &StoreId, found: &mut Found) -> Result<End, OpenError> 
             return Ok(End::Clean);
         }
         match reader.write(id) {
+            Ok(Some(seal)) if made.is_some_and(|made| seal.number > made) => {
+                return Ok(End::Broken {
+                    at: start,
+                    why: "it was refused",
+                });
+            }
             Ok(Some(seal)) => {
                 if let Some((_, last)) = found.writes
                     && seal.number != last.number + 1

@@ -10,7 +10,9 @@
 //! - every atomic write carries a seal: a number without gaps, and how far the journal was known to be synced. Before
 //!   the tree is opened, `journal` reads the journals themselves: what was acknowledged and is not there is an error that
 //!   names the file, and only what was never acknowledged is cut off as a torn end;
-//! - after the first failed write or sync nothing is accepted ([`Embedded::failed`] tells the server to stop);
+//! - after a failed sync nothing is accepted ([`Embedded::failed`] tells the server to stop);
+//! - a write that the system refuses for a lack that can pass leaves nothing behind: all are refused then, until the tree could be opened anew
+//!   (`docs/decisions/0017`);
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
 //! Reading order: `config`, `keys` (what lies where), `seal`, `journal`, `manifest`, `open`, `verify`, `writer`,

@@ -1,30 +1,30 @@
-//! Opening: lock, judge the journals, open the tree, check that both agree, walk the logs, sweep.
+//! Opening, at a start and again after the tree took no more writes: judge the journals, open the tree, check that both agree, walk the logs, sweep.
 
 use std::path::Path;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
+use whimbrel_storage::StoreError;
 
 use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
 use crate::seal::{Seal, Sealer, TREE_NAMES, Tree, Trees};
-use crate::verify::Logs;
-use crate::{journal, manifest, verify};
+use crate::writer::{JournalFile, Opened};
+use crate::{journal, manifest, sweep, verify};
 
-/// An opened store, before its threads.
-pub(crate) struct Opened {
-    pub(crate) directory: Directory,
-    pub(crate) synced_file: SyncedFile,
-    pub(crate) sealer: Sealer,
-    pub(crate) logs: Logs,
-}
-
-pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
-    let directory = Directory::open(&config.path)?;
+/// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.
+pub(crate) fn open(
+    config: &Config,
+    directory: &Directory,
+    last: Option<u64>,
+) -> Result<(Sealer, Opened), OpenError> {
     let made = directory.is_made()?;
     let tree_path = directory.tree();
+    if last.is_some() && !made {
+        return Err(OpenError::damaged(&directory.path, "SYNCED is missing"));
+    }
     let has_tree = tree_path
         .join("version")
         .try_exists()
@@ -36,13 +36,13 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
         ));
     }
     let noted = if made {
-        Some(SyncedFile::open(&directory)?)
+        Some(SyncedFile::open(directory)?)
     } else {
         None
     };
     let synced = noted.as_ref().and_then(|(_, synced)| *synced);
     let mut found = if has_tree {
-        journal::check(&tree_path, &directory.id, synced)?
+        journal::check(&tree_path, &directory.id, synced, last)?
     } else {
         journal::Found::default()
     };
@@ -105,20 +105,36 @@ pub(crate) fn open(config: &Config) -> Result<Opened, OpenError> {
     // Made last: when it is there, everything else must be there too.
     let synced_file = match noted {
         Some((file, _)) => file,
-        None => SyncedFile::open(&directory)?.0,
+        None => SyncedFile::open(directory)?.0,
     };
-    let sealer = Sealer::new(db, trees, directory.id, shown);
+    let sealer = Sealer::new(db, trees, directory.id, shown, config.clone());
     synced_file
         .note(shown.number)
         .and_then(|()| synced_file.sync())
         .map_err(OpenError::io(&config.path, "SYNCED cannot be written"))?;
     sync_directory(&config.path)?;
-    Ok(Opened {
-        directory,
+    let newest = journal::newest(&tree_path)?
+        .ok_or_else(|| OpenError::damaged(&tree_path, "there is no journal (*.jnl)"))?;
+    let journal = JournalFile::open(tree_path, newest.0)
+        .map_err(OpenError::io(&newest.1, "cannot be opened"))?;
+    // Last: nothing that could fail comes behind a write.
+    let swept = match sweep::doubtful(&sealer) {
+        Ok(swept) => swept,
+        // They are marked, and go when it is opened next. Whoever writes finds that nothing can be written.
+        Err(error @ (StoreError::Full(_) | StoreError::Read(_))) => {
+            tracing::warn!(%error, "what nothing names could not be removed yet");
+            0
+        }
+        Err(error) => return Err(OpenError::damaged(&config.path, error.to_string())),
+    };
+    tracing::info!(path = %config.path.display(), logs = logs.positions.len(), swept, "storage is open");
+    let opened = Opened {
+        positions: logs.positions,
+        untrimmed: logs.untrimmed,
+        journal,
         synced_file,
-        sealer,
-        logs,
-    })
+    };
+    Ok((sealer, opened))
 }
 
 fn sync_directory(path: &Path) -> Result<(), OpenError> {

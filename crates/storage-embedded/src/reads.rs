@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use fjall::{Keyspace, Readable, Snapshot, UserKey};
@@ -14,6 +14,7 @@ use whimbrel_storage::{
 
 use crate::engine::{Core, Embedded};
 use crate::failure::read_error;
+use crate::seal::Sealer;
 use crate::{along, keys};
 
 impl Embedded {
@@ -28,9 +29,9 @@ impl Embedded {
         holder: Bytes,
     ) -> Result<bool, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
+        core.blocking(&core.readers, move |sealer| {
             let key = keys::reference(blob.upload, partition, &holder);
-            let found = core.sealer.trees.meta.get(key).map_err(read_error)?;
+            let found = sealer.trees.meta.get(key).map_err(read_error)?;
             Ok(found.is_some())
         })
         .await
@@ -38,11 +39,11 @@ impl Embedded {
 }
 
 impl Core {
-    /// Runs `work` on a blocking thread when one of `permits` is free.
+    /// Runs `work` on the tree, on a blocking thread, when one of `permits` is free.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         permits: &Arc<Semaphore>,
-        work: impl FnOnce(&Core) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Sealer) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let permit = permits
             .clone()
@@ -51,7 +52,7 @@ impl Core {
             .map_err(|_| StoreError::Closed)?;
         let core = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let result = work(&core);
+            let result = core.with(work);
             drop(core);
             drop(permit);
             result
@@ -64,6 +65,21 @@ impl Core {
         }
     }
 
+    /// Does something with the tree, which stays open meanwhile.
+    pub(crate) fn with<T>(
+        &self,
+        work: impl FnOnce(&Sealer) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match &*self.tree.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(sealer) => work(sealer),
+            None => Err(StoreError::Read(
+                "the store is shut until it can be opened again".into(),
+            )),
+        }
+    }
+}
+
+impl Sealer {
     fn get(
         &self,
         partition: PartitionId,
@@ -71,8 +87,8 @@ impl Core {
         bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let records = Records {
-            view: self.sealer.db().snapshot(),
-            tree: &self.sealer.trees.records,
+            view: self.db().snapshot(),
+            tree: &self.trees.records,
         };
         let full = |key: &Bytes| keys::record(partition, key);
         let keys: Vec<_> = keys.iter().map(full).collect();
@@ -97,10 +113,9 @@ impl Core {
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
         let mut bytes = 0usize;
         for row in self
-            .sealer
             .db()
             .snapshot()
-            .range(&self.sealer.trees.records, (start, end))
+            .range(&self.trees.records, (start, end))
         {
             let (key, value) = row.into_inner().map_err(read_error)?;
             let key = Bytes::from(key).slice(keys::RECORD_PREFIX_BYTES..);
@@ -121,8 +136,8 @@ impl Core {
         from: u64,
         bytes_max: usize,
     ) -> Result<LogPage, StoreError> {
-        let view = self.sealer.db().snapshot();
-        let log = &self.sealer.trees.log;
+        let view = self.db().snapshot();
+        let log = &self.trees.log;
         let unreadable = || {
             StoreError::Damaged(
                 format!("an entry of {origin:?} in {partition:?} cannot be read").into(),
@@ -179,10 +194,9 @@ impl Core {
         prefix: &[u8],
     ) -> Result<Vec<(PartitionId, Origin, LogPosition)>, StoreError> {
         let rows = self
-            .sealer
             .db()
             .snapshot()
-            .range(&self.sealer.trees.log, keys::prefix_range(prefix));
+            .range(&self.trees.log, keys::prefix_range(prefix));
         rows.map(|row| {
             let (key, value) = row.into_inner().map_err(read_error)?;
             let parsed = keys::parse_log_key(&key).zip(keys::parse_position(&value));
@@ -235,8 +249,8 @@ impl LogStore for Embedded {
         bytes_max: usize,
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
-            core.get(partition, &keys, bytes_max)
+        core.blocking(&core.readers, move |sealer| {
+            sealer.get(partition, &keys, bytes_max)
         })
         .await
     }
@@ -248,8 +262,8 @@ impl LogStore for Embedded {
         limit: ScanLimit,
     ) -> Result<ScanPage, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
-            core.scan(partition, &range, limit)
+        core.blocking(&core.readers, move |sealer| {
+            sealer.scan(partition, &range, limit)
         })
         .await
     }
@@ -262,8 +276,8 @@ impl LogStore for Embedded {
         bytes_max: usize,
     ) -> Result<LogPage, StoreError> {
         let core = self.core();
-        core.blocking(&core.readers, move |core| {
-            core.read_log(partition, origin, from, bytes_max)
+        core.blocking(&core.readers, move |sealer| {
+            sealer.read_log(partition, origin, from, bytes_max)
         })
         .await
     }
@@ -274,8 +288,8 @@ impl LogStore for Embedded {
     ) -> Result<Vec<(Origin, LogPosition)>, StoreError> {
         let core = self.core();
         let rows = core
-            .blocking(&core.readers, move |core| {
-                core.log_positions(&keys::heads(partition))
+            .blocking(&core.readers, move |sealer| {
+                sealer.log_positions(&keys::heads(partition))
             })
             .await?;
         Ok(rows
@@ -287,7 +301,9 @@ impl LogStore for Embedded {
     async fn partitions(&self) -> Result<Vec<PartitionId>, StoreError> {
         let core = self.core();
         let rows = core
-            .blocking(&core.readers, |core| core.log_positions(keys::ALL_HEADS))
+            .blocking(&core.readers, |sealer| {
+                sealer.log_positions(keys::ALL_HEADS)
+            })
             .await?;
         let mut partitions: Vec<_> = rows
             .into_iter()

@@ -10,11 +10,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
+use fjall::{AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode};
 use whimbrel_storage::StoreError;
 
+use crate::config::Config;
+use crate::failure::tree_passes;
 use crate::keys::{MARK_KEY, SEAL_KEY};
+use crate::writer;
 
 pub(crate) const SEAL_MAGIC: &[u8; 8] = b"\xf1WhSeal\x01";
 pub(crate) const SEAL_BYTES: usize = 8 + 8 + 8 + 8 + 8 * TREES + 16;
@@ -83,6 +87,34 @@ impl Seal {
     }
 }
 
+/// Why nothing is written any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// A write was refused, and the tree takes no other until it is opened anew: nothing of that write was applied, and all that was
+    /// written before is there. `known`: for a lack that can pass; else the tree does not say why.
+    Away { reason: Arc<str>, known: bool },
+    /// What is on the disk is not known.
+    Stopped(Arc<str>),
+}
+
+impl Failure {
+    /// What whoever wants to write is told.
+    pub(crate) fn error(&self) -> StoreError {
+        match self {
+            Failure::Away { reason, .. } => StoreError::Full(reason.clone()),
+            Failure::Stopped(reason) => StoreError::Poisoned(reason.clone()),
+        }
+    }
+}
+
+/// While a tree has so many buffers that are not yet in files, nothing more is written to any. The tree itself waits at one more, behind a write, and
+/// without end if its threads have given up.
+const BUFFERS_BEHIND_MAX: usize = 3;
+/// The same of runs that are not yet merged: the tree waits without end at 30.
+const RUNS_BEHIND_MAX: usize = 25;
+/// How often it is looked whether the tree has caught up.
+const BEHIND_PAUSE: Duration = Duration::from_millis(1);
+
 /// The four trees.
 #[derive(Clone)]
 pub(crate) struct Trees {
@@ -122,12 +154,13 @@ pub(crate) struct Sealer {
     id: StoreId,
     last: Mutex<Seal>,
     synced: AtomicU64,
-    failure: Mutex<Option<Arc<str>>>,
+    failure: Mutex<Option<Failure>>,
+    config: Config,
 }
 
 impl Sealer {
     /// Goes on after `last`, which is all on disk.
-    pub(crate) fn new(db: Database, trees: Trees, id: StoreId, last: Seal) -> Self {
+    pub(crate) fn new(db: Database, trees: Trees, id: StoreId, last: Seal, config: Config) -> Self {
         let synced = AtomicU64::new(last.number);
         Sealer {
             db,
@@ -136,6 +169,7 @@ impl Sealer {
             last: Mutex::new(last),
             synced,
             failure: Mutex::new(None),
+            config,
         }
     }
 
@@ -151,7 +185,8 @@ impl Sealer {
     /// them. Gives the write's number.
     ///
     /// # Errors
-    /// `Poisoned`: the journal is in an unknown state, nothing may be written any more.
+    /// `Full`: nothing was written, and nothing can be until the store is opened anew. `Poisoned`: the journal is in an unknown state, nothing may
+    /// be written any more.
     pub(crate) fn write(&self, write: Write, flush: bool) -> Result<u64, StoreError> {
         let Write {
             batch,
@@ -160,9 +195,10 @@ impl Sealer {
         } = write;
         // Held over the tree's own write: numbers must have the order of the journal.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.failure() {
-            return Err(StoreError::Poisoned(reason));
+        if let Some(failure) = self.failure() {
+            return Err(failure.error());
         }
+        self.catch_up()?;
         // No other write can come between, but the tree takes sequence numbers of its own: this one is a lower bound.
         let sequence = self.db.seqno();
         let synced = self.synced.load(Ordering::Acquire);
@@ -180,7 +216,7 @@ impl Sealer {
         }
         batch.insert(&self.trees.meta, SEAL_KEY, &seal.encode(&self.id)[..]);
         if let Err(error) = batch.commit() {
-            return Err(self.fail(&format!("writing to the journal: {error:?}")));
+            return Err(self.gave_up(&error));
         }
         for (touched, touches) in seal.touched.iter_mut().zip(touches) {
             if touches {
@@ -199,16 +235,63 @@ impl Sealer {
     /// As [`Sealer::write`].
     pub(crate) fn flush(&self) -> Result<Option<u64>, StoreError> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.failure() {
-            return Err(StoreError::Poisoned(reason));
+        if let Some(failure) = self.failure() {
+            return Err(failure.error());
         }
         if last.number <= self.synced.load(Ordering::Acquire) {
             return Ok(None);
         }
         match self.db.persist(PersistMode::Buffer) {
             Ok(()) => Ok(Some(last.number)),
-            Err(error) => Err(self.fail(&format!("writing to the journal: {error:?}"))),
+            Err(error) => Err(self.gave_up(&error)),
         }
+    }
+
+    /// Makes what was written durable by the tree's own handle of the journal.
+    ///
+    /// # Errors
+    /// What the tree says.
+    pub(crate) fn persist(&self) -> fjall::Result<()> {
+        self.db.persist(PersistMode::SyncData)
+    }
+
+    /// Number of the last write that was made.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .number
+    }
+
+    /// Waits for the tree if it is behind, as long as it works.
+    fn catch_up(&self) -> Result<(), StoreError> {
+        let is_behind = |tree: &Keyspace| {
+            tree.tree.sealed_memtable_count() >= BUFFERS_BEHIND_MAX
+                || tree.tree.l0_run_count() >= RUNS_BEHIND_MAX
+        };
+        while self.trees.all().into_iter().any(is_behind) {
+            // Also says whether it still works.
+            self.db
+                .persist(PersistMode::Buffer)
+                .map_err(|error| self.gave_up(&error))?;
+            std::thread::sleep(BEHIND_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// The tree has refused a write, of which nothing was applied.
+    fn gave_up(&self, error: &fjall::Error) -> StoreError {
+        let known = tree_passes(error);
+        if !known && !matches!(error, fjall::Error::Poisoned) {
+            return self.fail(&format!("writing to the journal: {error:?}"));
+        }
+        // Looked at before anybody is told: who hears of it may mend it.
+        let known = known || writer::lack_of_anything(&self.config).is_some();
+        let reason = match error {
+            fjall::Error::Poisoned => "the tree has given up putting itself in order".into(),
+            other => format!("writing to the journal: {other:?}").into(),
+        };
+        self.note(Failure::Away { reason, known })
     }
 
     /// All writes up to `number` are on disk.
@@ -218,11 +301,15 @@ impl Sealer {
 
     /// Refuses all further writes. Gives the first failure, as everyone is told it.
     pub(crate) fn fail(&self, reason: &str) -> StoreError {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        StoreError::Poisoned(failure.get_or_insert_with(|| reason.into()).clone())
+        self.note(Failure::Stopped(reason.into()))
     }
 
-    pub(crate) fn failure(&self) -> Option<Arc<str>> {
+    pub(crate) fn note(&self, failure: Failure) -> StoreError {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(failure).error()
+    }
+
+    pub(crate) fn failure(&self) -> Option<Failure> {
         self.failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -15,10 +15,12 @@ use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId
 
 use crate::config::Config;
 use crate::directory::SyncedFile;
+use crate::engine::Core;
+use crate::failure::{OpenError, passes};
 use crate::group::{After, Group};
-use crate::seal::{Sealer, Tree};
+use crate::seal::{Failure, Sealer, Tree};
 use crate::verify::Positions;
-use crate::{journal, keys, sweep};
+use crate::{journal, keys, open, sweep};
 
 /// Entries of cut logs removed after one group.
 const TRIM_ROWS_MAX: usize = 1024;
@@ -26,6 +28,16 @@ const TRIM_ROWS_MAX: usize = 1024;
 const YIELDS_MAX: usize = 16;
 /// Commits that nobody waits for are held back as long as the last sync took, as if the disk were still busy, and never longer than this.
 const LAZY_WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// How often it is tried to open a tree again that takes no writes.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// A tree that gave up and does not say why, on a disk that takes writes, is opened again so often in so long, as a process that ended would be by
+/// systemd; more often it would hide a damage.
+pub(crate) const UNKNOWN_MAX: usize = 5;
+const UNKNOWN_WINDOW: Duration = Duration::from_secs(600);
+/// How long a group that is written waits for a descriptor to be synced by.
+const FOLLOW_WAIT_MAX: Duration = Duration::from_secs(10);
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the writer is asked to do.
 pub(crate) enum Work {
@@ -51,6 +63,16 @@ pub(crate) struct Queue {
 struct State {
     commits: GroupCommit<Job>,
     closing: bool,
+    woken: bool,
+}
+
+/// What the writer's thread has to do next.
+enum Next {
+    Group(Vec<Job>),
+    /// Look whether all is well: somebody could not write, or the time has come.
+    Look,
+    /// Closed and done.
+    End,
 }
 
 impl Queue {
@@ -58,6 +80,7 @@ impl Queue {
         let state = State {
             commits: GroupCommit::new(group_bytes_max),
             closing: false,
+            woken: false,
         };
         Queue {
             state: Mutex::new(state),
@@ -85,6 +108,12 @@ impl Queue {
     /// No more work is taken; the writer ends when what waits is done.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
+        self.changed.notify_one();
+    }
+
+    /// The writer's thread is to look whether all is well.
+    pub(crate) fn wake(&self) {
+        self.lock().woken = true;
         self.changed.notify_one();
     }
 
@@ -119,14 +148,17 @@ impl Queue {
         });
     }
 
-    /// Waits for the next group; `None` when closed and done. One that nobody waits for is held back for `patience`.
-    fn next(&self, patience: Duration) -> Option<Vec<Job>> {
+    /// Waits for the next group, or for `look_at`. A group that nobody waits for is held back for `patience`.
+    fn next(&self, patience: Duration, look_at: Option<Instant>) -> Next {
         let mut state = self.lock();
         let mut held_back_until = None;
         let mut grow = true;
         loop {
+            let now = Instant::now();
+            if std::mem::take(&mut state.woken) || look_at.is_some_and(|at| at <= now) {
+                return Next::Look;
+            }
             if state.commits.may_wait() && !state.closing {
-                let now = Instant::now();
                 let until = *held_back_until.get_or_insert(now + patience);
                 if now < until {
                     state = self
@@ -141,15 +173,23 @@ impl Queue {
                 state = self.grown(state);
             }
             if let Some(group) = state.commits.start() {
-                return Some(group);
+                return Next::Group(group);
             }
             if state.closing {
-                return None;
+                return Next::End;
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = match look_at {
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let waited = self
+                        .changed
+                        .wait_timeout(state, at.saturating_duration_since(now));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
             // Whoever comes to a disk that is idle is served at once; but who comes to lazy ones was perhaps not alone.
             grow = state.commits.may_wait();
         }
@@ -192,49 +232,192 @@ fn tell(done: oneshot::Sender<Result<(), StoreError>>, result: Result<(), StoreE
 
 /// The thread's own state.
 pub(crate) struct Writer {
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) sealer: Arc<Sealer>,
-    pub(crate) config: Config,
-    pub(crate) positions: Positions,
+    pub(crate) core: Arc<Core>,
+    pub(crate) opened: Opened,
     pub(crate) broken: whimbrel_storage::rules::Broken,
+    /// The last one.
+    pub(crate) sync_took: Duration,
+    /// Nothing is written at present.
+    pub(crate) away: Option<Away>,
+    /// Whether there was too little room since the tree was opened.
+    pub(crate) lacked: bool,
+    /// When the tree was last opened again.
+    pub(crate) reopened_at: Option<Instant>,
+    /// When it was although nobody knew what had ailed it, as far back as it matters.
+    pub(crate) unknown_at: Vec<Instant>,
+}
+
+/// What of an open store is the writer's.
+pub(crate) struct Opened {
+    pub(crate) positions: Positions,
     pub(crate) untrimmed: Vec<(whimbrel_storage::PartitionId, whimbrel_storage::Origin)>,
     pub(crate) journal: JournalFile,
     pub(crate) synced_file: SyncedFile,
-    /// The last one.
-    pub(crate) sync_took: Duration,
+}
+
+/// The tree refused a write and takes no more: what is read is all that was acknowledged, and all who want to write are told to try again.
+pub(crate) struct Away {
+    /// What they are told.
+    error: StoreError,
+    /// Whether the cause is one that can pass.
+    known: bool,
+    /// The last write that was made.
+    last: u64,
+    /// When it is tried next.
+    next: Instant,
+    /// What was last found, so that it is told once.
+    found: String,
 }
 
 impl Writer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        while let Some(jobs) = self.queue.next(self.sync_took.min(LAZY_WAIT_MAX)) {
-            if let Err(error) = self.group(jobs) {
-                self.queue.fail(&error);
+        let core = Arc::clone(&self.core);
+        let mut stopped = false;
+        loop {
+            let look_at = self.away.as_ref().map(|away| away.next);
+            let look_at = look_at.filter(|_| !stopped);
+            let patience = self.sync_took.min(LAZY_WAIT_MAX);
+            let result = match core.queue.next(patience, look_at) {
+                Next::End => break,
+                Next::Look => Ok(()),
+                Next::Group(jobs) if self.away.is_some() => {
+                    self.refuse(jobs);
+                    Ok(())
+                }
+                Next::Group(jobs) => {
+                    let tree = core.tree.read().unwrap_or_else(PoisonError::into_inner);
+                    let sealer = tree.as_ref().expect("it is shut only while it is away");
+                    self.group(sealer, jobs)
+                }
+            };
+            if !stopped && let Err(error) = result.and_then(|()| self.look()) {
+                core.queue.fail(&error);
+                stopped = true;
             }
         }
-        if self.sealer.failure().is_none() {
-            if let Err(error) = self.settle() {
+        let tree = core.tree.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sealer) = &*tree
+            && sealer.failure().is_none()
+        {
+            if let Err(error) = self.settle(sealer) {
                 tracing::warn!(%error, "what nobody waits for could not be synced");
             }
-            if let Err(error) = self.synced_file.sync() {
+            if let Err(error) = self.opened.synced_file.sync() {
                 tracing::warn!(%error, "the note of what was synced could not be synced");
             }
         }
     }
 
+    /// Looks whether the tree still takes writes. If not, everybody is told to try again, until it could be opened anew; an error stops the
+    /// store.
+    fn look(&mut self) -> Result<(), StoreError> {
+        let core = Arc::clone(&self.core);
+        if self.away.is_none() {
+            let tree = core.tree.read().unwrap_or_else(PoisonError::into_inner);
+            let Some((sealer, failure)) =
+                tree.as_ref().and_then(|tree| Some((tree, tree.failure()?)))
+            else {
+                return Ok(());
+            };
+            let error = failure.error();
+            let Failure::Away { known, .. } = failure else {
+                return Err(error);
+            };
+            tracing::error!(%error, "storage takes no writes; what is there can be read, and it is tried again");
+            self.away = Some(Away {
+                known: known || self.lacked,
+                last: sealer.last(),
+                next: self
+                    .reopened_at
+                    .map_or_else(Instant::now, |at| at + REOPEN_PAUSE),
+                found: error.to_string(),
+                error,
+            });
+        }
+        let Some(away) = &mut self.away else {
+            return Ok(());
+        };
+        if Instant::now() < away.next {
+            return Ok(());
+        }
+        away.next = Instant::now() + REOPEN_PAUSE;
+        if let Some(lack) = lack_of_anything(&core.config) {
+            away.known = true;
+            away.tell(lack);
+            return Ok(());
+        }
+        if !away.known {
+            self.unknown_at.retain(|at| at.elapsed() < UNKNOWN_WINDOW);
+            if self.unknown_at.len() >= UNKNOWN_MAX {
+                return Err(StoreError::Poisoned(away.error.to_string().into()));
+            }
+            self.unknown_at.push(Instant::now());
+            // Opening may take some tries, which are one.
+            away.known = true;
+        }
+        let last = away.last;
+        match self.reopen(last) {
+            Ok(()) => {
+                self.away = None;
+                tracing::info!("storage takes writes again");
+                Ok(())
+            }
+            Err(error) if error.passes() => {
+                if let Some(away) = &mut self.away {
+                    away.tell(error.to_string());
+                }
+                Ok(())
+            }
+            Err(error) => Err(StoreError::Poisoned(error.to_string().into())),
+        }
+    }
+
+    /// Shuts the tree and opens it as a start does. What is read or uploaded meanwhile waits.
+    fn reopen(&mut self, last: u64) -> Result<(), OpenError> {
+        let core = Arc::clone(&self.core);
+        let mut tree = core.tree.write().unwrap_or_else(PoisonError::into_inner);
+        // What it still holds back goes to the journal now, if that is possible; what was refused is cut off again.
+        *tree = None;
+        core.uploads.lose_all();
+        let (sealer, opened) = open::open(&core.config, &core.directory, Some(last))?;
+        self.opened = opened;
+        self.lacked = false;
+        self.reopened_at = Some(Instant::now());
+        *tree = Some(sealer);
+        Ok(())
+    }
+
+    /// Refuses a group while nothing is written.
+    fn refuse(&mut self, jobs: Vec<Job>) {
+        let Some(away) = &self.away else { return };
+        for job in jobs {
+            match &job.work {
+                Work::Commit(commit, _) => self.broken.note(commit.partition, false),
+                Work::Delete(name) => self.core.uploads.forget(name.upload),
+                Work::Abandon(_) => {}
+            }
+            tell(job.done, Err(away.error.clone()));
+        }
+        self.core.queue.done(Ok(()));
+    }
+
     /// Syncs what was written and waited for by nobody (entries below a cut that were removed, blobs without a name): nothing would be lost with it, but
     /// damage of it could not be told from a torn end, and a clean end has none.
-    fn settle(&mut self) -> Result<(), StoreError> {
-        match self.sealer.flush()? {
-            Some(number) => self.sync(number),
+    fn settle(&mut self, sealer: &Sealer) -> Result<(), StoreError> {
+        match sealer.flush()? {
+            Some(number) => self.sync(sealer, number),
             None => Ok(()),
         }
     }
 
     /// One group; an error stops the store.
-    fn group(&mut self, jobs: Vec<Job>) -> Result<(), StoreError> {
-        let lack = Lack::now(&self.config);
-        let mut group = Group::new(&self.sealer, &mut self.positions, &mut self.broken, lack);
+    fn group(&mut self, sealer: &Sealer, jobs: Vec<Job>) -> Result<(), StoreError> {
+        let core = Arc::clone(&self.core);
+        let lack = Lack::now(&core.config);
+        self.lacked |= lack.ordinary.is_some();
+        let positions = &mut self.opened.positions;
+        let mut group = Group::new(sealer, positions, &mut self.broken, &core.uploads, lack);
         let mut commits = Vec::with_capacity(jobs.len());
         let mut deletions = Vec::new();
         for Job { work, done } in jobs {
@@ -249,108 +432,185 @@ impl Writer {
             }
         }
         if group.taken == 0 {
-            self.queue.done(Ok(()));
+            core.queue.done(Ok(()));
             return Ok(());
         }
         let written = group
             .write()
-            .and_then(|(number, after)| self.sync(number).map(|()| after));
+            .and_then(|(number, after)| self.sync(sealer, number).map(|()| after));
         let result = written.as_ref().map(|_| ()).map_err(|error| match error {
-            StoreError::Poisoned(_) => error.clone(),
-            other => self.sealer.fail(&other.to_string()),
+            StoreError::Poisoned(_) | StoreError::Full(_) => error.clone(),
+            other => sealer.fail(&other.to_string()),
         });
-        self.queue.done(result.clone());
+        // One that was refused leaves nothing behind, and the next may go.
+        let stops = result.clone().or_else(unless_stopped);
+        core.queue.done(stops.clone());
         for done in commits {
             tell(done, result.clone());
         }
-        let result = result.and_then(|()| self.after(written.unwrap_or_default()));
+        let result = result.and_then(|()| self.after(sealer, written.unwrap_or_default()));
         for done in deletions {
             tell(done, result.clone());
         }
-        result
+        stops.and(result.or_else(unless_stopped))
     }
 
-    fn sync(&mut self, number: u64) -> Result<(), StoreError> {
-        let changed = self
-            .journal
-            .follow()
-            .map_err(|error| self.sealer.fail(&format!("finding the journal: {error}")))?;
+    fn sync(&mut self, sealer: &Sealer, number: u64) -> Result<(), StoreError> {
+        let opened = &mut self.opened;
+        let until = Instant::now() + FOLLOW_WAIT_MAX;
         let began = Instant::now();
-        self.config.disk.sync(&self.journal.file).map_err(|error| {
-            self.sealer.fail(&format!(
-                "syncing {}: {error}",
-                journal::path_of(&self.journal.directory, self.journal.number).display()
-            ))
-        })?;
+        let changed = loop {
+            let error = match opened.journal.follow() {
+                Ok(changed) => {
+                    self.core
+                        .config
+                        .disk
+                        .sync(&opened.journal.file)
+                        .map_err(|error| {
+                            sealer.fail(&format!(
+                                "syncing {}: {error}",
+                                opened.journal.path().display()
+                            ))
+                        })?;
+                    break changed;
+                }
+                Err(error) => error,
+            };
+            // Without a descriptor for a new journal: the tree has one.
+            if passes(&error) && sealer.persist().is_ok() {
+                break false;
+            }
+            // What was written is neither certain nor refused: whoever waits for it waits.
+            if !passes(&error) || Instant::now() > until {
+                return Err(sealer.fail(&format!("finding the journal: {error}")));
+            }
+            std::thread::sleep(FOLLOW_PAUSE);
+        };
         self.sync_took = began.elapsed();
-        self.sealer.set_synced(number);
+        sealer.set_synced(number);
         // Only a help for the next start: a failure to write it costs no safety.
-        if let Err(error) = self.synced_file.note(number) {
+        if let Err(error) = opened.synced_file.note(number) {
             tracing::warn!(%error, "the note of what was synced could not be written");
-        } else if changed && let Err(error) = self.synced_file.sync() {
+        } else if changed && let Err(error) = opened.synced_file.sync() {
             tracing::warn!(%error, "the note of what was synced could not be synced");
         }
         Ok(())
     }
 
     /// What lags behind: blobs without a name, entries below a cut.
-    fn after(&mut self, after: After) -> Result<(), StoreError> {
-        for upload in after.unnamed {
-            sweep::remove(&self.sealer, upload)?;
+    fn after(&mut self, sealer: &Sealer, after: After) -> Result<(), StoreError> {
+        for upload in after.named {
+            self.core.uploads.forget(upload);
         }
-        self.untrimmed.extend(after.cut);
-        self.trim()
+        self.opened.untrimmed.extend(after.cut);
+        let removed = after
+            .unnamed
+            .into_iter()
+            .try_for_each(|upload| sweep::remove(sealer, upload));
+        match removed.and_then(|()| self.trim(sealer)) {
+            // It is marked, and goes when the store is opened next.
+            Err(error @ StoreError::Read(_)) => {
+                tracing::warn!(%error, "what nothing names could not be removed yet");
+                Ok(())
+            }
+            other => other,
+        }
     }
 
-    fn trim(&mut self) -> Result<(), StoreError> {
-        let Some((partition, origin)) = self.untrimmed.last().copied() else {
+    fn trim(&mut self, sealer: &Sealer) -> Result<(), StoreError> {
+        let Some((partition, origin)) = self.opened.untrimmed.last().copied() else {
             return Ok(());
         };
         let low = self
+            .opened
             .positions
             .get(&(partition, origin))
             .map_or(0, |position| position.low);
-        let mut write = self.sealer.begin();
+        let mut write = sealer.begin();
         let mut rows = 0;
         let range = keys::entry(partition, origin, 0)..keys::entry(partition, origin, low);
-        for row in
-            fjall::Readable::range(&self.sealer.db().snapshot(), &self.sealer.trees.log, range)
-                .take(TRIM_ROWS_MAX)
+        for row in fjall::Readable::range(&sealer.db().snapshot(), &sealer.trees.log, range)
+            .take(TRIM_ROWS_MAX)
         {
             write.remove(
-                &self.sealer.trees,
+                &sealer.trees,
                 Tree::Log,
                 row.key().map_err(crate::failure::read_error)?,
             );
             rows += 1;
         }
         if rows < TRIM_ROWS_MAX {
-            self.untrimmed.pop();
+            self.opened.untrimmed.pop();
         }
         if rows > 0 {
-            self.sealer.write(write, false)?;
+            sealer.write(write, false)?;
         }
         Ok(())
     }
 }
 
+/// A refusal is no reason to stop.
+fn unless_stopped(error: StoreError) -> Result<(), StoreError> {
+    match error {
+        StoreError::Full(_) => Ok(()),
+        other => Err(other),
+    }
+}
+
+/// What is lacking for the tree to be opened again, if anything is.
+pub(crate) fn lack_of_anything(config: &Config) -> Option<String> {
+    // It puts itself in order first, which takes room.
+    if let Some(lack) = Lack::now(config).frees {
+        return Some(lack.to_string());
+    }
+    let probed = config.disk.probe(&config.path);
+    let error = probed.err()?;
+    Some(format!(
+        "{} cannot be written to: {error}",
+        config.path.display()
+    ))
+}
+
+impl Away {
+    fn tell(&mut self, found: String) {
+        if self.found != found {
+            tracing::warn!(found, "storage still takes no writes");
+            self.found = found;
+        }
+    }
+}
+
 /// What there is no room for on the disk.
 pub(crate) struct Lack {
+    /// For anything at all, be it a removal.
+    pub(crate) any: Option<StoreError>,
     pub(crate) ordinary: Option<StoreError>,
     pub(crate) frees: Option<StoreError>,
 }
 
 impl Lack {
     pub(crate) fn now(config: &Config) -> Lack {
-        let free = config.disk.free_bytes(&config.path).unwrap_or(u64::MAX);
+        let path = config.path.display();
+        let free = match config.disk.free_bytes(&config.path) {
+            Ok(free) => free,
+            Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => {
+                let lack = Some(StoreError::Full(format!("{path}: {error}").into()));
+                return Lack {
+                    any: lack.clone(),
+                    ordinary: lack.clone(),
+                    frees: lack,
+                };
+            }
+            Err(_) => u64::MAX,
+        };
         let below = |bytes_min: u64| {
             (free < bytes_min).then(|| {
-                let path = config.path.display();
                 let what = format!("{path} has {free} bytes left, {bytes_min} are kept free");
                 StoreError::Full(what.into())
             })
         };
         Lack {
+            any: None,
             ordinary: below(config.free_bytes_min),
             frees: below(config.removal_free_bytes_min.min(config.free_bytes_min)),
         }
@@ -372,6 +632,10 @@ impl JournalFile {
             number,
             file,
         })
+    }
+
+    fn path(&self) -> PathBuf {
+        journal::path_of(&self.directory, self.number)
     }
 
     /// Goes on to the newest journal. Whether it was another one.
@@ -417,6 +681,14 @@ mod tests {
         queue.submit(Job { work, done }, 10);
     }
 
+    fn group(queue: &Queue, patience: Duration) -> Option<Vec<Job>> {
+        match queue.next(patience, None) {
+            Next::Group(group) => Some(group),
+            Next::End => None,
+            Next::Look => panic!("nobody asked to look"),
+        }
+    }
+
     /// Submits commits, lazy or not, then takes a group that could be held back for ever.
     #[track_caller]
     fn check_group(lazy: &[bool], late: bool, expected: usize) {
@@ -428,7 +700,7 @@ mod tests {
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || submit(&queue, false))
         });
-        let group = queue.next(Duration::from_secs(3600)).unwrap();
+        let group = group(&queue, Duration::from_secs(3600)).unwrap();
         if let Some(other) = other {
             other.join().unwrap();
         }
@@ -446,14 +718,14 @@ mod tests {
     fn lazy_commits_are_held_back_no_longer_than_that() {
         let queue = Queue::new(1 << 20);
         submit(&queue, true);
-        assert_eq!(queue.next(Duration::ZERO).unwrap().len(), 1);
+        assert_eq!(group(&queue, Duration::ZERO).unwrap().len(), 1);
         queue.done(Ok(()));
         // Who closes does not wait either.
         submit(&queue, true);
         queue.close();
-        assert!(queue.next(Duration::from_secs(3600)).is_some());
+        assert!(group(&queue, Duration::from_secs(3600)).is_some());
         queue.done(Ok(()));
-        assert!(queue.next(Duration::from_secs(3600)).is_none());
+        assert!(group(&queue, Duration::from_secs(3600)).is_none());
     }
 
     #[test]

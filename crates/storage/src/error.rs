@@ -9,9 +9,9 @@ use crate::{BlobName, Hash, Origin, PartitionId, UploadId};
 /// [`StoreError::is_temporary`] and [`StoreError::stops_node`] say what to do; the text is for the log, never for a client.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk has less room than the reserve. Nothing was written; reading, deleting and cutting still work. Temporary:
-    /// clients are told to try again later.
-    #[error("the disk is full: {0}")]
+    /// The disk takes no such write at present: it has less room than the reserve (then deleting and cutting still work), or none at all, or can
+    /// only be read. Nothing was written; reading works. Temporary: clients are told to try again later.
+    #[error("the disk takes no writes: {0}")]
     Full(Arc<str>),
     /// The caller broke the rules of a log or a limit. Nothing was written. Permanent; a defect of the caller or a fork.
     #[error("refused: {0}")]

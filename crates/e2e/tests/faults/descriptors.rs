@@ -9,7 +9,7 @@ use whimbrel_e2e::{
     wire::{Trouble, Wire},
 };
 
-use crate::{names, writing_works};
+use crate::{names, times_opened_again, until_refused, until_taken, writing_works};
 
 const SIZE: usize = 3000;
 
@@ -133,6 +133,29 @@ fn files_that_cannot_be_opened() {
     assert_eq!(names(&server, &mut imap, LARGE), all);
     let text = pop3.fetch("RETR 1").unwrap();
     assert!(text.ends_with(&message::bytes(&all[0], LARGE)));
+    server.stop();
+}
+
+/// The store has to begin files and cannot: who writes is told to try later, and is served again when there are descriptors.
+#[test]
+fn files_that_cannot_be_begun() {
+    const LARGE: usize = 1 << 20;
+    let mut server = Builder::default()
+        .set("storage", "write_buffer_bytes = \"1MiB\"")
+        .build();
+    server.start(&[]);
+    let mut all: Vec<String> = Vec::new();
+    let mut imap = server.anne();
+    limit(&server, 8);
+    until_refused(&mut imap, &mut all, LARGE);
+    limit(&server, 4096);
+    until_taken(&mut imap, &mut all, LARGE);
+    assert!(times_opened_again(&server) >= 1, "{}", server.tail());
+    assert_eq!(names(&server, &mut imap, LARGE), all);
+    server.kill();
+    server.start(&[]);
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, LARGE), all);
     server.stop();
 }
 

@@ -10,6 +10,7 @@ mod clock;
 mod descriptors;
 mod full;
 mod read_only;
+mod refused;
 
 use std::{
     fs,
@@ -210,15 +211,70 @@ fn reading_works(server: &Server, old: &mut Imap, expected: &[String], size: usi
     assert!(text.ends_with(&message::bytes(&expected[0], size)));
 }
 
-/// The node found that it does not know what is on the disk, and said so.
-fn has_stopped_itself(server: &mut Server, why: &str) {
-    assert_eq!(server.wait_end(), 3);
-    let log = server.tail();
-    assert!(
-        log.contains("the node stops itself") && log.contains(why),
-        "{log}"
-    );
-    server.assert_no_panic();
+/// Appends until the disk takes no more: a journal may have some room laid out already.
+fn until_refused(imap: &mut Imap, all: &mut Vec<String>, size: usize) {
+    loop {
+        let name = format!("filling-{}", all.len());
+        let reply = imap.append("INBOX", &[], &message::bytes(&name, size));
+        let reply = reply.unwrap();
+        if reply.status != Status::Ok {
+            return assert_unavailable(&reply, "APPEND");
+        }
+        all.push(name);
+    }
+}
+
+/// Appends until the disk takes it again, which nobody has to ask for.
+fn until_taken(imap: &mut Imap, all: &mut Vec<String>, size: usize) {
+    let name = format!("taken-{}", all.len());
+    wait_for("writes to be taken again", || {
+        let reply = imap.append("INBOX", &[], &message::bytes(&name, size));
+        let reply = reply.unwrap();
+        if reply.status != Status::Ok {
+            assert_unavailable(&reply, "APPEND");
+            return None;
+        }
+        Some(())
+    });
+    all.push(name);
+}
+
+/// How often the store took writes again after a time in which it did not.
+fn times_opened_again(server: &Server) -> usize {
+    let log = server.log();
+    let refused = log.matches("storage takes no writes").count();
+    let again = log.matches("storage takes writes again").count();
+    assert!(again <= refused, "{log}");
+    again
+}
+
+/// Whoever writes hears the temporary error of his protocol.
+fn writing_is_refused(server: &Server, imap: &mut Imap, size: usize) {
+    let _ = imap.command("EXAMINE Archive").unwrap().ok("EXAMINE");
+    let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    for command in [
+        "STORE 1 +FLAGS (\\Answered)",
+        "STORE 1 +FLAGS (\\Deleted)",
+        "CREATE new",
+        "COPY 1 Archive",
+    ] {
+        assert_unavailable(&imap.command(command).unwrap(), command);
+    }
+    let large = imap.append("INBOX", &[], &message::bytes("refused", 1 << 20));
+    assert_unavailable(&large.unwrap(), "APPEND of a large message");
+    let replies = by_mail(server, true, "refused", size);
+    assert_eq!(replies.len(), 2, "one for each recipient");
+    for reply in replies
+        .iter()
+        .chain(&by_mail(server, false, "refused", size))
+    {
+        assert!(matches!(reply.code, 451 | 452), "{reply:?}");
+        assert!(reply.lines[0].starts_with("4.3."), "{reply:?}");
+    }
+    let mut pop3 = server.anne_pop3();
+    pop3.command("DELE 1").unwrap().expect("DELE");
+    let quit = pop3.command("QUIT").unwrap();
+    assert!(!quit.ok && quit.text.starts_with("[SYS/TEMP] "), "{quit:?}");
 }
 
 /// A start fails, and its last line holds all these words.

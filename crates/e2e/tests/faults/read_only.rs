@@ -1,9 +1,11 @@
-//! The file system becomes read-only under the server, as ext4 does when it meets an error: reading goes on until something has to be written;
-//! then the node stops, since nobody knows what of that write is on the disk.
+//! The file system becomes read-only under the server, as ext4 does when it meets an error: reading goes on, who writes is told to try later.
 
-use whimbrel_e2e::{imap::Status, message, server::Builder, wire::Trouble};
+use whimbrel_e2e::{message, server::Builder};
 
-use crate::{Disk, does_not_start, has_stopped_itself, names, path, root, writing_works};
+use crate::{
+    Disk, does_not_start, names, path, reading_works, root, until_refused, writing_is_refused,
+    writing_works,
+};
 
 const SIZE: usize = 3000;
 
@@ -26,17 +28,14 @@ fn a_disk_that_can_only_be_read() {
     let text = pop3.fetch("RETR 1").unwrap();
     assert!(text.ends_with(&message::bytes("m-0", SIZE)));
 
-    let told = imap.append("INBOX", &[], &message::bytes("refused", SIZE));
-    match told {
-        Err(Trouble::Closed) => {}
-        Ok(reply) => assert_eq!(reply.status, Status::No, "{reply:?}"),
-        other => panic!("{other:?}"),
-    }
-    let why = "Read-only file system";
-    has_stopped_itself(&mut server, why);
+    until_refused(&mut imap, &mut all, SIZE);
+    writing_is_refused(&server, &mut imap, SIZE);
+    reading_works(&server, &mut imap, &all, SIZE);
+    // Mending it takes an unmount, and so a stop.
+    server.stop();
 
     // It does not start on such a disk, and says what and where.
-    does_not_start(&mut server, &[why, path(&disk.at())]);
+    does_not_start(&mut server, &["Read-only file system", path(&disk.at())]);
 
     // Mended and mounted again.
     disk.unmount();

@@ -101,7 +101,7 @@ figures! {
     LOGINS_CACHED: Gauge<0> = "whimbrel_logins_cached", [], "logins",
         "Logins remembered, so that they do not cost argon2id again.";
     ERRORS: Counter<1> = "whimbrel_errors_total", ["kind"], "errors",
-        "What went wrong on our side, by where: commit (the disk is full), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
+        "What went wrong on our side, by where: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
     RESIDENT: Gauge<0> = "whimbrel_resident_bytes", [], "bytes",
         "Resident memory of the process.";
     DESCRIPTORS: Gauge<0> = "whimbrel_open_descriptors", [], "descriptors",
@@ -125,7 +125,7 @@ const REASONS: [&str; 6] = [
 /// Kinds of errors on our side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A commit was not made: the disk is full.
+    /// A commit was not made: the disk takes no writes.
     Commit,
     /// An account could not be read.
     Load,

@@ -14,7 +14,7 @@ use whimbrel_storage::{
     Origin, PartitionId, ScanLimit, UploadId,
 };
 
-use super::{Log, config, runtime, tempdir};
+use super::{Log, config, runtime, tempdir, tree};
 use crate::check::{Finding, Watch, files, refused};
 use crate::directory::{Directory, SyncedFile};
 use crate::{Config, Embedded, OpenError, journal, verify};
@@ -556,10 +556,12 @@ fn the_first_write_of_the_only_journal_may_be_torn() {
         for number in 1..=3 {
             engine.commit(record(number)).await.unwrap();
         }
-        for tree in engine.core().sealer.trees.all() {
-            tree.rotate_memtable_and_wait().unwrap();
-        }
-        let in_files = engine.core().sealer.flush().unwrap();
+        let in_files = tree(&engine, |sealer| {
+            for tree in sealer.trees.all() {
+                tree.rotate_memtable_and_wait().unwrap();
+            }
+            sealer.flush().unwrap()
+        });
         assert_eq!(in_files, None, "all writes are synced");
         engine.commit(record(4)).await.unwrap();
         engine.commit(record(5)).await.unwrap();
@@ -722,10 +724,12 @@ fn a_log_that_does_not_hold_together_is_noticed() {
         let changed = copy(base.path());
         runtime.block_on(async {
             let engine = Embedded::open(config(changed.path()).0).unwrap();
-            let sealer = &engine.core().sealer;
-            let mut write = sealer.begin();
-            change(sealer, &mut write);
-            sealer.write(write, true).unwrap();
+            let changed = engine.core().with(|sealer| {
+                let mut write = sealer.begin();
+                change(sealer, &mut write);
+                sealer.write(write, true)
+            });
+            changed.unwrap();
             engine.close().await;
         });
         let result = runtime.block_on(read_all(config(changed.path()).0, &kept));

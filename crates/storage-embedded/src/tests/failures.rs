@@ -219,9 +219,10 @@ fn nobody_else_may_read_it() {
 fn a_large_cut_is_carried_out_later() {
     let directory = tempdir();
     let rows = |engine: &Embedded| {
-        let core = engine.core();
+        let tree = engine.core().tree.read().unwrap();
+        let sealer = tree.as_ref().unwrap();
         let range = crate::keys::prefix_range(crate::keys::ALL_ENTRIES);
-        fjall::Readable::range(&core.sealer.db().snapshot(), &core.sealer.trees.log, range).count()
+        fjall::Readable::range(&sealer.db().snapshot(), &sealer.trees.log, range).count()
     };
     block_on(async {
         let engine = Embedded::open(config(directory.path()).0).unwrap();
@@ -275,7 +276,8 @@ fn an_upload_that_is_dropped_leaves_nothing() {
         let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
         upload.write(vec![0; 300_000].into()).await.unwrap();
         let rows = || {
-            let trees = &engine.core().sealer.trees;
+            let tree = engine.core().tree.read().unwrap();
+            let trees = &tree.as_ref().unwrap().trees;
             let doubtful = trees
                 .meta
                 .contains_key(crate::keys::doubtful(UploadId([1; 16])))
@@ -305,6 +307,9 @@ fn clients_share_syncs() {
         }
         fn free_bytes(&self, _: &std::path::Path) -> std::io::Result<u64> {
             Ok(u64::MAX)
+        }
+        fn probe(&self, _: &std::path::Path) -> std::io::Result<()> {
+            Ok(())
         }
     }
     let directory = tempdir();

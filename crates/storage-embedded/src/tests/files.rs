@@ -38,7 +38,8 @@ fn no_more_files_stay_open_than_configured() {
             let mut writer = engine.create(UploadId([number; 16])).await.unwrap();
             writer.write(vec![number; 8 << 10].into()).await.unwrap();
             names.push(writer.finish().await.unwrap().name);
-            let trees = &engine.core().sealer.trees;
+            let tree = engine.core().tree.read().unwrap();
+            let trees = &tree.as_ref().unwrap().trees;
             trees.blobs.rotate_memtable_and_wait().unwrap();
         }
         for (number, name) in (0..BLOBS).zip(names) {
@@ -85,18 +86,18 @@ fn a_store_opens_again_whose_last_rows_were_removed_and_merged_away() {
             pieces += 1;
             assert!(pieces < 500, "the tree kept its first journal");
             if path.join("lsm/1.jnl").exists() {
-                for tree in engine.core().sealer.trees.all() {
+                let tree = engine.core().tree.read().unwrap();
+                for tree in tree.as_ref().unwrap().trees.all() {
                     tree.rotate_memtable_and_wait().unwrap();
                 }
             }
         }
         drop(writer);
-        let records = &engine.core().sealer.trees.records;
-        records.major_compact().unwrap();
-        assert!(
-            records.approximate_len() <= 1,
-            "the removed row is still in a table"
-        );
+        let rows = engine.core().with(|sealer| {
+            sealer.trees.records.major_compact().unwrap();
+            Ok(sealer.trees.records.approximate_len())
+        });
+        assert!(rows.unwrap() <= 1, "the removed row is still in a table");
         engine.close().await;
         let engine = Embedded::open(config(path).0).unwrap();
         let there = engine.get(PartitionId(1), vec![key]).await.unwrap();

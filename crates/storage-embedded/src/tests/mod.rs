@@ -5,6 +5,7 @@ mod damage;
 mod failures;
 mod files;
 mod random;
+mod refusals;
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,9 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use whimbrel_storage::{Commit, Hash, LogEntry, Mutation, Origin, PartitionId};
 
+use crate::Embedded;
 use crate::config::{Config, Disk, RealDisk};
+use crate::seal::Sealer;
 
 /// A disk with switches. Counts syncs; does none by itself, since in these tests no power is lost: they say what was not
 /// synced is lost by damaging it.
@@ -26,6 +29,10 @@ pub(crate) struct TestDisk {
     pub(crate) full: AtomicBool,
     /// Less room than is kept free, but as much as the tree needs.
     pub(crate) below_reserve: AtomicBool,
+    /// Takes no writes at all, and says so.
+    pub(crate) read_only: AtomicBool,
+    /// Takes no writes, which shows only when they are tried.
+    pub(crate) refuses: AtomicBool,
     pub(crate) syncs: AtomicU64,
 }
 
@@ -40,13 +47,22 @@ impl Disk for TestDisk {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        if self.full.load(Ordering::SeqCst) {
+        if self.read_only.load(Ordering::SeqCst) {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        } else if self.full.load(Ordering::SeqCst) {
             Ok(1000)
         } else if self.below_reserve.load(Ordering::SeqCst) {
             Ok(Config::new(path).removal_free_bytes_min)
         } else {
             RealDisk.free_bytes(path).map(|_| u64::MAX)
         }
+    }
+
+    fn probe(&self, directory: &Path) -> io::Result<()> {
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        RealDisk.probe(directory)
     }
 }
 
@@ -114,6 +130,11 @@ impl Log {
             ..Commit::new(self.partition)
         }
     }
+}
+
+/// Does something with the tree under a store.
+pub(crate) fn tree<T>(engine: &Embedded, work: impl FnOnce(&Sealer) -> T) -> T {
+    engine.core().with(|sealer| Ok(work(sealer))).unwrap()
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {

@@ -105,11 +105,10 @@ async fn execute(engine: &Embedded, step: &Step) {
     if let Some((tree, work)) = step.tree {
         let engine = engine.clone();
         let work = move || {
-            let tree = engine.core().sealer.trees.all()[tree];
-            match work {
-                Work::Flush => tree.rotate_memtable_and_wait().unwrap(),
-                Work::Merge => tree.major_compact().unwrap(),
-            }
+            super::tree(&engine, |sealer| match work {
+                Work::Flush => sealer.trees.all()[tree].rotate_memtable_and_wait().unwrap(),
+                Work::Merge => sealer.trees.all()[tree].major_compact().unwrap(),
+            });
         };
         tokio::task::spawn_blocking(work).await.unwrap();
     }
@@ -130,15 +129,18 @@ struct Seen(BTreeMap<&'static str, u64>);
 impl Seen {
     fn look(&mut self, engine: &Embedded) {
         let mut saw = |what, many: u64| *self.0.entry(what).or_default() += many;
-        let trees = &engine.core().sealer.trees;
-        for tree in trees.all() {
-            saw("tables", tree.table_count() as u64);
-            let last = tree.tree.level_table_count(6).unwrap_or(0);
-            saw("tables of the last level", last as u64);
-        }
-        saw("files of values", trees.blobs.blob_file_count() as u64);
-        let db = engine.core().sealer.db();
-        saw("mergers", db.compactions_completed() as u64);
+        super::tree(engine, |sealer| {
+            for tree in sealer.trees.all() {
+                saw("tables", tree.table_count() as u64);
+                let last = tree.tree.level_table_count(6).unwrap_or(0);
+                saw("tables of the last level", last as u64);
+            }
+            saw(
+                "files of values",
+                sealer.trees.blobs.blob_file_count() as u64,
+            );
+            saw("mergers", sealer.db().compactions_completed() as u64);
+        });
         let directory = &engine.core().config.path.join("lsm");
         let newest = journal::newest(directory).unwrap().unwrap().0;
         saw("journals begun", newest);

@@ -8,6 +8,7 @@ use whimbrel_storage::{
     LogStore, Mutation, Origin, PartitionId, ScanLimit, UploadId,
 };
 
+use super::super::tree;
 use crate::Embedded;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,10 +129,9 @@ pub(super) fn content(upload: UploadId, bytes: usize) -> Bytes {
 /// Everything that a store gives back, and that its trees hold nothing beyond it.
 pub(super) async fn found(engine: &Embedded) -> Model {
     let mut found = Model::default();
-    let core = engine.core();
     let mut partitions: BTreeSet<PartitionId> =
         engine.partitions().await.unwrap().into_iter().collect();
-    for row in core.sealer.trees.records.iter() {
+    for row in tree(engine, |sealer| sealer.trees.records.iter()) {
         let key = row.key().unwrap();
         if key.len() > crate::keys::RECORD_PREFIX_BYTES {
             let partition = u64::from_be_bytes(key[..8].try_into().unwrap());
@@ -181,7 +181,7 @@ pub(super) async fn found(engine: &Embedded) -> Model {
     }
     for (name, blob) in &mut found.blobs {
         let prefix = crate::keys::references(name.upload);
-        for row in core.sealer.trees.meta.prefix(&prefix) {
+        for row in tree(engine, |sealer| sealer.trees.meta.prefix(&prefix)) {
             let key = row.key().unwrap();
             let (partition, holder) = key[prefix.len()..].split_at(8);
             let partition = u64::from_be_bytes(partition.try_into().unwrap());
@@ -208,7 +208,7 @@ pub(super) async fn compare_blobs(engine: &Embedded, model: &Model) {
         }
         assert_eq!(at as u64, blob.size, "bytes of {name}");
     }
-    for row in engine.core().sealer.trees.blobs.iter() {
+    for row in tree(engine, |sealer| sealer.trees.blobs.iter()) {
         let key = row.key().unwrap();
         let Some(upload) = key.first_chunk::<16>() else {
             continue;
