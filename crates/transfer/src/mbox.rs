@@ -10,6 +10,9 @@ use whimbrel_imap::core::Date;
 /// What is held of a line's beginning, to know what line it is. A field of flags that is longer is a field as any other.
 pub const LINE_HEAD_BYTES_MAX: usize = 4096;
 
+/// Flags and keywords of a message that are looked at: a header may name them in any number of fields.
+pub const FLAGS_MAX: usize = 1000;
+
 /// How `From ` at the begin of a message's line was hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoting {
@@ -220,14 +223,14 @@ impl Reader {
                 _ => return None,
             })
         };
+        let room = FLAGS_MAX - self.flags.len();
+        let mut add = |flags: &mut dyn Iterator<Item = &str>| {
+            self.flags.extend(flags.take(room).map(str::to_owned));
+        };
         match *field {
-            "status" if value.contains('R') => self.flags.push("\\Seen".to_owned()),
-            "x-status" => self
-                .flags
-                .extend(value.chars().filter_map(of_letter).map(str::to_owned)),
-            "x-keywords" => self
-                .flags
-                .extend(value.split_ascii_whitespace().map(str::to_owned)),
+            "status" if value.contains('R') => add(&mut std::iter::once("\\Seen")),
+            "x-status" => add(&mut value.chars().filter_map(of_letter)),
+            "x-keywords" => add(&mut value.split_ascii_whitespace()),
             _ => {}
         }
         true

@@ -9,8 +9,11 @@ use unicode_normalization::UnicodeNormalization as _;
 pub struct Mapper {
     level_bytes_max: usize,
     depth_max: usize,
-    /// Names that are given, and whose they are.
-    given: BTreeMap<String, Vec<String>>,
+    name_bytes_max: usize,
+    /// What folders were given.
+    given: BTreeMap<Vec<String>, Mapped>,
+    /// Names that are taken, and the last number that was tried behind each: so the next that would have it is found at once.
+    taken: BTreeMap<String, u64>,
 }
 
 /// A name, and why it is not simply the source's.
@@ -23,18 +26,25 @@ pub struct Mapped {
 }
 
 impl Mapper {
-    /// With limits: of a level in bytes, and of levels.
+    /// With limits: of a level in bytes, of levels, and of a whole name in bytes. The number that tells two folders apart comes on top of these. A
+    /// name must have room for a few bytes of each level.
     #[must_use]
-    pub fn new(level_bytes_max: usize, depth_max: usize) -> Self {
+    pub fn new(level_bytes_max: usize, depth_max: usize, name_bytes_max: usize) -> Self {
+        assert!(name_bytes_max / depth_max > LEVEL_BYTES_MIN);
         Mapper {
             level_bytes_max,
             depth_max,
+            name_bytes_max,
             given: BTreeMap::new(),
+            taken: BTreeMap::new(),
         }
     }
 
     /// The name of a folder, from its levels. The same for the same folder; another for any other.
     pub fn map(&mut self, levels: &[String]) -> Mapped {
+        if let Some(mapped) = self.given.get(levels) {
+            return mapped.clone();
+        }
         let mut changed = None;
         let mut good: Vec<String> = Vec::new();
         for level in levels {
@@ -56,14 +66,21 @@ impl Mapper {
             }
             if text.len() > self.level_bytes_max {
                 changed = Some("it is too long");
-                text = cut(&text, self.level_bytes_max).to_owned();
+                cut(&mut text, self.level_bytes_max);
             }
             good.push(text);
         }
         if good.len() > self.depth_max {
             changed = Some("it is too deep");
-            let last = good.split_off(self.depth_max - 1).join("-");
-            good.push(cut(&last, self.level_bytes_max).to_owned());
+            let mut last = good.split_off(self.depth_max - 1).join("-");
+            cut(&mut last, self.level_bytes_max);
+            good.push(last);
+        }
+        let bytes: usize = good.iter().map(|level| level.len() + 1).sum();
+        if bytes > self.name_bytes_max {
+            changed = Some("it is too long");
+            let share = self.name_bytes_max / good.len() - 1;
+            good.iter_mut().for_each(|level| cut(level, share));
         }
         match good.first_mut() {
             None => good.push("INBOX".to_owned()),
@@ -72,16 +89,22 @@ impl Mapper {
         }
         let base = good.join("/");
         let mut name = base.clone();
-        let mut number = 1;
-        while self.given.get(&name).is_some_and(|of| of != levels) {
+        let mut number = self.taken.get(&base).copied().unwrap_or(1);
+        while self.taken.contains_key(&name) {
             number += 1;
             changed = Some("another folder has that name here");
             name = format!("{base} ({number})");
         }
-        self.given.insert(name.clone(), levels.to_vec());
-        Mapped { name, changed }
+        self.taken.insert(name.clone(), 1);
+        self.taken.insert(base, number);
+        let mapped = Mapped { name, changed };
+        self.given.insert(levels.to_vec(), mapped.clone());
+        mapped
     }
 }
+
+/// Of a level that is cut: one character of any kind.
+const LEVEL_BYTES_MIN: usize = 4;
 
 fn is_good(c: char) -> bool {
     !c.is_control()
@@ -91,10 +114,8 @@ fn is_good(c: char) -> bool {
         )
 }
 
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let end = (0..=bytes_max.min(text.len())).rev();
-    let mut end = end.filter(|at| text.is_char_boundary(*at));
-    &text[..end.next().unwrap_or(0)]
+fn cut(text: &mut String, bytes_max: usize) {
+    text.truncate(text.floor_char_boundary(bytes_max));
 }
 
 #[cfg(test)]
@@ -103,7 +124,7 @@ mod tests {
 
     #[test]
     fn names() {
-        let mut mapper = Mapper::new(10, 3);
+        let mut mapper = Mapper::new(10, 3, 33);
         let mut check = |levels: &[&str], name: &str, is_changed: bool| {
             let levels: Vec<String> = levels.iter().map(|level| (*level).to_owned()).collect();
             let mapped = mapper.map(&levels);
@@ -134,5 +155,48 @@ mod tests {
             "\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}",
             true,
         );
+    }
+
+    /// Each level is within its limit, and all of them together are more than a name may have.
+    #[test]
+    fn a_name_that_is_too_long_as_a_whole() {
+        let mut mapper = Mapper::new(200, 30, 900);
+        let mut check = |letter: &str, depth: usize, bytes: usize| {
+            let levels = vec![letter.repeat(100); depth];
+            let mapped = mapper.map(&levels);
+            assert_eq!(mapped.name.len(), bytes, "{letter} {depth}");
+            assert_eq!(mapped.name.split('/').count(), depth.min(30));
+            assert_eq!(mapped.changed.is_some(), bytes != 101 * depth - 1);
+        };
+        check("x", 8, 807);
+        // 99 for each of nine levels, and what divides them.
+        check("x", 9, 899);
+        check("x", 30, 899);
+        check("y", 40, 899);
+        // No letter is cut in two.
+        check("日", 30, 27 * 30 + 29);
+    }
+
+    /// A list of folders may hold as many names that become one here as fit into a file.
+    #[test]
+    fn many_folders_that_would_have_one_name() {
+        let mut mapper = Mapper::new(200, 30, 900);
+        let mut letters = ('\0'..).filter(|c| c.is_control());
+        let letters: Vec<char> = letters.by_ref().take(32).collect();
+        let mut number = 0;
+        for a in &letters {
+            for b in &letters {
+                for c in &letters {
+                    let mapped = mapper.map(&[format!("{a}{b}{c}")]);
+                    number += 1;
+                    if number > 1 {
+                        assert_eq!(mapped.name, format!("___ ({number})"));
+                    }
+                }
+            }
+        }
+        assert_eq!(number, 32 * 32 * 32);
+        // One that has such a name of its own.
+        assert_eq!(mapper.map(&["___ (7)".to_owned()]).name, "___ (7) (2)");
     }
 }

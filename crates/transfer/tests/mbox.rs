@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use whimbrel_transfer::{
     lines::ToCrlf,
-    mbox::{Event, NotMbox, Quoting, Reader, Writer},
+    mbox::{Event, FLAGS_MAX, NotMbox, Quoting, Reader, Writer},
 };
 
 type Message = (i64, Vec<u8>, Vec<String>);
@@ -173,6 +173,44 @@ fn a_senders_own_fields_of_flags() {
     // A header, or a line of it, without an end.
     check("A: 1\r\nStatus: R", "A: 1\r\n", &[]);
     check("A: 1\r\nStat", "A: 1\r\nStat\r\n", &[]);
+}
+
+/// A header that names flags without end is looked at so far and no further; the message is whole.
+#[test]
+fn flags_are_bounded() {
+    let check = |field: &str, words: usize, expected: usize| {
+        let fields = format!("{field}\n").repeat(words);
+        let file = format!("From a Thu Jan  1 00:00:00 1970\n{fields}A: b\n\nc\n");
+        let found = read(file.as_bytes(), Quoting::Rd, &[1000]).unwrap();
+        let [(0, bytes, flags)] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(bytes, b"A: b\r\n\r\nc\r\n");
+        assert_eq!(flags.len(), expected, "{field}");
+    };
+    check("X-Keywords: a b c", 1, 3);
+    let many = |count: usize| (0..count).map(|n| format!(" {n}")).collect::<String>();
+    check(&format!("X-Keywords:{}", many(900)), 1, 900);
+    check(&format!("X-Keywords:{}", many(FLAGS_MAX)), 1, FLAGS_MAX);
+    check(&format!("X-Keywords:{}", many(FLAGS_MAX + 1)), 1, FLAGS_MAX);
+    // Many fields of few flags are as many flags.
+    let mut reader = Reader::new(Quoting::Rd);
+    let mut told = 0;
+    let mut tell = |event: Event<'_>| {
+        if let Event::End(flags) = event {
+            told = flags.len();
+        }
+    };
+    reader
+        .push(b"From a Thu Jan  1 00:00:00 1970\n", &mut tell)
+        .unwrap();
+    for n in 0..2 * FLAGS_MAX {
+        let field = format!("X-Status: A\nX-Keywords: k{n}\n");
+        reader.push(field.as_bytes(), &mut tell).unwrap();
+    }
+    reader.finish(&mut tell).unwrap();
+    // Each second one is the same.
+    assert_eq!(told, FLAGS_MAX / 2 + 1);
 }
 
 fn message() -> impl Strategy<Value = Message> {

@@ -43,6 +43,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Skipped messages that are named; the rest are counted.
 const TOLD_MAX: usize = 100;
 
+/// Of one level of a name that a folder gets here: people read it in a column.
+const NAME_LEVEL_BYTES_MAX: usize = 200;
+/// Levels of it. A client may add one or two below.
+const NAME_DEPTH_MAX: usize = whimbrel_mailbox::NAME_DEPTH_MAX - 2;
+/// Of all of it. Behind it there is room for a number.
+const NAME_BYTES_MAX: usize = whimbrel_mailbox::NAME_BYTES_MAX - 50;
+
 /// Where mail comes from.
 pub enum Origin {
     /// A Maildir. `nested`: folders are directories in directories (Dovecot's `LAYOUT=fs`).
@@ -282,7 +289,7 @@ fn names(
     target: Option<&Target>,
     report: &Report,
 ) -> Vec<String> {
-    let mut mapper = Mapper::new(200, 30);
+    let mut mapper = Mapper::new(NAME_LEVEL_BYTES_MAX, NAME_DEPTH_MAX, NAME_BYTES_MAX);
     let root: Vec<String> = into
         .map(|into| into.split('/').map(str::to_owned).collect())
         .unwrap_or_default();
