@@ -339,13 +339,15 @@ fn a_server_that_never_ends_or_lies() {
     assert_eq!(there(&server), all);
 }
 
-/// A folder that cannot be made here costs no other; and what another server says drives no terminal.
+/// A folder whose name is too long gets a shorter one, one whose name is none costs no other; and what another server says drives no terminal.
 #[test]
 fn folders_that_are_not_possible() {
     let server = Server::start_plain();
     let source = Source::start();
-    // Each level is short enough, the name is not.
+    // Each level is short enough, the name is not: each gets its share.
     let long = vec!["n".repeat(200); 5].join("/");
+    let short = vec!["n".repeat(189); 5].join("/");
+    let cut = format!("{long} becomes {short}: it is too long");
     // And names that are none: text that is no UTF-7, 8-bit text, controls.
     let line = |name: &[u8]| [b"* LIST () \"/\" ", name, b"\r\n"].concat();
     let names_listed: [&[u8]; 6] = [
@@ -366,17 +368,21 @@ fn folders_that_are_not_possible() {
     assert_eq!(done.code, 4, "{done:?}");
     for expected in [
         "Fu\u{308}r becomes F\u{fc}r",
-        "no folder nnnnn",
+        cut.as_str(),
         "skipped: a & b: mailbox name is not valid modified UTF-7",
         "skipped: F\\xfcr: mailbox name is not valid modified UTF-7",
         "skipped: a\\x1b\\r\\n: mailbox name is not valid modified UTF-7",
-        "4 messages imported, 0 already here, 0 skipped, 4 folders failed",
+        "6 messages imported, 0 already here, 0 skipped, 3 folders failed",
     ] {
         assert!(done.stderr.contains(expected), "{done:?}");
     }
     assert_eq!(
         there(&server),
-        [names("F&APw-r", "FuAwg-r"), names("INBOX", "INBOX")]
+        [
+            names("F&APw-r", "FuAwg-r"),
+            names("INBOX", "INBOX"),
+            names(&short, &long)
+        ]
     );
 
     source.be(Evil {

@@ -248,18 +248,22 @@ fn file(
         Err(error) => return report.failed(&path.display().to_string(), &error.to_string()),
     };
     let folder = Folder {
-        levels: levels.clone(),
+        levels,
         special_use: None,
         subscribed: false,
         weight: meta.len(),
         place: Place::File(path),
     };
-    // `a` beside `a.mbox`: the mapper gives them two names.
-    let mut key = levels;
-    while found.contains_key(&key) {
-        key.push(String::new());
+    add(folder, found);
+}
+
+/// Puts a folder to the others. Two with the same levels (`a` beside `a.mbox`, the `cur` of a Maildir beside its `.INBOX`) stay two: the mapper
+/// gives them two names.
+fn add(mut folder: Folder, found: &mut BTreeMap<Vec<String>, Folder>) {
+    while found.contains_key(&folder.levels) {
+        folder.levels.push(String::new());
     }
-    found.insert(key, folder);
+    found.insert(folder.levels.clone(), folder);
 }
 
 fn maildirs(
@@ -268,23 +272,23 @@ fn maildirs(
     report: &mut Report,
     found: &mut BTreeMap<Vec<String>, Folder>,
 ) -> Result<(), Failure> {
-    let mut add = |path: &Path, levels: Vec<String>| {
+    let mut maildir = |path: &Path, levels: Vec<String>| {
         // What cannot be read is told when it is to be read.
         let parts = ["cur", "new"].map(|part| path.join(part));
         let parts = parts.iter().filter(|part| is_directory(part));
         let weight = parts.map(|part| entries(part).map_or(0, |of| of.len() as u64));
         let weight = weight.sum();
         let folder = Folder {
-            levels: levels.clone(),
+            levels,
             special_use: None,
             subscribed: false,
             weight,
             place: Place::Directory(path.to_owned()),
         };
-        found.insert(levels, folder);
+        add(folder, found);
     };
     if is_directory(&root.join("cur")) {
-        add(root, vec!["INBOX".to_owned()]);
+        maildir(root, vec!["INBOX".to_owned()]);
     }
     let mut open = vec![(root.to_owned(), Vec::<String>::new())];
     while let Some((directory, levels)) = open.pop() {
@@ -311,7 +315,7 @@ fn maildirs(
                     continue;
                 }
                 if is_directory(&path.join("cur")) {
-                    add(&path, levels.clone());
+                    maildir(&path, levels.clone());
                 }
                 open.push((path, levels));
             } else if is_directory(&path.join("cur"))
@@ -321,7 +325,7 @@ fn maildirs(
                 if levels.len() > 1 && levels[0] == "INBOX" {
                     levels.remove(0);
                 }
-                add(&path, levels);
+                maildir(&path, levels);
             }
         }
     }
@@ -514,7 +518,7 @@ async fn read_mbox(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
+    use super::{super::names, *};
 
     /// Whoever may not read a directory, or finds it gone, is told, and goes on with the others.
     #[test]
@@ -558,5 +562,80 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), b"one\nF\xfcr\ntwo").unwrap();
         assert_eq!(list(file.path()), "one\ntwo");
+    }
+
+    /// The folders of a directory in which these files are: what they hold, and what they are called here.
+    fn check(files: &[&str], origin: impl Fn(PathBuf) -> Origin, expected: &[(&str, &str)]) {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let mut report = Report::default();
+        let mut local = Local::new(origin(root.path().to_owned()));
+        let folders = local.folders(&mut report).unwrap();
+        let named = names(&folders, None, None, &report);
+        let found: Vec<(String, &str)> = folders
+            .iter()
+            .zip(&named)
+            .map(|(folder, name)| {
+                let (Place::Directory(path) | Place::File(path)) = &folder.place else {
+                    panic!("{name} is nowhere")
+                };
+                let inner = path.strip_prefix(root.path()).unwrap();
+                (inner.display().to_string(), name.as_str())
+            })
+            .collect();
+        let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (a.as_str(), *b)).collect();
+        assert_eq!(found, expected);
+    }
+
+    /// What is two folders there is two here: none takes the other's place.
+    #[test]
+    fn two_folders_with_one_name() {
+        let flat = |path| Origin::Maildir {
+            path,
+            nested: false,
+        };
+        check(
+            &[
+                "cur/1",
+                ".INBOX/cur/2",
+                ".A/cur/3",
+                ".INBOX.A/cur/4",
+                ".&APw-/cur/5",
+                ".\u{fc}/cur/6",
+            ],
+            flat,
+            &[
+                (".A", "A"),
+                (".INBOX.A", "A (2)"),
+                ("", "INBOX"),
+                (".INBOX", "INBOX (2)"),
+                (".&APw-", "\u{fc}"),
+                (".\u{fc}", "\u{fc} (2)"),
+            ],
+        );
+        let nested = |path| Origin::Maildir { path, nested: true };
+        check(
+            &["cur/1", "INBOX/cur/2", "a.b/cur/3", "a\\2eb/cur/4"],
+            nested,
+            &[
+                ("", "INBOX"),
+                ("INBOX", "INBOX (2)"),
+                ("a.b", "a.b"),
+                ("a\\2eb", "a.b (2)"),
+            ],
+        );
+        let mbox = |path| Origin::Mbox {
+            path,
+            quoting: mbox::Quoting::Rd,
+        };
+        check(
+            &["a", "a.mbox", "b/c.mbox"],
+            mbox,
+            &[("a", "a"), ("a.mbox", "a (2)"), ("b/c.mbox", "b/c")],
+        );
     }
 }
