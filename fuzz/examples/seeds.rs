@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use whimbrel_cluster::{Authority, NodeName, Token};
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_mime::{Limits, Parser};
 use whimbrel_service::content::Content;
@@ -106,6 +107,8 @@ fn main() -> std::io::Result<()> {
         b"a\r\n..b\r\n.\r\nc\rd\n",
     )?;
     logins(&corpus)?;
+    imported(&corpus)?;
+    control(&corpus)?;
     encodings(&crates, &corpus)
 }
 
@@ -133,6 +136,162 @@ fn logins(corpus: &Path) -> std::io::Result<()> {
         &[0, 0xF3],
         b"a: b\r\n\r\n.\r\n..\n.x\rend",
     )
+}
+
+/// Mail of other programs.
+fn imported(corpus: &Path) -> std::io::Result<()> {
+    let mbox = b"Subject: x\nStatus: RO\nX-Status: AF\nX-Keywords: b a\nX-UID: 7\nContent-Length: 3\n\nStatus: R\n>From x\n>>From y\n\n\
+        From a b Fri Jan 02 00:00 1970\n\nc\n\nFrom here on\n\nFrom a Thu Jan  1 02:00:00 1970 +0200\nA: b\n\n\
+        From a Thu Jan  1 02:00:00 EST 1970\r\nX-Keywords:\r\n more\r\n\r\nx\n\r\n";
+    for choice in 0..3 {
+        seed(
+            corpus,
+            "transfer",
+            &format!("mbox-{choice}"),
+            &[0, choice + 3 * 6],
+            mbox,
+        )?;
+    }
+    let message =
+        b"A: 1\r\nStatus: RO\r\n more\r\nX-Imapbase : 1\r\n\r\nFrom x\r\n>From y\r\n\rz\nend";
+    seed(
+        corpus,
+        "transfer",
+        "message",
+        &[100, 6, 0, 0, 0, 7, 0, 0, 0],
+        message,
+    )?;
+    seed(corpus, "transfer", "lines", &[140, 3], b"a\nb\r\n\n\rc\n")?;
+    let maildir = "0 $Label1\n1 NonJunk\n25 last\n\01700000000.M1P2.host.whimbrel,S=7:2,DFPRSTabz,x\0.Entw&APw-rfe.a\\2eb.c\\5cd";
+    for (name, list) in [
+        (
+            "first",
+            "A\nA.B\nINBOX.Sent\ninbox/x\nFu\u{308}r\na*b\na_b\n",
+        ),
+        ("second", "V\t2\n\nA\tB.c\nEntw&APw-rfe\nx\u{1}ty\n"),
+    ] {
+        let names = format!("{maildir}\0{list}");
+        seed(
+            corpus,
+            "transfer",
+            &format!("names-{name}"),
+            &[150],
+            names.as_bytes(),
+        )?;
+    }
+    Ok(())
+}
+
+/// What administrators, scrapers and nodes say.
+fn control(corpus: &Path) -> std::io::Result<()> {
+    let put = |which: u8, name: &str, head: &[u8], data: &[u8]| {
+        seed(corpus, "control", name, &[&[which], head].concat(), data)
+    };
+    let verifier = "$argon2id$v=19$m=1024,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let key = "A".repeat(43) + "=";
+    let keys = format!("SCRAM-SHA-256$4096:AAAAAAAAAAAAAAAAAAAAAA==${key}:{key}");
+    let questions = [
+        format!(
+            r#"{{"ask":"account-add","address":"anne@x.org","verifier":"{verifier}","scram":"{keys}"}}"#
+        ),
+        format!(
+            r#"{{"ask":"account-passwd","address":"anne@x.org","verifier":"{verifier}","scram":null}}"#
+        ),
+        r#"{"ask":"account-remove","address":"a@x"}"#.to_owned(),
+        r#"{"ask":"alias-add","from":"@x","to":"a@x"}"#.to_owned(),
+        r#"{"ask":"alias-remove","from":"@x","to":null}"#.to_owned(),
+        r#"{"ask":"session","address":"a@x"}"#.to_owned(),
+        r#"{"ask":"account-list"}"#.to_owned(),
+    ];
+    for (at, question) in questions.iter().enumerate() {
+        put(
+            0,
+            &format!("question-{at}"),
+            &[128 + 7],
+            question.as_bytes(),
+        )?;
+    }
+    let answers = [
+        r#"{"answer":"accounts","accounts":[{"address":"a@x","id":"01","created":7,"set_aside":false}],"more":true}"#,
+        r#"{"answer":"accounts","accounts":[],"more":false}"#,
+    ];
+    let frames = answers.map(|text| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat());
+    put(0, "answers", &[9], &frames.concat())?;
+    let refused = br#"{"answer":"refused","reason":"no"}"#;
+    put(0, "refused", &[128], refused)?;
+    put(
+        0,
+        "aliases",
+        &[128],
+        br#"{"answer":"aliases","aliases":[["@x","a@x"]],"more":false}"#,
+    )?;
+    for (at, path) in ["metrics", "healthz", "readyz", ""].iter().enumerate() {
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        put(1, &format!("request-{at}"), &[5], request.as_bytes())?;
+    }
+    let file = "# x\n[server]\nhostname = 'mail.example.org'\nowners = 0x10\n[imap]\nlisten = [\"[::1]:143\"]\nlogin_timeout = '2 m'\n\
+        append_byte_max = \"2MiB\"\n[limits]\nconnections_max = 1_000\n[log]\nlevel = 'debug'\n";
+    put(2, "configuration", b"", file.as_bytes())?;
+    put(2, "duration", b"", b"250 ms")?;
+    put(2, "size", b"", b"64MiB")?;
+    put(
+        3,
+        "address",
+        b"",
+        "\u{c4}nne+X@B\u{fc}cher.example.".as_bytes(),
+    )?;
+    put(3, "catch-all", b"", b"@Example.ORG")?;
+    let chain: Vec<u8> = (1..10).flat_map(|n| [7, n, n - 1]).collect();
+    put(4, "chain", b"", &chain)?;
+    put(
+        4,
+        "details",
+        b"",
+        &[7, 14, 0, 7, 10, 1, 7, 2, 10, 0, 10, 0, 7, 15, 13, 1, 14, 0],
+    )?;
+    let token = Token {
+        address: "mail.example.org:10700".to_owned(),
+        sponsor: "eu-1".to_owned(),
+        fingerprint: [3; 32],
+        id: 9,
+        secret: [7; 32],
+    };
+    let text = token.to_text();
+    put(5, "token", &[0], text.as_bytes())?;
+    let inner = text.trim_start_matches("whimbrel-join-");
+    let inner = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, inner);
+    put(5, "token-inner", &[64], &inner.unwrap_or_default()[4..])?;
+    put(5, "name", &[0], b"eu-1")?;
+    // A ping, as it was and squeezed: 16 times the same letter.
+    put(6, "pack", &[4], b"\0\0\0\x07\0\0\0\x07\0\0\0\x01\0\x02\0")?;
+    put(
+        6,
+        "pack-lz4",
+        &[9],
+        b"\0\0\0\x0a\0\0\0\x10\x17a\x01\0\x50aaaaa",
+    )?;
+    put(6, "text", &[0], MESSAGES.concat().as_bytes())?;
+    let mut question = vec![0x84, 9, 0x58, 32];
+    question.extend([7; 32]);
+    question.extend(b"\x64eu-2\x42xy");
+    put(7, "question", b"", &question)?;
+    let mut answer = vec![0x82, 0, 0x84, 0x50];
+    answer.extend([1; 16]);
+    answer.extend(b"\x61c\x61k\x42xy");
+    put(7, "answer", b"", &answer)?;
+    put(7, "answer-no", b"", b"\x82\x01\x81\x62no")?;
+    // Its key is drawn: one is enough.
+    let path = corpus.join("control/certificate");
+    if path.exists() {
+        return Ok(());
+    }
+    let name = NodeName::new("eu-1").map_err(std::io::Error::other)?;
+    let authority = Authority::found([7; 16]).map_err(std::io::Error::other)?;
+    let node = authority.certify(&name).map_err(std::io::Error::other)?;
+    let lines = node.certificate_pem().lines();
+    let der: String = lines.filter(|line| !line.starts_with('-')).collect();
+    let der = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, der);
+    put(7, "certificate", b"", &der.map_err(std::io::Error::other)?)
 }
 
 fn seed(corpus: &Path, target: &str, name: &str, head: &[u8], data: &[u8]) -> std::io::Result<()> {

@@ -23,6 +23,8 @@ const TARGETS: &[(&str, Option<&str>)] = &[
     ("sasl", None),
     ("mime", Some("mime")),
     ("encodings", None),
+    ("transfer", Some("transfer")),
+    ("control", Some("control")),
 ];
 
 /// What libFuzzer wants of the compiler: counters for edges, a table of them, and the operands of comparisons.

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// A question or an answer: certificates, and what the node above adds (its list of members).
-const JOIN_BYTES_MAX: u32 = 256 * 1024;
+pub(crate) const JOIN_BYTES_MAX: u32 = 256 * 1024;
 /// For all of it: the member has to sync a file, and nothing else.
 pub(crate) const JOIN_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -67,7 +67,7 @@ pub(crate) struct Question {
 }
 
 #[derive(Encode, Decode)]
-enum Answer {
+pub(crate) enum Answer {
     #[n(0)]
     Come {
         #[cbor(n(0), with = "minicbor::bytes")]
@@ -178,7 +178,7 @@ where
     answered.await?
 }
 
-async fn send<T: Encode<()>>(
+pub(crate) async fn send<T: Encode<()>>(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &T,
 ) -> io::Result<()> {
@@ -192,7 +192,7 @@ async fn send<T: Encode<()>>(
     stream.flush().await
 }
 
-async fn receive<T, S>(stream: &mut S) -> io::Result<T>
+pub(crate) async fn receive<T, S>(stream: &mut S) -> io::Result<T>
 where
     T: for<'b> Decode<'b, ()>,
     S: AsyncRead + Unpin,

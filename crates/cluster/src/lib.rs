@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod authority;
+pub mod fuzz;
 mod join;
 mod name;
 mod outbox;

@@ -215,14 +215,14 @@ async fn read<R: AsyncRead>(
 }
 
 /// Bytes of packs that have come, at most one pack.
-struct Packs {
+pub(crate) struct Packs {
     buffer: Box<[u8]>,
     filled: usize,
     raw: Box<[u8]>,
 }
 
 impl Packs {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Packs {
             buffer: vec![0; pack::HEADER_BYTES + PACK_BYTES_MAX].into(),
             filled: 0,
@@ -231,12 +231,12 @@ impl Packs {
     }
 
     /// Where more goes. Never empty: a whole pack is taken out at once.
-    fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
 
     /// So many bytes came: packs that are whole go on.
-    fn came(&mut self, length: usize, decoder: &mut Decoder) -> io::Result<()> {
+    pub(crate) fn came(&mut self, length: usize, decoder: &mut Decoder) -> io::Result<()> {
         self.filled += length;
         let mut at = 0;
         while let Some((header, rest)) =

@@ -15,7 +15,7 @@ use crate::NodeName;
 /// Tokens that wait at once. An administrator who makes more has lost count.
 pub const TOKENS_MAX: usize = 100;
 /// What begins a token, so that it is recognised, by people and by those who look for secrets in texts.
-const PREFIX: &str = "whimbrel-join-";
+pub(crate) const PREFIX: &str = "whimbrel-join-";
 /// A token has a name, an address and three short values.
 const TOKEN_BYTES_MAX: usize = 1024;
 

@@ -11,6 +11,7 @@
 
 pub mod address;
 pub mod credential;
+pub mod fuzz;
 pub mod op;
 pub mod plan;
 pub mod resolve;

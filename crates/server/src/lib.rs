@@ -15,6 +15,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod driver;
+pub mod fuzz;
 pub mod listen;
 pub mod log;
 pub mod metrics;

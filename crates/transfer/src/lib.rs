@@ -6,6 +6,7 @@
 //! Reading order: [`lines`], [`maildir`], [`mbox`], [`names`].
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod fuzz;
 pub mod lines;
 pub mod maildir;
 pub mod mbox;

@@ -2,7 +2,11 @@
 
 use std::{io, path::Path, time::Duration};
 
-use tokio::{net::UnixStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+    time::timeout,
+};
 
 use super::{
     protocol::{self, ANSWER_BYTES_MAX, Answer, Question},
@@ -89,7 +93,10 @@ pub async fn session(
 }
 
 /// Asks over a connection.
-pub async fn ask_server(mut stream: UnixStream, question: &Question) -> io::Result<Answer> {
+pub async fn ask_server(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    question: &Question,
+) -> io::Result<Answer> {
     protocol::write(&mut stream, question).await?;
     let mut answer: Answer = protocol::read(&mut stream, ANSWER_BYTES_MAX).await?;
     while answer.more() {

@@ -11,8 +11,8 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpListener,
     sync::Semaphore,
 };
 
@@ -87,7 +87,7 @@ pub async fn serve(listener: TcpListener, readiness: Arc<Readiness>) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let stream = match listener.accept().await {
+        let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 fault(Fault::Accept);
@@ -99,13 +99,17 @@ pub async fn serve(listener: TcpListener, readiness: Arc<Readiness>) {
         let readiness = Arc::clone(&readiness);
         tokio::spawn(async move {
             // Whoever does not finish in time is cut; nobody is told.
-            let _ = tokio::time::timeout(REQUEST_WAIT_MAX, respond(stream, &readiness)).await;
+            let _ = tokio::time::timeout(REQUEST_WAIT_MAX, respond(&mut stream, &readiness)).await;
             drop(place);
         });
     }
 }
 
-async fn respond(mut stream: TcpStream, readiness: &Readiness) -> std::io::Result<()> {
+/// Reads one request and answers it, or gives up without a word: the stream ended, or the request does not.
+pub(crate) async fn respond(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    readiness: &Readiness,
+) -> std::io::Result<()> {
     let mut request = Vec::with_capacity(512);
     while !request.windows(4).any(|window| window == b"\r\n\r\n") {
         if request.len() >= REQUEST_BYTES_MAX || stream.read_buf(&mut request).await? == 0 {
@@ -144,6 +148,8 @@ async fn respond(mut stream: TcpStream, readiness: &Readiness) -> std::io::Resul
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpStream;
+
     use super::*;
     use crate::{metrics, switchboard::Switchboard};
 

@@ -16,6 +16,7 @@ use std::{
 
 use family::{Counter, Family, Gauge, Histogram};
 pub use gather::Sources;
+pub(crate) use http::respond;
 pub use http::{Readiness, State, serve};
 
 macro_rules! figures {
