@@ -120,6 +120,8 @@ impl Keywords {
             let Ok(number) = number.parse::<usize>() else {
                 continue;
             };
+            // A last line in CRLF may have lost its LF.
+            let keyword = keyword.trim_ascii();
             if number < KEYWORDS_MAX && !keyword.is_empty() {
                 if keywords.len() <= number {
                     keywords.resize(number + 1, None);
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn names_of_files() {
-        let keywords = Keywords::parse("0 $Label1\n1 NonJunk\nx y\n99 no\n3 late\n");
+        let keywords = Keywords::parse("0 $Label1\n1 NonJunk\nx y\n99 no\n3 late\n4 \n");
         let check = |name: &str, base: &str, flags: &[&str], unknown: &str| {
             let found = parse_name(name, &keywords).unwrap();
             assert_eq!((found.base, found.flags), (base, words(flags)), "{name}");
@@ -295,6 +297,12 @@ mod tests {
             assert_eq!(parse_name(name, &keywords).unwrap().seconds(), seconds);
         }
         assert_eq!(keywords.to_text(), "0 $Label1\n1 NonJunk\n3 late\n");
+    }
+
+    #[test]
+    fn white_space_is_no_part_of_a_keyword() {
+        let keywords = Keywords::parse("0  one \r\n1 two\t\n2 three\r");
+        assert_eq!(keywords.to_text(), "0 one\n1 two\n2 three\n");
     }
 
     #[test]
