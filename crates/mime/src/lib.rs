@@ -36,5 +36,5 @@ pub use parser::Parser;
 pub use section::{HeaderFilter, Resolved, SectionText};
 pub use summary::{
     Address, Content, DecodeError, Disposition, Envelope, Field, Fields, FirstAddress, Glance,
-    Message, Octets, Param, Part, Span, Summary, Wanted,
+    Message, Octets, Param, Part, Span, Summary, View, Wanted,
 };

@@ -4,11 +4,18 @@
 
 mod fields;
 mod glance;
+mod reader;
+mod view;
 mod wire;
 
 pub(crate) use fields::is_usual;
 pub use fields::{Field, Fields};
 pub use glance::{FirstAddress, Glance};
+pub use reader::List;
+pub use view::{
+    AddressView, ContentView, DispositionView, EnvelopeView, FieldView, FieldsView, MessageView,
+    ParamView, PartView, Parts, Told, View,
+};
 pub use wire::DecodeError;
 
 use bytes::Bytes;

@@ -50,6 +50,18 @@ impl Content {
     /// # Errors
     /// When the row is damaged or of a newer version.
     pub fn decode(row: &Bytes) -> Result<Self, ContentError> {
+        let (prefix, summary) = Self::within(row)?;
+        Ok(Content {
+            prefix: row.slice_ref(prefix),
+            summary: row.slice_ref(summary),
+        })
+    }
+
+    /// As [`Content::decode`]: prefix and summary where they lie.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn within(row: &[u8]) -> Result<(&[u8], &[u8]), ContentError> {
         let mut decoder = Decoder::new(row);
         let damaged = |_| ContentError::Damaged;
         if decoder.array().map_err(damaged)?.is_none_or(|len| len < 3) {
@@ -59,9 +71,8 @@ impl Content {
         if version > CONTENT_VERSION {
             return Err(ContentError::Version(version));
         }
-        let prefix = row.slice_ref(decoder.bytes().map_err(damaged)?);
-        let summary = row.slice_ref(decoder.bytes().map_err(damaged)?);
-        Ok(Content { prefix, summary })
+        let prefix = decoder.bytes().map_err(damaged)?;
+        Ok((prefix, decoder.bytes().map_err(damaged)?))
     }
 }
 

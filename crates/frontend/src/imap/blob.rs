@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_mime::{Span, Summary, Wanted};
+use whimbrel_mime::{Span, Summary, View, Wanted};
 use whimbrel_service::{
     api::{
         BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName, BlobRange,
@@ -29,6 +29,13 @@ impl Opened {
             summary,
         })
     }
+}
+
+/// A content row where it lies. `None`: it cannot be read.
+pub(super) fn view(row: &[u8]) -> Option<View<'_>> {
+    let (prefix, summary) = Content::within(row).ok()?;
+    let view = View::new(summary).ok()?;
+    (view.prefix_len == prefix.len() as u64).then_some(view)
 }
 
 /// What is still to be read of a range.

@@ -3,10 +3,10 @@
 use super::data::object_id;
 use super::status::flag_list;
 use super::strings::{number, string};
+#[cfg(doc)]
 use super::structure;
 use crate::command::{Section, SectionText};
 use crate::core::{DateTime, Flag, ModSeq, ObjectId};
-use whimbrel_mime::{Envelope, Part};
 
 /// Writes one `* n FETCH (...)`. It holds no buffer, so that a body can be streamed between its header and the next item:
 ///
@@ -126,22 +126,22 @@ impl FetchWriter {
         }
     }
 
-    /// `ENVELOPE (...)`
-    pub fn envelope(&mut self, out: &mut Vec<u8>, envelope: &Envelope, utf8: bool) {
+    /// `ENVELOPE (...)`; `made` is what [`structure::envelope`] appends.
+    pub fn envelope(&mut self, out: &mut Vec<u8>, made: &[u8]) {
         self.name(out, "ENVELOPE");
-        structure::envelope(out, envelope, utf8);
+        out.extend_from_slice(made);
     }
 
-    /// `BODYSTRUCTURE (...)`; `part` is the outermost part of the message.
-    pub fn body_structure(&mut self, out: &mut Vec<u8>, part: &Part, utf8: bool) {
+    /// `BODYSTRUCTURE (...)`; `made` is what [`structure::body`] appends of the outermost part, extended.
+    pub fn body_structure(&mut self, out: &mut Vec<u8>, made: &[u8]) {
         self.name(out, "BODYSTRUCTURE");
-        structure::body(out, part, true, utf8);
+        out.extend_from_slice(made);
     }
 
     /// `BODY (...)`: BODYSTRUCTURE without extension data.
-    pub fn body_basic(&mut self, out: &mut Vec<u8>, part: &Part, utf8: bool) {
+    pub fn body_basic(&mut self, out: &mut Vec<u8>, made: &[u8]) {
         self.name(out, "BODY");
-        structure::body(out, part, false, utf8);
+        out.extend_from_slice(made);
     }
 
     /// `BODY[section]<origin> ...`; `origin` is the offset of the partial that was asked, without its length.

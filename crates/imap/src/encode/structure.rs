@@ -1,33 +1,37 @@
-//! ENVELOPE and BODYSTRUCTURE (RFC 9051, section 7.5.2) of what `mime` knows of a message.
+//! ENVELOPE and BODYSTRUCTURE (RFC 9051, section 7.5.2), written from the encoded summary of a message as it is read.
 
 use super::strings::{nstring, number, string};
-use whimbrel_mime::{Address, Content, Envelope, Limits, Message, Param, Part};
+use whimbrel_mime::DecodeError;
+use whimbrel_mime::summary::{
+    AddressView, ContentView, DispositionView, EnvelopeView, List, MessageView, ParamView,
+    PartView, Told,
+};
 
 /// Appends an envelope.
-pub fn envelope(out: &mut Vec<u8>, envelope: &Envelope, utf8: bool) {
+pub fn envelope(out: &mut Vec<u8>, envelope: &EnvelopeView<'_>, utf8: bool) {
     out.push(b'(');
-    nstring(out, envelope.date.as_deref(), utf8);
+    nstring(out, envelope.date, utf8);
     out.push(b' ');
-    nstring(out, envelope.subject.as_deref(), utf8);
+    nstring(out, envelope.subject, utf8);
     for list in [
-        envelope.from.as_slice(),
+        envelope.from.clone(),
         envelope.sender(),
         envelope.reply_to(),
-        &envelope.to,
-        &envelope.cc,
-        &envelope.bcc,
+        envelope.to.clone(),
+        envelope.cc.clone(),
+        envelope.bcc.clone(),
     ] {
         out.push(b' ');
         addresses(out, list, utf8);
     }
     out.push(b' ');
-    nstring(out, envelope.in_reply_to.as_deref(), utf8);
+    nstring(out, envelope.in_reply_to, utf8);
     out.push(b' ');
-    nstring(out, envelope.message_id.as_deref(), utf8);
+    nstring(out, envelope.message_id, utf8);
     out.push(b')');
 }
 
-fn addresses(out: &mut Vec<u8>, list: &[Address], utf8: bool) {
+fn addresses(out: &mut Vec<u8>, list: List<'_, AddressView<'_>>, utf8: bool) {
     if list.is_empty() {
         out.extend_from_slice(b"NIL");
         return;
@@ -35,125 +39,148 @@ fn addresses(out: &mut Vec<u8>, list: &[Address], utf8: bool) {
     out.push(b'(');
     for address in list {
         out.push(b'(');
-        nstring(out, address.name.as_deref(), utf8);
+        nstring(out, address.name, utf8);
         out.push(b' ');
-        nstring(out, address.route.as_deref(), utf8);
+        nstring(out, address.route, utf8);
         out.push(b' ');
-        nstring(out, address.mailbox.as_deref(), utf8);
+        nstring(out, address.mailbox, utf8);
         out.push(b' ');
-        nstring(out, address.host.as_deref(), utf8);
+        nstring(out, address.host, utf8);
         out.push(b')');
     }
     out.push(b')');
 }
 
 /// Appends a body structure; with `extended` its extension data (BODYSTRUCTURE), without it none (BODY).
-pub fn body(out: &mut Vec<u8>, part: &Part, extended: bool, utf8: bool) {
-    nested(out, part, extended, utf8, 0);
+///
+/// # Errors
+/// When any part is damaged: then nothing is appended.
+pub fn body(
+    out: &mut Vec<u8>,
+    part: &PartView<'_>,
+    extended: bool,
+    utf8: bool,
+) -> Result<(), DecodeError> {
+    let begin = out.len();
+    nested(out, part, extended, utf8).inspect_err(|_| out.truncate(begin))
 }
 
-/// Recursion: `mime` nests no deeper than its limit, and nothing deeper is followed here.
-fn nested(out: &mut Vec<u8>, part: &Part, extended: bool, utf8: bool, depth: usize) {
-    assert!(
-        depth <= 2 * Limits::NESTING_MAX,
-        "a summary nests no deeper than mime's limit"
-    );
+/// Recursion: a part that lies too deep is damaged.
+fn nested(
+    out: &mut Vec<u8>,
+    part: &PartView<'_>,
+    extended: bool,
+    utf8: bool,
+) -> Result<(), DecodeError> {
+    let told = part.told()?;
     out.push(b'(');
-    if let Content::Multipart(parts) = &part.content {
-        for inner in parts {
-            nested(out, inner, extended, utf8, depth + 1);
+    if let ContentView::Multipart(parts) = &told.content {
+        for inner in parts.clone() {
+            nested(out, &inner?, extended, utf8)?;
         }
         out.push(b' ');
-        string(out, &part.subtype, utf8);
+        string(out, told.subtype, utf8);
         if extended {
             out.push(b' ');
-            params(out, &part.params, utf8);
+            params(out, told.params.clone(), utf8);
         }
     } else {
-        string(out, &part.media_type, utf8);
+        string(out, told.media_type, utf8);
         out.push(b' ');
-        string(out, &part.subtype, utf8);
+        string(out, told.subtype, utf8);
         out.push(b' ');
-        params(out, &part.params, utf8);
+        params(out, told.params.clone(), utf8);
         out.push(b' ');
-        nstring(out, part.id.as_deref(), utf8);
+        nstring(out, told.id, utf8);
         out.push(b' ');
-        nstring(out, part.description.as_deref(), utf8);
+        nstring(out, told.description, utf8);
         out.push(b' ');
-        string(out, &part.encoding, utf8);
+        string(out, told.encoding, utf8);
         out.push(b' ');
         number(out, part.body.len);
-        // To IMAP4rev1 only RFC822 is such a message (RFC 3501, `media-message`); it takes whatever else this is for a basic part.
-        let looked_into = utf8 || !part.is("MESSAGE", "GLOBAL");
-        match &part.content {
-            Content::Message(message) if looked_into => {
-                embedded(out, message, extended, utf8, depth);
+        let mut has_lines = matches!(told.content, ContentView::Text);
+        if let ContentView::Message(message) = &told.content {
+            let before = out.len();
+            embedded(out, message, extended, utf8)?;
+            has_lines = utf8 || !told.is("MESSAGE", "GLOBAL");
+            if !has_lines {
+                // To IMAP4rev1 only RFC822 is such a message (RFC 3501, `media-message`); it takes whatever else this is for a basic part.
+                out.truncate(before);
             }
-            _ => {}
         }
-        if matches!(part.content, Content::Text)
-            || (looked_into && matches!(part.content, Content::Message(_)))
-        {
+        if has_lines {
             out.push(b' ');
             number(out, part.lines);
         }
         if extended {
             out.push(b' ');
-            nstring(out, part.md5.as_deref(), utf8);
+            nstring(out, told.md5, utf8);
         }
     }
     if extended {
-        extension(out, part, utf8);
+        extension(out, told, utf8);
     }
     out.push(b')');
+    Ok(())
 }
 
-fn embedded(out: &mut Vec<u8>, message: &Message, extended: bool, utf8: bool, depth: usize) {
+fn embedded(
+    out: &mut Vec<u8>,
+    message: &MessageView<'_>,
+    extended: bool,
+    utf8: bool,
+) -> Result<(), DecodeError> {
     out.push(b' ');
-    envelope(out, &message.envelope, utf8);
+    envelope(out, &message.envelope()?, utf8);
     out.push(b' ');
-    nested(out, &message.body, extended, utf8, depth + 1);
+    nested(out, &message.body, extended, utf8)
 }
 
 /// Disposition, language, location: the same for single and multiple parts.
-fn extension(out: &mut Vec<u8>, part: &Part, utf8: bool) {
+fn extension(out: &mut Vec<u8>, told: Told<'_>, utf8: bool) {
     out.push(b' ');
-    match &part.disposition {
+    match told.disposition {
         None => out.extend_from_slice(b"NIL"),
-        Some(disposition) => {
+        Some(DispositionView { kind, params: list }) => {
             out.push(b'(');
-            string(out, &disposition.kind, utf8);
+            string(out, kind, utf8);
             out.push(b' ');
-            params(out, &disposition.params, utf8);
+            params(out, list, utf8);
             out.push(b')');
         }
     }
     out.push(b' ');
-    match part.language.as_slice() {
-        [] => out.extend_from_slice(b"NIL"),
-        [one] => string(out, one, utf8),
-        many => {
-            for (n, language) in many.iter().enumerate() {
-                out.push(if n == 0 { b'(' } else { b' ' });
+    languages(out, told.language, utf8);
+    out.push(b' ');
+    nstring(out, told.location, utf8);
+}
+
+fn languages<'a>(out: &mut Vec<u8>, mut list: List<'a, &'a [u8]>, utf8: bool) {
+    match list.next() {
+        None => out.extend_from_slice(b"NIL"),
+        Some(one) if list.is_empty() => string(out, one, utf8),
+        Some(first) => {
+            out.push(b'(');
+            string(out, first, utf8);
+            for language in list {
+                out.push(b' ');
                 string(out, language, utf8);
             }
             out.push(b')');
         }
     }
-    out.push(b' ');
-    nstring(out, part.location.as_deref(), utf8);
 }
 
-fn params(out: &mut Vec<u8>, params: &[Param], utf8: bool) {
-    if params.is_empty() {
+fn params(out: &mut Vec<u8>, list: List<'_, ParamView<'_>>, utf8: bool) {
+    if list.is_empty() {
         out.extend_from_slice(b"NIL");
         return;
     }
-    for (n, param) in params.iter().enumerate() {
+    for (n, param) in list.enumerate() {
         out.push(if n == 0 { b'(' } else { b' ' });
-        string(out, &param.name, utf8);
+        string(out, param.name, utf8);
         out.push(b' ');
-        string(out, &param.value, utf8);
+        string(out, param.value, utf8);
     }
     out.push(b')');
 }
@@ -161,7 +188,32 @@ fn params(out: &mut Vec<u8>, params: &[Param], utf8: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whimbrel_mime::{Disposition, Span};
+    use whimbrel_mime::{
+        Address, Content, Disposition, Envelope, Fields, Message, Param, Part, Span, Summary, View,
+    };
+
+    /// Encodes what is tested, as a message of its own.
+    fn encoded(message: Message) -> Vec<u8> {
+        let summary = Summary {
+            prefix_len: 0,
+            size: 10_000,
+            lines: 0,
+            message,
+            fields: Fields::default(),
+            preview: None,
+        };
+        summary.encode()
+    }
+
+    fn shown(part: &Part, extended: bool, utf8: bool) -> String {
+        let bytes = encoded(Message {
+            envelope: Envelope::default(),
+            body: part.clone(),
+        });
+        let mut out = Vec::new();
+        body(&mut out, &View::new(&bytes).unwrap().body(), extended, utf8).unwrap();
+        String::from_utf8(out).unwrap()
+    }
 
     fn part(media_type: &str, subtype: &str, len: u64, lines: u64, content: Content) -> Part {
         Part {
@@ -191,9 +243,7 @@ mod tests {
 
     #[track_caller]
     fn check(part: &Part, extended: bool, expected: &str) {
-        let mut out = Vec::new();
-        body(&mut out, part, extended, false);
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(shown(part, extended, false), expected);
     }
 
     #[test]
@@ -203,11 +253,7 @@ mod tests {
             body: part("TEXT", "PLAIN", 1, 0, Content::Text),
         };
         let global = part("message", "global", 9, 2, Content::Message(message.into()));
-        let show = |utf8| {
-            let mut out = Vec::new();
-            body(&mut out, &global, false, utf8);
-            String::from_utf8(out).unwrap()
-        };
+        let show = |utf8| shown(&global, false, utf8);
         assert_eq!(show(false), r#"("message" "global" NIL NIL NIL "7BIT" 9)"#);
         assert_eq!(
             show(true),
@@ -267,7 +313,7 @@ mod tests {
         let many = part(
             "MULTIPART",
             "MIXED",
-            0,
+            1,
             0,
             Content::Multipart(vec![part("TEXT", "PLAIN", 1, 0, Content::Text)]),
         );
@@ -318,8 +364,13 @@ mod tests {
             message_id: Some("<B27397-0100000@cac.washington.ed>".into()),
             ..Envelope::default()
         };
+        let bytes = encoded(Message {
+            envelope: message,
+            body: Part::default(),
+        });
         let mut out = Vec::new();
-        envelope(&mut out, &message, false);
+        let view = View::new(&bytes).unwrap();
+        envelope(&mut out, &view.envelope().unwrap(), false);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             concat!(

@@ -1,9 +1,9 @@
 //! What SORT and THREAD want of an encoded summary, read without building the rest: nothing is allocated and nothing is copied.
 
-use minicbor::Decoder;
-
-use super::wire::{Array, RULE, Read, VERSION, damaged, null};
-use super::{DecodeError, Field};
+use super::DecodeError;
+use super::reader::{Element, Read, Reader};
+use super::view::{AddressView, FieldView};
+use super::wire::{RULE, VERSION};
 
 /// Texts of a message, as they are in its header, unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -43,89 +43,72 @@ impl<'a> Glance<'a> {
     /// # Errors
     /// As [`super::Summary::decode`], of which this looks at less.
     pub fn new(bytes: &'a [u8], references: bool) -> Result<Glance<'a>, DecodeError> {
-        let d = &mut Decoder::new(bytes);
-        Array::open(d, 7)?;
-        let version = d.u32()?;
+        let r = &mut Reader::new(bytes);
+        let _more = r.array(7)?;
+        let version = r.short()?;
         if version != VERSION {
             return Err(DecodeError::Version(version));
         }
-        let rule = d.u32()?;
-        let _sizes = (d.u64()?, d.u64()?, d.u64()?);
-        let message = Array::open(d, 2)?;
-        let mut glance = Glance::of_envelope(&mut Decoder::new(d.bytes()?))?;
+        let rule = r.short()?;
+        let _sizes = (r.number()?, r.number()?, r.number()?);
+        let message = r.array(2)?;
+        let mut glance = Glance::of_envelope(&mut Reader::new(r.bytes()?))?;
         if references {
-            d.skip()?;
-            message.close(d)?;
+            r.skip()?;
+            r.close(message)?;
             // Under another rule nothing is known of the fields.
             if rule == RULE {
-                glance.references = references_of(&mut Decoder::new(d.bytes()?))?;
+                glance.references = references_of(&mut Reader::new(r.bytes()?))?;
             }
         }
         Ok(glance)
     }
 
-    fn of_envelope(d: &mut Decoder<'a>) -> Read<Glance<'a>> {
-        Array::open(d, 10)?;
+    fn of_envelope(r: &mut Reader<'a>) -> Read<Glance<'a>> {
+        let _more = r.array(10)?;
         let mut glance = Glance {
-            date: text(d)?,
-            subject: text(d)?,
-            from: first(d)?,
+            date: r.optional()?,
+            subject: r.optional()?,
+            from: first(r)?,
             ..Glance::default()
         };
-        let _sender = first(d)?;
-        let _reply_to = first(d)?;
-        glance.to = first(d)?;
-        glance.cc = first(d)?;
-        let _bcc = first(d)?;
-        glance.in_reply_to = text(d)?;
-        glance.message_id = text(d)?;
+        let _sender = first(r)?;
+        let _reply_to = first(r)?;
+        glance.to = first(r)?;
+        glance.cc = first(r)?;
+        let _bcc = first(r)?;
+        glance.in_reply_to = r.optional()?;
+        glance.message_id = r.optional()?;
         Ok(glance)
     }
 }
 
-fn text<'a>(d: &mut Decoder<'a>) -> Read<Option<&'a [u8]>> {
-    Ok(if null(d)? { None } else { Some(d.bytes()?) })
-}
-
 /// The first of a list of addresses.
-fn first<'a>(d: &mut Decoder<'a>) -> Read<Option<FirstAddress<'a>>> {
-    let Some(others) = list(d)?.checked_sub(1) else {
+fn first<'a>(r: &mut Reader<'a>) -> Read<Option<FirstAddress<'a>>> {
+    let Some(others) = r.count()?.checked_sub(1) else {
         return Ok(None);
     };
-    let array = Array::open(d, 4)?;
-    let name = text(d)?;
-    let _route = text(d)?;
-    let first = FirstAddress {
-        name,
-        mailbox: text(d)?,
-        host: text(d)?,
-    };
-    array.close(d)?;
+    let address = AddressView::read(r)?;
     for _ in 0..others {
-        d.skip()?;
+        r.skip()?;
     }
-    Ok(Some(first))
+    Ok(Some(FirstAddress {
+        name: address.name,
+        mailbox: address.mailbox,
+        host: address.host,
+    }))
 }
 
-fn references_of<'a>(d: &mut Decoder<'a>) -> Read<Option<&'a [u8]>> {
-    Array::open(d, 4)?;
+fn references_of<'a>(r: &mut Reader<'a>) -> Read<Option<&'a [u8]>> {
+    let _more = r.array(4)?;
     let mut found = None;
-    for _ in 0..list(d)? / 2 {
-        let name_len = usize::try_from(d.u64()?).unwrap_or(usize::MAX);
-        let raw = d.bytes()?;
-        let name = raw
-            .get(..name_len)
-            .ok_or_else(|| damaged("name longer than its field"))?;
-        if name.eq_ignore_ascii_case(b"references") {
-            found = Some(Field::value_in(raw, name_len));
+    for _ in 0..r.count()? / 2 {
+        let field = FieldView::read(r)?;
+        if field.name().eq_ignore_ascii_case(b"references") {
+            found = Some(field.value());
         }
     }
     Ok(found)
-}
-
-fn list(d: &mut Decoder<'_>) -> Read<u64> {
-    d.array()?
-        .ok_or_else(|| damaged("array of indefinite length"))
 }
 
 #[cfg(test)]

@@ -17,19 +17,20 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use minicbor::data::Type;
-use minicbor::{Decoder, Encoder};
+use minicbor::Encoder;
 
 pub(super) use super::fields::RULE;
-use super::{
-    Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Span,
-    Summary, Wanted,
+use super::reader::List;
+use super::view::{
+    AddressView, ContentView, DispositionView, EnvelopeView, FieldView, FieldsView, ParamView,
+    PartView, View,
 };
-use crate::Limits;
+use super::{
+    Address, Content, Disposition, Envelope, Field, Fields, Message, Octets, Param, Part, Summary,
+    Wanted,
+};
 
 pub(super) const VERSION: u32 = 2;
-/// A placeholder stands below the deepest part that is looked into.
-const DEPTH_MAX: usize = Limits::NESTING_MAX + 1;
 
 /// Why bytes are no summary. The log's affair: a client is told that the message cannot be read. Permanent.
 #[derive(Debug, thiserror::Error)]
@@ -39,17 +40,11 @@ pub enum DecodeError {
     Version(u32),
     /// Not the encoding of a summary.
     #[error("summary is damaged: {0}")]
-    Damaged(String),
+    Damaged(&'static str),
 }
 
-impl From<minicbor::decode::Error> for DecodeError {
-    fn from(error: minicbor::decode::Error) -> DecodeError {
-        DecodeError::Damaged(error.to_string())
-    }
-}
-
-pub(super) fn damaged(what: &str) -> DecodeError {
-    DecodeError::Damaged(what.to_owned())
+pub(super) fn damaged(what: &'static str) -> DecodeError {
+    DecodeError::Damaged(what)
 }
 
 type Writer = Encoder<Vec<u8>>;
@@ -192,354 +187,126 @@ fn write_text(w: &mut Writer, text: &Option<Octets>) -> Written {
     Ok(())
 }
 
-pub(super) type Read<T> = Result<T, DecodeError>;
-
-/// Encoded bytes that are being read, parts of which go into the summary.
-struct Source<'b> {
-    decoder: Decoder<'b>,
-    bytes: &'b Bytes,
-}
-
-impl<'b> Source<'b> {
-    /// Reads what is a byte string with an encoding in it.
-    fn apart<T>(&mut self, read: impl FnOnce(&mut Source<'b>) -> Read<T>) -> Read<T> {
-        let mut apart = Source {
-            decoder: Decoder::new(self.decoder.bytes()?),
-            bytes: self.bytes,
-        };
-        let read = read(&mut apart)?;
-        apart.end()?;
-        Ok(read)
-    }
-
-    /// Steps over what is a byte string.
-    fn over(&mut self) -> Read<()> {
-        self.decoder.bytes()?;
-        Ok(())
-    }
-
-    fn end(&self) -> Read<()> {
-        if self.decoder.position() == self.decoder.input().len() {
-            Ok(())
-        } else {
-            Err(damaged("bytes behind the end"))
-        }
-    }
-}
-
-impl<'b> std::ops::Deref for Source<'b> {
-    type Target = Decoder<'b>;
-    fn deref(&self) -> &Decoder<'b> {
-        &self.decoder
-    }
-}
-
-impl<'b> std::ops::DerefMut for Source<'b> {
-    fn deref_mut(&mut self) -> &mut Decoder<'b> {
-        &mut self.decoder
-    }
-}
-
-/// An array that is being read. Vectors grow as elements come, never by a length that is only declared.
-pub(super) struct Array {
-    left: u64,
-}
-
-impl Array {
-    pub(super) fn open(d: &mut Decoder<'_>, fields: u64) -> Read<Array> {
-        let left = d
-            .array()?
-            .ok_or_else(|| damaged("array of indefinite length"))?;
-        if left < fields {
-            return Err(damaged("array too short"));
-        }
-        Ok(Array {
-            left: left - fields,
-        })
-    }
-
-    /// Whether there is one more field, which is then to be read.
-    fn takes_one(&mut self) -> bool {
-        let one = self.left > 0;
-        self.left -= u64::from(one);
-        one
-    }
-
-    /// Skips the fields that are unknown here.
-    pub(super) fn close(self, d: &mut Decoder<'_>) -> Read<()> {
-        for _ in 0..self.left {
-            d.skip()?;
-        }
-        Ok(())
-    }
-
-    fn elements<T>(
-        d: &mut Source<'_>,
-        mut one: impl FnMut(&mut Source<'_>) -> Read<T>,
-    ) -> Read<Vec<T>> {
-        let count = d
-            .array()?
-            .ok_or_else(|| damaged("array of indefinite length"))?;
-        let mut list = Vec::new();
-        for _ in 0..count {
-            list.push(one(d)?);
-        }
-        Ok(list)
-    }
-
-    fn pairs<T>(
-        d: &mut Source<'_>,
-        mut one: impl FnMut(&mut Source<'_>) -> Read<T>,
-    ) -> Read<Vec<T>> {
-        let count = d
-            .array()?
-            .ok_or_else(|| damaged("array of indefinite length"))?;
-        if count % 2 != 0 {
-            return Err(damaged("odd number of elements"));
-        }
-        let mut list = Vec::new();
-        for _ in 0..count / 2 {
-            list.push(one(d)?);
-        }
-        Ok(list)
-    }
-}
-
-pub(super) fn decode(bytes: &Bytes, wanted: Wanted) -> Read<Summary> {
-    let d = &mut Source {
-        decoder: Decoder::new(bytes),
-        bytes,
-    };
-    let mut array = Array::open(d, 7)?;
-    let version = d.u32()?;
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
-    let rule = d.u32()?;
-    let (prefix_len, size, lines) = (d.u64()?, d.u64()?, d.u64()?);
-    let message = read_message(d, 0, wanted)?;
-    let mut fields = Fields::default();
-    if wanted.fields {
-        fields = d.apart(read_fields)?;
+pub(super) fn decode(bytes: &Bytes, wanted: Wanted) -> Result<Summary, DecodeError> {
+    let view = View::new(bytes)?;
+    let shared = Shared(bytes);
+    let place = view.body();
+    let mut body = Part::default();
+    if wanted.parts {
+        body = shared.part(&place)?;
     } else {
-        d.over()?;
+        (body.header, body.body, body.lines) = (place.header, place.body, place.lines);
     }
-    let preview = if array.takes_one() {
-        Some(d.str()?.to_owned())
-    } else {
-        None
-    };
-    array.close(d)?;
-    d.end()?;
-    if rule != RULE {
-        fields.complete = false;
-    }
-    let summary = Summary {
-        prefix_len,
-        size,
-        lines,
-        message,
-        fields,
-        preview,
-    };
-    if prefix_len > size
-        || !summary.message.body.lies_in(Span {
-            start: 0,
-            len: size,
-        })
-    {
-        return Err(damaged("a range beyond the message"));
-    }
-    Ok(summary)
-}
-
-fn read_fields(d: &mut Source<'_>) -> Read<Fields> {
-    let array = Array::open(d, 4)?;
-    let list = Array::pairs(d, |d| {
-        let name_len = d.u64()?;
-        let raw = octets(d)?;
-        match usize::try_from(name_len) {
-            Ok(name_len) if name_len <= raw.len() => Ok(Field { name_len, raw }),
-            _ => Err(damaged("name longer than its field")),
-        }
-    })?;
-    let dropped = Array::elements(d, octets)?;
-    let (complete, end) = (d.bool()?, octets(d)?);
-    array.close(d)?;
-    Ok(Fields {
-        list,
-        dropped,
-        complete,
-        end,
-    })
-}
-
-fn read_message(d: &mut Source<'_>, depth: usize, wanted: Wanted) -> Read<Message> {
-    let array = Array::open(d, 2)?;
     let mut envelope = Envelope::default();
     if wanted.envelope {
-        envelope = d.apart(read_envelope)?;
-    } else {
-        d.over()?;
+        envelope = shared.envelope(&view.envelope()?);
     }
-    let body = read_part(d, depth + 1, wanted.parts)?;
-    array.close(d)?;
-    Ok(Message { envelope, body })
-}
-
-fn read_envelope(d: &mut Source<'_>) -> Read<Envelope> {
-    let members = Array::open(d, 10)?;
-    let envelope = Envelope {
-        date: text(d)?,
-        subject: text(d)?,
-        from: Array::elements(d, read_address)?,
-        given_sender: Array::elements(d, read_address)?,
-        given_reply_to: Array::elements(d, read_address)?,
-        to: Array::elements(d, read_address)?,
-        cc: Array::elements(d, read_address)?,
-        bcc: Array::elements(d, read_address)?,
-        in_reply_to: text(d)?,
-        message_id: text(d)?,
-    };
-    members.close(d)?;
-    Ok(envelope)
-}
-
-fn read_address(d: &mut Source<'_>) -> Read<Address> {
-    let array = Array::open(d, 4)?;
-    let address = Address {
-        name: text(d)?,
-        route: text(d)?,
-        mailbox: text(d)?,
-        host: text(d)?,
-    };
-    array.close(d)?;
-    Ok(address)
-}
-
-fn read_part(d: &mut Source<'_>, depth: usize, told: bool) -> Read<Part> {
-    if depth > DEPTH_MAX {
-        return Err(damaged("nested too deep"));
+    let mut fields = Fields::default();
+    if wanted.fields {
+        fields = shared.fields(&view.fields()?);
     }
-    let array = Array::open(d, 6)?;
-    let header = Span {
-        start: d.u64()?,
-        len: d.u64()?,
-    };
-    let body = Span {
-        start: d.u64()?,
-        len: d.u64()?,
-    };
-    let lines = d.u64()?;
-    let mut part = Part::default();
-    if told {
-        part = d.apart(|d| read_told(d, depth))?;
-    } else {
-        d.over()?;
-    }
-    array.close(d)?;
-    (part.header, part.body, part.lines) = (header, body, lines);
-    Ok(part)
-}
-
-fn read_told(d: &mut Source<'_>, depth: usize) -> Read<Part> {
-    let array = Array::open(d, 12)?;
-    let part = Part {
-        media_type: octets(d)?,
-        subtype: octets(d)?,
-        params: read_params(d)?,
-        id: text(d)?,
-        description: text(d)?,
-        encoding: octets(d)?,
-        md5: text(d)?,
-        disposition: if null(d)? {
-            None
-        } else {
-            Some(read_disposition(d)?)
-        },
-        language: Array::elements(d, octets)?,
-        location: text(d)?,
-        header: Span::default(),
-        body: Span::default(),
-        lines: 0,
-        content: match d.u8()? {
-            kind @ (0 | 1) => {
-                d.skip()?;
-                if kind == 0 {
-                    Content::Basic
-                } else {
-                    Content::Text
-                }
-            }
-            2 => {
-                let parts = Array::elements(d, |d| read_part(d, depth + 1, true))?;
-                if parts.is_empty() {
-                    return Err(damaged("multipart without parts"));
-                }
-                Content::Multipart(parts)
-            }
-            3 => Content::Message(Box::new(read_message(d, depth, Wanted::ALL)?)),
-            _ => return Err(damaged("unknown kind of part")),
-        },
-    };
-    array.close(d)?;
-    Ok(part)
-}
-
-fn read_params(d: &mut Source<'_>) -> Read<Vec<Param>> {
-    Array::pairs(d, |d| {
-        Ok(Param {
-            name: octets(d)?,
-            value: octets(d)?,
-        })
+    Ok(Summary {
+        prefix_len: view.prefix_len,
+        size: view.size,
+        lines: view.lines,
+        message: Message { envelope, body },
+        fields,
+        preview: view.preview.map(str::to_owned),
     })
 }
 
-fn read_disposition(d: &mut Source<'_>) -> Read<Disposition> {
-    let array = Array::open(d, 2)?;
-    let disposition = Disposition {
-        kind: octets(d)?,
-        params: read_params(d)?,
-    };
-    array.close(d)?;
-    Ok(disposition)
-}
+/// Encoded bytes, parts of which go into the summary. Vectors grow as elements come, never by a length that is only declared.
+struct Shared<'b>(&'b Bytes);
 
-fn octets(d: &mut Source<'_>) -> Read<Octets> {
-    let part = d.decoder.bytes()?;
-    Ok(Octets(d.bytes.slice_ref(part)))
-}
-
-fn text(d: &mut Source<'_>) -> Read<Option<Octets>> {
-    Ok(if null(d)? { None } else { Some(octets(d)?) })
-}
-
-/// Takes a null, if one is next.
-pub(super) fn null(d: &mut Decoder<'_>) -> Read<bool> {
-    let null = d.datatype()? == Type::Null;
-    if null {
-        d.null()?;
+impl Shared<'_> {
+    fn octets(&self, part: &[u8]) -> Octets {
+        Octets(self.0.slice_ref(part))
     }
-    Ok(null)
-}
 
-impl Part {
-    /// Whether the ranges of the part and of all in it lie in `outer` and their ends can be computed.
-    fn lies_in(&self, outer: Span) -> bool {
-        let within = |span: Span, outer: Span| {
-            span.start >= outer.start
-                && span
-                    .start
-                    .checked_add(span.len)
-                    .is_some_and(|end| end <= outer.end())
+    fn text(&self, part: Option<&[u8]>) -> Option<Octets> {
+        part.map(|part| self.octets(part))
+    }
+
+    fn fields(&self, fields: &FieldsView<'_>) -> Fields {
+        let field = |field: FieldView<'_>| Field {
+            name_len: field.name_len,
+            raw: self.octets(field.raw),
         };
-        within(self.header, outer)
-            && within(self.body, outer)
-            && match &self.content {
-                Content::Basic | Content::Text => true,
-                Content::Multipart(parts) => parts.iter().all(|part| part.lies_in(self.body)),
-                Content::Message(message) => message.body.lies_in(self.body),
+        let name = |name: &[u8]| self.octets(name);
+        Fields {
+            list: fields.list.clone().map(field).collect(),
+            dropped: fields.dropped.clone().map(name).collect(),
+            complete: fields.complete,
+            end: self.octets(fields.end),
+        }
+    }
+
+    fn envelope(&self, envelope: &EnvelopeView<'_>) -> Envelope {
+        let address = |address: AddressView<'_>| Address {
+            name: self.text(address.name),
+            route: self.text(address.route),
+            mailbox: self.text(address.mailbox),
+            host: self.text(address.host),
+        };
+        let addresses =
+            |list: &List<'_, AddressView<'_>>| list.clone().map(address).collect::<Vec<_>>();
+        Envelope {
+            date: self.text(envelope.date),
+            subject: self.text(envelope.subject),
+            from: addresses(&envelope.from),
+            given_sender: addresses(&envelope.given_sender),
+            given_reply_to: addresses(&envelope.given_reply_to),
+            to: addresses(&envelope.to),
+            cc: addresses(&envelope.cc),
+            bcc: addresses(&envelope.bcc),
+            in_reply_to: self.text(envelope.in_reply_to),
+            message_id: self.text(envelope.message_id),
+        }
+    }
+
+    /// Recursion is as deep as the view follows.
+    fn part(&self, part: &PartView<'_>) -> Result<Part, DecodeError> {
+        let told = part.told()?;
+        let content = match told.content {
+            ContentView::Basic => Content::Basic,
+            ContentView::Text => Content::Text,
+            ContentView::Multipart(parts) => {
+                let parts = parts.map(|part| self.part(&part?));
+                Content::Multipart(parts.collect::<Result<_, _>>()?)
             }
+            ContentView::Message(message) => Content::Message(Box::new(Message {
+                envelope: self.envelope(&message.envelope()?),
+                body: self.part(&message.body)?,
+            })),
+        };
+        let disposition = |disposition: DispositionView<'_>| Disposition {
+            kind: self.octets(disposition.kind),
+            params: self.params(disposition.params),
+        };
+        Ok(Part {
+            media_type: self.octets(told.media_type),
+            subtype: self.octets(told.subtype),
+            params: self.params(told.params),
+            id: self.text(told.id),
+            description: self.text(told.description),
+            encoding: self.octets(told.encoding),
+            md5: self.text(told.md5),
+            disposition: told.disposition.map(disposition),
+            language: told.language.map(|text| self.octets(text)).collect(),
+            location: self.text(told.location),
+            header: part.header,
+            body: part.body,
+            lines: part.lines,
+            content,
+        })
+    }
+
+    fn params(&self, params: List<'_, ParamView<'_>>) -> Vec<Param> {
+        let param = |param: ParamView<'_>| Param {
+            name: self.octets(param.name),
+            value: self.octets(param.value),
+        };
+        params.map(param).collect()
     }
 }
 
@@ -547,11 +314,13 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn decode(bytes: &[u8]) -> Read<Summary> {
+    fn decode(bytes: &[u8]) -> Result<Summary, DecodeError> {
         super::decode(&Bytes::copy_from_slice(bytes), Wanted::ALL)
     }
 
-    use crate::Parser;
+    use super::super::Span;
+    use super::super::view::DEPTH_MAX;
+    use crate::{Limits, Parser};
 
     fn nested(levels: usize) -> Summary {
         let mut parser = Parser::new(&Limits::default());
@@ -574,6 +343,41 @@ mod tests {
         assert_eq!(decode(&encode(&deepest)).unwrap(), deepest);
         let error = decode(&encode(&nested(DEPTH_MAX + 1))).unwrap_err();
         assert_eq!(error.to_string(), "summary is damaged: nested too deep");
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused() {
+        #[track_caller]
+        fn check(expected: &str, damage: impl Fn(&mut Summary)) {
+            let mut parser = Parser::new(&Limits::default());
+            parser.push(b"Subject: s\r\nContent-Type: multipart/mixed; boundary=B\r\n\r\n--B\r\n\r\nx\r\n--B--\r\n");
+            let mut summary = parser.finish();
+            assert_eq!(decode(&encode(&summary)).unwrap(), summary);
+            damage(&mut summary);
+            let error = decode(&encode(&summary)).unwrap_err();
+            assert_eq!(error.to_string(), format!("summary is damaged: {expected}"));
+        }
+        fn inner(summary: &mut Summary) -> &mut Part {
+            match &mut summary.message.body.content {
+                Content::Multipart(parts) => &mut parts[0],
+                _ => panic!("no multipart"),
+            }
+        }
+        let beyond = "a range beyond the message";
+        check(beyond, |summary| summary.size -= 1);
+        check(beyond, |summary| summary.message.body.header.len = 1000);
+        check(beyond, |summary| inner(summary).body.len += 100);
+        check(beyond, |summary| inner(summary).body.start = u64::MAX);
+        check(beyond, |summary| inner(summary).header.start = 0);
+        check("a prefix longer than the message", |summary| {
+            summary.prefix_len = summary.size + 1;
+        });
+        check("multipart without parts", |summary| {
+            summary.message.body.content = Content::Multipart(Vec::new());
+        });
+        check("name longer than its field", |summary| {
+            summary.fields.list[0].name_len = 1000;
+        });
     }
 
     #[test]

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use whimbrel_imap::{
     command::{FetchItem, HeaderFields, Partial, Section, SectionText as WireText},
     core::DateTime,
-    encode::{BodyAnswer, FetchWriter},
+    encode::{BodyAnswer, FetchWriter, structure},
 };
-use whimbrel_mime::{SectionText, Span, Wanted, section};
+use whimbrel_mime::{SectionText, Span, View, Wanted, section};
 use whimbrel_service::api::{Call, Reply, Row};
 
 use super::{
@@ -54,13 +54,60 @@ pub(super) fn needs_content(item: &FetchItem) -> bool {
     )
 }
 
+/// Whether an item is made of the summary alone, as that lies in its row: see [`Made`].
+pub(super) fn is_made(item: &FetchItem) -> bool {
+    matches!(
+        item,
+        FetchItem::Envelope | FetchItem::Body | FetchItem::BodyStructure
+    )
+}
+
+/// What was made of a summary for the items of one message, before anything of it is sent: a summary may turn out to be damaged at its end.
+#[derive(Default)]
+pub(super) struct Made {
+    bytes: Vec<u8>,
+    /// Where each item ends, in the order of those that are made.
+    ends: Vec<usize>,
+    /// Items that were sent.
+    sent: usize,
+}
+
+impl Made {
+    /// `None`: the summary cannot be read.
+    pub(super) fn make(&mut self, items: &[FetchItem], view: &View<'_>, utf8: bool) -> Option<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        self.sent = 0;
+        let out = &mut self.bytes;
+        for item in items {
+            match item {
+                FetchItem::Envelope => {
+                    structure::envelope(out, &view.envelope().ok()?, utf8);
+                }
+                FetchItem::Body => structure::body(out, &view.body(), false, utf8).ok()?,
+                FetchItem::BodyStructure => structure::body(out, &view.body(), true, utf8).ok()?,
+                _ => continue,
+            }
+            self.ends.push(out.len());
+        }
+        Some(())
+    }
+
+    /// The next item of those that are made.
+    fn next(&mut self) -> &[u8] {
+        let end = |at: usize| self.ends.get(at).copied();
+        let begin = self.sent.checked_sub(1).and_then(end).unwrap_or(0);
+        let end = end(self.sent).unwrap_or(begin);
+        self.sent += 1;
+        &self.bytes[begin..end]
+    }
+}
+
 /// Whether an item needs more of the parts than where header and text of the whole message lie.
 fn needs_parts(item: &FetchItem) -> bool {
     match item {
         FetchItem::Section { section, .. } => !section.part.is_empty(),
-        FetchItem::Body
-        | FetchItem::BodyStructure
-        | FetchItem::Binary { .. }
+        FetchItem::Binary { .. }
         | FetchItem::BinarySize { .. }
         | FetchItem::Preview { lazy: false } => true,
         _ => false,
@@ -71,7 +118,7 @@ fn needs_parts(item: &FetchItem) -> bool {
 pub(super) fn wanted(items: &[FetchItem]) -> Wanted {
     let is_fields = |item: &FetchItem| matches!(item, FetchItem::Section { section, .. } if matches!(section.text, Some(WireText::HeaderFields(_))));
     Wanted {
-        envelope: items.contains(&FetchItem::Envelope),
+        envelope: false,
         fields: items.iter().any(is_fields),
         parts: items.iter().any(needs_parts),
     }
@@ -113,6 +160,7 @@ impl Message {
         &mut self,
         cx: &mut Context,
         items: &[FetchItem],
+        made: &mut Made,
         reply: Option<Reply>,
     ) -> Written {
         let mut bytes: Option<Bytes> = match reply {
@@ -148,7 +196,7 @@ impl Message {
                 }
                 return Written::All;
             };
-            self.answer(cx, item);
+            self.answer(cx, item, made);
             if self.body.is_none() {
                 self.item += 1;
             }
@@ -156,7 +204,7 @@ impl Message {
     }
 
     /// Answers an item, or begins to.
-    fn answer(&mut self, cx: &mut Context, item: &FetchItem) {
+    fn answer(&mut self, cx: &mut Context, item: &FetchItem, made: &mut Made) {
         let Some(writer) = &mut self.writer else {
             return;
         };
@@ -179,15 +227,9 @@ impl Message {
                 writer.save_date(out, DateTime::with_zone(row.saved, 0));
             }
             (FetchItem::Rfc822Size, _) => writer.size(out, u64::from(row.size)),
-            (FetchItem::Envelope, Some(opened)) => {
-                writer.envelope(out, &opened.summary.message.envelope, cx.utf8)
-            }
-            (FetchItem::Body, Some(opened)) => {
-                writer.body_basic(out, &opened.summary.message.body, cx.utf8)
-            }
-            (FetchItem::BodyStructure, Some(opened)) => {
-                writer.body_structure(out, &opened.summary.message.body, cx.utf8);
-            }
+            (FetchItem::Envelope, _) => writer.envelope(out, made.next()),
+            (FetchItem::Body, _) => writer.body_basic(out, made.next()),
+            (FetchItem::BodyStructure, _) => writer.body_structure(out, made.next()),
             (
                 FetchItem::Section {
                     section, partial, ..

@@ -26,9 +26,9 @@ use whimbrel_service::api::{
 };
 
 pub(super) use self::message::locate;
-use self::message::{Message, Written};
+use self::message::{Made, Message, Written};
 use super::{
-    blob::{AHEAD_BYTES, Opened, ReadAhead},
+    blob::{self, AHEAD_BYTES, Opened, ReadAhead},
     context::Context,
     gone::Earlier,
     ranges::{Cursor, Ranges},
@@ -46,7 +46,11 @@ pub(super) struct Fetch {
     matched: u32,
     /// An item needs the content row.
     needs_content: bool,
-    /// What of it.
+    /// Some items are made of the summary as it lies there.
+    makes: bool,
+    /// Others need the summary decoded,
+    opens: bool,
+    /// and this of it.
     wanted: Wanted,
     /// An item sets `\Seen`, and the mailbox can be changed.
     sets_seen: bool,
@@ -60,6 +64,8 @@ pub(super) struct Fetch {
     /// Content rows of `rows[at..]`, as far as they were asked for.
     contents: std::vec::IntoIter<Option<Bytes>>,
     message: Option<Box<Message>>,
+    /// Of its summary.
+    made: Made,
     /// Bodies of the next messages.
     ahead: ReadAhead,
     /// Messages that were not there any more.
@@ -81,6 +87,9 @@ struct FetchRow {
     /// This command has changed its flags: they are told.
     changed: bool,
 }
+
+/// A content row that is damaged, or of a later version.
+struct Unreadable;
 
 enum State {
     /// What has changed since this MODSEQ?
@@ -115,6 +124,11 @@ impl Fetch {
         Ok(Fetch {
             uid: arguments.uid,
             needs_content: arguments.items.iter().any(message::needs_content),
+            makes: arguments.items.iter().any(message::is_made),
+            opens: arguments
+                .items
+                .iter()
+                .any(|item| message::needs_content(item) && !message::is_made(item)),
             wanted: message::wanted(&arguments.items),
             sets_seen: !cx.view().read_only && arguments.items.iter().any(FetchItem::sets_seen),
             items: arguments.items,
@@ -127,6 +141,7 @@ impl Fetch {
             at: 0,
             contents: Vec::new().into_iter(),
             message: None,
+            made: Made::default(),
             ahead: ReadAhead::default(),
             missing: false,
             damaged: false,
@@ -310,6 +325,19 @@ impl Fetch {
         Step::Call(Call::Contents { account, origins })
     }
 
+    /// Reads a content row, as far as the items need it.
+    fn open(&mut self, row: &Bytes, utf8: bool) -> Result<Option<Opened>, Unreadable> {
+        if self.makes {
+            let view = blob::view(row).ok_or(Unreadable)?;
+            let made = self.made.make(&self.items, &view, utf8);
+            made.ok_or(Unreadable)?;
+        }
+        if !self.opens {
+            return Ok(None);
+        }
+        Opened::new(row, self.wanted).map(Some).ok_or(Unreadable)
+    }
+
     /// Writes messages until something is wanted.
     fn go_on(&mut self, cx: &mut Context) -> Step {
         loop {
@@ -321,9 +349,9 @@ impl Fetch {
             if cx.is_full() {
                 return Step::Again;
             }
-            let Some(row) = self.rows.get(self.at) else {
+            if self.at >= self.rows.len() {
                 return self.end_chunk(cx);
-            };
+            }
             let opened = if self.needs_content {
                 match self.contents.next() {
                     None => return self.ask_contents(cx),
@@ -333,9 +361,9 @@ impl Fetch {
                         self.at += 1;
                         continue;
                     }
-                    Some(Some(bytes)) => match Opened::new(&bytes, self.wanted) {
-                        Some(opened) => Some(opened),
-                        None => {
+                    Some(Some(bytes)) => match self.open(&bytes, cx.utf8) {
+                        Ok(opened) => opened,
+                        Err(Unreadable) => {
                             self.damaged = true;
                             self.at += 1;
                             continue;
@@ -345,6 +373,7 @@ impl Fetch {
             } else {
                 None
             };
+            let row = &self.rows[self.at];
             let is_unknown = |item: &FetchItem| binary::is_unknown(opened.as_ref(), item);
             let unknown = self.items.iter().filter(|item| is_unknown(item)).count();
             self.unknown_encoding |= unknown > 0;
@@ -383,7 +412,7 @@ impl Fetch {
             return Some(Step::Done(Outcome::bug()));
         };
         loop {
-            match message.write(cx, &self.items, reply.take()) {
+            match message.write(cx, &self.items, &mut self.made, reply.take()) {
                 Written::All => {
                     self.message = None;
                     return None;
