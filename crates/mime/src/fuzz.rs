@@ -197,6 +197,14 @@ pub fn text(data: &[u8]) {
     let header = headers(text.len().max(1));
     assert_eq!(headers(piece), header);
     assert_eq!(decode(text), header.trim_matches([' ', '\t']));
+    for needle in [
+        Needle::new("A"),
+        Needle::new("\u{e9}t"),
+        Needle::new(" "),
+        Needle::new(&header),
+    ] {
+        assert_eq!(needle.in_header(text), needle.in_text(&decode(text)));
+    }
     // A character of the replacement may stand for each octet.
     assert!(header.len() <= text.len() * 4 + 16);
     for encoding in ["7bit", "base64", "quoted-printable", "x-uuencode"] {

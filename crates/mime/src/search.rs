@@ -16,6 +16,10 @@
 mod fields;
 mod matcher;
 
+use std::sync::Arc;
+
+use memchr::memmem::Finder;
+
 use crate::charset::{Charset, CharsetDecoder};
 use crate::header::{HeaderDecoder, decode};
 use crate::summary::{Content, Message, Part, Span, Summary};
@@ -38,9 +42,9 @@ pub enum Scope {
 }
 
 /// A string to search for, folded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Needle {
-    folded: Box<str>,
+    finder: Arc<Finder<'static>>,
 }
 
 impl Needle {
@@ -48,29 +52,47 @@ impl Needle {
     pub fn new(text: &str) -> Needle {
         let mut folded = Vec::with_capacity(text.len());
         fold(text, &mut folded);
-        let folded = String::from_utf8(folded).expect("characters are folded to characters");
         Needle {
-            folded: folded.into(),
+            finder: Arc::new(Finder::new(&folded).into_owned()),
         }
+    }
+
+    fn folded(&self) -> &[u8] {
+        self.finder.needle()
     }
 
     /// Whether it occurs in a text.
     pub fn in_text(&self, text: &str) -> bool {
-        let mut matcher = Matcher::new(std::slice::from_ref(self));
-        matcher.push(text);
-        matcher.end_unit();
-        matcher.matched()[0]
+        let mut folded = Vec::with_capacity(text.len());
+        fold(text, &mut folded);
+        self.finder.find(&folded).is_some()
     }
 
     /// Whether it occurs in the decoded text of a header field's raw value.
     pub fn in_header(&self, raw: &[u8]) -> bool {
-        self.in_text(&decode(raw))
+        match plain(raw) {
+            Some(text) => self.finder.find(&text.to_ascii_lowercase()).is_some(),
+            None => self.in_text(&decode(raw)),
+        }
     }
 
     /// Whether it is the empty string.
     pub fn is_empty(&self) -> bool {
-        self.folded.is_empty()
+        self.folded().is_empty()
     }
+}
+
+/// The text of a raw value in which nothing is to be decoded, as most are: [`decode`] would give the same. `None`: it has to.
+fn plain(raw: &[u8]) -> Option<&[u8]> {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let begin = raw
+        .iter()
+        .position(|byte| !blank(byte))
+        .unwrap_or(raw.len());
+    let end = raw.iter().rposition(|byte| !blank(byte));
+    let text = &raw[begin..end.map_or(begin, |last| last + 1)];
+    let is_plain = |byte: &u8| byte.is_ascii() && !matches!(byte, b'=' | b'\r' | b'\n' | 0);
+    text.iter().all(is_plain).then_some(text)
 }
 
 /// Searches the text of a message for several needles at once, in constant memory (some KiB and the length of the longest

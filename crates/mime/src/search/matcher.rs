@@ -1,5 +1,7 @@
 //! Needles in a text that comes in pieces.
 
+use std::sync::Arc;
+
 use memchr::memmem::Finder;
 
 use super::Needle;
@@ -41,7 +43,7 @@ fn single(mut mapping: impl Iterator<Item = char>) -> Option<char> {
 
 /// Finds needles in units of text: a match never spans two units.
 pub(super) struct Matcher {
-    finders: Vec<Finder<'static>>,
+    finders: Vec<Arc<Finder<'static>>>,
     matched: Vec<bool>,
     /// Folded text that is not searched yet, and before it what a match may begin in.
     window: Vec<u8>,
@@ -52,15 +54,12 @@ pub(super) struct Matcher {
 impl Matcher {
     pub(super) fn new(needles: &[Needle]) -> Matcher {
         Matcher {
-            finders: needles
-                .iter()
-                .map(|n| Finder::new(n.folded.as_bytes()).into_owned())
-                .collect(),
-            matched: needles.iter().map(|n| n.folded.is_empty()).collect(),
+            finders: needles.iter().map(|n| Arc::clone(&n.finder)).collect(),
+            matched: needles.iter().map(Needle::is_empty).collect(),
             window: Vec::new(),
             overlap: needles
                 .iter()
-                .map(|n| n.folded.len())
+                .map(|n| n.folded().len())
                 .max()
                 .unwrap_or(0)
                 .saturating_sub(1),

@@ -174,3 +174,22 @@ fn needles_in_short_texts() {
     assert!(Needle::new("grüße").in_header(b" =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
     assert!(!Needle::new("gruesse").in_header(b" =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
 }
+
+proptest::proptest! {
+    /// A needle is found in a raw value as in its decoded text, whether that has to be decoded or not.
+    #[test]
+    fn raw_values_are_searched_as_what_they_say(
+        raw in "[ \t\r\n]{0,3}[aAbBkéÉ\u{212a}=?_ \t\r\n\u{0}\u{1b}]{0,8}(=\\?utf-8\\?q\\?a=C3=A9\\?=)?[ \t\r\n]{0,3}", needle in "[aABbKéÉ= \t]{0,3}"
+    ) {
+        let decoded = decode(raw.as_bytes());
+        let mut matcher = Matcher::new(&[Needle::new(&needle)]);
+        matcher.push(&decoded);
+        matcher.end_unit();
+        let expected = matcher.is_done();
+        proptest::prop_assert_eq!(Needle::new(&needle).in_header(raw.as_bytes()), expected);
+        proptest::prop_assert_eq!(Needle::new(&needle).in_text(&decoded), expected);
+        if let Some(text) = plain(raw.as_bytes()) {
+            proptest::prop_assert_eq!(text, decoded.as_bytes());
+        }
+    }
+}

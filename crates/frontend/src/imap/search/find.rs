@@ -12,7 +12,7 @@ use whimbrel_service::api::{
 
 use super::{
     super::{
-        blob::{AHEAD_BYTES, Opened, ReadAhead},
+        blob::{self, AHEAD_BYTES, Opened, ReadAhead},
         context::Context,
         ranges::{Back, Cursor, Ranges},
         task::{Outcome, Step, Wake},
@@ -78,6 +78,13 @@ pub(super) enum Finding {
     Done(Found),
     /// The service failed.
     Failed(Outcome),
+}
+
+/// What a content row has told.
+enum Looked {
+    Result(bool),
+    /// The rest of the message has to be read.
+    Further(Box<Message>),
 }
 
 enum State {
@@ -309,19 +316,32 @@ impl Find {
                 }
                 // It was expunged after its row was read.
                 Some(None) => {}
-                Some(Some(content)) => match Opened::new(&content, self.program.wanted()) {
-                    Some(opened) => {
-                        self.message = Some(Box::new(Message::new(
-                            &self.program,
-                            *place,
-                            row.clone(),
-                            opened,
-                        )));
-                    }
+                Some(Some(content)) => match self.look(&content, *place, row) {
+                    Some(Looked::Result(true)) => self.hits.push((*place, row.modseq)),
+                    Some(Looked::Result(false)) => {}
+                    Some(Looked::Further(message)) => self.message = Some(message),
                     None => self.found.unread = true,
                 },
             }
             self.at += 1;
         }
+    }
+
+    /// Tries the program on what a content row says. `None`: it cannot be read.
+    fn look(&self, content: &Bytes, place: u32, row: &Row) -> Option<Looked> {
+        let known = self.program.known(&blob::view(content)?)?;
+        let result = self.program.holds(&Facts {
+            place,
+            row: Some(row),
+            sent: known.sent,
+            fields: &known.fields,
+            ..Facts::default()
+        });
+        if let Some(result) = result {
+            return Some(Looked::Result(result));
+        }
+        let opened = Opened::new(content, self.program.wanted())?;
+        let message = Message::new(place, row.clone(), opened, known);
+        Some(Looked::Further(Box::new(message)))
     }
 }

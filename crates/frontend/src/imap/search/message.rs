@@ -9,7 +9,7 @@ use whimbrel_service::api::{BlobName, Call, Row};
 
 use super::{
     super::blob::{Ahead, Opened, Reader},
-    program::{Facts, Program},
+    program::{Facts, Known, Program},
 };
 
 /// A message whose result is not yet known.
@@ -17,7 +17,7 @@ pub(super) struct Message {
     place: u32,
     row: Row,
     opened: Opened,
-    fields: Vec<Option<bool>>,
+    known: Known,
     bodies: Vec<Option<bool>>,
     texts: Vec<Option<bool>>,
     stage: Stage,
@@ -39,13 +39,12 @@ pub(super) enum Next {
 }
 
 impl Message {
-    pub(super) fn new(program: &Program, place: u32, row: Row, opened: Opened) -> Message {
-        let fields = program.fields_known(&opened);
+    pub(super) fn new(place: u32, row: Row, opened: Opened, known: Known) -> Message {
         Message {
             place,
             row,
             opened,
-            fields,
+            known,
             bodies: Vec::new(),
             texts: Vec::new(),
             stage: Stage::Begin,
@@ -57,8 +56,8 @@ impl Message {
         program.holds(&Facts {
             place: self.place,
             row: Some(&self.row),
-            opened: Some(&self.opened),
-            fields: &self.fields,
+            sent: self.known.sent,
+            fields: &self.known.fields,
             bodies: &self.bodies,
             texts: &self.texts,
         })
@@ -67,14 +66,9 @@ impl Message {
     /// Goes on. `bytes` is what was wanted.
     pub(super) fn go_on(&mut self, program: &Program, mut bytes: Option<Bytes>) -> Next {
         let blob = self.row.blob;
-        if bytes.is_none()
-            && let Some(result) = self.result(program)
-        {
-            return Next::Result(result);
-        }
         loop {
             match &mut self.stage {
-                Stage::Begin if self.fields.contains(&None) => {
+                Stage::Begin if self.known.fields.contains(&None) => {
                     let span = Span {
                         start: 0,
                         len: self.opened.summary.header_len(),
@@ -98,7 +92,7 @@ impl Message {
                     else {
                         continue;
                     };
-                    self.fields = searcher.finish().into_iter().map(Some).collect();
+                    self.known.fields = searcher.finish().into_iter().map(Some).collect();
                     if let Some(result) = self.result(program) {
                         return Next::Result(result);
                     }

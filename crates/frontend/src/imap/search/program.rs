@@ -10,13 +10,13 @@ use whimbrel_imap::{
     encode::Code,
 };
 use whimbrel_mime::{
-    Wanted,
+    View, Wanted,
     charset::{Charset, CharsetDecoder},
     search::Needle,
 };
 use whimbrel_service::api::{Flag, Flags, Keyword, MessageId, Row};
 
-use super::super::{blob::Opened, objectid, ranges::Ranges, task::Outcome, view::View};
+use super::super::{objectid, ranges::Ranges, task::Outcome, view::View as Mailbox};
 
 /// A program.
 pub(super) struct Program {
@@ -85,11 +85,21 @@ impl Compare {
 pub(super) struct Facts<'a> {
     pub(super) place: u32,
     pub(super) row: Option<&'a Row>,
-    pub(super) opened: Option<&'a Opened>,
+    /// The day on which its header says it was sent, if it does.
+    pub(super) sent: Option<Option<WireDate>>,
     /// Of each field key; empty as long as nothing is known of any.
     pub(super) fields: &'a [Option<bool>],
     pub(super) bodies: &'a [Option<bool>],
     pub(super) texts: &'a [Option<bool>],
+}
+
+/// What a summary tells.
+#[derive(Default)]
+pub(super) struct Known {
+    /// As in [`Facts`]; `None`: it was not asked.
+    pub(super) sent: Option<Option<WireDate>>,
+    /// Of each field key.
+    pub(super) fields: Vec<Option<bool>>,
 }
 
 /// Charsets that the answer BADCHARSET names: all others of the WHATWG standard are known, too.
@@ -97,7 +107,7 @@ const CHARSETS: &[&str] = &["UTF-8", "US-ASCII"];
 
 impl Program {
     pub(super) fn new(
-        view: &View,
+        view: &Mailbox,
         key: SearchKey,
         charset: Option<&str>,
         now: i64,
@@ -162,33 +172,42 @@ impl Program {
         self.root.holds(facts)
     }
 
-    /// What is needed of a summary.
+    /// What a message whose summary does not decide needs of it.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
-            envelope: self.sent,
-            fields: !self.fields.is_empty(),
+            envelope: false,
+            fields: false,
             parts: !self.bodies.is_empty() || !self.texts.is_empty(),
         }
     }
 
-    /// What the summary tells of the field keys.
-    pub(super) fn fields_known(&self, opened: &Opened) -> Vec<Option<bool>> {
-        let fields = &opened.summary.fields;
-        self.fields
-            .iter()
-            .map(|(name, needle)| {
-                let name = name.as_bytes();
-                let found = fields
-                    .named(name)
-                    .any(|field| needle.in_header(field.value()));
-                (found || fields.is_complete(name)).then_some(found)
-            })
-            .collect()
+    /// What the summary tells. `None`: what is asked of it cannot be read.
+    pub(super) fn known(&self, view: &View<'_>) -> Option<Known> {
+        let mut known = Known::default();
+        if self.sent {
+            let field = view.envelope().ok()?.date;
+            let sent = field.and_then(whimbrel_mime::date::parse);
+            known.sent = Some(sent.and_then(|sent| WireDate::new(sent.year, sent.month, sent.day)));
+        }
+        if self.fields.is_empty() {
+            return Some(known);
+        }
+        let fields = view.fields().ok()?;
+        let of_key = |(name, needle): &(String, Needle)| {
+            let name = name.as_bytes();
+            let mut named = fields.list.clone();
+            let found = named.any(|field| {
+                field.name().eq_ignore_ascii_case(name) && needle.in_header(field.value())
+            });
+            (found || fields.is_complete(name)).then_some(found)
+        };
+        known.fields = self.fields.iter().map(of_key).collect();
+        Some(known)
     }
 
     fn node(
         &mut self,
-        view: &View,
+        view: &Mailbox,
         key: SearchKey,
         charset: Option<Charset>,
     ) -> Result<Node, Outcome> {
@@ -261,7 +280,7 @@ impl Program {
 
     fn nodes(
         &mut self,
-        view: &View,
+        view: &Mailbox,
         keys: Vec<SearchKey>,
         charset: Option<Charset>,
     ) -> Result<Vec<Node>, Outcome> {
@@ -345,12 +364,9 @@ impl Node {
             }),
             Node::Origin(origin) => facts.row.map(|row| row.origin == *origin),
             Node::ModSeq(modseq) => facts.row.map(|row| row.modseq >= *modseq),
-            Node::Sent(compare, date) => facts.opened.map(|opened| {
-                let field = opened.summary.message.envelope.date.as_deref();
-                let sent = field.and_then(whimbrel_mime::date::parse);
-                let sent = sent.and_then(|sent| WireDate::new(sent.year, sent.month, sent.day));
-                sent.is_some_and(|sent| compare.holds(&sent, date))
-            }),
+            Node::Sent(compare, date) => facts
+                .sent
+                .map(|sent| sent.is_some_and(|sent| compare.holds(&sent, date))),
             Node::Field(n) => facts.fields.get(*n).copied().flatten(),
             Node::Body(n) => facts.bodies.get(*n).copied().flatten(),
             Node::Text(n) => facts.texts.get(*n).copied().flatten(),
