@@ -28,9 +28,7 @@ pub(crate) fn compare(
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
         Err(format!("panic: {}", text.unwrap_or_default()))
     })?;
-    oracle.compare(&trace, |_, seen, model, numbers| {
-        judge(seen, model, numbers)
-    })?;
+    oracle.compare(&trace, judge)?;
     Ok(trace)
 }
 

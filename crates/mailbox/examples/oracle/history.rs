@@ -152,11 +152,75 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
+    /// Counts what happened, by what of [`ALL`] it is.
+    pub(crate) fn tally(&self, counts: &mut [u64; ALL.len()]) {
+        let ops = self
+            .made
+            .iter()
+            .flat_map(|made| &made.ops)
+            .map(|op| match op {
+                Op::Open { .. } => 0,
+                Op::CreateMailbox(_) => 1,
+                Op::DeleteMailbox { .. } => 2,
+                Op::RenameMailbox { .. } => 3,
+                Op::Subscribe { .. } => 4,
+                Op::Unsubscribe { .. } => 5,
+                Op::Append(_) => 6,
+                Op::Deliver(_) => 7,
+                Op::Copy { .. } => 8,
+                Op::Move { .. } => 9,
+                Op::Store { .. } => 10,
+                Op::Expunge { .. } => 11,
+                Op::Claim { .. } => 12,
+                Op::Bump { .. } => 13,
+                Op::Epoch { .. } => 14,
+            });
+        let events = self.events.iter().filter_map(|event| match event {
+            Event::Take(..) => Some(15),
+            Event::Join(..) => Some(16),
+            Event::Drop(..) => Some(17),
+            Event::Tell(..) => Some(18),
+            Event::Believe(..) => Some(19),
+            Event::Unlist(..) => Some(20),
+            Event::Era(..) => Some(21),
+            Event::See(..) => Some(22),
+            Event::Make(..) | Event::Show(..) | Event::Hide(..) | Event::List(..) => None,
+        });
+        ops.chain(events).for_each(|at: usize| counts[at] += 1);
+    }
+
     /// Long enough, and at least a third of it concurrent.
     pub(crate) fn counts(&self) -> bool {
         self.ops >= OPS_MIN && self.concurrent * 3 >= self.ops
     }
 }
+
+/// What must happen in many histories: all kinds of operations; then what else the model repeats.
+pub(crate) const ALL: [&str; 23] = [
+    "open",
+    "create",
+    "delete",
+    "rename",
+    "subscribe",
+    "unsubscribe",
+    "append",
+    "deliver",
+    "copy",
+    "move",
+    "store",
+    "expunge",
+    "claim",
+    "bump",
+    "epoch",
+    "taken",
+    "joined",
+    "dropped",
+    "told",
+    "believed",
+    "unlisted",
+    "eras",
+    "views",
+];
 
 pub(crate) fn incarnation(node: usize) -> Incarnation {
     Incarnation::new(100 + node as u64).expect("not zero")

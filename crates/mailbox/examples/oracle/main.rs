@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex};
 
 use model::Oracle;
 
+/// So many histories have everything in them.
+const MANY: u64 = 1_000;
+
 /// Disagreements that are shrunk and told: after some the rest is more of the same.
 const TOLD_MAX: u64 = 3;
 
@@ -24,8 +27,8 @@ struct Totals {
     histories: u64,
     ops: u64,
     concurrent: u64,
-    views: u64,
     disagreements: u64,
+    happened: [u64; history::ALL.len()],
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -64,11 +67,20 @@ fn main() -> ExitCode {
     let Ok(totals) = totals.lock() else {
         return ExitCode::FAILURE;
     };
+    let mut happened = String::new();
+    let mut never = false;
+    for (what, count) in history::ALL.iter().zip(totals.happened) {
+        happened += &format!(" {what}={count}");
+        if count == 0 && totals.histories >= MANY {
+            println!("oracle: {what} never happened");
+            never = true;
+        }
+    }
     println!(
-        "oracle: histories={} disagreements={} ops={} concurrent={} views={}",
-        totals.histories, totals.disagreements, totals.ops, totals.concurrent, totals.views
+        "oracle: histories={} disagreements={} ops={} concurrent={}{happened}",
+        totals.histories, totals.disagreements, totals.ops, totals.concurrent
     );
-    if failed == 0 && totals.disagreements == 0 && totals.histories > 0 {
+    if failed == 0 && !never && totals.disagreements == 0 && totals.histories > 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -92,9 +104,7 @@ fn work(path: &str, next: &AtomicU64, end: u64, totals: &Mutex<Totals>) -> Resul
                 totals.histories += 1;
                 totals.ops += trace.ops;
                 totals.concurrent += trace.concurrent;
-                let views = trace.events.iter();
-                let views = views.filter(|event| matches!(event, history::Event::See(..)));
-                totals.views += views.count() as u64;
+                trace.tally(&mut totals.happened);
             }
             Err(error) => {
                 totals.histories += 1;

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use whimbrel_crdt::{Dot, Incarnation, Stamp, VersionVector};
 use whimbrel_mailbox::*;
 
-use crate::history::{Event, Made, Trace, incarnation, number_of};
+use crate::history::{Event, Made, Seen, Trace, incarnation, number_of};
 
 /// A mailbox in the model.
 pub(crate) type BoxNumber = (u64, u64);
@@ -536,7 +536,7 @@ impl Oracle {
     pub(crate) fn compare(
         &mut self,
         trace: &Trace,
-        judge: impl Fn(usize, &crate::history::Seen, &ModelView, &mut Numbers) -> Result<(), String>,
+        judge: impl Fn(&Seen, &ModelView, &mut Numbers) -> Result<(), String>,
     ) -> Result<(), String> {
         let (text, mut numbers) = told(trace);
         // It answers when it has read all.
@@ -568,8 +568,9 @@ impl Oracle {
             verdict = if said == "." {
                 let view = std::mem::take(&mut view);
                 match expected.next() {
-                    Some((i, seen)) => judge(i, seen, &view, &mut numbers)
-                        .map_err(|why| format!("node {i}: {why}")),
+                    Some((i, seen)) => {
+                        judge(seen, &view, &mut numbers).map_err(|why| format!("node {i}: {why}"))
+                    }
                     None => Err("the oracle shows too much".to_owned()),
                 }
             } else {
