@@ -188,6 +188,7 @@ pub(crate) async fn try_open(
     let mut store = whimbrel_storage_embedded::Config::new(path);
     store.cache_bytes = of.cache_bytes.0;
     store.write_buffer_bytes = of.write_buffer_bytes.0;
+    store.full_buffers_max = of.full_buffers_max;
     store.journal_bytes_max = of.journal_bytes_max.0;
     store.free_bytes_min = of.free_bytes_min.0;
     store.removal_free_bytes_min = of.removal_free_bytes_min.0;

@@ -13,9 +13,11 @@ pub struct Config {
     /// Cache of blocks read from disk, for all of the store. Config key `storage.cache_bytes`.
     pub cache_bytes: u64,
     /// Size at which what was last written moves from memory into files: of blobs; of records and logs half as much each, of
-    /// the rest a quarter. While the disk is behind, up to four such buffers may exist of each, then writers wait. Fixed when
-    /// the store is made.
+    /// the rest a quarter. A store that was made with less keeps to that.
     pub write_buffer_bytes: u64,
+    /// Of each of these kinds, full buffers that are not in files yet; with so many, whoever comes to write waits. Beside them there is the one
+    /// that is being filled, and those that were just emptied, until the tree lets go of them.
+    pub full_buffers_max: usize,
     /// Size of all journals together above which the oldest is made superfluous. Bounds disk space and the time of a start.
     pub journal_bytes_max: u64,
     /// Bytes of commits that share one sync; at least one commit always goes.
@@ -56,6 +58,7 @@ impl Config {
             path: path.into(),
             cache_bytes: 32 << 20,
             write_buffer_bytes: 8 << 20,
+            full_buffers_max: 1,
             journal_bytes_max: 128 << 20,
             group_bytes_max: whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT,
             chunk_bytes: 64 << 10,

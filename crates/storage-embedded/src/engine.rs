@@ -47,6 +47,8 @@ pub struct Totals {
     pub commits: u64,
     /// Bytes of commits that wait at present.
     pub waiting_bytes: usize,
+    /// Writes that waited because too much was not in files yet ([`Config::full_buffers_max`]), since it was opened or opened again.
+    pub waits: u64,
 }
 
 impl Embedded {
@@ -108,10 +110,14 @@ impl Embedded {
     #[must_use]
     pub fn totals(&self) -> Totals {
         let (groups, commits) = self.0.core.queue.totals();
+        // Nobody waits for a tree that is being opened again.
+        let tree = self.0.core.tree.try_read().ok();
+        let waits = tree.and_then(|tree| tree.as_ref().map(Sealer::waits));
         Totals {
             groups,
             commits,
             waiting_bytes: self.0.core.queue.waiting_bytes(),
+            waits: waits.unwrap_or(0),
         }
     }
 

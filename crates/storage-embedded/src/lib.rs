@@ -15,13 +15,14 @@
 //!   (`docs/decisions/0017`);
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
-//! Reading order: `config`, `keys` (what lies where), `seal`, `journal`, `manifest`, `open`, `verify`, `writer`,
+//! Reading order: `config`, `keys` (what lies where), `seal`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`,
 //! `group` (one atomic write made of many commits), `blobs`, `reads`, `along`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod along;
 mod blobs;
+mod buffers;
 pub mod check;
 mod config;
 mod directory;

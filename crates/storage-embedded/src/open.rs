@@ -12,7 +12,7 @@ use crate::failure::OpenError;
 use crate::keys::SEAL_KEY;
 use crate::seal::{Seal, Sealer, TREE_NAMES, Tree, Trees};
 use crate::writer::{JournalFile, Opened};
-use crate::{journal, manifest, sweep, verify};
+use crate::{buffers, journal, manifest, sweep, verify};
 
 /// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.
 pub(crate) fn open(
@@ -144,9 +144,10 @@ fn sync_directory(path: &Path) -> Result<(), OpenError> {
 }
 
 fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
-    let small = || {
+    let [log, records, blobs, meta] = buffers::bytes_max(config);
+    let small = |buffer_bytes| {
         KeyspaceCreateOptions::default()
-            .max_memtable_size(config.write_buffer_bytes / 2)
+            .max_memtable_size(buffer_bytes)
             .data_block_size_policy(BlockSizePolicy::all(8 << 10))
             .data_block_compression_policy(CompressionPolicy::new([
                 CompressionType::None,
@@ -167,15 +168,13 @@ fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
             })
     };
     Ok(Trees {
-        log: db.keyspace(TREE_NAMES[Tree::Log as usize], small)?,
-        records: db.keyspace(TREE_NAMES[Tree::Records as usize], small)?,
+        log: db.keyspace(TREE_NAMES[Tree::Log as usize], || small(log))?,
+        records: db.keyspace(TREE_NAMES[Tree::Records as usize], || small(records))?,
         blobs: db.keyspace(TREE_NAMES[Tree::Blobs as usize], || {
             KeyspaceCreateOptions::default()
-                .max_memtable_size(config.write_buffer_bytes)
+                .max_memtable_size(blobs)
                 .with_kv_separation(Some(separated()))
         })?,
-        meta: db.keyspace(TREE_NAMES[Tree::Meta as usize], || {
-            small().max_memtable_size(config.write_buffer_bytes / 4)
-        })?,
+        meta: db.keyspace(TREE_NAMES[Tree::Meta as usize], || small(meta))?,
     })
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use fjall::{AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode};
 use whimbrel_storage::StoreError;
 
+use crate::buffers::Buffers;
 use crate::config::Config;
 use crate::failure::tree_passes;
 use crate::keys::{MARK_KEY, SEAL_KEY};
@@ -152,6 +153,7 @@ pub(crate) struct Sealer {
     db: Database,
     pub(crate) trees: Trees,
     id: StoreId,
+    buffers: Buffers,
     last: Mutex<Seal>,
     synced: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -166,6 +168,7 @@ impl Sealer {
             db,
             trees,
             id,
+            buffers: Buffers::new(&config),
             last: Mutex::new(last),
             synced,
             failure: Mutex::new(None),
@@ -181,8 +184,8 @@ impl Sealer {
         }
     }
 
-    /// Writes, without a sync. With `flush` all writes so far are handed to the system, so that a sync of the journal covers
-    /// them. Gives the write's number.
+    /// Writes, without a sync, when there is room in the write buffers. With `flush` all writes so far are handed to the system, so that a sync
+    /// of the journal covers them. Gives the write's number.
     ///
     /// # Errors
     /// `Full`: nothing was written, and nothing can be until the store is opened anew. `Poisoned`: the journal is in an unknown state, nothing may
@@ -190,9 +193,11 @@ impl Sealer {
     pub(crate) fn write(&self, write: Write, flush: bool) -> Result<u64, StoreError> {
         let Write {
             batch,
-            touches,
+            mut touches,
             removes,
         } = write;
+        touches[Tree::Meta as usize] = true;
+        self.buffers.wait(&self.trees, touches, || self.alive())?;
         // Held over the tree's own write: numbers must have the order of the journal.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(failure) = self.failure() {
@@ -223,10 +228,27 @@ impl Sealer {
                 *touched = sequence;
             }
         }
-        seal.touched[Tree::Meta as usize] = sequence;
         let number = seal.number;
         *last = seal;
+        if let Err(error) = self.buffers.turn(&self.trees, touches) {
+            // The write was made. What keeps the tree from putting itself in order it says with one of the next.
+            tracing::warn!(?error, "beginning a write buffer");
+        }
         Ok(number)
+    }
+
+    /// Whether the tree still works, as far as it knows.
+    fn alive(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.failure() {
+            return Err(failure.error());
+        }
+        let handed_over = self.db.persist(PersistMode::Buffer);
+        handed_over.map_err(|error| self.gave_up(&error))
+    }
+
+    /// Writes that had to wait for room in the write buffers since the tree was opened.
+    pub(crate) fn waits(&self) -> u64 {
+        self.buffers.waits()
     }
 
     /// Hands all writes so far to the system. Gives the last one's number if not all of them were synced.

@@ -357,8 +357,10 @@ schema! {
         collect_after: Duration = "\"60s\"", "\"0s\"" ..= "\"1d\"";
         /// The engine's cache of blocks.
         cache_bytes: Size = "\"16MiB\"", "\"1MiB\"" ..= "\"1TiB\"";
-        /// What is written is gathered in memory up to this size, then moved into files; up to ten such buffers exist while the disk is behind.
+        /// What is written is gathered in memory up to this size, then moved into files: bodies; records and logs up to half of it each, the rest up to a quarter.
         write_buffer_bytes: Size = "\"8MiB\"", "\"1MiB\"" ..= "\"1GiB\"";
+        /// Of each of these kinds, full buffers that are not in files yet while the disk is behind; with so many, what comes to be written waits.
+        full_buffers_max: usize = "1", "1" ..= "3";
         /// All journals together: bounds disk space and the time of a start.
         journal_bytes_max: Size = "\"128MiB\"", "\"64MiB\"" ..= "\"64GiB\"";
         /// Free room on the disk below which nothing is added or changed (452, NO); reading goes on, and so does what makes room.

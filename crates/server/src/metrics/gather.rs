@@ -15,7 +15,7 @@ use super::{
     ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, CLAIMS_AGAIN,
     DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
     QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
-    STORE_SYNCS, STORE_WAITING, WATCHERS,
+    STORE_SYNCS, STORE_WAITING, STORE_WAITS, WATCHERS,
 };
 use crate::switchboard::Switchboard;
 
@@ -48,6 +48,7 @@ impl Sources {
             STORE_SYNCS.set([], totals.groups);
             STORE_COMMITS.set([], totals.commits);
             STORE_WAITING.set([], totals.waiting_bytes as u64);
+            STORE_WAITS.set([], totals.waits);
             STORE_CACHE.set([], self.cache_bytes);
             let path = self.store_path.clone();
             // Reading a directory may wait for the disk.

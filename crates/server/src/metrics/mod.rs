@@ -71,6 +71,8 @@ figures! {
         "Commits (batches, and deletions of blobs) made durable; divided by the syncs: batches a sync.";
     STORE_WAITING: Gauge<0> = "whimbrel_store_waiting_bytes", [], "bytes",
         "Commits that wait for the disk.";
+    STORE_WAITS: Counter<0> = "whimbrel_store_waits_total", [], "writes",
+        "Writes that waited for room, since the disk was behind (storage.full_buffers_max).";
     STORE_BYTES: Gauge<0> = "whimbrel_store_bytes", [], "bytes",
         "Size of the store's files.";
     STORE_FREE: Gauge<0> = "whimbrel_store_free_bytes", [], "bytes",

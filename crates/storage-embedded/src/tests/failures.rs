@@ -5,12 +5,13 @@ use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 
+use fjall::AbstractTree as _;
 use whimbrel_storage::{
     BlobStore, BlobWriter, Commit, Cut, LogStore, Mutation, Origin, PartitionId, Room, StoreError,
     UploadId,
 };
 
-use super::{Log, config, runtime, tempdir};
+use super::{Log, config, runtime, tempdir, tree};
 use crate::{Config, Embedded, OpenError};
 
 const P: PartitionId = PartitionId(3);
@@ -341,4 +342,63 @@ fn clients_share_syncs() {
         );
         engine.close().await;
     });
+}
+
+#[test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "threads of the tree want it, and no task"
+)]
+fn uploads_wait_while_the_disk_is_behind() {
+    const BUFFER: u64 = 1 << 20;
+    const CHUNK: u64 = 64 << 10;
+    const UPLOADS: u64 = 4;
+    #[track_caller]
+    fn check(full_buffers_max: usize) {
+        let directory = tempdir();
+        let config = Config {
+            write_buffer_bytes: BUFFER,
+            full_buffers_max,
+            background_threads: 2,
+            ..config(directory.path()).0
+        };
+        block_on(async {
+            let engine = Embedded::open(config).unwrap();
+            let (blobs, db) = tree(&engine, |sealer| {
+                (sealer.trees.blobs.clone(), sealer.db().clone())
+            });
+            // While it is held, nothing goes into files, however long that takes.
+            let behind = blobs.tree.get_flush_lock();
+            let uploads: Vec<_> = (0..UPLOADS)
+                .map(|number| {
+                    let engine = engine.clone();
+                    tokio::spawn(async move {
+                        let id = UploadId([number as u8 + 1; 16]);
+                        let mut upload = engine.create(id).await.unwrap();
+                        for _ in 0..16 * BUFFER / CHUNK {
+                            let chunk = vec![0x5a; CHUNK as usize];
+                            upload.write(chunk.into()).await.unwrap();
+                        }
+                        upload.finish().await.unwrap()
+                    })
+                })
+                .collect();
+            while engine.totals().waits < UPLOADS && !uploads.iter().any(|one| one.is_finished()) {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(blobs.sealed_memtable_count(), full_buffers_max);
+            // What comes meanwhile and goes elsewhere does not wait.
+            engine.commit(Log::new(3).commit(10)).await.unwrap();
+            let bytes_max = (full_buffers_max as u64 + 1) * (BUFFER + UPLOADS * CHUNK);
+            let bytes = db.write_buffer_size();
+            assert!(bytes < bytes_max, "{bytes}");
+            drop(behind);
+            for upload in uploads {
+                assert_eq!(upload.await.unwrap().size, 16 * BUFFER);
+            }
+            engine.close().await;
+        });
+    }
+    check(1);
+    check(2);
 }
