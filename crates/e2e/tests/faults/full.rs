@@ -3,13 +3,12 @@
 
 use whimbrel_e2e::{
     message,
-    process::wait_for,
     server::{ACCOUNTS, Builder},
 };
 
 use crate::{
     Disk, assert_unavailable, by_mail, does_not_start, names, reading_works, times_opened_again,
-    until_refused, until_taken, writing_is_refused, writing_works,
+    until_refused, until_taken, wait_until_delivered, writing_is_refused, writing_works,
 };
 
 const SIZE: usize = 3000;
@@ -33,12 +32,7 @@ fn below_the_reserve_clients_are_told_to_try_later() {
     let unseen = by_mail(&server, true, "unseen", SIZE);
     assert!(unseen.iter().all(|reply| reply.is(2)), "{unseen:?}");
     all.push("unseen".to_owned());
-    wait_for("the delivery", || {
-        let page = server.http("/metrics");
-        page.lines()
-            .any(|line| line == "whimbrel_queue_entries 0")
-            .then_some(())
-    });
+    wait_until_delivered(&server);
 
     disk.fill(RESERVE / 2);
     let mut bob = server.login(ACCOUNTS[1]).unwrap();

@@ -211,6 +211,16 @@ fn reading_works(server: &Server, old: &mut Imap, expected: &[String], size: usi
     assert!(text.ends_with(&message::bytes(&expected[0], size)));
 }
 
+/// Waits until nothing is on its way into a mailbox.
+fn wait_until_delivered(server: &Server) {
+    wait_for("the delivery", || {
+        let page = server.http("/metrics");
+        page.lines()
+            .any(|line| line == "whimbrel_queue_entries 0")
+            .then_some(())
+    });
+}
+
 /// Appends until the disk takes no more: a journal may have some room laid out already.
 fn until_refused(imap: &mut Imap, all: &mut Vec<String>, size: usize) {
     loop {

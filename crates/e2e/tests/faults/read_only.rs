@@ -3,8 +3,8 @@
 use whimbrel_e2e::{message, server::Builder};
 
 use crate::{
-    Disk, does_not_start, names, path, reading_works, root, until_refused, writing_is_refused,
-    writing_works,
+    Disk, does_not_start, names, path, reading_works, root, until_refused, wait_until_delivered,
+    writing_is_refused, writing_works,
 };
 
 const SIZE: usize = 3000;
@@ -20,6 +20,9 @@ fn a_disk_that_can_only_be_read() {
     server.deliver(&all, SIZE);
     let mut imap = server.anne();
     let _ = imap.command("EXAMINE INBOX").unwrap().ok("EXAMINE");
+    // A sync that is under way when it happens fails, and stops the node. Behind this one there is none.
+    wait_until_delivered(&server);
+    let _ = imap.command("CREATE last").unwrap().ok("CREATE");
 
     // What the kernel does itself when ext4 finds an error.
     root(&["mount", "-o", "remount,abort", path(&disk.at())]);
