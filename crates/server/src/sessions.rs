@@ -105,6 +105,7 @@ fn imap_limits(config: &Config) -> imap::Limits {
         login_failures_max: of.login_failures_max,
         bad_commands_max: of.bad_commands_max,
         keywords_max: of.keywords_max,
+        saved_ranges_max: of.saved_ranges_max,
         sort_messages_max: of.sort_messages_max,
         sort_key_bytes_max: of.sort_key_bytes_max.bytes(),
         thread_references_max: of.thread_references_max,

@@ -34,6 +34,9 @@ pub struct Limits {
     pub bad_commands_max: u32,
     /// Keywords of a mailbox that a session remembers having told in FLAGS; further ones are told with their messages only.
     pub keywords_max: usize,
+    /// Ranges of UIDs in `$` (RFC 5182): eight bytes each, kept as long as the mailbox is selected, in IDLE too. What SEARCH finds in mail as it
+    /// is lies together, or is little.
+    pub saved_ranges_max: usize,
     /// Messages that are sorted or threaded by one command: each costs some ten bytes, in a thread some hundred, for as long as that takes.
     pub sort_messages_max: usize,
     /// Memory for the texts that one SORT goes by: some eighty bytes for each of two hundred thousand messages. When it is full longer texts are
@@ -68,6 +71,7 @@ impl Default for Limits {
             inflate_slack_bytes: 1 << 20,
             bad_commands_max: 20,
             keywords_max: 1000,
+            saved_ranges_max: 16_384,
             sort_messages_max: 500_000,
             sort_key_bytes_max: 16 << 20,
             thread_references_max: 100,

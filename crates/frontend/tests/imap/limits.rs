@@ -355,6 +355,38 @@ fn sort_messages_max() {
     assert_eq!(world.fake.turns, 0);
 }
 
+/// "In this case, the server MUST return a tagged NO response containing the NOTSAVED response code and set the search result variable to the empty
+/// sequence" (RFC 9051, 6.4.4.4).
+#[test]
+fn saved_ranges_max() {
+    let mut world = of_three(|world| world.limits.saved_ranges_max = 1, |_| b"x".to_vec());
+    let saved = |world: &mut World| {
+        world.send("1", b"z SEARCH RETURN (ALL) $\r\n");
+        said(world)
+    };
+    for (command, ends) in [
+        ("SEARCH", ""),
+        ("UID SEARCH", ""),
+        ("SORT", "(SIZE) UTF-8 "),
+    ] {
+        world.send(
+            "1",
+            format!("c {command} RETURN (SAVE) {ends}1:2\r\n").as_bytes(),
+        );
+        assert!(said(&mut world).contains("c OK "), "{command}");
+        assert!(saved(&mut world).contains("ALL 1:2\r\n"), "{command}");
+        for returns in ["SAVE", "SAVE ALL", "SAVE MIN MAX"] {
+            world.send(
+                "1",
+                format!("d {command} RETURN ({returns}) {ends}1,3\r\n").as_bytes(),
+            );
+            let told = said(&mut world);
+            assert!(told.starts_with("d NO [NOTSAVED] "), "{command}: {told}");
+            assert!(saved(&mut world).contains("* ESEARCH (TAG \"z\")\r\n"));
+        }
+    }
+}
+
 #[test]
 fn sort_key_bytes_max() {
     let subject = |n| format!("Subject: {}{}\r\n\r\n", "x".repeat(50), 9 - n).into_bytes();

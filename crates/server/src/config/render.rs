@@ -1,6 +1,9 @@
 //! The schema as people read it: the commented example and `docs/config.md`.
 
-use super::schema::{Key, SECTIONS, Section};
+use whimbrel_frontend::imap::limits::OUTPUT_BYTES;
+use whimbrel_service::api::{BLOB_READS_BYTES_MAX, CONTENTS_BYTES_MAX};
+
+use super::schema::{Config, Key, SECTIONS, Section};
 
 /// Columns of the example, `# ` included.
 const WIDTH: usize = 100;
@@ -95,5 +98,97 @@ pub fn documentation() -> String {
     for section in SECTIONS {
         documentation_of(section, &mut out);
     }
+    sessions(&Config::default(), &mut out);
     out
+}
+
+/// What clients may make sessions hold, with the defaults.
+fn sessions(config: &Config, out: &mut String) {
+    let Config {
+        imap,
+        smtp,
+        submission,
+        limits,
+        ..
+    } = config;
+    let all = limits.connections_max as u64;
+    let of_account = (limits.connections_per_account_max as u64).min(all);
+    let strangers = (limits.unauthenticated_max as u64).min(all);
+    out.push_str(&format!(
+        "\n## What sessions may hold\n\n\
+         What a client decides about has a bound in each session. For all sessions together it is bounded by how many there may be: of one \
+         account `limits.connections_per_account_max`, of strangers `limits.unauthenticated_max`, of all `limits.connections_max`. With the \
+         defaults these are {of_account}, {strangers} and {all}, and that comes to about so much if each of them holds as much as it can:\n\n\
+         | what | bound | one session | one account | all |\n|---|---|---|---|---|\n"
+    ));
+    let mut row = |what: &str, bound: &str, bytes: u64, logged_in: bool| {
+        let of_account = match logged_in {
+            true => shown(bytes * of_account),
+            false => "-".to_owned(),
+        };
+        let all = if logged_in { all } else { strangers };
+        out.push_str(&format!(
+            "| {what} | {bound} | {} | {of_account} | {} |\n",
+            shown(bytes),
+            shown(bytes * all)
+        ));
+    };
+    row(
+        "IMAP: a command before login",
+        "`imap.command_bytes_max_before_login`",
+        imap.command_bytes_max_before_login.0,
+        false,
+    );
+    row(
+        "IMAP: a command, sequence sets apart",
+        "`imap.command_bytes_max`",
+        imap.command_bytes_max.0,
+        true,
+    );
+    row(
+        "IMAP: the sequence sets of a command, until it is carried out",
+        "`imap.sequence_set_ranges_max`, eight bytes each, and as much again while they come in",
+        imap.sequence_set_ranges_max as u64 * 16,
+        true,
+    );
+    row(
+        "IMAP: a saved search result, as long as the mailbox is selected",
+        "`imap.saved_ranges_max`, eight bytes each",
+        imap.saved_ranges_max as u64 * 8,
+        true,
+    );
+    row(
+        "IMAP: the messages of one APPEND, until they are stored",
+        "`imap.append_summary_bytes_max`",
+        imap.append_summary_bytes_max.0,
+        true,
+    );
+    row(
+        "IMAP, POP3: an answer that is not taken: what is written, content rows and bodies that were read for it",
+        "fixed",
+        (OUTPUT_BYTES + CONTENTS_BYTES_MAX + BLOB_READS_BYTES_MAX) as u64,
+        true,
+    );
+    row(
+        "SMTP, submission: commands that wait, a line, the header of a message",
+        "`smtp.input_buffer_bytes_max`, `smtp.text_line_bytes_max`, `submission.header_bytes_max`",
+        smtp.input_buffer_bytes_max.0 + smtp.text_line_bytes_max.0 + submission.header_bytes_max.0,
+        true,
+    );
+    out.push_str(
+        "\nBeside that a session that is not in IDLE has four bytes for each message of the mailbox that it has selected. SORT and THREAD hold what \
+         `imap.sort_messages_max` and `imap.sort_key_bytes_max` say, `imap.sorts_at_once_max` times and no more; accounts, queue and the store have bounds \
+         of their own, for all sessions together.\n\n\
+         **Two rows are more than a machine has**: sets of a million UIDs that do not lie side by side and a thousand messages in one APPEND have to be \
+         possible, as clients send them, and nothing bounds how many sessions send one at the same time, however long they take over it. Where users are not \
+         trusted, lower `imap.sequence_set_ranges_max` and `imap.append_summary_bytes_max`, or `limits.connections_per_account_max`.\n",
+    );
+}
+
+fn shown(bytes: u64) -> String {
+    match bytes {
+        ..0x10_0000 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes.div_ceil(1 << 20)),
+        _ => format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64),
+    }
 }

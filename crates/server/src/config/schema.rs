@@ -134,6 +134,9 @@ schema! {
         bad_commands_max: u32 = "20", "1" ..= "100000";
         /// Keywords of a mailbox that are told in FLAGS; further ones are told with their messages only.
         keywords_max: usize = "1000", "10" ..= "100000";
+        /// Separate ranges in a saved search result (SEARCH RETURN (SAVE), RFC 5182); a more scattered one is refused (NOTSAVED). Each costs
+        /// eight bytes for as long as the mailbox is selected.
+        saved_ranges_max: usize = "16384", "1000" ..= "5000000";
         /// Messages sorted or threaded by one command: each costs some ten bytes, in a thread some hundred, for as long as that takes.
         sort_messages_max: usize = "500000", "1000" ..= "10000000";
         /// Memory for the texts of one SORT; beyond, texts are compared by their beginning.

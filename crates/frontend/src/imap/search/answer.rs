@@ -3,7 +3,7 @@
 use whimbrel_imap::{
     command::SearchReturn,
     core::{PartialRange, Tag},
-    encode::{ESearch, strings},
+    encode::{Code, ESearch, strings},
 };
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
         context::Context,
         finish::SetText,
         ranges::{Cursor, Ranges},
+        task::Outcome,
     },
     find::Found,
 };
@@ -196,7 +197,7 @@ fn modseq_of(returns: SearchReturn, found: &Found) -> u64 {
 }
 
 /// Keeps the result as `$` (RFC 9051, 6.4.4.1, table 4; RFC 9394, 3.2, table 1).
-pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
+pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) -> Result<(), Outcome> {
     let places = &found.places;
     let kept = if saves_all(returns) {
         places.clone()
@@ -223,7 +224,7 @@ pub(super) fn save(cx: &mut Context, found: &Found, returns: SearchReturn) {
             .map(&mut keep);
         kept
     };
-    keep(cx, &kept);
+    keep(cx, &kept)
 }
 
 /// Whether all that was found is kept, not just what MIN, MAX and PARTIAL name.
@@ -232,12 +233,21 @@ pub(super) fn saves_all(returns: SearchReturn) -> bool {
     returns.all || returns.count || !some
 }
 
-/// Keeps these as `$`.
-pub(super) fn keep(cx: &mut Context, kept: &Ranges) {
+/// Keeps these as `$`. "The server MAY refuse to save a SEARCH (SAVE) result, for example, if an internal limit on the number of saved results is
+/// reached. In this case, the server MUST return a tagged NO response containing the NOTSAVED response code and set the search result variable to
+/// the empty sequence" (RFC 9051, 6.4.4.4).
+pub(super) fn keep(cx: &mut Context, kept: &Ranges) -> Result<(), Outcome> {
+    let ranges_max = cx.limits.saved_ranges_max;
     let view = cx.view_mut();
+    if kept.as_slice().len() > ranges_max {
+        view.saved = Vec::new();
+        let text = "The result is too scattered to be saved";
+        return Err(Outcome::no(Code::NotSaved, text));
+    }
     view.saved = kept
         .as_slice()
         .iter()
         .map(|&(start, end)| (view.uid(start), view.uid(end - 1)))
         .collect();
+    Ok(())
 }

@@ -69,8 +69,10 @@ impl Search {
     }
 
     fn answer(&mut self, cx: &mut Context, found: Found) -> Step {
-        if let Some(returns) = self.returns.filter(|returns| returns.save) {
-            answer::save(cx, &found, returns);
+        if let Some(returns) = self.returns.filter(|returns| returns.save)
+            && let Err(outcome) = answer::save(cx, &found, returns)
+        {
+            return Step::Done(outcome);
         }
         self.state = State::Answer(found, Answer::new(cx, self.returns));
         self.tell(cx)

@@ -173,8 +173,10 @@ impl Sort {
     }
 
     fn answer(&mut self, cx: &mut Context) -> Step {
-        if let Some(returns) = self.returns.filter(|returns| returns.save) {
-            self.save(cx, returns);
+        if let Some(returns) = self.returns.filter(|returns| returns.save)
+            && let Err(outcome) = self.save(cx, returns)
+        {
+            return Step::Done(outcome);
         }
         self.state = State::Answer(Answer {
             begun: false,
@@ -186,7 +188,7 @@ impl Sort {
 
     /// SAVE "tells the server to remember the result of the SEARCH or UID SEARCH command (as well as any command based on SEARCH, e.g., SORT and
     /// THREAD [SORT])" (RFC 5182, 1). What MIN, MAX and PARTIAL name they name in the order that was asked for; kept it is as a set.
-    fn save(&self, cx: &mut Context, returns: SearchReturn) {
+    fn save(&self, cx: &mut Context, returns: SearchReturn) -> Result<(), Outcome> {
         if answer::saves_all(returns) {
             return answer::keep(cx, &self.found.places);
         }
@@ -202,7 +204,7 @@ impl Sort {
         for place in named {
             kept.push(place, place + 1);
         }
-        answer::keep(cx, &kept);
+        answer::keep(cx, &kept)
     }
 
     fn tell(&mut self, cx: &mut Context) -> Step {
