@@ -54,7 +54,7 @@ pub(super) fn writable(cx: &Context) -> Result<(), Outcome> {
 
 fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
     let view = cx.view();
-    let up_to = view.uids.last().copied().unwrap_or(0);
+    let up_to = view.uids.last().unwrap_or(0);
     let call = MailboxCall::Expunge {
         session: cx.session,
         name: view.name.clone(),

@@ -5,7 +5,7 @@
 
 use whimbrel_imap::encode;
 
-use super::{context::Context, finish::SetText, view::View};
+use super::{context::Context, finish::SetText, uids::Uids, view::View};
 
 /// A VANISHED line is ended when it is this long, and another one begun: RFC 7162, section 4, has clients limit their own lines to about as
 /// much, and some send back the sets that they were sent.
@@ -170,7 +170,7 @@ struct Missing {
 }
 
 impl Missing {
-    fn next(&mut self, uids: &[u32]) -> Option<(u32, u32)> {
+    fn next(&mut self, uids: &Uids) -> Option<(u32, u32)> {
         loop {
             let &(start, end) = self.known.get(self.at)?;
             let from = start.max(self.from);
@@ -178,11 +178,11 @@ impl Missing {
                 self.at += 1;
                 continue;
             }
-            while uids.get(self.place).is_some_and(|&uid| uid < from) {
+            while uids.get(self.place).is_some_and(|uid| uid < from) {
                 self.place += 1;
             }
             match uids.get(self.place) {
-                Some(&uid) if uid <= end => {
+                Some(uid) if uid <= end => {
                     self.place += 1;
                     match uid.checked_add(1) {
                         Some(next) => self.from = next,
@@ -208,13 +208,14 @@ mod tests {
 
     #[track_caller]
     fn check(known: &[(u32, u32)], uids: &[u32], expected: &[(u32, u32)]) {
+        let there: Uids = uids.iter().copied().collect();
         let mut missing = Missing {
             known: known.to_vec(),
             at: 0,
             from: 1,
             place: 0,
         };
-        let found: Vec<_> = std::iter::from_fn(|| missing.next(uids)).collect();
+        let found: Vec<_> = std::iter::from_fn(|| missing.next(&there)).collect();
         assert_eq!(found, expected, "{known:?} {uids:?}");
     }
 
@@ -241,7 +242,8 @@ mod tests {
             let uids: Vec<u32> = uids.into_iter().collect();
             let set = whimbrel_imap::core::SequenceSet::from_ranges(ranges.iter().map(|r| (r.0, r.0 + r.1)));
             let mut missing = Missing { known: set.ranges().to_vec(), at: 0, from: 1, place: 0 };
-            let found: Vec<u32> = std::iter::from_fn(|| missing.next(&uids)).flat_map(|(a, b)| a..=b).collect();
+            let there: Uids = uids.iter().copied().collect();
+            let found: Vec<u32> = std::iter::from_fn(|| missing.next(&there)).flat_map(|(a, b)| a..=b).collect();
             let expected: Vec<u32> = (1..110).filter(|n| set.contains(*n, 0) && !uids.contains(n)).collect();
             prop_assert_eq!(found, expected);
         }

@@ -40,6 +40,7 @@ mod select;
 mod store;
 mod sync;
 mod task;
+mod uids;
 mod unauthenticate;
 mod view;
 

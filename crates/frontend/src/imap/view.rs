@@ -1,12 +1,12 @@
 //! What a session knows of the selected mailbox: one UID a message, and what the client was told.
 //!
-//! A message's sequence number is its place in [`View::uids`] plus one. The vector changes only where EXPUNGE and EXISTS are
+//! A message's sequence number is its place in [`View::uids`] plus one. They change only where EXPUNGE and EXISTS are
 //! written (see [`super::sync`]), so a place found at the begin of a command holds to its end.
 
 use whimbrel_imap::core::{Flag as WireFlag, Keyword as WireKeyword, MessageSet, SequenceSet};
 use whimbrel_service::api::{Flag, Flags, Keyword, MailboxId, MailboxName, Row, Selected};
 
-use super::{packed, ranges::Ranges};
+use super::{packed, ranges::Ranges, uids::Uids};
 
 /// The selected mailbox as the client sees it.
 pub(super) struct View {
@@ -15,7 +15,7 @@ pub(super) struct View {
     /// Selected by EXAMINE.
     pub(super) read_only: bool,
     /// UIDs, ascending.
-    pub(super) uids: Vec<u32>,
+    pub(super) uids: Uids,
     pub(super) uid_validity: u32,
     pub(super) uid_next: u32,
     pub(super) highest_modseq: u64,
@@ -68,7 +68,7 @@ impl View {
             name,
             id: selected.status.id,
             read_only,
-            uids: selected.uids,
+            uids: Uids::from(&*selected.uids),
             uid_validity: selected.status.uid_validity,
             uid_next: selected.status.uid_next,
             highest_modseq: selected.status.highest_modseq,
@@ -86,7 +86,7 @@ impl View {
     /// Holds no index until [`View::wake`] or [`View::recall`]; nothing may be asked of it meanwhile.
     pub(super) fn rest(&mut self) {
         let uids = std::mem::take(&mut self.uids);
-        let packed = packed::pack(&uids);
+        let packed = packed::pack(uids.iter());
         // The owner knows what the client knows when all was told.
         self.resting = Some(if packed.len() <= PACKED_BYTES_MAX || self.dirty {
             Resting::Packed(packed)
@@ -101,7 +101,7 @@ impl View {
         match &self.resting {
             None => true,
             Some(Resting::Packed(packed)) => {
-                self.uids = packed::unpack(packed);
+                self.uids = packed::unpack(packed).collect();
                 self.resting = None;
                 true
             }
@@ -111,7 +111,7 @@ impl View {
 
     /// Wakes with what the owner says.
     pub(super) fn recall(&mut self, uids: Vec<u32>) {
-        self.uids = uids;
+        self.uids = Uids::from(&*uids);
         self.resting = None;
     }
 
@@ -122,12 +122,14 @@ impl View {
 
     /// The UID at a place.
     pub(super) fn uid(&self, place: u32) -> u32 {
-        self.uids[place as usize]
+        self.uids
+            .get(place as usize)
+            .expect("places are of messages that are there")
     }
 
     /// The place of a UID.
     pub(super) fn place(&self, uid: u32) -> Option<u32> {
-        self.uids.binary_search(&uid).ok().map(|place| place as u32)
+        self.uids.place(uid).map(|place| place as u32)
     }
 
     /// The places that a set names. A UID that does not exist "is ignored without any error message" (RFC 9051, 6.4.9); for a
@@ -203,7 +205,7 @@ impl View {
 
     fn places_of_set(&self, set: &SequenceSet) -> Ranges {
         // "or, if the mailbox is empty, the mailbox's current UIDNEXT value" (RFC 9051, 9): names no message either way.
-        let largest = self.uids.last().copied().unwrap_or(self.uid_next.max(1));
+        let largest = self.uids.last().unwrap_or(self.uid_next.max(1));
         self.places_of_uids(set.resolve(largest))
     }
 
@@ -212,49 +214,26 @@ impl View {
         let mut places = Ranges::default();
         let mut from = 0;
         for (first, last) in ranges {
-            from = self.gallop(from, |uid| uid < first);
-            let end = self.gallop(from, |uid| uid <= last);
+            from = self.uids.gallop(from, |uid| uid < first);
+            let end = self.uids.gallop(from, |uid| uid <= last);
             places.push(from as u32, end as u32);
             from = end;
         }
         places
     }
 
-    /// The first place at or after `from` whose UID is not `below`.
-    fn gallop(&self, from: usize, below: impl Fn(u32) -> bool) -> usize {
-        let rest = &self.uids[from..];
-        let mut step = 1;
-        while step < rest.len() && below(rest[step]) {
-            step *= 2;
-        }
-        let end = rest.len().min(step + 1);
-        from + step / 2 + rest[step / 2..end].partition_point(|&uid| below(uid))
-    }
-
     /// Removes these UIDs (ascending; unknown ones do not matter); of each that was there, `told` learns the sequence number that it had
     /// before, and the UID.
     pub(super) fn remove(&mut self, uids: &[u32], mut told: impl FnMut(u32, u32)) {
-        // What lies between two messages that go is moved at once.
-        let (mut from, mut to, mut place) = (0, 0, 0);
-        for &uid in uids {
-            place = self.gallop(place, |other| other < uid);
-            if self.uids.get(place) == Some(&uid) {
-                self.uids.copy_within(from..place, to);
-                to += place - from;
-                place += 1;
-                from = place;
-                told(place as u32, uid);
-            }
-        }
-        self.uids.copy_within(from.., to);
-        self.uids.truncate(to + self.uids.len() - from);
+        self.uids
+            .remove(uids, |place, uid| told(place as u32 + 1, uid));
     }
 
     /// The UIDs known here that are not among `present` (ascending).
     pub(super) fn missing_from(&self, present: &[u32]) -> Vec<u32> {
         let mut present = present.iter().copied().peekable();
         let mut missing = Vec::new();
-        for &uid in &self.uids {
+        for uid in self.uids.iter() {
             while present.peek().is_some_and(|&p| p < uid) {
                 present.next();
             }
@@ -267,9 +246,9 @@ impl View {
 
     /// Adds new UIDs (ascending); says whether there were any.
     pub(super) fn arrive(&mut self, uids: &[u32]) -> bool {
-        let last = self.uids.last().copied().unwrap_or(0);
+        let last = self.uids.last().unwrap_or(0);
         let new = &uids[uids.partition_point(|&uid| uid <= last)..];
-        self.uids.extend_from_slice(new);
+        self.uids.extend(new.iter().copied());
         !new.is_empty()
     }
 
@@ -437,7 +416,7 @@ mod tests {
                 prop_assert_eq!(client.remove(number as usize - 1), uid);
                 prop_assert!(gone.contains(&uid));
             }
-            prop_assert_eq!(&client, &view.uids);
+            prop_assert_eq!(&client, &view.uids.iter().collect::<Vec<_>>());
             prop_assert!(client.iter().all(|uid| !gone.contains(uid)));
         }
     }
@@ -467,12 +446,12 @@ mod tests {
         let uids: Vec<u32> = (1..10_000).map(|number| number * 64).collect();
         let mut view = view(uids.clone());
         view.rest();
-        assert_eq!(view.uids.capacity(), 0);
+        assert!(view.uids.is_empty());
         assert!(matches!(&view.resting, Some(Resting::Packed(packed)) if packed.len() < 16));
         assert!(view.wake());
-        assert_eq!(view.uids, uids);
+        assert!(view.uids.iter().eq(uids.iter().copied()));
         assert!(view.wake());
-        assert_eq!(view.uids, uids);
+        assert!(view.uids.iter().eq(uids.iter().copied()));
     }
 
     #[test]
@@ -483,12 +462,12 @@ mod tests {
         assert!(!view.wake());
         view.recall(uids.clone());
         assert!(view.wake());
-        assert_eq!(view.uids, uids);
+        assert!(view.uids.iter().eq(uids.iter().copied()));
         // What was not told is not known to the owner as told.
         view.dirty = true;
         view.rest();
         assert!(view.wake());
-        assert_eq!(view.uids, uids);
+        assert!(view.uids.iter().eq(uids.iter().copied()));
     }
 
     #[test]
@@ -496,6 +475,6 @@ mod tests {
         let mut view = view(vec![64, 128]);
         assert!(!view.arrive(&[64, 128]));
         assert!(view.arrive(&[128, 192]));
-        assert_eq!(view.uids, [64, 128, 192]);
+        assert!(view.uids.iter().eq([64, 128, 192]));
     }
 }
