@@ -289,6 +289,26 @@ fn huge_pages_are_for_those_who_ask() {
     check("huge_pages = true\n", own.unwrap());
 }
 
+/// The allocator hears of it by the environment alone, and what somebody has set there is theirs.
+#[test]
+fn memory_is_returned_soon() {
+    let check = |before: &str, expected: &str| {
+        let world = World::new();
+        let running = world.serve(before);
+        let environment = fs::read(format!("/proc/{}/environ", running.child.id())).unwrap();
+        let found: Vec<_> = environment
+            .split(|byte| *byte == 0)
+            .filter(|variable| variable.starts_with(b"MIMALLOC_PURGE_DELAY="))
+            .map(String::from_utf8_lossy)
+            .collect();
+        assert_eq!(found, [expected]);
+        assert_eq!(running.stop().0, Some(0));
+    };
+    check("unset MIMALLOC_PURGE_DELAY;", "MIMALLOC_PURGE_DELAY=10");
+    let own = "MIMALLOC_PURGE_DELAY=500";
+    check(&format!("export {own};"), own);
+}
+
 /// Half of few descriptors are for connections. Clients that take them all keep others out only as long as they stay.
 #[test]
 fn clients_leave_descriptors() {

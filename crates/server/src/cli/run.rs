@@ -1,8 +1,10 @@
 //! What each command does.
 
 use std::{
+    env,
     io::{self, Write as _},
-    process::ExitCode,
+    os::unix::process::CommandExt as _,
+    process::{self, ExitCode},
     sync::Arc,
 };
 
@@ -41,7 +43,10 @@ pub fn run(cli: Cli) -> ExitCode {
     };
     let done = match command {
         Command::Import { .. } | Command::Export { .. } => Ok(()),
-        Command::Serve { config } => serve(&config),
+        Command::Serve { config } => {
+            return_memory_soon();
+            serve(&config)
+        }
         Command::Account { command } => accounts::account(command),
         Command::Alias { command } => accounts::alias(command),
         Command::Check {
@@ -162,6 +167,27 @@ fn raise_descriptor_limit() {
 fn refuse_huge_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "cannot do without huge pages");
+    }
+}
+
+/// How long the allocator keeps what nobody uses before the system gets it back, in milliseconds. Its own default is a second: by then
+/// another load takes pages of its own, and when nothing happens it keeps them for good. After 50 clients had been at a mailbox of 200,000 messages
+/// the process had 240 MiB with that, and 166 with this.
+const RETURN_DELAY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "10");
+
+/// The allocator is told by the environment alone, which it reads before anything of ours runs: so the program begins anew, as the same
+/// process, and before it has read or opened anything. What somebody has set stays; where it cannot begin anew, it goes on.
+fn return_memory_soon() {
+    let mut arguments = env::args_os();
+    if let (None, Some(name), Ok(program)) = (
+        env::var_os(RETURN_DELAY.0),
+        arguments.next(),
+        env::current_exe(),
+    ) {
+        let mut again = process::Command::new(program);
+        again.arg0(name).args(arguments);
+        let error = again.env(RETURN_DELAY.0, RETURN_DELAY.1).exec();
+        let _ = writeln!(io::stderr(), "whimbrel: more memory is used: {error}");
     }
 }
 
