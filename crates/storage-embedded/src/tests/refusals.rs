@@ -125,6 +125,49 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
     });
 }
 
+/// The tree's own threads cannot write a table: it gives up behind everybody's back, and shows that at the next write only.
+#[test]
+fn a_tree_that_gives_up_by_itself_is_opened_again() {
+    let directory = tempdir();
+    let (config, disk) = config(directory.path());
+    let config = crate::Config {
+        write_buffer_bytes: 128 << 10,
+        ..config
+    };
+    let tables = directory.path().join("lsm/keyspaces");
+    let elsewhere = directory.path().join("elsewhere");
+    runtime().block_on(async {
+        let engine = Embedded::open(config.clone()).unwrap();
+        let mut log = Log::new(3);
+        engine.commit(log.commit(10)).await.unwrap();
+        disk.refuses.store(true, Ordering::SeqCst);
+        fs::rename(&tables, &elsewhere).unwrap();
+        let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
+        let mut pieces = 0;
+        while let Ok(()) = upload.write(vec![1; 64 << 10].into()).await {
+            pieces += 1;
+            assert!(pieces < 10_000, "the tree wrote its tables");
+        }
+        let refused = log.commit(10);
+        assert_refused(engine.commit(refused.clone()).await);
+        assert_refused(upload.finish().await);
+        assert_eq!(engine.log_positions(P).await.unwrap()[0].1.next, 2);
+
+        fs::rename(&elsewhere, &tables).unwrap();
+        disk.refuses.store(false, Ordering::SeqCst);
+        until_taken(&engine, refused).await;
+        let mut upload = engine.create(UploadId([2; 16])).await.unwrap();
+        upload.write(vec![2; 1 << 20].into()).await.unwrap();
+        let blob = upload.finish().await.unwrap();
+        engine.commit(naming(blob.name)).await.unwrap();
+        engine.close().await;
+        let engine = Embedded::open(config).unwrap();
+        assert_eq!(engine.list(None, 10).await.unwrap(), [blob]);
+        assert_eq!(engine.log_positions(P).await.unwrap()[0].1.next, 3);
+        engine.close().await;
+    });
+}
+
 /// Without a known cause it may be a damage, which must not be hidden for long.
 #[test]
 fn a_tree_that_gives_up_again_and_again_for_no_reason_stops() {
