@@ -60,6 +60,34 @@ fn messages() {
     ));
 }
 
+/// The rate is that of the whole message: what came fast pays for what comes slowly, and no more than that.
+#[test]
+fn a_message_may_take_as_long_as_its_mean_rate_allows() {
+    let mut large = config();
+    large.limits.message_bytes_max = 100_000;
+    let mut owner = Owner::new(Role::Smtp, large, false);
+    owner.run();
+    owner.feed(
+        b"HELO a\r\nMAIL FROM:<a@b>\r\nRCPT TO:<bob@x>\r\nDATA\r\n",
+        usize::MAX,
+    );
+    let line = [&[b'x'; 62][..], b"\r\n"].concat();
+    // 64 octets a second for twice as long as a message may take.
+    for _ in 0..8 {
+        owner.feed(&line.repeat(150), usize::MAX);
+        owner.wait(150);
+    }
+    assert_eq!(owner.closed, None);
+    for _ in 0..3 {
+        owner.feed(b"x", usize::MAX);
+        owner.wait(150);
+    }
+    assert_eq!(owner.closed, None);
+    owner.feed(b"x", usize::MAX);
+    owner.wait(150);
+    assert_eq!(owner.closed, Some(CloseReason::Timeout));
+}
+
 #[test]
 fn the_handshake() {
     check(
