@@ -176,7 +176,7 @@ fn sessions(config: &Config, out: &mut String) {
         true,
     );
     out.push_str(
-        "\nBeside that a session that is not in IDLE has four bytes for each message of the mailbox that it has selected. SORT and THREAD hold what \
+        "\nBeside that a session that is not in IDLE has up to four bytes for each message of the mailbox that it has selected. SORT and THREAD hold what \
          `imap.sort_messages_max` and `imap.sort_key_bytes_max` say, `imap.sorts_at_once_max` times and no more; accounts, queue and the store have bounds \
          of their own, for all sessions together.\n\n\
          **Two rows are more than a machine has**: sets of a million UIDs that do not lie side by side and a thousand messages in one APPEND have to be \
