@@ -230,7 +230,11 @@ impl<'a> Search<'a> {
         let stored = self.directory.alias_targets(&name);
         let stored = stored.filter_map(|to| Address::parse_alias(to).ok());
         let supposed = self.link.filter(|(from, _)| *from == address);
-        stored.chain(supposed.map(|(_, to)| to.clone())).collect()
+        let supposed = supposed.map(|(_, to)| to.clone());
+        let mut targets: Vec<Address> = stored.chain(supposed).collect();
+        // Whichever comes first decides how far away the rest is: it stands where it will stand once it is stored.
+        targets.sort_by_cached_key(Address::to_string);
+        targets
     }
 
     fn reached(&self, to: Address) -> (Address, Option<String>) {

@@ -66,6 +66,29 @@ fn accounts_are_refused_for_each_reason() {
     );
 }
 
+/// What is reached by a long way and a short one is as far away as the first of the two says; a new alias may be the first.
+#[test]
+fn an_alias_is_judged_where_it_will_stand() {
+    let mut node = Node::new(1);
+    node.add(5, "p8@x.org", 1);
+    let mut links: Vec<(String, String)> = (3..8)
+        .rev()
+        .map(|n| (format!("p{n}"), format!("p{}", n + 1)))
+        .collect();
+    links.extend(
+        [("a", "p3"), ("c", "a"), ("h", "c"), ("0", "a")].map(|(f, t)| (f.into(), t.into())),
+    );
+    for (from, to) in links {
+        let added = node.alias(&format!("{from}@x.org"), &format!("{to}@x.org"));
+        assert_eq!(added, Ok(()), "{from} -> {to}");
+    }
+    // h, c, 0, a, p3, ...: one too many.
+    let refused = Err(Refusal::Loop(named("h@x.org")));
+    assert_eq!(node.alias("c@x.org", "0@x.org"), refused);
+    let found = node.directory.resolve("h", "x.org");
+    assert!(matches!(found, Resolution::Local(_)), "{found:?}");
+}
+
 #[test]
 fn aliases_are_refused_for_each_reason() {
     let mut node = Node::new(1);
