@@ -1,6 +1,8 @@
 //! kill -9 under load: whatever was acknowledged is there after the restart, nothing is half there, and a client that caches by UID is
 //! never deceived.
 //!
+//! The server's buffers are as small as they can be, so that tables are written and merged meanwhile; the files that each end leaves are checked whole.
+//!
 //! Several clients write at once (APPEND, STORE, MOVE, EXPUNGE, CREATE, DELETE, RENAME, deliveries by SMTP and LMTP); after a random
 //! number of acknowledgements the process is killed, started again (sometimes killed once more while it recovers), and everything is
 //! compared with the ledgers. `WHIMBREL_E2E_KILLS` says how often (10 otherwise), `WHIMBREL_E2E_SEED` repeats the choices.
@@ -24,7 +26,7 @@ use whimbrel_e2e::{
     message,
     process::{number, wait_for},
     random::Random,
-    server::{ACCOUNTS, Server},
+    server::{ACCOUNTS, Builder, Server},
 };
 
 const WORKERS: usize = 4;
@@ -33,7 +35,9 @@ const WORKERS: usize = 4;
 fn acknowledged_writes_survive() {
     let kills = number("WHIMBREL_E2E_KILLS", 10);
     let mut random = Random::new(Random::seed_from("WHIMBREL_E2E_SEED"));
-    let mut server = Server::start_plain();
+    let mut server = Builder::default()
+        .set("storage", "write_buffer_bytes = \"1MiB\"")
+        .start();
     let mut ledgers: Vec<Ledger> = (0..WORKERS)
         .map(|n| Ledger::new(n, n % ACCOUNTS.len()))
         .collect();
@@ -69,6 +73,7 @@ fn acknowledged_writes_survive() {
             thread::sleep(Duration::from_millis(random.bits() % 300));
             server.kill();
         }
+        check_files(&server);
         server.start(&[]);
         compare(&server, &mut ledgers);
         println!(
@@ -79,10 +84,24 @@ fn acknowledged_writes_survive() {
         server.assert_no_panic();
     }
     assert!(acknowledged > kills, "hardly anything was written");
+    assert!(tables(&server) > 0, "no buffer was ever full");
     // And an orderly end changes nothing either.
     server.stop();
+    check_files(&server);
     server.start(&[]);
     compare(&server, &mut ledgers);
+}
+
+/// Tables of the tree of records.
+fn tables(server: &Server) -> usize {
+    let folder = server.path("data/store/lsm/keyspaces/2/tables");
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// No byte of what is on the disk is damaged; the torn end of a write that nobody was told about is no damage.
+fn check_files(server: &Server) {
+    let checked = server.admin(&["check"], "");
+    let _ = checked.expect("a store without damage");
 }
 
 /// Compares the server with the ledgers, and lets them learn what it decided where it was free to.
