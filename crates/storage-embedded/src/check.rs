@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::{
     directory::{SYNCED_BYTES, parse_format, parse_synced},
     failure::OpenError,
-    journal, manifest,
+    journal,
+    manifest::{self, TREE_VERSION},
 };
 
 /// Damage, or something to be told.
@@ -44,8 +45,6 @@ pub trait Watch {
 }
 
 const READ_BYTES: usize = 256 << 10;
-/// The version file of the tree: its name, and the version of its layout.
-const TREE_VERSION: &[u8] = b"FJL\x03";
 
 /// Reads all files of the store in `path` that count.
 ///

@@ -390,7 +390,7 @@ impl Reader {
     }
 }
 
-fn only_zeros(file: &mut File, from: u64) -> io::Result<bool> {
+pub(crate) fn only_zeros(file: &mut File, from: u64) -> io::Result<bool> {
     file.seek(SeekFrom::Start(from))?;
     let mut buffer = vec![0; READ_BYTES];
     loop {

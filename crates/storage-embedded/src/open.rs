@@ -25,6 +25,12 @@ pub(crate) fn open(
     if last.is_some() && !made {
         return Err(OpenError::damaged(&directory.path, "SYNCED is missing"));
     }
+    if !made {
+        manifest::remove_begun(&tree_path).map_err(OpenError::io(
+            &tree_path,
+            "what was begun cannot be removed",
+        ))?;
+    }
     let has_tree = tree_path
         .join("version")
         .try_exists()

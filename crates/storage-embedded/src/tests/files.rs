@@ -130,3 +130,37 @@ fn a_store_whose_making_was_interrupted_is_made_and_opens_again() {
         });
     }
 }
+
+/// A first start may be killed at any moment.
+#[test]
+fn a_start_that_was_killed_before_the_tree_was_made_is_no_damage() {
+    let check = |version: Option<&[u8]>, journal: Option<&[u8]>| {
+        let directory = tempdir();
+        let path = directory.path();
+        drop(Directory::open(path).unwrap());
+        std::fs::create_dir(path.join("lsm/keyspaces")).unwrap();
+        for (name, bytes) in [
+            ("lock", Some(&b""[..])),
+            ("version", version),
+            ("0.jnl", journal),
+        ] {
+            if let Some(bytes) = bytes {
+                std::fs::write(path.join("lsm").join(name), bytes).unwrap();
+            }
+        }
+        runtime().block_on(async {
+            let engine = Embedded::open(config(path).0);
+            let kept = std::fs::read(path.join("lsm/0.jnl")).unwrap();
+            let is_kept = journal.is_some_and(|journal| kept.starts_with(journal));
+            let engine = engine.map_err(|_| is_kept)?;
+            engine.commit(Commit::new(PartitionId(1))).await.unwrap();
+            engine.close().await;
+            Ok::<(), bool>(())
+        })
+    };
+    assert_eq!(check(None, None), Ok(()));
+    assert_eq!(check(None, Some(b"")), Ok(()));
+    assert_eq!(check(None, Some(&[0; 70_000])), Ok(()));
+    assert_eq!(check(Some(b""), Some(&[0; 70_000])), Ok(()));
+    assert_eq!(check(Some(b"FJ"), Some(&[0; 70_000])), Ok(()));
+}
