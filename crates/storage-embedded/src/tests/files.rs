@@ -163,4 +163,6 @@ fn a_start_that_was_killed_before_the_tree_was_made_is_no_damage() {
     assert_eq!(check(None, Some(&[0; 70_000])), Ok(()));
     assert_eq!(check(Some(b""), Some(&[0; 70_000])), Ok(()));
     assert_eq!(check(Some(b"FJ"), Some(&[0; 70_000])), Ok(()));
+    // Something was written, so it is not the remains of a first start.
+    assert_eq!(check(None, Some(b"a write")), Err(true));
 }
