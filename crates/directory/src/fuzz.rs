@@ -40,7 +40,8 @@ const ADDRESSES: [&str; 16] = [
     "c+d@x", "a@y", "@x", "@y",
 ];
 
-/// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far.
+/// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far. Until one is removed: what
+/// led by it may then lead by a longer way.
 pub fn aliases(data: &[u8]) {
     let mut directory = Directory::default();
     let mut seq = 0;
@@ -60,6 +61,7 @@ pub fn aliases(data: &[u8]) {
         let planned = directory.plan_add_account(account, [key; 16], 1, Credential::from(""));
         apply(&mut directory, planned.unwrap_or_default());
     }
+    let mut removed = false;
     for step in data.chunks_exact(3) {
         let [from, to] = [step[1], step[2]].map(|byte| ADDRESSES[usize::from(byte % 16)]);
         let planned = match step[0] % 8 {
@@ -68,6 +70,7 @@ pub fn aliases(data: &[u8]) {
             _ => directory.plan_add_alias(from, to),
         };
         let Ok(ops) = planned else { continue };
+        removed |= step[0] % 8 < 2;
         apply(&mut directory, ops);
     }
     for address in ADDRESSES {
@@ -75,7 +78,7 @@ pub fn aliases(data: &[u8]) {
             Some(("", _)) | None => continue,
             Some((local, domain)) => directory.resolve(local, domain),
         };
-        assert_ne!(found, Resolution::Loop, "{address}");
+        assert!(removed || found != Resolution::Loop, "{address}");
         if let Resolution::Local(targets) = found {
             assert!(!targets.is_empty() && targets.is_sorted());
             let holds = |to: &Target| {

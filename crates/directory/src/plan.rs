@@ -186,7 +186,8 @@ impl Directory {
         false
     }
 
-    /// Plans to remove an alias; without `to`, all of `from`'s.
+    /// Plans to remove an alias; without `to`, all of `from`'s. What led by it to an account may lead there by a longer way, or no more: an administrator who
+    /// takes a link out of a net of aliases looks at what it leaves.
     ///
     /// # Errors
     /// When there is none.
