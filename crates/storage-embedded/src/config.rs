@@ -15,8 +15,8 @@ pub struct Config {
     /// Size at which what was last written moves from memory into files: of blobs; of records and logs half as much each, of
     /// the rest a quarter. A store that was made with less keeps to that.
     pub write_buffer_bytes: u64,
-    /// Of each of these kinds, full buffers that are not in files yet; with so many, whoever comes to write waits. Beside them there is the one
-    /// that is being filled, and those that were just emptied, until the tree lets go of them.
+    /// Of each of these kinds, full buffers that are not in files yet; with so many, whoever comes to write waits once the next one is full, too. Beside
+    /// them there are those that were just emptied, until the tree lets go of them.
     pub full_buffers_max: usize,
     /// Size of all journals together above which the oldest is made superfluous. Bounds disk space and the time of a start.
     pub journal_bytes_max: u64,

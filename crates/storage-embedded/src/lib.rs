@@ -36,6 +36,7 @@ mod keys;
 mod manifest;
 mod open;
 mod reads;
+mod removed;
 mod seal;
 mod sweep;
 #[cfg(test)]

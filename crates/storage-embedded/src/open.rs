@@ -113,7 +113,8 @@ pub(crate) fn open(
         Some((file, _)) => file,
         None => SyncedFile::open(directory)?.0,
     };
-    let sealer = Sealer::new(db, trees, directory.id, shown, config.clone());
+    let sealer = Sealer::new(db, trees, directory.id, shown, config.clone())
+        .map_err(OpenError::io(&config.path, "no thread could be started"))?;
     synced_file
         .note(shown.number)
         .and_then(|()| synced_file.sync())

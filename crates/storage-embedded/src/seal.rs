@@ -8,6 +8,7 @@
 //! were on disk once. So if a journal breaks off at number n and a seal behind the break says `synced > n`, acknowledged
 //! data is damaged; if none does, the break is the torn end of what nobody was told about.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -150,10 +151,11 @@ pub(crate) enum Tree {
 
 /// Makes every write of the engine: numbers it, seals it, and hands it to the tree in the order of the numbers.
 pub(crate) struct Sealer {
+    // First, so that its thread has ended before the tree is shut.
+    buffers: Buffers,
     db: Database,
     pub(crate) trees: Trees,
     id: StoreId,
-    buffers: Buffers,
     last: Mutex<Seal>,
     synced: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -162,18 +164,27 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     /// Goes on after `last`, which is all on disk.
-    pub(crate) fn new(db: Database, trees: Trees, id: StoreId, last: Seal, config: Config) -> Self {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn new(
+        db: Database,
+        trees: Trees,
+        id: StoreId,
+        last: Seal,
+        config: Config,
+    ) -> io::Result<Self> {
         let synced = AtomicU64::new(last.number);
-        Sealer {
+        Ok(Sealer {
+            buffers: Buffers::new(&config, &trees)?,
             db,
             trees,
             id,
-            buffers: Buffers::new(&config),
             last: Mutex::new(last),
             synced,
             failure: Mutex::new(None),
             config,
-        }
+        })
     }
 
     pub(crate) fn begin(&self) -> Write {
@@ -230,10 +241,7 @@ impl Sealer {
         }
         let number = seal.number;
         *last = seal;
-        if let Err(error) = self.buffers.turn(&self.trees, touches) {
-            // The write was made. What keeps the tree from putting itself in order it says with one of the next.
-            tracing::warn!(?error, "beginning a write buffer");
-        }
+        self.buffers.written(&self.trees, touches);
         Ok(number)
     }
 

@@ -18,6 +18,7 @@ use crate::directory::SyncedFile;
 use crate::engine::Core;
 use crate::failure::{OpenError, passes};
 use crate::group::{After, Group};
+use crate::removed::Removed;
 use crate::seal::{Failure, Sealer, Tree};
 use crate::verify::Positions;
 use crate::{journal, keys, open, sweep};
@@ -622,6 +623,7 @@ pub(crate) struct JournalFile {
     directory: PathBuf,
     number: u64,
     file: File,
+    removed: Removed,
 }
 
 impl JournalFile {
@@ -631,6 +633,7 @@ impl JournalFile {
             directory,
             number,
             file,
+            removed: Removed::new()?,
         })
     }
 
@@ -649,19 +652,20 @@ impl JournalFile {
             // Looked for before it is opened: without a free descriptor opening fails even where there is nothing, and nothing new is
             // needed then.
             if next.try_exists()? {
-                self.file = match File::open(next) {
-                    Ok(file) => file,
+                match File::open(next) {
+                    Ok(file) => self.removed.keep(std::mem::replace(&mut self.file, file)),
                     // Removed meanwhile, and so the one at hand.
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                     Err(error) => return Err(error),
-                };
+                }
                 self.number += 1;
             } else if self.file.metadata()?.nlink() > 0 {
                 return Ok(changed);
             } else {
                 let newest = journal::newest(&self.directory).map_err(std::io::Error::other)?;
                 let (number, path) = newest.ok_or(std::io::ErrorKind::NotFound)?;
-                self.file = File::open(path)?;
+                let file = File::open(path)?;
+                self.removed.keep(std::mem::replace(&mut self.file, file));
                 self.number = number;
             }
             changed = true;
