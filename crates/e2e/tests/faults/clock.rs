@@ -1,43 +1,22 @@
 //! Somebody sets the clock: hours forward, then back behind where it was. Clients notice nothing but dates.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::collections::BTreeSet;
 
 use whimbrel_e2e::{
     imap::Imap,
     message,
-    process::run,
     server::{Builder, Server},
 };
 
-use crate::{names, writing_works};
+use crate::{names, preloaded, tell, writing_works};
 
 const SIZE: usize = 3000;
 const HOUR: i64 = 3600;
 
 /// A server whose clock can be set.
 fn server() -> Server {
-    let mut server = Builder::default().build();
-    let library = server.path("clockshift.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/clockshift.c");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(source);
-    let _ = run(&mut compiler, b"").expect("cc");
-    let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
-    let shift = server.path("shift");
-    server.environment.push(("LD_PRELOAD", text(library)));
-    server.environment.push(("CLOCK_SHIFT", text(shift)));
-    set(&server, 0);
-    server.start(&[]);
-    server
-}
-
-fn set(server: &Server, seconds: i64) {
-    let new = server.path("shift.new");
-    fs::write(&new, seconds.to_string()).unwrap();
-    fs::rename(new, server.path("shift")).unwrap();
+    let builder = Builder::default();
+    preloaded(builder, "clockshift", "CLOCK_SHIFT")
 }
 
 /// UIDs, MODSEQs and the times of arrival of all messages, as the mailbox has them.
@@ -115,7 +94,7 @@ fn a_clock_that_is_set_forward_and_back() {
     let _ = imap.command("CREATE box-start").unwrap().ok("CREATE");
     let mut name = "box-start".to_owned();
     for (turn, hours) in [7, 0, -26, 3].into_iter().enumerate() {
-        set(&server, hours * HOUR);
+        tell(&server, hours * HOUR);
         let highest = seen.highest;
         all.append(&mut writing_works(
             &server,
@@ -157,7 +136,7 @@ fn a_clock_that_is_set_forward_and_back() {
     assert!(days.len() > 1, "{:?}", seen.dates);
     // A guess too many is not forgotten, nor held against anyone for hours, by a jump.
     assert!(server.login(("anne@example.org", "wrong")).is_err());
-    set(&server, -48 * HOUR);
+    tell(&server, -48 * HOUR);
     let _ = server.anne();
     let mut late = server.anne();
     let _ = late

@@ -25,8 +25,32 @@ use whimbrel_e2e::{
     message,
     pop3::Pop3,
     process::{run, wait_for},
-    server::{ACCOUNTS, Server},
+    server::{ACCOUNTS, Builder, Server},
 };
+
+/// A server into which a library is loaded, `scripts/{script}.c`. It looks at a file, of which this variable tells it and that says 0 at first.
+fn preloaded(builder: Builder, script: &str, variable: &'static str) -> Server {
+    let mut server = builder.build();
+    let library = server.path("preloaded.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+    compiler.arg(format!("{}/scripts/{script}.c", env!("CARGO_MANIFEST_DIR")));
+    let _ = run(&mut compiler, b"").expect("cc");
+    let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+    let told = server.path("told");
+    server.environment.push(("LD_PRELOAD", text(library)));
+    server.environment.push((variable, text(told)));
+    tell(&server, 0);
+    server.start(&[]);
+    server
+}
+
+/// From now on the library finds this in its file.
+fn tell(server: &Server, number: i64) {
+    let new = server.path("told.new");
+    fs::write(&new, number.to_string()).unwrap();
+    fs::rename(new, server.path("told")).unwrap();
+}
 
 /// Runs a program as root.
 fn root(words: &[&str]) {

@@ -1,45 +1,22 @@
 //! A file system that refuses writes for a while and then takes them again, without being unmounted: one that is remounted, a quota, a server of files.
 
-use std::{fs, process::Command};
-
-use whimbrel_e2e::{
-    process::run,
-    server::{Builder, Server},
-};
+use whimbrel_e2e::server::{Builder, Server};
 
 use crate::{
-    names, reading_works, times_opened_again, until_refused, until_taken, writing_is_refused,
-    writing_works,
+    names, preloaded, reading_works, tell, times_opened_again, until_refused, until_taken,
+    writing_is_refused, writing_works,
 };
 
 const SIZE: usize = 3000;
 
 fn server() -> Server {
-    let mut server = Builder::default()
-        .set("storage", "write_buffer_bytes = \"1MiB\"")
-        .build();
-    let library = server.path("refuse.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/refuse.c");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(source);
-    let _ = run(&mut compiler, b"").expect("cc");
-    let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
-    let refuse = server.path("refuse");
-    server.environment.push(("LD_PRELOAD", text(library)));
-    server.environment.push(("REFUSE_WRITES", text(refuse)));
-    set(&server, 0);
-    server.start(&[]);
-    server
+    let builder = Builder::default().set("storage", "write_buffer_bytes = \"1MiB\"");
+    preloaded(builder, "refuse", "REFUSE_WRITES")
 }
 
 /// From now on writes fail with this error; 0: they do not.
 fn set(server: &Server, errno: i32) {
-    let new = server.path("refuse.new");
-    fs::write(&new, errno.to_string()).unwrap();
-    fs::rename(new, server.path("refuse")).unwrap();
+    tell(server, errno.into());
 }
 
 #[test]

@@ -5,12 +5,12 @@
 //! shown anew the oracle has judged already, by the rules of the desk.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use whimbrel_mailbox::*;
 
 use crate::history::{Action, Seen, Setting, Trace, new_message, run};
 use crate::model::{ModelBox, ModelView, Numbers, Oracle, flag_numbers, use_number};
+use crate::shrink::{self, caught};
 
 /// The number of `\Deleted` and `\Seen` among flags.
 const DELETED: u64 = 2;
@@ -22,12 +22,7 @@ pub(crate) fn compare(
     setting: &Setting,
     actions: &[Action],
 ) -> Result<Trace, String> {
-    let ran = catch_unwind(AssertUnwindSafe(|| run(setting, actions)));
-    let trace = ran.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })?;
+    let trace = caught(|| run(setting, actions))?;
     oracle.compare(&trace, judge)?;
     Ok(trace)
 }
@@ -38,30 +33,7 @@ pub(crate) fn shrink(
     setting: &Setting,
     actions: &[Action],
 ) -> (Vec<Action>, String) {
-    let mut best = actions.to_vec();
-    let mut error = compare(oracle, setting, &best).err().unwrap_or_default();
-    let mut chunk = best.len().div_ceil(2);
-    while chunk >= 1 {
-        let mut at = 0;
-        let mut progress = false;
-        while at < best.len() {
-            let mut shorter = best.clone();
-            shorter.drain(at..(at + chunk).min(best.len()));
-            match compare(oracle, setting, &shorter) {
-                Err(new) => {
-                    best = shorter;
-                    error = new;
-                    progress = true;
-                }
-                Ok(_) => at += chunk,
-            }
-        }
-        if chunk == 1 && !progress {
-            break;
-        }
-        chunk = (chunk / 2).max(1);
-    }
-    (best, error)
+    shrink::shrink(actions, |actions| compare(oracle, setting, actions).err())
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, code: T, model: T) -> Result<(), String> {

@@ -9,6 +9,8 @@ mod history;
 mod model;
 #[cfg(feature = "mutants")]
 mod mutants;
+#[path = "../../tests/world/shrink.rs"]
+mod shrink;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod oracle;
 pub mod scenarios;
+mod shrink;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -1553,43 +1554,12 @@ pub fn run(setting: &Setting, actions: &[Action]) -> Result<Stats, String> {
 
 /// Runs, and makes a panic an error.
 pub fn try_run(setting: &Setting, actions: &[Action]) -> Result<Stats, String> {
-    let result = std::panic::catch_unwind(|| run(setting, actions));
-    result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        Err(format!(
-            "panic: {}",
-            text.or(panic.downcast_ref::<&str>().map(|s| s.to_string()))
-                .unwrap_or_default()
-        ))
-    })
+    shrink::caught(|| run(setting, actions))
 }
 
 /// The shortest history found that still fails.
 pub fn shrink(setting: &Setting, actions: &[Action]) -> (Vec<Action>, String) {
-    let mut best = actions.to_vec();
-    let mut error = try_run(setting, &best).err().unwrap_or_default();
-    let mut chunk = best.len().div_ceil(2);
-    while chunk >= 1 {
-        let mut at = 0;
-        let mut progress = false;
-        while at < best.len() {
-            let mut shorter = best.clone();
-            shorter.drain(at..(at + chunk).min(best.len()));
-            match try_run(setting, &shorter) {
-                Err(new) => {
-                    best = shorter;
-                    error = new;
-                    progress = true;
-                }
-                Ok(_) => at += chunk,
-            }
-        }
-        if chunk == 1 && !progress {
-            break;
-        }
-        chunk = if chunk == 1 { 1 } else { chunk / 2 };
-    }
-    (best, error)
+    shrink::shrink(actions, |actions| try_run(setting, actions).err())
 }
 
 /// Told part by part, the changes are those that are told at once, each once, and no part passes the next MODSEQ.
