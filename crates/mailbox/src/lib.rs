@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `merge`; `read`, `since`, `recent`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -46,6 +46,7 @@ mod since;
 mod slab;
 pub mod steps;
 mod told;
+mod uids;
 mod view;
 mod walk;
 
@@ -66,4 +67,5 @@ pub use recent::Recent;
 pub use replica::{ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};
 pub use since::ChangedPart;
-pub use walk::Shown;
+pub use uids::Uids;
+pub use walk::{Flagged, Shown};

@@ -197,6 +197,11 @@ impl Replica {
         let numbers: Vec<u32> = self.boxes.iter().map(|(number, _)| number).collect();
         for number in numbers {
             let record = &mut self.boxes[number];
+            // In the order of the UIDs, so that each list is written from begin to end.
+            record.list = record.uids.keys().copied().collect();
+            let slots: Vec<u32> = record.uids.values().copied().collect();
+            slots.into_iter().for_each(|slot| self.count(slot));
+            let record = &mut self.boxes[number];
             record.changed.sort_unstable();
             let highest = record
                 .changed
@@ -241,7 +246,6 @@ impl Replica {
             mailbox.size += u64::from(record.size);
             mailbox.open_ends += u32::from(record.open_end);
             mailbox.changed.push((record.modseq, slot));
-            self.count(slot);
         }
         let record = &self.records[slot];
         if !record.alive() || (record.shown == record.uid && record.epoch == self.epoch) {

@@ -1,7 +1,12 @@
 //! What clients are shown: names, counts, UIDs, rows, changes.
 
-use crate::record::BoxRecord;
-use crate::{BlobName, Date, Flags, MailboxId, MailboxName, MessageId, Replica, SpecialUse, steps};
+use std::collections::BTreeSet;
+
+use crate::record::{BoxRecord, FIRST_KEYWORD};
+use crate::{
+    BlobName, Date, Flags, Keyword, MailboxId, MailboxName, MessageId, Replica, SpecialUse, Uids,
+    steps,
+};
 
 /// One name of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +147,7 @@ impl Replica {
         };
         for (_, record) in self.members(name) {
             status.messages += record.uids.len() as u32;
-            status.unseen += record.unseen;
+            status.unseen += record.unseen.len() as u32;
             status.deleted += record.deleted.len() as u32;
             status.size += record.size;
             status.open_ends += record.open_ends;
@@ -176,6 +181,35 @@ impl Replica {
             uids.sort();
         }
         uids
+    }
+
+    /// As [`Self::uids`], shared with what is kept here: costs nothing in the number of messages, but for a name that several mailboxes bear.
+    pub fn uid_list(&self, name: &MailboxName) -> Uids {
+        let mut members = self.members(name);
+        match (members.next(), members.next()) {
+            (Some((_, record)), None) => record.list.clone(),
+            _ => Uids::from(&*self.uids(name)),
+        }
+    }
+
+    /// The first UID shown under the name whose message has no `\Seen`.
+    pub fn first_unseen(&self, name: &MailboxName) -> Option<u32> {
+        let members = self.members(name);
+        members
+            .filter_map(|(_, record)| record.unseen.first())
+            .min()
+    }
+
+    /// Keywords that messages under the name have, or have had since the account was loaded.
+    pub fn keywords(&self, name: &MailboxName) -> Vec<Keyword> {
+        let registers = self.members(name).flat_map(|(_, record)| &record.keywords);
+        let registers: BTreeSet<u32> = registers.copied().collect();
+        let keywords = registers
+            .into_iter()
+            .map(|register| register - FIRST_KEYWORD);
+        keywords
+            .map(|at| self.keywords[at as usize].clone())
+            .collect()
     }
 
     /// The first UIDs shown under the name, ascending: those up to `uid_max`, at most so many.

@@ -6,16 +6,24 @@ use smallvec::SmallVec;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Context, Dot, DotSet, Lww, Stamp, VersionVector};
 
-use crate::{BlobName, Date, EntryTag, MailboxId, MailboxName, Message, MessageId, SpecialUse};
+use crate::{
+    BlobName, Date, EntryTag, MailboxId, MailboxName, Message, MessageId, SpecialUse, Uids,
+};
 
 /// Superseded claims kept for one placement. A client that names an older one hits nothing, as after an EXPUNGE.
 /// The greatest are kept, so that the choice does not depend on the order of arrival.
 pub(crate) const CLAIMS_KEPT_MAX: usize = 8;
 
-/// The register of `\Deleted` among a record's flags.
+/// The register of `\Flagged` among a record's flags.
+pub(crate) const FLAGGED: u32 = 1;
+/// The register of `\Deleted`.
 pub(crate) const DELETED: u32 = 2;
 /// The register of `\Seen`.
 pub(crate) const SEEN: u32 = 3;
+/// Keywords that SELECT tells of one mailbox: far more than clients use, and no more than a session wants to hold. Of others it learns when it
+/// is told of a message that has them.
+pub(crate) const KEYWORDS_LISTED_MAX: usize = 1024;
+
 /// Registers from here on are keywords.
 pub(crate) const FIRST_KEYWORD: u32 = 5;
 
@@ -77,10 +85,12 @@ pub(crate) struct Record {
 pub(crate) struct Bits {
     /// Counted among the living of `view_box`.
     pub(crate) living: bool,
-    /// Counted among the unseen of `view_box`.
+    /// Among the unseen of `view_box`.
     pub(crate) unseen: bool,
-    /// Counted among the `\Deleted` of `view_box`.
+    /// Among the `\Deleted` of `view_box`.
     pub(crate) deleted: bool,
+    /// Among the `\Flagged` of `view_box`.
+    pub(crate) flagged: bool,
     /// In the map of late messages under its claim.
     pub(crate) late: bool,
     /// In the map of messages that wait for peers under its claim.
@@ -279,9 +289,17 @@ pub(crate) struct BoxRecord {
     pub(crate) uids: BTreeMap<u32, u32>,
     /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
     pub(crate) changed: Vec<(u64, u32)>,
-    pub(crate) unseen: u32,
+    /// Their UIDs, as sessions get them.
+    pub(crate) list: Uids,
+    /// UIDs of shown messages without `\Seen`: SELECT tells the first, and a search of them looks at no other.
+    pub(crate) unseen: Uids,
     /// UIDs of shown messages with `\Deleted`: EXPUNGE looks at no other.
-    pub(crate) deleted: BTreeSet<u32>,
+    pub(crate) deleted: Uids,
+    /// UIDs of shown messages with `\Flagged`.
+    pub(crate) flagged: Uids,
+    /// Registers of keywords that a message shown in it has, or has had since the account was loaded; not more than
+    /// [`KEYWORDS_LISTED_MAX`].
+    pub(crate) keywords: BTreeSet<u32>,
     pub(crate) size: u64,
     /// Shown messages that do not end with CRLF.
     pub(crate) open_ends: u32,
@@ -308,8 +326,11 @@ impl BoxRecord {
             base_modseq: 0,
             uids: BTreeMap::new(),
             changed: Vec::new(),
-            unseen: 0,
-            deleted: BTreeSet::new(),
+            list: Uids::default(),
+            unseen: Uids::default(),
+            deleted: Uids::default(),
+            flagged: Uids::default(),
+            keywords: BTreeSet::new(),
             size: 0,
             open_ends: 0,
             touched: false,

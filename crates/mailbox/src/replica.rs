@@ -316,15 +316,20 @@ impl Replica {
     pub fn memory_bytes(&self) -> usize {
         /// What a B-tree of 4-byte keys and values takes for one entry, nodes being a little over half full.
         const TREE_ENTRY_BYTES: usize = 16;
+        /// What one UID takes in [`crate::Uids`]: next to nothing, or up to four and a half where there are gaps, which is little beside a message.
+        const LISTED_BYTES: usize = 1;
         let messages = self.by_id.capacity() * (size_of::<(MessageId, u32)>() + 1)
             + self.records.heap_bytes()
-            + self.records.len() * TREE_ENTRY_BYTES;
+            + self.records.len() * (TREE_ENTRY_BYTES + LISTED_BYTES);
         let boxes = self.boxes.heap_bytes() + self.boxes.len() * 512;
         let changed: usize = self
             .boxes
             .iter()
             .map(|(_, b)| {
-                b.changed.capacity() * size_of::<(u64, u32)>() + b.deleted.len() * TREE_ENTRY_BYTES
+                let marked = b.unseen.len() + b.deleted.len() + b.flagged.len();
+                b.changed.capacity() * size_of::<(u64, u32)>()
+                    + marked * LISTED_BYTES
+                    + b.keywords.len() * TREE_ENTRY_BYTES
             })
             .sum();
         let other = (self.names.len() + self.gone_marks.len()) * 256

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use whimbrel_crdt::VersionVector;
 use whimbrel_crdt::mutants::broken;
 
-use crate::record::{DELETED, Record, SEEN};
+use crate::record::{DELETED, FIRST_KEYWORD, FLAGGED, KEYWORDS_LISTED_MAX, Record, SEEN};
 use crate::replica::NameState;
 use crate::{Effects, MailboxName, Peers, Replica, RowKey, steps};
 
@@ -211,6 +211,7 @@ impl Replica {
             Some(slot),
             "a shown message is in the view of its mailbox"
         );
+        mailbox.list.remove(uid);
         mailbox.size -= u64::from(record.size);
         mailbox.open_ends -= u32::from(record.open_end);
         if let (Some(telling), Some(name)) =
@@ -229,9 +230,15 @@ impl Replica {
     fn uncount(&mut self, slot: u32) {
         let record = &mut self.records[slot];
         let mailbox = &mut self.boxes[record.view_box];
-        mailbox.unseen -= u32::from(std::mem::take(&mut record.bits.unseen));
-        if std::mem::take(&mut record.bits.deleted) {
-            mailbox.deleted.remove(&record.shown);
+        let bits = &mut record.bits;
+        for (bit, uids) in [
+            (&mut bits.unseen, &mut mailbox.unseen),
+            (&mut bits.deleted, &mut mailbox.deleted),
+            (&mut bits.flagged, &mut mailbox.flagged),
+        ] {
+            if std::mem::take(bit) {
+                uids.remove(record.shown);
+            }
         }
     }
 
@@ -239,10 +246,21 @@ impl Replica {
         let record = &mut self.records[slot];
         record.bits.unseen = !record.has(SEEN);
         record.bits.deleted = record.has(DELETED);
+        record.bits.flagged = record.has(FLAGGED);
         let mailbox = &mut self.boxes[record.view_box];
-        mailbox.unseen += u32::from(record.bits.unseen);
-        if record.bits.deleted {
-            mailbox.deleted.insert(record.shown);
+        for (bit, uids) in [
+            (record.bits.unseen, &mut mailbox.unseen),
+            (record.bits.deleted, &mut mailbox.deleted),
+            (record.bits.flagged, &mut mailbox.flagged),
+        ] {
+            if bit {
+                uids.insert(record.shown);
+            }
+        }
+        for entry in &record.flags {
+            if entry.flag >= FIRST_KEYWORD && mailbox.keywords.len() < KEYWORDS_LISTED_MAX {
+                mailbox.keywords.insert(entry.flag);
+            }
         }
     }
 
@@ -407,6 +425,7 @@ impl Replica {
         mailbox.open_ends += u32::from(record.open_end);
         let before = mailbox.uids.insert(record.uid, slot);
         assert_eq!(before, None, "U1: a UID denotes one message");
+        mailbox.list.insert(record.uid);
         self.count(slot);
         self.stamp(slot, telling);
     }

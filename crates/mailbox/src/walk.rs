@@ -1,11 +1,12 @@
 //! Messages by the UIDs that a client names: in ascending order, so that each is found from the one before.
 
 use std::collections::{BTreeMap, btree_map};
+use std::ops::RangeInclusive;
 
 use smallvec::SmallVec;
 
-use crate::record::{FIRST_KEYWORD, Record, SEEN};
-use crate::{Flags, Keyword, MailboxName, Replica, Row, steps};
+use crate::record::{BoxRecord, DELETED, FLAGGED, Record, SEEN};
+use crate::{Flags, MailboxName, Replica, Row, Uids, steps};
 
 /// Neighbours that are passed before the next message is searched for from above.
 const NEIGHBOURS_MAX: usize = 8;
@@ -73,6 +74,14 @@ pub struct Shown<'a> {
     uid: u32,
 }
 
+/// Messages that have some flags and not others: those up to a UID.
+pub struct Flagged<'a> {
+    /// They.
+    pub shown: Vec<Shown<'a>>,
+    /// The last UID that was looked at.
+    pub up_to: u32,
+}
+
 impl Shown<'_> {
     /// The UID under which it was asked for.
     pub fn uid(&self) -> u32 {
@@ -131,69 +140,111 @@ impl Replica {
         })
     }
 
-    /// Of [`Self::shown`] those that have all of the flags `set` and none of `unset`. Looks at nothing else of the others.
-    pub fn flagged<'a>(
-        &'a self,
-        name: &'a MailboxName,
-        uids: &'a [u32],
+    /// Of the messages that [`Self::shown`] finds by the UIDs of a range those that have all of the flags `set` and none of `unset`: the first ones, at
+    /// most `count_max`. Looks at some `looks_max` messages, at no other than these if one of the flags is `\Flagged`, `\Deleted` or the absence of
+    /// `\Seen`. Both are at least 1.
+    pub fn flagged(
+        &self,
+        name: &MailboxName,
+        uids: RangeInclusive<u32>,
         set: &Flags,
         unset: &Flags,
-    ) -> impl Iterator<Item = Shown<'a>> {
+        count_max: usize,
+        looks_max: usize,
+    ) -> Flagged<'_> {
+        let mut up_to = *uids.end();
         let set: Option<SmallVec<[u32; 4]>> =
             set.iter().map(|flag| self.find_register(&flag)).collect();
+        // A flag that no message ever had, none has; and nothing is before what is behind.
+        let (Some(set), false) = (set, uids.is_empty()) else {
+            let shown = Vec::new();
+            return Flagged { shown, up_to };
+        };
         let unset: SmallVec<[u32; 4]> = unset
             .iter()
             .filter_map(|flag| self.find_register(&flag))
             .collect();
-        // A flag that no message ever had, none has.
-        let uids = if set.is_some() { uids } else { &[] };
-        let set = set.unwrap_or_default();
-        self.shown(name, uids).filter(move |shown| {
-            let record = shown.record();
+        let meets = |slot: u32| {
+            let record = &self.records[slot];
             set.iter().all(|register| record.has(*register))
                 && !unset.iter().any(|register| record.has(*register))
-        })
+        };
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        // Each source ascends, and is looked at no further than those before it.
+        let mut look = |source: &mut dyn Iterator<Item = (u32, Option<u32>)>| {
+            let before = found.len();
+            for (looks, (uid, slot)) in source.enumerate() {
+                if uid > up_to {
+                    break;
+                }
+                if looks == looks_max || found.len() - before == count_max {
+                    up_to = uid - 1;
+                    break;
+                }
+                steps::count(1);
+                if let Some(slot) = slot.filter(|slot| meets(*slot)) {
+                    found.push((uid, slot));
+                }
+            }
+        };
+        for (_, record) in self.members(name) {
+            match record.with_flags(&set, &unset) {
+                Some(list) => {
+                    let listed = list.iter_from(*uids.start());
+                    look(&mut listed.map(|uid| (uid, record.uids.get(&uid).copied())));
+                }
+                None => {
+                    let range = record.uids.range(uids.clone());
+                    look(&mut range.map(|(uid, slot)| (*uid, Some(*slot))));
+                }
+            }
+        }
+        // Under a UID that it had before, or will have, a client may know a message, too.
+        let other = |uid: &u32| (*uid, self.resolve_slot(name, *uid));
+        look(&mut self.older.range(uids.clone()).map(|(uid, _)| other(uid)));
+        look(&mut self.pending.range(uids).map(|(uid, _)| other(uid)));
+        found.retain(|(uid, _)| *uid <= up_to);
+        found.sort_unstable();
+        found.dedup();
+        if found.len() > count_max {
+            found.truncate(count_max);
+            up_to = found[count_max - 1].0;
+        }
+        let shown = found.into_iter().map(|(uid, slot)| Shown {
+            replica: self,
+            slot,
+            uid,
+        });
+        Flagged {
+            shown: shown.collect(),
+            up_to,
+        }
     }
 
     /// The first UIDs of messages with `\Deleted`, ascending: those up to `uid_max`, at most so many. Costs what they are.
     pub fn deleted_uids(&self, name: &MailboxName, uid_max: u32, count_max: usize) -> Vec<u32> {
         let mut uids: Vec<u32> = Vec::new();
         for (_, record) in self.members(name) {
-            uids.extend(record.deleted.range(..=uid_max).take(count_max));
+            let first = record.deleted.iter().take(count_max);
+            uids.extend(first.take_while(|uid| *uid <= uid_max));
         }
         steps::count(uids.len());
         uids.sort_unstable();
         uids.truncate(count_max);
         uids
     }
+}
 
-    /// Of the first messages under the name, at most so many: the place of the first one without `\Seen`, and the keywords in use.
-    pub fn first_looks(&self, name: &MailboxName, most: usize) -> (Option<u32>, Vec<Keyword>) {
-        let members = self.members(name);
-        let mut first: Vec<(u32, u32)> = members
-            .flat_map(|(_, record)| record.uids.iter().take(most))
-            .map(|(uid, slot)| (*uid, *slot))
-            .collect();
-        first.sort_unstable();
-        first.truncate(most);
-        steps::count(first.len());
-        let mut unseen = None;
-        let mut used = vec![false; self.keywords.len()];
-        for (place, (_, slot)) in (0u32..).zip(&first) {
-            let record = &self.records[*slot];
-            if unseen.is_none() && !record.has(SEEN) {
-                unseen = Some(place);
-            }
-            for entry in record
-                .flags
-                .iter()
-                .filter(|entry| entry.flag >= FIRST_KEYWORD)
-            {
-                used[(entry.flag - FIRST_KEYWORD) as usize] = true;
-            }
-        }
-        let used = self.keywords.iter().zip(used).filter(|(_, used)| *used);
-        (unseen, used.map(|(keyword, _)| keyword.clone()).collect())
+impl BoxRecord {
+    /// The shortest list that has all messages with some flags and without others, if there is one.
+    fn with_flags(&self, set: &[u32], unset: &[u32]) -> Option<&Uids> {
+        let lists = [
+            (set.contains(&FLAGGED), &self.flagged),
+            (set.contains(&DELETED), &self.deleted),
+            (unset.contains(&SEEN), &self.unseen),
+        ];
+        let lists = lists.into_iter().filter(|(has_all, _)| *has_all);
+        lists.map(|(_, list)| list).min_by_key(|list| list.len())
     }
 }
 

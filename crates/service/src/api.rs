@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 pub use whimbrel_mailbox::{
     AccountId, BlobName, Date, EntryId, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId,
-    SpecialUse,
+    SpecialUse, Uids,
 };
 use zeroize::Zeroizing;
 
@@ -231,13 +231,15 @@ pub enum MailboxCall {
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
-    /// As [`MailboxCall::Rows`], of those messages only that have all of some flags and none of others: what is cheap to see is seen where
-    /// the messages are.
+    /// As [`MailboxCall::Rows`], of all messages in a range of UIDs that have all of some flags and none of others: what is cheap to see is seen
+    /// where the messages are. The session leaves out those that it does not know. [`Reply::Flagged`].
     Flagged {
         /// Which mailbox.
         name: MailboxName,
-        /// UIDs as this session knows them, ascending.
-        uids: Vec<u32>,
+        /// The first UID.
+        from: u32,
+        /// The last UID.
+        to: u32,
         /// Flags that each has.
         set: Flags,
         /// Flags that none has.
@@ -451,6 +453,13 @@ pub enum Reply {
     Since(Since),
     /// To [`MailboxCall::Rows`].
     Rows(Vec<Row>),
+    /// To [`MailboxCall::Flagged`].
+    Flagged {
+        /// At most [`ROWS_PER_CALL_MAX`], ascending by UID.
+        rows: Vec<Row>,
+        /// They are all up to this UID. It is the last that was asked for, or the session asks again for what is behind it.
+        up_to: u32,
+    },
     /// To [`MailboxCall::Create`]: the new mailbox (MAILBOXID of RFC 8474).
     Created(MailboxId),
     /// To [`MailboxCall::Append`].
@@ -656,10 +665,10 @@ pub struct Selected {
     /// The figures.
     pub status: Status,
     /// All UIDs, ascending: the session's sequence numbers are their places.
-    pub uids: Vec<u32>,
+    pub uids: Uids,
     /// Place in `uids` of the first message that is not `\Seen` (rev1's UNSEEN), if any.
     pub first_unseen: Option<u32>,
-    /// Keywords in use in this mailbox.
+    /// Keywords that messages of this mailbox have, or have had since the account was loaded; the first of them, if they are very many.
     pub keywords: Vec<Keyword>,
     /// To be given to the next [`MailboxCall::Changes`].
     pub as_of: u64,

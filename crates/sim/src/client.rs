@@ -340,7 +340,7 @@ impl Client {
                     selected.uids.len()
                 ));
             }
-            Some(expected) => known(&selected.uids, expected),
+            Some(expected) => known(&selected.uids.to_vec(), expected),
             None => Vec::new(),
         };
         if selected.status.messages as usize != selected.uids.len() {

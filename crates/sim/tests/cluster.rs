@@ -210,7 +210,7 @@ impl Cluster {
     }
 
     fn rows(&mut self, node: usize) -> Vec<Row> {
-        let uids = self.select(node, inbox()).uids;
+        let uids = self.select(node, inbox()).uids.to_vec();
         let call = MailboxCall::Rows {
             name: inbox(),
             uids,

@@ -4,8 +4,9 @@
 //! connection: VANISHED (EARLIER), which changes no number.
 
 use whimbrel_imap::encode;
+use whimbrel_service::api::Uids;
 
-use super::{context::Context, finish::SetText, uids::Uids, view::View};
+use super::{context::Context, finish::SetText, view::View};
 
 /// A VANISHED line is ended when it is this long, and another one begun: RFC 7162, section 4, has clients limit their own lines to about as
 /// much, and some send back the sets that they were sent.

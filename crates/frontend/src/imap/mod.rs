@@ -40,7 +40,6 @@ mod select;
 mod store;
 mod sync;
 mod task;
-mod uids;
 mod unauthenticate;
 mod view;
 

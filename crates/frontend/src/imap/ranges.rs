@@ -112,6 +112,12 @@ impl Cursor {
         Some((from, to))
     }
 
+    /// The rest of the run that goes on at a place, if that is the next one.
+    pub(super) fn run_from(&mut self, ranges: &Ranges, place: u32) -> Option<(u32, u32)> {
+        let (start, _) = *ranges.0.get(self.range)?;
+        (start + self.given == place).then(|| self.run(ranges, u32::MAX))?
+    }
+
     /// Replaces `places` by the next ones, at most `most`.
     pub(super) fn fill(&mut self, ranges: &Ranges, most: usize, places: &mut Vec<u32>) {
         places.clear();

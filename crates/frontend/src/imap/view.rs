@@ -4,9 +4,9 @@
 //! written (see [`super::sync`]), so a place found at the begin of a command holds to its end.
 
 use whimbrel_imap::core::{Flag as WireFlag, Keyword as WireKeyword, MessageSet, SequenceSet};
-use whimbrel_service::api::{Flag, Flags, Keyword, MailboxId, MailboxName, Row, Selected};
+use whimbrel_service::api::{Flag, Flags, Keyword, MailboxId, MailboxName, Row, Selected, Uids};
 
-use super::{packed, ranges::Ranges, uids::Uids};
+use super::{packed, ranges::Ranges};
 
 /// The selected mailbox as the client sees it.
 pub(super) struct View {
@@ -14,7 +14,7 @@ pub(super) struct View {
     pub(super) id: MailboxId,
     /// Selected by EXAMINE.
     pub(super) read_only: bool,
-    /// UIDs, ascending.
+    /// UIDs, ascending; shared with the account and other sessions until one of them changes its own.
     pub(super) uids: Uids,
     pub(super) uid_validity: u32,
     pub(super) uid_next: u32,
@@ -68,7 +68,7 @@ impl View {
             name,
             id: selected.status.id,
             read_only,
-            uids: Uids::from(&*selected.uids),
+            uids: selected.uids,
             uid_validity: selected.status.uid_validity,
             uid_next: selected.status.uid_next,
             highest_modseq: selected.status.highest_modseq,
@@ -209,15 +209,20 @@ impl View {
         self.places_of_uids(set.resolve(largest))
     }
 
-    /// `ranges` ascend. Each search begins where the last one ended and doubles its step, so that a million single UIDs cost a walk.
+    /// `ranges` ascend.
     fn places_of_uids(&self, ranges: impl Iterator<Item = (u32, u32)>) -> Ranges {
         let mut places = Ranges::default();
-        let mut from = 0;
         for (first, last) in ranges {
-            from = self.uids.gallop(from, |uid| uid < first);
-            let end = self.uids.gallop(from, |uid| uid <= last);
+            let from = self.uids.place_from(first);
+            let end = match self.uids.get(from) {
+                Some(uid) if uid > last => from,
+                // Most ranges are one message.
+                Some(uid) if uid == last => from + 1,
+                _ => last
+                    .checked_add(1)
+                    .map_or(self.uids.len(), |next| self.uids.place_from(next)),
+            };
             places.push(from as u32, end as u32);
-            from = end;
         }
         places
     }
@@ -226,7 +231,7 @@ impl View {
     /// before, and the UID.
     pub(super) fn remove(&mut self, uids: &[u32], mut told: impl FnMut(u32, u32)) {
         self.uids
-            .remove(uids, |place, uid| told(place as u32 + 1, uid));
+            .remove_all(uids, |place, uid| told(place as u32 + 1, uid));
     }
 
     /// The UIDs known here that are not among `present` (ascending).
@@ -248,7 +253,9 @@ impl View {
     pub(super) fn arrive(&mut self, uids: &[u32]) -> bool {
         let last = self.uids.last().unwrap_or(0);
         let new = &uids[uids.partition_point(|&uid| uid <= last)..];
-        self.uids.extend(new.iter().copied());
+        for &uid in new {
+            self.uids.insert(uid);
+        }
         !new.is_empty()
     }
 
@@ -337,7 +344,7 @@ mod tests {
         };
         let selected = Selected {
             status,
-            uids,
+            uids: Uids::from(&*uids),
             first_unseen: None,
             keywords: Vec::new(),
             as_of: 0,

@@ -5,7 +5,7 @@
 //! they removed can be had no more.
 
 use whimbrel_service::api::{
-    AccountId, MailboxCall, MailboxName, ROWS_PER_CALL_MAX, Row, Selected,
+    AccountId, MailboxCall, MailboxName, ROWS_PER_CALL_MAX, Row, Selected, Uids,
 };
 
 /// The maildrop of a session.
@@ -14,7 +14,7 @@ pub(super) struct Maildrop {
     name: MailboxName,
     uid_validity: u32,
     /// UIDs, ascending.
-    uids: Box<[u32]>,
+    uids: Uids,
     /// Octets of all.
     octets: u64,
     /// A bit for each message that DELE has marked; empty as long as there is none.
@@ -47,7 +47,7 @@ impl Maildrop {
             name,
             uid_validity: selected.status.uid_validity,
             octets: selected.status.size + FINAL_LINE_END * u64::from(selected.status.open_ends),
-            uids: selected.uids.into(),
+            uids: selected.uids,
             deleted: Vec::new(),
             deleted_count: 0,
         }
@@ -69,7 +69,9 @@ impl Maildrop {
     }
 
     pub(super) fn uid(&self, place: u32) -> u32 {
-        self.uids[place as usize]
+        self.uids
+            .get(place as usize)
+            .expect("places are of messages that are there")
     }
 
     /// The place of the message of this number.
@@ -146,7 +148,7 @@ impl Maildrop {
 
     /// Memory that depends on the mailbox.
     pub(super) fn bytes(&self) -> usize {
-        self.uids.len() * 4 + self.deleted.capacity() * 8
+        self.uids.bytes() + self.deleted.capacity() * 8
     }
 }
 
@@ -156,7 +158,7 @@ mod tests {
     use whimbrel_service::api::{MailboxId, Status};
 
     fn maildrop(count: u32) -> Maildrop {
-        let uids: Vec<u32> = (1..=count).map(|n| n * 64 + 7).collect();
+        let uids: Uids = (1..=count).map(|n| n * 64 + 7).collect();
         let status = Status {
             id: MailboxId::inbox(),
             uid_validity: 5,
@@ -217,6 +219,7 @@ mod tests {
             from = next;
         }
         assert_eq!(sizes, [1024, 1024, 952]);
-        assert_eq!((drop.count(), drop.bytes()), (130, 520));
+        assert_eq!(drop.count(), 130);
+        assert!(drop.bytes() < 520, "{}", drop.bytes());
     }
 }

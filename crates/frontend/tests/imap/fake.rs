@@ -10,8 +10,11 @@ use whimbrel_service::api::{
     BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event, Failure,
     Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId, MailboxName,
     MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse,
-    Status,
+    Status, Uids,
 };
+
+/// Messages that one [`MailboxCall::Flagged`] looks at: a search of a large mailbox has to ask again.
+const FLAGGED_LOOKS_MAX: usize = ROWS_PER_CALL_MAX;
 
 /// The store of one account.
 pub(crate) struct Fake {
@@ -405,7 +408,7 @@ impl Fake {
                 self.watches.insert(session, watch);
                 Reply::Selected(Selected {
                     status,
-                    uids,
+                    uids: Uids::from(&*uids),
                     first_unseen: unseen.map(|place| place as u32),
                     keywords: keywords.into_iter().collect(),
                     as_of,
@@ -464,18 +467,31 @@ impl Fake {
             }
             MailboxCall::Flagged {
                 name,
-                uids,
+                from,
+                to,
                 set,
                 unset,
             } => {
-                assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
+                assert!(from <= to && !(set.is_empty() && unset.is_empty()));
                 let store = self.store(&name)?;
-                let rows = uids.iter().filter_map(|uid| store.messages.get(uid));
+                // Few at a time, so that a search has to ask again.
+                let looked = || store.messages.range(from..=to).take(FLAGGED_LOOKS_MAX);
+                let is_part = store
+                    .messages
+                    .range(from..=to)
+                    .nth(FLAGGED_LOOKS_MAX)
+                    .is_some();
+                let up_to = looked()
+                    .last()
+                    .filter(|_| is_part)
+                    .map_or(to, |(uid, _)| *uid);
+                let rows = looked().map(|(_, row)| row);
                 let meets = |row: &&Row| {
                     set.iter().all(|flag| row.flags.contains(&flag))
                         && !unset.iter().any(|flag| row.flags.contains(&flag))
                 };
-                Reply::Rows(rows.filter(meets).cloned().collect())
+                let rows = rows.filter(meets).cloned().collect();
+                Reply::Flagged { rows, up_to }
             }
             MailboxCall::Append {
                 name,

@@ -178,7 +178,7 @@ impl World {
             panic!("{mailbox}");
         };
         let mut all = Vec::new();
-        for uids in selected.uids.chunks(1000) {
+        for uids in selected.uids.to_vec().chunks(1000) {
             let call = MailboxCall::Rows {
                 name: name(mailbox),
                 uids: uids.to_vec(),

@@ -34,7 +34,7 @@ impl World {
         let Reply::Selected(selected) = self.mailbox(account, select) else {
             panic!("{mailbox}");
         };
-        let uids = selected.uids;
+        let uids = selected.uids.to_vec();
         let Reply::Rows(rows) = self.mailbox(account, MailboxCall::Rows { name, uids }) else {
             panic!("{mailbox}");
         };

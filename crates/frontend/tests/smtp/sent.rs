@@ -99,7 +99,7 @@ impl World {
         let call = MailboxCall::Copy {
             session: SessionId(9),
             name: name("Sent"),
-            uids: selected.uids,
+            uids: selected.uids.to_vec(),
             to: name(to),
             remove: true,
         };
@@ -116,7 +116,7 @@ impl World {
             read_only: true,
         };
         match self.mailbox(ANNE, select) {
-            Reply::Selected(selected) => selected.uids,
+            Reply::Selected(selected) => selected.uids.to_vec(),
             other => panic!("{mailbox}: {other:?}"),
         }
     }
@@ -290,7 +290,7 @@ fn a_session_that_watches_is_told() {
     let Reply::Selected(selected) = world.mailbox(ANNE, select) else {
         panic!();
     };
-    let own = selected.uids.clone();
+    let own = selected.uids.to_vec();
     world.append("Sent", "<1@x>");
     let changes = MailboxCall::Changes {
         session,

@@ -667,6 +667,7 @@ impl World {
             let changed = node.replica.changed_since(name, since);
             let vanished = node.replica.vanished_since(name, since);
             in_parts(&node.replica, name, since, &changed)?;
+            lists(&node.replica, name)?;
             let rows = node.replica.rows(name, 1..=u32::MAX);
             let count = |bit: u8| {
                 rows.iter()
@@ -1560,6 +1561,71 @@ pub fn try_run(setting: &Setting, actions: &[Action]) -> Result<Stats, String> {
 /// The shortest history found that still fails.
 pub fn shrink(setting: &Setting, actions: &[Action]) -> (Vec<Action>, String) {
     shrink::shrink(actions, |actions| try_run(setting, actions).err())
+}
+
+/// What is kept in lists is what a look at every message finds.
+fn lists(replica: &Replica, name: &MailboxName) -> Outcome {
+    let rows = replica.rows(name, 1..=u32::MAX);
+    let uids: Vec<u32> = rows.iter().map(|row| row.uid).collect();
+    let list = replica.uid_list(name).to_vec();
+    if list != uids || replica.uids(name) != uids {
+        return Err(format!(
+            "the list of {name} is {list:?}, shown are {uids:?}"
+        ));
+    }
+    let unseen = rows.iter().find(|row| !row.flags.contains(&Flag::Seen));
+    if replica.first_unseen(name) != unseen.map(|row| row.uid) {
+        return Err(format!("the first unseen of {name} is wrong"));
+    }
+    let mut keywords = rows.iter().flat_map(|row| row.flags.keywords());
+    let told = replica.keywords(name);
+    if !keywords.all(|keyword| told.contains(keyword)) {
+        return Err(format!("{name} has keywords besides {told:?}"));
+    }
+    let flags = |flags: &[Flag]| flags.iter().cloned().collect::<Flags>();
+    let middle = uids.get(uids.len() / 2).copied().unwrap_or(1);
+    for (set, unset) in [
+        (flags(&[Flag::Flagged]), flags(&[])),
+        (flags(&[Flag::Deleted]), flags(&[Flag::Flagged])),
+        (flags(&[]), flags(&[Flag::Seen])),
+        (flags(&[Flag::Flagged]), flags(&[Flag::Seen])),
+        (flags(&[Flag::Seen]), flags(&[])),
+    ] {
+        for (from, to, count_max, looks_max) in [
+            (1, u32::MAX, 1, 9),
+            (middle, u32::MAX, 3, 1),
+            (1, middle, 2, 3),
+        ] {
+            let (mut found, mut next) = (Vec::new(), Some(from));
+            while let Some(from) = next {
+                let part = replica.flagged(name, from..=to, &set, &unset, count_max, looks_max);
+                let asked = from..=part.up_to;
+                let within = part.shown.iter().all(|shown| asked.contains(&shown.uid()));
+                if !within || part.shown.len() > count_max || part.up_to > to {
+                    return Err(format!("a part of {name} from {from} on is too much"));
+                }
+                found.extend(part.shown.iter().map(|shown| shown.uid()));
+                next = (part.up_to < to).then(|| part.up_to + 1);
+            }
+            // Others are known by a UID that they had before.
+            found.retain(|uid| uids.contains(uid) || replica.resolve(name, *uid).is_none());
+            let meets = |row: &&Row| {
+                set.iter().all(|flag| row.flags.contains(&flag))
+                    && !unset.iter().any(|flag| row.flags.contains(&flag))
+            };
+            let range = rows.iter().filter(|row| (from..=to).contains(&row.uid));
+            if !range
+                .filter(meets)
+                .map(|row| row.uid)
+                .eq(found.iter().copied())
+            {
+                return Err(format!(
+                    "{found:?} of {name} were found to have {set:?}, not {unset:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Told part by part, the changes are those that are told at once, each once, and no part passes the next MODSEQ.

@@ -22,9 +22,9 @@ use crate::{
     machine::{Input, Note, Now, Output, Ticket},
 };
 
-/// How many messages SELECT looks at for the first unseen one and the keywords in use: RFC 3501 allows both to be left out, and a large
-/// mailbox must not cost its size.
-const SELECT_ROWS_MAX: usize = 4096;
+/// How many messages one [`MailboxCall::Flagged`] looks at, where no list says which have the flags: some tenths of a millisecond, in which
+/// other calls wait.
+const FLAGGED_LOOKS_MAX: usize = 16 * 1024;
 
 fn new_message(new: NewMail) -> NewMessage {
     NewMessage {
@@ -76,14 +76,18 @@ impl PartitionOwner {
             }
             MailboxCall::Flagged {
                 name,
-                uids,
+                from,
+                to,
                 set,
                 unset,
             } => {
-                let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
+                let (rows_max, looks_max) = (ROWS_PER_CALL_MAX, FLAGGED_LOOKS_MAX);
                 let replica = self.replica(account)?;
-                let found = replica.flagged(&name, uids, &set, &unset);
-                Ok(Reply::Rows(found.map(row).collect()))
+                let found = replica.flagged(&name, from..=to, &set, &unset, rows_max, looks_max);
+                Ok(Reply::Flagged {
+                    rows: found.shown.into_iter().map(row).collect(),
+                    up_to: found.up_to,
+                })
             }
             MailboxCall::Append {
                 name,
@@ -479,13 +483,14 @@ impl PartitionOwner {
         self.write(now, account, Vec::new(), &[&name]);
         let replica = self.replica(account)?;
         let status = status(replica, &name)?;
-        let uids = replica.uids(&name);
-        let (first_unseen, keywords) = replica.first_looks(&name, SELECT_ROWS_MAX);
+        let uids = replica.uid_list(&name);
+        let first_unseen = replica.first_unseen(&name).and_then(|uid| uids.place(uid));
+        let keywords = replica.keywords(&name);
         let as_of = status.highest_modseq;
         let watch = Watch {
             account,
             name,
-            known_up_to: uids.last().copied().unwrap_or(0),
+            known_up_to: uids.last().unwrap_or(0),
             vanished_since: as_of,
         };
         self.sessions.insert(session, watch);
@@ -495,7 +500,7 @@ impl PartitionOwner {
         Ok(Reply::Selected(Selected {
             status,
             uids,
-            first_unseen,
+            first_unseen: first_unseen.map(|place| place as u32),
             keywords,
             as_of,
         }))

@@ -35,7 +35,7 @@ impl World {
             read_only: false,
         };
         match self.asked(select) {
-            Reply::Selected(selected) => (selected.uids, selected.as_of),
+            Reply::Selected(selected) => (selected.uids.to_vec(), selected.as_of),
             other => panic!("{other:?}"),
         }
     }
@@ -110,13 +110,23 @@ fn costs(messages: usize) -> BTreeMap<&'static str, u64> {
     });
     assert!(matches!(&reply, Reply::Rows(rows) if rows.len() == 100));
     cost("rows of 100 far apart", reply);
-    let reply = world.asked(MailboxCall::Flagged {
+    let all = |set: Flag| MailboxCall::Flagged {
         name: inbox.clone(),
-        uids: uids[..1000].to_vec(),
-        set: [Flag::Flagged].into_iter().collect(),
+        from: 1,
+        to: u32::MAX,
+        set: [set].into_iter().collect(),
         unset: Flags::none(),
-    });
-    cost("flagged of 1000", reply);
+    };
+    let reply = world.asked(all(Flag::Flagged));
+    assert!(matches!(&reply, Reply::Flagged { rows, up_to: u32::MAX } if rows.len() == 100));
+    cost("the 100 flagged", reply);
+    world.store(&uids[..1], Flag::Answered);
+    steps::take();
+    let reply = world.asked(all(Flag::Answered));
+    assert!(
+        matches!(&reply, Reply::Flagged { rows, up_to } if rows.len() == 1 && *up_to < uids[17_000])
+    );
+    cost("a part of a search by a flag without a list", reply);
     world.store(&every(1), Flag::Deleted);
     steps::take();
     let reply = world.asked(MailboxCall::Expunge {
@@ -166,13 +176,7 @@ fn cost_follows_what_changes_or_is_told() {
     let (small, large) = (costs(20_000), costs(200_000));
     for (what, small) in &small {
         let large = large[what];
-        match *what {
-            // It tells all UIDs.
-            "SELECT" => assert!(large <= 200_000 + 8192, "{what}: {large}"),
-            // Fewer of the first 1000 were flagged, whose rows are told.
-            "flagged of 1000" => assert!(large <= *small, "{what}: {small}, {large}"),
-            _ => assert_eq!(*small, large, "{what}"),
-        }
+        assert_eq!(*small, large, "{what}");
     }
     let at_most = |what, most: u64| assert!(large[what] <= most, "{what}: {}", large[what]);
     at_most("STATUS", 0);
@@ -183,7 +187,9 @@ fn cost_follows_what_changes_or_is_told() {
     at_most("a part of the changes of everything", 2000 + 2002);
     at_most("rows of 1000 neighbours", 2002);
     at_most("rows of 100 far apart", 100 * 12);
-    at_most("flagged of 1000", 1100);
+    at_most("the 100 flagged", 200);
+    at_most("a part of a search by a flag without a list", 16 * 1024 + 1);
+    at_most("SELECT", 0);
     at_most("EXPUNGE of one", 8);
     at_most("MOVE of nine", 100);
 }

@@ -294,7 +294,7 @@ impl World {
             read_only: true,
         };
         match self.call(select) {
-            Reply::Selected(selected) => selected.uids,
+            Reply::Selected(selected) => selected.uids.to_vec(),
             other => panic!("{other:?}"),
         }
     }

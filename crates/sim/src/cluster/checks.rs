@@ -189,12 +189,12 @@ impl World {
             // It may go while it is looked at, as long as nodes are not alike.
             return Ok(Vec::new());
         };
-        let uids: Uids = selected.uids.iter().copied().collect();
+        let uids: Uids = selected.uids.iter().collect();
         let next = selected.status.uid_next;
         self.looks.validity(account, selected.status.uid_validity)?;
         self.looks
             .looked(node, account, name.as_str(), &uids, next)?;
-        let uids = selected.uids;
+        let uids = selected.uids.to_vec();
         let reply = self.ask_and_wait(node, account, MailboxCall::Rows { name, uids })?;
         let Reply::Rows(rows) = reply else {
             return Err(format!("rows were answered by {reply:?}"));

@@ -430,13 +430,13 @@ impl World {
         self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
         match (asked.what, reply) {
             (What::Select(name), Reply::Selected(selected)) => {
-                let uids: Uids = selected.uids.iter().copied().collect();
+                let uids: Uids = selected.uids.iter().collect();
                 self.looks.validity(account, selected.status.uid_validity)?;
                 self.looks
                     .looked(node, account, &name, &uids, selected.status.uid_next)?;
                 self.clients[index].view = Some(View {
                     name,
-                    unread: selected.uids,
+                    unread: selected.uids.to_vec(),
                     uids,
                     as_of: selected.as_of,
                 });

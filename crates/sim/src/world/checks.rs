@@ -214,15 +214,16 @@ impl World {
             let Reply::Selected(selected) = reply else {
                 return Err(format!("SELECT was answered by {reply:?}"));
             };
+            let uids = selected.uids.to_vec();
             let call = MailboxCall::Rows {
                 name: name.clone(),
-                uids: selected.uids.clone(),
+                uids: uids.clone(),
             };
             let reply = self.ask_and_wait(Call::Mailbox { account, call })?;
             let Reply::Rows(rows) = reply else {
                 return Err(format!("rows were answered by {reply:?}"));
             };
-            if rows.len() != selected.uids.len() {
+            if rows.len() != uids.len() {
                 return Err(format!("{} has UIDs without rows", name.as_str()));
             }
             for row in &rows {
@@ -233,7 +234,7 @@ impl World {
                 .map(|row| (row.size, client::numbers(&row.flags)))
                 .collect();
             actual.insert(name.as_str().to_owned(), list);
-            told.insert(name.as_str().to_owned(), selected.uids);
+            told.insert(name.as_str().to_owned(), uids);
         }
         self.node.hangup(session);
         Ok((actual, subscribed, told))

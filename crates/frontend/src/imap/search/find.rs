@@ -3,6 +3,8 @@
 //! Messages are looked at in windows of rows; of those whose rows do not decide, content rows are fetched a few at a time; of those whose
 //! summaries do not decide, bodies are read one chunk after another and no further than needed. What is held is one window, one chunk, and
 //! the result as ranges.
+//!
+//! Where flags decide, the account's owner is asked which messages of a range of UIDs have them, instead of looking at all rows.
 
 use bytes::Bytes;
 use whimbrel_imap::command::SearchKey;
@@ -34,6 +36,8 @@ pub(super) struct Find {
     count: u32,
     /// Places of the present window whose rows were asked for.
     asked: Vec<u32>,
+    /// UIDs of the present window of which the owner has yet to say which messages have the flags that decide.
+    unasked: Option<(u32, u32)>,
     /// Messages of the window that rows do not decide.
     open: Vec<(u32, Row)>,
     /// The next of `open`.
@@ -119,6 +123,7 @@ impl Find {
             behind: Vec::new(),
             count: 0,
             asked: Vec::new(),
+            unasked: None,
             open: Vec::new(),
             at: 0,
             contents: Vec::new().into_iter(),
@@ -143,6 +148,18 @@ impl Find {
         match (&self.state, wake) {
             (State::Window, Wake::Go) => self.next_window(cx),
             (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
+            (State::Rows, Wake::Reply(Reply::Flagged { mut rows, up_to })) => {
+                let rest = |(_, to)| (up_to < to).then_some((up_to + 1, to));
+                self.unasked = self.unasked.and_then(rest);
+                self.asked.clear();
+                // What has come since this session was told is left out.
+                rows.retain(|row| {
+                    let place = cx.view().place(row.uid);
+                    self.asked.extend(place);
+                    place.is_some()
+                });
+                self.take_rows(cx, rows)
+            }
             (State::Contents, Wake::Reply(Reply::Contents(contents))) if !contents.is_empty() => {
                 self.contents = contents.into_iter();
                 self.next_message(cx, None)
@@ -166,11 +183,26 @@ impl Find {
     fn next_window(&mut self, cx: &mut Context) -> Finding {
         let mut window = Vec::new();
         loop {
-            self.end_window();
+            if self.unasked.is_none() || !matches!(self.wanted, Wanted::Last(_)) {
+                self.end_window();
+            }
             let enough = match self.wanted {
                 Wanted::All => false,
                 Wanted::First(count) | Wanted::Last(count) => self.count >= count,
             };
+            if enough {
+                self.unasked = None;
+            } else if let Some((from, to)) = self.unasked {
+                let call = MailboxCall::Flagged {
+                    name: cx.view().name.clone(),
+                    from,
+                    to,
+                    set: self.program.set.clone(),
+                    unset: self.program.unset.clone(),
+                };
+                self.state = State::Rows;
+                return Finding::Step(Step::Call(cx.call(call)));
+            }
             match self.wanted {
                 _ if enough => window.clear(),
                 Wanted::Last(_) => self.back.fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
@@ -178,9 +210,22 @@ impl Find {
                     .cursor
                     .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
             }
-            if window.is_empty() {
+            let (Some(&first), Some(&last)) = (window.first(), window.last()) else {
                 self.keep_behind();
                 return Finding::Done(std::mem::take(&mut self.found));
+            };
+            // What lies far apart is better looked at one by one.
+            let is_dense = (last - first) as usize <= 2 * window.len();
+            if is_dense && !(self.program.set.is_empty() && self.program.unset.is_empty()) {
+                // The owner says how much is told at once.
+                let rest = match self.wanted {
+                    Wanted::Last(_) => None,
+                    _ => self.cursor.run_from(&self.bounds, last + 1),
+                };
+                let last = rest.map_or(last, |(_, end)| end - 1);
+                let view = cx.view();
+                self.unasked = Some((view.uid(first), view.uid(last)));
+                continue;
             }
             self.asked.clear();
             for &place in &window {
@@ -198,18 +243,8 @@ impl Find {
                 let view = cx.view();
                 let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
                 let name = view.name.clone();
-                let (set, unset) = (self.program.set.clone(), self.program.unset.clone());
                 self.state = State::Rows;
-                let call = if set.is_empty() && unset.is_empty() {
-                    MailboxCall::Rows { name, uids }
-                } else {
-                    MailboxCall::Flagged {
-                        name,
-                        uids,
-                        set,
-                        unset,
-                    }
-                };
+                let call = MailboxCall::Rows { name, uids };
                 return Finding::Step(Step::Call(cx.call(call)));
             }
         }
