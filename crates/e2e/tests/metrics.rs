@@ -255,7 +255,10 @@ fn health_and_readiness() {
         page.split(' ').nth(1).unwrap().to_owned()
     };
     assert_eq!(status(&server, "/healthz"), "200");
-    assert_eq!(status(&server, "/readyz"), "200");
+    // It listens a moment before it is ready.
+    wait_for("it to be ready", || {
+        (status(&server, "/readyz") == "200").then_some(())
+    });
     // A client in the middle of an answer that it does not take holds the end up.
     server.deliver(&["large".to_owned()], 4 << 20);
     let mut deaf = server.anne_pop3();
