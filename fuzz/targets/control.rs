@@ -8,7 +8,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&which, data)) = data.split_first() else {
         return;
     };
-    match which % 8 {
+    match which % 9 {
         0 => whimbrel_server::fuzz::admin(data),
         1 => whimbrel_server::fuzz::request(data),
         2 => whimbrel_server::fuzz::configuration(data),
@@ -16,6 +16,7 @@ fuzz_target!(|data: &[u8]| {
         4 => whimbrel_directory::fuzz::aliases(data),
         5 => whimbrel_cluster::fuzz::token(data),
         6 => whimbrel_cluster::fuzz::packs(data),
-        _ => whimbrel_cluster::fuzz::join(data),
+        7 => whimbrel_cluster::fuzz::join(data),
+        _ => whimbrel_directory::fuzz::aliases_of_two(data),
     }
 });

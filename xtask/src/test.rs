@@ -92,7 +92,12 @@ fn tests(arguments: &[&str]) -> Count {
 }
 
 /// The crates with rules that can be broken at run time.
-const BREAKABLE: &[&str] = &["whimbrel-mailbox", "whimbrel-replication", "whimbrel-sim"];
+const BREAKABLE: &[&str] = &[
+    "whimbrel-mailbox",
+    "whimbrel-directory",
+    "whimbrel-replication",
+    "whimbrel-sim",
+];
 
 /// Breaks each rule on purpose and sees it caught. A crate's name may come first; then names of rules.
 pub(crate) fn mutants(arguments: &[&str]) -> Count {

@@ -40,46 +40,119 @@ const ADDRESSES: [&str; 16] = [
     "c+d@x", "a@y", "@x", "@y",
 ];
 
+/// A node that makes operations and takes others'.
+struct Node {
+    directory: Directory,
+    vector: VersionVector,
+    origin: Incarnation,
+    made: Vec<(Context<'static>, Op)>,
+}
+
+impl Node {
+    fn new(origin: u64) -> Self {
+        Node {
+            directory: Directory::default(),
+            vector: VersionVector::new(),
+            origin: Incarnation::from_hash(origin),
+            made: Vec::new(),
+        }
+    }
+
+    fn make(&mut self, ops: Vec<Op>) {
+        const NOTHING: &VersionVector = &VersionVector::new();
+        for op in ops {
+            let (origin, hlc) = (self.origin, self.vector.get(self.origin) + 1);
+            let context = Context {
+                dot: Dot::new(origin, hlc),
+                stamp: Stamp { hlc, origin },
+                // The directory does not look at it: its operations name what they have seen.
+                deps: NOTHING,
+            };
+            self.take(&context, &op);
+            self.made.push((context, op));
+        }
+    }
+
+    fn take(&mut self, context: &Context<'_>, op: &Op) {
+        self.directory.apply(context, op);
+        self.vector.advance(context.dot.origin, context.dot.seq);
+    }
+
+    /// Adds or removes an alias, as three bytes say, if it may; says whether one was removed.
+    fn alias(&mut self, step: &[u8]) -> bool {
+        let [from, to] = [step[1], step[2]].map(|byte| ADDRESSES[usize::from(byte % 16)]);
+        let planned = match step[0] % 8 {
+            0 => self.directory.plan_remove_alias(from, None),
+            1 => self.directory.plan_remove_alias(from, Some(to)),
+            _ => self.directory.plan_add_alias(from, to),
+        };
+        let done = planned.is_ok();
+        self.make(planned.unwrap_or_default());
+        done && step[0] % 8 < 2
+    }
+}
+
+/// With three accounts to lead to.
+fn with_accounts() -> Node {
+    let mut node = Node::new(1);
+    for (key, account) in [(1, "a@x"), (2, "b@x"), (3, "a@y")] {
+        let planned =
+            node.directory
+                .plan_add_account(account, [key; 16], 1, 0, Credential::from(""));
+        node.make(planned.unwrap_or_default());
+    }
+    node
+}
+
 /// Aliases that an administrator adds and removes, three bytes each: whatever was agreed to leads to accounts, and nowhere in a circle or too far. Until one is removed: what
 /// led by it may then lead by a longer way.
 pub fn aliases(data: &[u8]) {
-    let mut directory = Directory::default();
-    let mut seq = 0;
-    let mut apply = |directory: &mut Directory, ops: Vec<Op>| {
-        for op in ops {
-            seq += 1;
-            let origin = Incarnation::from_hash(1);
-            let context = Context {
-                dot: Dot::new(origin, seq),
-                stamp: Stamp { hlc: seq, origin },
-                deps: &VersionVector::new(),
-            };
-            directory.apply(&context, &op);
-        }
-    };
-    for (key, account) in [(1, "a@x"), (2, "b@x"), (3, "a@y")] {
-        let planned = directory.plan_add_account(account, [key; 16], 1, Credential::from(""));
-        apply(&mut directory, planned.unwrap_or_default());
-    }
+    let mut node = with_accounts();
     let mut removed = false;
     for step in data.chunks_exact(3) {
-        let [from, to] = [step[1], step[2]].map(|byte| ADDRESSES[usize::from(byte % 16)]);
-        let planned = match step[0] % 8 {
-            0 => directory.plan_remove_alias(from, None),
-            1 => directory.plan_remove_alias(from, Some(to)),
-            _ => directory.plan_add_alias(from, to),
-        };
-        let Ok(ops) = planned else { continue };
-        removed |= step[0] % 8 < 2;
-        apply(&mut directory, ops);
+        removed |= node.alias(step);
     }
+    for (address, found) in resolved(&node.directory) {
+        assert!(removed || found != Resolution::Loop, "{address}");
+    }
+}
+
+/// The same by two administrators who do not see what the other does, and then meet: whatever they made together, circles too, each lookup ends, and both sides say the same.
+pub fn aliases_of_two(data: &[u8]) {
+    let mut one = with_accounts();
+    let mut two = Node::new(2);
+    for (context, op) in std::mem::take(&mut one.made) {
+        two.take(&context, &op);
+    }
+    for step in data.chunks_exact(3) {
+        let node = if step[0] < 128 { &mut one } else { &mut two };
+        node.alias(step);
+    }
+    let (of_one, of_two) = (std::mem::take(&mut one.made), std::mem::take(&mut two.made));
+    of_one
+        .iter()
+        .for_each(|(context, op)| two.take(context, op));
+    of_two
+        .iter()
+        .for_each(|(context, op)| one.take(context, op));
+    assert_eq!(one.directory, two.directory);
+    assert_eq!(resolved(&one.directory), resolved(&two.directory));
+    for address in ADDRESSES {
+        // Looked at from each side, as an administrator would who mends it.
+        let _ = one.directory.plan_add_alias(address, "a@x");
+        let _ = one.directory.may_send(&[1; 16], "e", "x");
+    }
+}
+
+/// Where each of the addresses leads.
+fn resolved(directory: &Directory) -> Vec<(&'static str, Resolution)> {
+    let mut all = Vec::new();
     for address in ADDRESSES {
         let found = match address.split_once('@') {
             Some(("", _)) | None => continue,
             Some((local, domain)) => directory.resolve(local, domain),
         };
-        assert!(removed || found != Resolution::Loop, "{address}");
-        if let Resolution::Local(targets) = found {
+        if let Resolution::Local(targets) = &found {
             assert!(!targets.is_empty() && targets.is_sorted());
             let holds = |to: &Target| {
                 let address = Address::parse(&to.address);
@@ -88,7 +161,9 @@ pub fn aliases(data: &[u8]) {
             };
             assert!(targets.iter().all(holds));
         }
+        all.push((address, found));
     }
+    all
 }
 
 #[cfg(test)]
@@ -100,6 +175,7 @@ mod tests {
         fn any_bytes_are_survived(data in proptest::collection::vec(any::<u8>(), 0..300)) {
             super::address(&data);
             super::aliases(&data);
+            super::aliases_of_two(&data);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use whimbrel_crdt::mutants::broken;
+
 use crate::{
     address::{Address, AddressError, Domain},
     credential::{Credential, DecoySecret},
@@ -9,6 +11,9 @@ use crate::{
     resolve::Extension,
     state::Directory,
 };
+
+/// Slots that nodes can have: see `mailbox`, whose UIDs are divided among nodes likewise.
+const SLOTS: u32 = 64;
 
 /// Why a change was not made; the text is for the administrator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +57,7 @@ fn parse(
 }
 
 impl Directory {
-    /// Plans a new account; its domain becomes ours with it.
+    /// Plans a new account, by the node that has this slot; its domain becomes ours with it.
     ///
     /// # Errors
     /// When the address is bad or taken.
@@ -61,6 +66,7 @@ impl Directory {
         address: &str,
         account: AccountKey,
         now_seconds: u64,
+        slot: u8,
         credential: impl Into<Credential>,
     ) -> Result<Vec<Op>, Refusal> {
         let address = parse(address, Address::parse)?;
@@ -68,10 +74,10 @@ impl Directory {
             return Err(Refusal::AccountExists(address));
         }
         let name = address.to_string();
-        // UIDVALIDITY is the second of creation, and greater than that of every earlier account with this address (DESIGN, 4.7). It is
+        // UIDVALIDITY is about the second of creation, and greater than that of every earlier account with this address (DESIGN, 4.7). It is
         // a non-zero 32-bit number (RFC 9051, 2.3.1.1).
-        let second = u32::try_from(now_seconds).unwrap_or(u32::MAX - 1).max(1);
-        let uid_validity = second.max(self.uid_validity_floor(&name).saturating_add(1));
+        let second = u32::try_from(now_seconds).unwrap_or(u32::MAX).max(1);
+        let uid_validity = self.next_uid_validity(&name, slot, second);
         let mut ops = self.plan_domain(address.domain());
         ops.push(Op::AddAccount {
             account,
@@ -81,6 +87,19 @@ impl Directory {
             credential: credential.into(),
         });
         Ok(ops)
+    }
+
+    /// The least UIDVALIDITY, of those that the node with this slot gives, that is at least `least` and above all that were given under the address: of each
+    /// [`SLOTS`] in a row a node has one. So no two accounts of an address have the same, though two nodes give it away at once; of what a node gave itself it
+    /// knows.
+    #[must_use]
+    pub fn next_uid_validity(&self, address: &str, slot: u8, least: u32) -> u32 {
+        let least = least.max(self.uid_validity_floor(address).saturating_add(1));
+        if broken("uid-validity-of-any-slot") {
+            return least;
+        }
+        let short = (u32::from(slot) + SLOTS - least % SLOTS) % SLOTS;
+        least.saturating_add(short)
     }
 
     /// Plans the secret behind made-up salts, if there is none yet.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Context, DotSet, Lww, OrMap, Stamp, VersionVector};
+use whimbrel_crdt::{Context, DotSet, Lww, OrMap, Stamp, VersionVector, mutants::broken};
 
 use crate::{
     address::{Address, Domain},
@@ -85,7 +85,13 @@ impl Directory {
                 vec![Row::Domain(domain.clone())]
             }
             Op::RemoveDomain { domain, seen } => {
-                self.domains.remove(domain, seen);
+                match self.domains.dots(domain) {
+                    Some(all) if broken("removal-takes-unseen") => {
+                        let all = all.as_slice().to_vec();
+                        self.domains.remove(domain, &all);
+                    }
+                    _ => self.domains.remove(domain, seen),
+                }
                 vec![Row::Domain(domain.clone())]
             }
             Op::AddAccount {
@@ -104,8 +110,7 @@ impl Directory {
                     credential: Lww::new(context.stamp, credential.clone()),
                 });
                 entry.exists.insert(context.dot);
-                let floor = self.floors.entry(address.clone()).or_insert(0);
-                *floor = (*floor).max(*uid_validity);
+                self.raise_floor(address, *uid_validity);
                 self.index(*account);
                 vec![Row::Account(*account), Row::Floor(address.clone())]
             }
@@ -123,7 +128,16 @@ impl Directory {
                 credential,
             } => {
                 if let Some(entry) = self.accounts.get_mut(account) {
+                    if broken("credential-by-arrival") {
+                        entry.credential = Lww::new(context.stamp, credential.clone());
+                    }
                     entry.credential.write(context.stamp, credential.clone());
+                    if broken("change-revives") {
+                        entry.exists.insert(context.dot);
+                    }
+                }
+                if broken("change-revives") {
+                    self.index(*account);
                 }
                 vec![Row::Account(*account)]
             }
@@ -136,8 +150,7 @@ impl Directory {
                 };
                 entry.uid_validity = entry.uid_validity.max(*uid_validity);
                 let address = entry.address.clone();
-                let floor = self.floors.entry(address.clone()).or_insert(0);
-                *floor = (*floor).max(*uid_validity);
+                self.raise_floor(&address, *uid_validity);
                 vec![Row::Account(*account), Row::Floor(address)]
             }
             Op::AddAlias { from, to } => {
@@ -149,7 +162,9 @@ impl Directory {
             }
             Op::RemoveAlias { from, to, seen } => {
                 if let Some(targets) = self.aliases.get_mut(from) {
-                    targets.remove(to, seen);
+                    if !broken("alias-stays") {
+                        targets.remove(to, seen);
+                    }
                     if targets.iter().next().is_none() {
                         self.aliases.remove(from);
                     }
@@ -160,6 +175,13 @@ impl Directory {
                 self.join_decoy(&Lww::new(context.stamp, *secret));
                 vec![Row::Decoy]
             }
+        }
+    }
+
+    fn raise_floor(&mut self, address: &str, uid_validity: u32) {
+        let floor = self.floors.entry(address.to_owned()).or_insert(0);
+        if !broken("floor-forgotten") {
+            *floor = (*floor).max(uid_validity);
         }
     }
 
@@ -190,8 +212,9 @@ impl Directory {
             }
         }
         for (address, floor) in &other.floors {
-            let own = self.floors.entry(address.clone()).or_insert(0);
-            *own = (*own).max(*floor);
+            if !broken("join-forgets-floors") {
+                self.raise_floor(address, *floor);
+            }
         }
         if let Some(decoy) = &other.decoy {
             self.join_decoy(decoy);
@@ -251,7 +274,12 @@ impl Directory {
     /// The account that holds an address.
     #[must_use]
     pub fn holder(&self, address: &Address) -> Option<(AccountKey, &Account)> {
-        let (_, key) = self.holders.get(&address.to_string())?.first()?;
+        let places = self.holders.get(&address.to_string())?;
+        let (_, key) = if broken("latest-holds") {
+            places.last()?
+        } else {
+            places.first()?
+        };
         Some((*key, self.accounts.get(key)?))
     }
 
@@ -327,6 +355,26 @@ impl Directory {
                     Some((*key, self.accounts.get(key)?, place > 0))
                 })
         })
+    }
+
+    /// The greatest UIDVALIDITY that is known of an account, also of one that was removed.
+    #[must_use]
+    pub fn given(&self, key: &AccountKey) -> Option<u32> {
+        self.accounts.get(key).map(|account| account.uid_validity)
+    }
+
+    /// The living accounts of an address, the one that holds it first.
+    pub fn accounts_of(&self, address: &str) -> impl Iterator<Item = AccountKey> {
+        let holders = self.holders.get(address).into_iter().flatten();
+        holders.map(|(_, key)| *key)
+    }
+
+    /// Whether there was such an account, and is no more.
+    #[must_use]
+    pub fn was_removed(&self, key: &AccountKey) -> bool {
+        self.accounts
+            .get(key)
+            .is_some_and(|account| account.exists.is_empty())
     }
 
     /// Accounts that were removed: their entries stay, without a dot.

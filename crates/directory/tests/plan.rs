@@ -22,7 +22,7 @@ fn accounts_are_refused_for_each_reason() {
     let bob = || named("bob@x.org");
     let add = |text: &str| {
         node.directory
-            .plan_add_account(text, [2; 16], 6, String::new())
+            .plan_add_account(text, [2; 16], 6, 0, String::new())
             .map(|ops| ops.len())
     };
     assert_eq!(add("bob@x.org"), Ok(1), "the domain is ours already");
@@ -233,7 +233,7 @@ fn an_alias_that_would_lead_too_far_or_to_too_many_is_refused() {
         key[..8].copy_from_slice(&number.to_le_bytes());
         let ops = node
             .directory
-            .plan_add_account(&name, key, 7, String::new());
+            .plan_add_account(&name, key, 7, 0, String::new());
         node.make(7, ops.unwrap());
         let expected = if number < ALIAS_TARGETS_MAX {
             Ok(())
@@ -293,7 +293,7 @@ fn a_chain_is_not_lengthened_at_its_far_end_beyond_the_limit() {
         key[..8].copy_from_slice(&number.to_le_bytes());
         let ops = node
             .directory
-            .plan_add_account(&name, key, 7, String::new());
+            .plan_add_account(&name, key, 7, 0, String::new());
         node.make(7, ops.unwrap());
         if number + 1 < ALIAS_TARGETS_MAX {
             node.alias("some@x.org", &name).unwrap();

@@ -263,8 +263,8 @@ where
                     None => return Err(self.die("a delivery that its entry does not have")),
                 },
                 Output::AskBirth(account) => board.tell_directory(Input::AskBirth(account)),
-                Output::Birth(account, birth) => {
-                    board.tell_owner(account, Input::Birth(account, birth))
+                Output::Birth(account, standing) => {
+                    board.tell_owner(account, Input::Birth(account, standing))
                 }
                 Output::UidValidity(account, uid_validity) => {
                     board.tell_directory(Input::UidValidity(account, uid_validity));

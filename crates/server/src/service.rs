@@ -9,7 +9,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     auth::{self, Authenticator},
-    directory::DirectoryOwner,
+    directory::{self, DirectoryOwner},
     owner::{self, PartitionOwner},
     queue::{self, QueueOwner},
     senders,
@@ -78,8 +78,9 @@ impl<S: Store> Service<S> {
         // Logins under names that do not exist are compared with it.
         let decoy = password::decoy(&config.auth)?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
-        let machine =
-            DirectoryOwner::new(origin, authenticator).with_senders(sender_limits(config));
+        let directory_config = directory::Config::alone(origin, identity.slot);
+        let machine = DirectoryOwner::new(directory_config, authenticator)
+            .with_senders(sender_limits(config));
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
         let machine = QueueOwner::new(queue_limits(config));
         actors.spawn(Actor::new("queue", machine, queue, Arc::clone(&shared)).run());

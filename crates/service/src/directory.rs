@@ -1,14 +1,16 @@
 //! The owner of the directory partition: who has an account, who receives mail for an address, who may log in.
 //!
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
-//! disk, and so do the answers of later questions, since they may have seen it.
+//! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
+//! in as batches ([`foreign`]).
+
+mod foreign;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Section};
 use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
-use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
@@ -17,8 +19,8 @@ use crate::{
     figures::Figures,
     gate::Gate,
     log::{self, Log},
-    machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{self, Shipping, Then, Want},
+    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
+    peers::{self, Frame, LogEnd, PeerOutput, Shipping, Then},
     saslprep::saslprep,
     senders::{self, Senders},
 };
@@ -29,55 +31,98 @@ const BARE_LOGIN_DOMAINS_MAX: usize = 64;
 /// The subject of the directory's sections: there is one directory.
 const SUBJECT: [u8; 16] = *b"whimbrel direct.";
 
+/// What the directory's owner is told at the start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's incarnation.
+    pub origin: Incarnation,
+    /// Its slot: which of the UIDVALIDITYs it gives, so that no other node gives the same.
+    pub slot: u8,
+    /// The other nodes. Empty: this node is alone.
+    pub peers: BTreeSet<Incarnation>,
+    /// Bounds and times of what goes to and comes from them.
+    pub shipping: peers::Config,
+}
+
+impl Config {
+    /// Of a node that is alone.
+    #[must_use]
+    pub fn alone(origin: Incarnation, slot: u8) -> Self {
+        Config {
+            origin,
+            slot,
+            peers: BTreeSet::new(),
+            shipping: peers::Config::default(),
+        }
+    }
+}
+
 /// The directory's owner.
 pub struct DirectoryOwner {
+    config: Config,
     state: Phase,
     authenticator: Authenticator,
     senders: Senders,
+    /// Nodes to which there is a stream.
+    links: BTreeSet<Incarnation>,
+    /// Logs that are being read for the partition's machine.
+    reads: BTreeMap<Ticket, foreign::Read>,
+    /// Reads that failed are tried again then.
+    retry_at: Option<u64>,
+    /// Accounts that were asked for while something was not durable.
+    asked: BTreeSet<AccountId>,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
 
 enum Phase {
-    /// The rows are being read; questions wait.
-    Loading {
-        origin: Incarnation,
-        ticket: Ticket,
-        rows: Vec<(Vec<u8>, bytes::Bytes)>,
-        waiting: Vec<Input>,
-    },
+    Loading(Loading),
     Running(Box<Running>),
+}
+
+/// The rows are being read; questions wait.
+struct Loading {
+    ticket: Ticket,
+    rows: Vec<(Vec<u8>, bytes::Bytes)>,
+    /// Whether these are all.
+    read: bool,
+    /// Where the logs stand; the store is not asked where there are no peers.
+    logs: Option<Option<BTreeMap<Incarnation, LogEnd>>>,
+    waiting: Vec<Input>,
+    /// What peers sent meanwhile.
+    frames: Vec<(Incarnation, Frame)>,
 }
 
 struct Running {
     directory: Directory,
     log: Log,
-    /// Alone so far: it says what of the log may be cut.
     shipping: Shipping,
     gate: Gate,
     /// Accounts to purge when the removal is durable.
-    purges: BTreeMap<Ticket, AccountId>,
+    purges: BTreeMap<Ticket, Vec<AccountId>>,
+    /// A batch of another node cannot be applied by this program: nothing behind it is.
+    stalled: bool,
     /// A commit failed: everything is read again when the ones behind it have failed, too.
     failed: bool,
 }
 
 impl DirectoryOwner {
-    /// Begins by reading its rows. `origin` is this node's incarnation.
+    /// Begins by reading its rows.
     #[must_use]
-    pub fn new(origin: Incarnation, authenticator: Authenticator) -> Self {
+    pub fn new(config: Config, authenticator: Authenticator) -> Self {
         let mut owner = DirectoryOwner {
-            state: Phase::Loading {
-                origin,
-                ticket: Ticket(0),
-                rows: Vec::new(),
-                waiting: Vec::new(),
-            },
+            config,
+            state: Phase::Loading(Loading::new(Ticket(0))),
             authenticator,
             senders: Senders::new(senders::Limits::default()),
+            links: BTreeSet::new(),
+            reads: BTreeMap::new(),
+            retry_at: None,
+            asked: BTreeSet::new(),
             next_ticket: 0,
             out: VecDeque::new(),
         };
-        owner.load(origin, Vec::new());
+        owner.load();
         owner
     }
 
@@ -88,20 +133,24 @@ impl DirectoryOwner {
         self
     }
 
-    fn load(&mut self, origin: Incarnation, waiting: Vec<Input>) {
-        let ticket = self.ticket();
-        self.state = Phase::Loading {
-            origin,
-            ticket,
-            rows: Vec::new(),
-            waiting,
-        };
+    /// Reads all of it. With peers the store is asked for the logs, too; alone the position record says enough.
+    fn load(&mut self) {
+        let (ticket, partition) = (self.ticket(), PartitionId::DIRECTORY);
+        let mut loading = Loading::new(ticket);
         self.out.push_back(Output::Load {
             ticket,
-            partition: PartitionId::DIRECTORY,
+            partition,
             from: Vec::new(),
             to: vec![0xff],
         });
+        if self.config.peers.is_empty() {
+            loading.logs = Some(None);
+        } else {
+            let load = PeerOutput::LoadLogs { ticket, partition };
+            self.out.push_back(Output::Peer(load));
+        }
+        self.reads.clear();
+        self.state = Phase::Loading(loading);
     }
 
     fn ticket(&mut self) -> Ticket {
@@ -109,25 +158,37 @@ impl DirectoryOwner {
         Ticket(self.next_ticket)
     }
 
-    fn loaded(&mut self, now: Now, ticket: Ticket, page: Vec<(Vec<u8>, bytes::Bytes)>, done: bool) {
-        let Phase::Loading {
-            origin,
-            ticket: expected,
-            rows,
-            waiting,
-        } = &mut self.state
-        else {
+    fn loaded_page(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        page: Vec<(Vec<u8>, bytes::Bytes)>,
+        done: bool,
+    ) {
+        if let Phase::Loading(loading) = &mut self.state
+            && loading.ticket == ticket
+        {
+            loading.rows.extend(page);
+            loading.read = done;
+        }
+        self.loaded(now);
+    }
+
+    /// Goes on if everything was read.
+    fn loaded(&mut self, now: Now) {
+        let Phase::Loading(loading) = &mut self.state else {
             return;
         };
-        if ticket != *expected {
+        if !loading.read {
             return;
         }
-        rows.extend(page);
-        if !done {
+        let Some(logs) = loading.logs.take() else {
             return;
-        }
-        let (origin, rows, waiting) = (*origin, std::mem::take(rows), std::mem::take(waiting));
-        match Running::from_rows(origin, &rows) {
+        };
+        let rows = std::mem::take(&mut loading.rows);
+        let waiting = std::mem::take(&mut loading.waiting);
+        let frames = std::mem::take(&mut loading.frames);
+        match Running::from_rows(&self.config, &rows, logs) {
             Ok(running) => {
                 // A crash may have cut a purge short; one that is complete finds nothing.
                 self.out.extend(
@@ -136,11 +197,13 @@ impl DirectoryOwner {
                         .removed()
                         .map(|account| Output::Purge(AccountId(account))),
                 );
-                self.out.extend(risen(&running.directory));
+                self.out.extend(risen(self.config.slot, &running.directory));
                 self.state = Phase::Running(Box::new(running));
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
+        self.link_loaded(now, frames);
+        self.tell_standings();
         for input in waiting {
             self.handle(now, input);
         }
@@ -150,27 +213,37 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        let purge = running.purges.remove(&ticket);
+        let purges = running.purges.remove(&ticket);
         if done {
-            running.shipping.committed(now, ticket);
-            while let Some(want) = running.shipping.poll() {
-                match want {
-                    Want::Cut(origin, below) => running.log.cut(origin, below),
-                    other => {
-                        let cause = format!("a partition without peers wants {other:?}");
-                        self.out.push_back(Output::Fatal(cause));
-                    }
-                }
+            if !running.failed {
+                running.shipping.committed(now, ticket);
             }
-            self.out.extend(purge.map(Output::Purge));
+            let purges = purges.into_iter().flatten();
+            self.out.extend(purges.map(Output::Purge));
             running.gate.committed(ticket, &mut self.out);
         } else {
             running.failed = true;
             running.gate.failed(ticket, &mut self.out);
         }
         if running.failed && running.gate.is_idle() {
-            let origin = running.log.origin();
-            self.load(origin, Vec::new());
+            // What was lost comes again on new streams.
+            self.relink();
+            return self.load();
+        }
+        self.ship(now);
+        self.tell_standings();
+    }
+
+    /// Answers who asked for accounts, when all that is known of them is durable: a removal that is lost in a crash was none.
+    fn tell_standings(&mut self) {
+        let Phase::Running(running) = &self.state else {
+            return;
+        };
+        if running.gate.is_idle() {
+            for account in std::mem::take(&mut self.asked) {
+                let standing = running.standing(account);
+                self.out.push_back(Output::Birth(account, standing));
+            }
         }
     }
 
@@ -181,6 +254,7 @@ impl DirectoryOwner {
             senders,
             next_ticket,
             out,
+            ..
         } = self
         else {
             return;
@@ -235,6 +309,7 @@ impl DirectoryOwner {
     fn raised(&mut self, now: Now, account: AccountId, uid_validity: u32) {
         let ticket = self.ticket();
         let DirectoryOwner {
+            config,
             state: Phase::Running(running),
             out,
             ..
@@ -242,21 +317,24 @@ impl DirectoryOwner {
         else {
             return;
         };
-        let known = running.directory.account(&account.0);
-        if running.failed || known.is_none_or(|entry| entry.uid_validity >= uid_validity) {
+        // Of a removed account, too: whoever has its address now must not be taken for it.
+        let known = running.directory.given(&account.0);
+        if running.failed || known.is_none_or(|given| given >= uid_validity) {
             return;
         }
         let op = Op::RaiseUidValidity {
             account: account.0,
             uid_validity,
         };
-        let commit = running.apply(now, ticket, &[op]);
+        let commit = running.write(now, ticket, &[op]);
         out.push_back(Output::Commit(ticket, commit));
+        out.extend(risen(config.slot, &running.directory));
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
         let ticket = self.ticket();
         let DirectoryOwner {
+            config,
             state: Phase::Running(running),
             authenticator,
             out,
@@ -273,30 +351,25 @@ impl DirectoryOwner {
                 verifier,
                 scram,
                 account,
-            } => directory
-                .plan_add_account(
-                    &address,
-                    account.0,
-                    now.wall_seconds(),
-                    Credential { verifier, scram },
-                )
-                .map(|ops| (ops, None)),
-            AdminCall::RemoveAccount { address } => directory
-                .plan_remove_account(&address)
-                .map(|(ops, account)| (ops, Some(AccountId(account)))),
+            } => directory.plan_add_account(
+                &address,
+                account.0,
+                now.wall_seconds(),
+                config.slot,
+                Credential { verifier, scram },
+            ),
+            AdminCall::RemoveAccount { address } => {
+                directory.plan_remove_account(&address).map(|(ops, _)| ops)
+            }
             AdminCall::SetVerifier {
                 address,
                 verifier,
                 scram,
-            } => directory
-                .plan_set_credential(&address, Credential { verifier, scram })
-                .map(|ops| (ops, None)),
-            AdminCall::AddAlias { from, to } => {
-                directory.plan_add_alias(&from, &to).map(|ops| (ops, None))
+            } => directory.plan_set_credential(&address, Credential { verifier, scram }),
+            AdminCall::AddAlias { from, to } => directory.plan_add_alias(&from, &to),
+            AdminCall::RemoveAlias { from, to } => {
+                directory.plan_remove_alias(&from, to.as_deref())
             }
-            AdminCall::RemoveAlias { from, to } => directory
-                .plan_remove_alias(&from, to.as_deref())
-                .map(|ops| (ops, None)),
             AdminCall::ListAccounts => {
                 let lines = directory
                     .accounts()
@@ -326,15 +399,12 @@ impl DirectoryOwner {
                     AdminReply::Refused("the disk takes no writes, try again later".into()),
                 ));
             }
-            Ok((mut ops, purge)) => {
+            Ok(mut ops) => {
                 ops.extend(directory.plan_decoy(authenticator.decoy_secret()));
-                let commit = running.apply(now, ticket, &ops);
+                let commit = running.write(now, ticket, &ops);
                 out.push_back(Output::Commit(ticket, commit));
-                running
-                    .purges
-                    .extend(purge.map(|account| (ticket, account)));
                 // One that was set aside may have come forward.
-                out.extend(risen(&running.directory));
+                out.extend(risen(config.slot, &running.directory));
                 running
                     .gate
                     .reply(Output::AdminReply(request, AdminReply::Done), out);
@@ -355,11 +425,14 @@ fn folded(login: &str) -> String {
     }
 }
 
-/// Owners are told again at each start until they have answered by [`Input::UidValidity`].
-fn risen(directory: &Directory) -> impl Iterator<Item = Output> {
-    directory
-        .below_least()
-        .map(|(account, least)| Output::LeastUidValidity(AccountId(account), least))
+/// Owners are told again at each start until they have answered by [`Input::UidValidity`]. What another node's removal brings forward is its business, until a
+/// start: not each node need raise it.
+fn risen(slot: u8, directory: &Directory) -> impl Iterator<Item = Output> {
+    directory.below_least().filter_map(move |(account, least)| {
+        let address = &directory.account(&account)?.address;
+        let least = directory.next_uid_validity(address, slot, least);
+        Some(Output::LeastUidValidity(AccountId(account), least))
+    })
 }
 
 fn ticket_from(next: &mut u64) -> impl FnMut() -> Ticket {
@@ -369,23 +442,40 @@ fn ticket_from(next: &mut u64) -> impl FnMut() -> Ticket {
     }
 }
 
+impl Loading {
+    fn new(ticket: Ticket) -> Self {
+        Loading {
+            ticket,
+            rows: Vec::new(),
+            read: false,
+            logs: None,
+            waiting: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+}
+
 impl Running {
-    fn from_rows(origin: Incarnation, rows: &[(Vec<u8>, bytes::Bytes)]) -> Result<Self, String> {
+    fn from_rows(
+        config: &Config,
+        rows: &[(Vec<u8>, bytes::Bytes)],
+        logs: Option<BTreeMap<Incarnation, LogEnd>>,
+    ) -> Result<Self, String> {
+        let (id, origin) = (PartitionId::DIRECTORY, config.origin);
         let mut directory = Directory::default();
-        let mut log = Log::new(PartitionId::DIRECTORY, origin);
+        let mut log = Log::new(id, origin);
         for (key, value) in rows {
             if key == log::POSITION_KEY {
-                log = Log::load(PartitionId::DIRECTORY, origin, value)
-                    .map_err(|error| error.to_string())?;
+                log = Log::load(id, origin, value).map_err(|error| error.to_string())?;
             } else {
                 directory
                     .load(key, value)
                     .map_err(|error| error.to_string())?;
             }
         }
-        let (alone, config) = (BTreeSet::new(), peers::Config::default());
-        let (id, ends, applied) = (PartitionId::DIRECTORY, log.ends(), log.applied());
-        let shipping = Shipping::resume(config, id, origin, &alone, ends, applied)
+        let ends = logs.unwrap_or_else(|| log.ends());
+        let (shipping, peers) = (config.shipping, &config.peers);
+        let shipping = Shipping::resume(shipping, id, origin, peers, ends, log.applied())
             .map_err(|error| error.to_string())?;
         Ok(Running {
             directory,
@@ -393,12 +483,13 @@ impl Running {
             shipping,
             gate: Gate::default(),
             purges: BTreeMap::new(),
+            stalled: false,
             failed: false,
         })
     }
 
     /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
-    fn apply(&mut self, now: Now, ticket: Ticket, ops: &[Op]) -> whimbrel_storage::Commit {
+    fn write(&mut self, now: Now, ticket: Ticket, ops: &[Op]) -> whimbrel_storage::Commit {
         // An operation list is short: an administrator's.
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
         let section = Section {
@@ -409,17 +500,9 @@ impl Running {
         };
         let reserved = self.log.reserve(now, count);
         let (batch, mut commit) = self.log.seal(&reserved, vec![section], Vec::new());
-        for (index, op) in (0..).zip(ops) {
-            for row in self.directory.apply(&batch.context(index), op) {
-                let key = row.key().into();
-                commit.mutations.push(match self.directory.row(&row) {
-                    Some(value) => Mutation::Put {
-                        key,
-                        value: value.into(),
-                    },
-                    None => Mutation::Delete { key },
-                });
-            }
+        let purges = self.apply(&batch, ops, &mut commit.mutations);
+        if !purges.is_empty() {
+            self.purges.insert(ticket, purges);
         }
         let then = Then::own(&commit, self.log.hash());
         self.shipping.committing(ticket, then);
@@ -482,32 +565,40 @@ impl Running {
         }
     }
 
-    /// What the account's own state is opened with.
-    fn birth(&self, account: AccountId) -> Option<Birth> {
-        let entry = self.directory.account(&account.0)?;
-        Some(Birth {
-            created: u32::try_from(entry.created).unwrap_or(u32::MAX),
-            uid_validity: self.directory.uid_validity(&account.0)?,
-        })
+    /// What the account's own state is opened with, if it is there. Every node opens it alike, whatever else it knows: what has to be above an account that held
+    /// the address before is told by [`Output::LeastUidValidity`].
+    fn standing(&self, account: AccountId) -> Standing {
+        match self.directory.account(&account.0) {
+            Some(entry) => Standing::Living(Birth {
+                created: u32::try_from(entry.created).unwrap_or(u32::MAX),
+                uid_validity: entry.uid_validity,
+            }),
+            None if self.directory.was_removed(&account.0) => Standing::Removed,
+            None => Standing::Unknown,
+        }
     }
 }
 
 impl Machine for DirectoryOwner {
     fn handle(&mut self, now: Now, input: Input) {
         if let (
-            Phase::Loading { waiting, .. },
-            Input::Call(..) | Input::Admin(..) | Input::AskBirth(_) | Input::UidValidity(..),
+            Phase::Loading(loading),
+            Input::Call(..) | Input::Admin(..) | Input::UidValidity(..),
         ) = (&mut self.state, &input)
         {
-            return waiting.push(input);
+            return loading.waiting.push(input);
         }
         match input {
             Input::Call(request, call) => self.call(now, request, call),
             Input::Admin(request, call) => self.admin(now, request, call),
-            Input::Loaded { ticket, rows, done } => self.loaded(now, ticket, rows, done),
-            Input::LoadFailed(_, cause) => self.out.push_back(Output::Fatal(format!(
-                "the directory cannot be read: {cause}"
-            ))),
+            Input::Loaded { ticket, rows, done } => self.loaded_page(now, ticket, rows, done),
+            Input::LoadFailed(ticket, cause) => {
+                if !self.read_failed(now, ticket, &cause) {
+                    self.out.push_back(Output::Fatal(format!(
+                        "the directory cannot be read: {cause}"
+                    )));
+                }
+            }
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Verified(ticket, matches) => {
@@ -520,7 +611,7 @@ impl Machine for DirectoryOwner {
                 } = self;
                 let still = |login: &str| match state {
                     Phase::Running(running) => running.known(login),
-                    Phase::Loading { .. } => None,
+                    Phase::Loading(_) => None,
                 };
                 authenticator.verified(
                     now,
@@ -532,10 +623,8 @@ impl Machine for DirectoryOwner {
                 );
             }
             Input::AskBirth(account) => {
-                if let Phase::Running(running) = &self.state {
-                    self.out
-                        .push_back(Output::Birth(account, running.birth(account)));
-                }
+                self.asked.insert(account);
+                self.tell_standings();
             }
             Input::UidValidity(account, uid_validity) => self.raised(now, account, uid_validity),
             Input::Birth(..)
@@ -546,9 +635,9 @@ impl Machine for DirectoryOwner {
             | Input::Finished(_)
             | Input::QueueRecovered
             | Input::Hangup(_)
-            | Input::Purge(_)
-            | Input::Peer(_)
-            | Input::Time => {}
+            | Input::Purge(_) => {}
+            Input::Peer(input) => self.peer(now, input),
+            Input::Time => self.time(now),
         }
     }
 
@@ -557,7 +646,11 @@ impl Machine for DirectoryOwner {
     }
 
     fn deadline(&self) -> Option<u64> {
-        None
+        let Phase::Running(running) = &self.state else {
+            return self.retry_at;
+        };
+        let shipping = running.shipping.deadline();
+        shipping.into_iter().chain(self.retry_at).min()
     }
 
     fn figures(&self, _now: Now) -> Figures {

@@ -24,7 +24,9 @@ pub const POSITION_KEY: &[u8] = b"\0position";
 const LACKING: &[u8] = b"\0lacking";
 
 /// First key and first key beyond of the rows of the partition itself.
-pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", b"\x01");
+pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", OWN_ROWS_END);
+/// First key of the replicated rows of a partition: those before are this node's.
+pub const OWN_ROWS_END: &[u8] = b"\x01";
 
 /// Key of the row which says that a body is not here.
 pub(crate) fn lacking_key(blob: &BlobName) -> Bytes {

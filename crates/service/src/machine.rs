@@ -50,6 +50,17 @@ pub struct Birth {
     pub uid_validity: u32,
 }
 
+/// What the directory knows of an account. Told when it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is there.
+    Living(Birth),
+    /// It was removed, and never comes back: an id is given once.
+    Removed,
+    /// Nothing was heard of it: there is none, or the news of its mail came before the news of itself.
+    Unknown,
+}
+
 /// What a machine is told.
 #[derive(Debug)]
 pub enum Input {
@@ -94,8 +105,8 @@ pub enum Input {
     QueueRecovered,
     /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::Birth`].
     AskBirth(AccountId),
-    /// The answer to [`Output::AskBirth`] (partition owners only): `None` if there is no such account.
-    Birth(AccountId, Option<Birth>),
+    /// The answer to [`Output::AskBirth`] (partition owners only).
+    Birth(AccountId, Standing),
     /// An account's UIDVALIDITY is this now (directory only): later accounts with its address must have a greater one.
     UidValidity(AccountId, u32),
     /// The account's UIDVALIDITY must be at least this (partition owners only): another account has held its address.
@@ -104,7 +115,7 @@ pub enum Input {
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
     Purge(AccountId),
-    /// Of other nodes (partition owners only).
+    /// Of other nodes (partition owners and the directory only).
     Peer(PeerInput),
     /// The deadline that the machine named has come.
     Time,
@@ -153,7 +164,7 @@ pub enum Output {
     /// Route to the directory as [`Input::AskBirth`].
     AskBirth(AccountId),
     /// Route to the owner of the account as [`Input::Birth`].
-    Birth(AccountId, Option<Birth>),
+    Birth(AccountId, Standing),
     /// Route to the directory as [`Input::UidValidity`].
     UidValidity(AccountId, u32),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
@@ -168,7 +179,7 @@ pub enum Output {
     QueueRecovered,
     /// Route to the owner of the account as [`Input::Purge`].
     Purge(AccountId),
-    /// For other nodes (partition owners only, and only of those that have peers).
+    /// For other nodes (partition owners and the directory only, and only of those that have peers).
     Peer(PeerOutput),
     /// Tell the log.
     Log(Note),

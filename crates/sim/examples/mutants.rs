@@ -15,6 +15,7 @@ const MUTANTS: &[&str] = &[
     "foreign-not-applied",
     "late-is-shown",
     "late-not-claimed",
+    "removed-comes-back",
     "resume-skips-unapplied",
 ];
 

@@ -20,7 +20,7 @@ use whimbrel_service::{
         Row, SessionId,
     },
     auth::{self, Authenticator},
-    directory::DirectoryOwner,
+    directory::{self, DirectoryOwner},
     figures::Figures,
     log::store_partition,
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
@@ -273,13 +273,14 @@ impl Node {
 
     /// There is a stream to another node, or there is none any more.
     pub fn link(&mut self, peer: Incarnation, up: bool) {
-        for owner in 0..self.owners.len() {
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Directory]) {
             let input = if up {
                 PeerInput::Linked(peer)
             } else {
                 PeerInput::Unlinked(peer)
             };
-            self.input(Dest::Owner(owner), Input::Peer(input));
+            self.input(dest, Input::Peer(input));
         }
         let now = self.now();
         self.bodies.link(now, peer, up);
@@ -290,7 +291,7 @@ impl Node {
     pub fn receive(&mut self, peer: Incarnation, frame: Frame) {
         if let Some(partition) = frame.partition() {
             let input = Input::Peer(PeerInput::Frame(peer, frame));
-            self.input(self.owner_of_partition(partition), input);
+            self.input(self.dest_of(partition), input);
         } else {
             let now = self.now();
             self.bodies.received(now, peer, frame);
@@ -306,7 +307,7 @@ impl Node {
             return frame;
         };
         let input = Input::Peer(PeerInput::Ready(partition, peer));
-        self.input(self.owner_of_partition(partition), input);
+        self.input(self.dest_of(partition), input);
         self.settle();
         self.sending.take()
     }
@@ -494,11 +495,15 @@ impl Node {
     }
 
     fn owner_of(&self, account: whimbrel_service::api::AccountId) -> Dest {
-        self.owner_of_partition(keys::partition_of(account))
+        self.dest_of(keys::partition_of(account))
     }
 
-    fn owner_of_partition(&self, partition: PartitionId) -> Dest {
-        Dest::Owner(usize::from(partition.0) % self.owners.len())
+    fn dest_of(&self, partition: PartitionId) -> Dest {
+        if partition == PartitionId::DIRECTORY {
+            Dest::Directory
+        } else {
+            Dest::Owner(usize::from(partition.0) % self.owners.len())
+        }
     }
 
     fn draw(&mut self, (low, high): (u64, u64)) -> u64 {
@@ -538,7 +543,7 @@ impl Node {
                 if let Ok(partition) = open.as_ref()
                     && partition.bucket().is_some()
                 {
-                    let dest = self.owner_of_partition(*partition);
+                    let dest = self.dest_of(*partition);
                     self.input(dest, Input::Peer(PeerInput::Open(*partition)));
                 }
             }
@@ -646,9 +651,9 @@ impl Node {
                 }
             }
             Output::AskBirth(account) => self.input_soon(Dest::Directory, Input::AskBirth(account)),
-            Output::Birth(account, birth) => {
+            Output::Birth(account, standing) => {
                 let dest = self.owner_of(account);
-                self.input_soon(dest, Input::Birth(account, birth));
+                self.input_soon(dest, Input::Birth(account, standing));
             }
             Output::Purge(account) => {
                 let dest = self.owner_of(account);
@@ -998,7 +1003,13 @@ pub const VERIFIER_PREFIX: &str = "sim:";
 /// `run`: how often the node has started; each start has a secret of its own, as a real one draws it.
 fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
     let authenticator = Authenticator::new(auth::Limits::default(), [run; 32], "nobody's".into());
-    DirectoryOwner::new(config.origin, authenticator)
+    let config = directory::Config {
+        origin: config.origin,
+        slot: config.slot,
+        peers: config.peers.clone(),
+        shipping: config.shipping,
+    };
+    DirectoryOwner::new(config, authenticator)
 }
 
 fn owners(config: &owner::Config) -> Vec<PartitionOwner> {

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_service::{
-    admin::AdminCall,
+    admin::{AccountLine, AdminCall, AdminReply},
     api::{
-        AccountId, Call, Changes, Date, Event, FlagChange, Flags, MailboxCall, MailboxName,
-        NewMail, Reply, Row, Selected, SessionId,
+        AccountId, Authenticate, Call, Changes, Date, Event, Failure, FlagChange, Flags,
+        MailboxCall, MailboxName, NewMail, Reply, Row, Selected, SessionId,
     },
     content::Content,
-    machine::RequestId,
+    machine::{Note, RequestId},
     owner, peers, queue,
 };
 use whimbrel_sim::{
@@ -21,6 +21,7 @@ use whimbrel_sim::{
 };
 
 const ANNE: AccountId = AccountId([1; 16]);
+const BOB: AccountId = AccountId([2; 16]);
 const SESSION: SessionId = SessionId(1);
 
 /// Nodes that are all linked, or not at all. Frames arrive at once.
@@ -32,6 +33,11 @@ struct Cluster {
     replies: Vec<(RequestId, Reply)>,
     events: Vec<(usize, Event)>,
     requests: u64,
+    /// Frames of this partition are not taken from one node to another.
+    withheld: Option<PartitionId>,
+    held: BTreeSet<(usize, usize, Option<PartitionId>)>,
+    notes: Vec<(usize, Note)>,
+    lists: Vec<Vec<AccountLine>>,
 }
 
 fn inbox() -> MailboxName {
@@ -55,14 +61,7 @@ impl Cluster {
                 collect_after_seconds: 1,
                 ..owner::Config::default()
             };
-            let mut node = Node::with(id.get() << 8, config, queue::Limits::default());
-            let call = AdminCall::AddAccount {
-                address: "anne@example.org".into(),
-                verifier: format!("{VERIFIER_PREFIX}x"),
-                scram: None,
-                account: ANNE,
-            };
-            node.admin(RequestId(0), call);
+            let node = Node::with(id.get() << 8, config, queue::Limits::default());
             (*id, node)
         };
         let mut cluster = Cluster {
@@ -72,9 +71,72 @@ impl Cluster {
             replies: Vec::new(),
             events: Vec::new(),
             requests: 0,
+            withheld: None,
+            held: BTreeSet::new(),
+            notes: Vec::new(),
+            lists: Vec::new(),
         };
-        cluster.pass(1);
+        cluster.link(true);
+        cluster.add(0, "anne@example.org", ANNE);
+        cluster.link(false);
         cluster
+    }
+
+    fn add(&mut self, node: usize, address: &str, account: AccountId) {
+        let call = AdminCall::AddAccount {
+            address: address.into(),
+            verifier: format!("{VERIFIER_PREFIX}x"),
+            scram: None,
+            account,
+        };
+        self.admin(node, call);
+    }
+
+    fn admin(&mut self, node: usize, call: AdminCall) {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.nodes[node].1.admin(request, call);
+        self.pass(1);
+    }
+
+    fn list(&mut self, node: usize) -> Vec<AccountLine> {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.nodes[node].1.admin(request, AdminCall::ListAccounts);
+        self.lists.clear();
+        self.pass(1);
+        self.lists.pop().unwrap()
+    }
+
+    /// Whether somebody comes in.
+    fn logs_in(&mut self, node: usize, login: &str, password: &str) -> Option<AccountId> {
+        let ask = Authenticate {
+            login: login.into(),
+            password: password.as_bytes().to_vec().into(),
+            peer: [192, 0, 2, 1].into(),
+        };
+        match self.ask(node, Call::Authenticate(ask)) {
+            Reply::Authenticated { account, .. } => Some(account),
+            Reply::Failed(Failure::Credentials) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Frames of the partition are held back from now on; `None`: they go.
+    fn withhold(&mut self, partition: Option<PartitionId>) {
+        self.withheld = partition;
+        self.awake.append(&mut self.held);
+        self.pass(3);
+    }
+
+    /// Rows of the account in the store, of any kind.
+    fn rows_of(&self, node: usize, account: AccountId) -> usize {
+        let partition = owner::keys::partition_of(account);
+        let partition = whimbrel_service::log::store_partition(partition);
+        let range = whimbrel_storage::KeyRange::prefix([b"a", &account.0[..]].concat());
+        let disk = &self.nodes[node].1.disk;
+        let page = disk.scan(partition, &range, whimbrel_storage::ScanLimit::default());
+        page.rows.len()
     }
 
     fn link(&mut self, up: bool) {
@@ -118,6 +180,9 @@ impl Cluster {
                     match outcome {
                         Outcome::Reply(request, reply) => self.replies.push((request, reply)),
                         Outcome::Notify(_, event) => self.events.push((from, event)),
+                        Outcome::Note(note) => self.notes.push((from, note)),
+                        Outcome::Admin(_, AdminReply::Accounts(list)) => self.lists.push(list),
+                        Outcome::Admin(_, reply) => assert_eq!(reply, AdminReply::Done),
                         Outcome::Wake(partition, peer) => {
                             let to = self.nodes.iter().position(|(id, _)| *id == peer);
                             self.awake.insert((from, to.unwrap(), partition));
@@ -130,6 +195,10 @@ impl Cluster {
             let Some((from, to, partition)) = self.awake.pop_first() else {
                 return;
             };
+            if partition.is_some() && partition == self.withheld {
+                self.held.insert((from, to, partition));
+                continue;
+            }
             let (id, peer) = (self.nodes[from].0, self.nodes[to].0);
             while let Some(frame) = self.nodes[from].1.ready(partition, peer) {
                 if self.linked {
@@ -140,12 +209,14 @@ impl Cluster {
     }
 
     fn call(&mut self, node: usize, call: MailboxCall) -> Reply {
+        let account = ANNE;
+        self.ask(node, Call::Mailbox { account, call })
+    }
+
+    fn ask(&mut self, node: usize, call: Call) -> Reply {
         self.requests += 1;
         let request = RequestId(self.requests);
-        let account = ANNE;
-        self.nodes[node]
-            .1
-            .call(request, Call::Mailbox { account, call });
+        self.nodes[node].1.call(request, call);
         for _ in 0..60 {
             let found = self.replies.iter().position(|(of, _)| *of == request);
             if let Some(at) = found {
@@ -367,4 +438,136 @@ fn what_a_full_disk_refused_comes_again() {
     cluster.link(true);
     assert_eq!(cluster.shown(0).len(), 2);
     assert_eq!(cluster.shown(0), cluster.shown(1));
+}
+
+const DIRECTORY: PartitionId = PartitionId::DIRECTORY;
+
+#[test]
+fn an_account_is_known_at_every_node() {
+    let mut cluster = Cluster::new(3);
+    cluster.link(true);
+    cluster.add(1, "bob@example.org", BOB);
+    cluster.pass(1);
+    for node in 0..3 {
+        assert_eq!(cluster.logs_in(node, "bob@example.org", "x"), Some(BOB));
+        assert_eq!(cluster.list(node).len(), 2);
+    }
+    // And after a start from what is on the disk.
+    cluster.link(false);
+    cluster.nodes[2].1.crash(7);
+    cluster.pass(1);
+    assert_eq!(cluster.logs_in(2, "bob@example.org", "x"), Some(BOB));
+}
+
+/// A login that was verified is remembered; a new password, wherever it was set, ends that, and so does a removal.
+#[test]
+fn what_changes_elsewhere_ends_remembered_logins() {
+    let mut cluster = Cluster::new(2);
+    cluster.link(true);
+    let cached = |cluster: &Cluster| {
+        let found = cluster.notes.iter();
+        let found = found.filter(|(node, note)| {
+            *node == 1 && matches!(note, Note::LoggedIn { cached: true, .. })
+        });
+        found.count()
+    };
+    for _ in 0..2 {
+        assert_eq!(cluster.logs_in(1, "anne@example.org", "x"), Some(ANNE));
+    }
+    assert_eq!(cached(&cluster), 1, "the second was remembered");
+    let call = AdminCall::SetVerifier {
+        address: "anne@example.org".into(),
+        verifier: format!("{VERIFIER_PREFIX}y"),
+        scram: None,
+    };
+    cluster.admin(0, call);
+    assert_eq!(cluster.logs_in(1, "anne@example.org", "x"), None);
+    for _ in 0..2 {
+        assert_eq!(cluster.logs_in(1, "anne@example.org", "y"), Some(ANNE));
+    }
+    assert_eq!(cached(&cluster), 2);
+    let address = "anne@example.org".into();
+    cluster.admin(0, AdminCall::RemoveAccount { address });
+    assert_eq!(cluster.logs_in(1, "anne@example.org", "y"), None);
+}
+
+/// Partitions are not ordered among each other: mail may be here before whose it is.
+#[test]
+fn mail_may_come_before_its_account() {
+    let mut cluster = Cluster::new(2);
+    cluster.withhold(Some(DIRECTORY));
+    cluster.link(true);
+    cluster.add(0, "bob@example.org", BOB);
+    let list = Call::Mailbox {
+        account: BOB,
+        call: MailboxCall::List,
+    };
+    assert!(matches!(cluster.ask(0, list), Reply::Mailboxes(_)));
+    cluster.pass(3);
+    assert!(cluster.rows_of(1, BOB) > 0);
+    assert_eq!(cluster.rows_of(1, BOB), cluster.rows_of(0, BOB));
+    assert_eq!(cluster.logs_in(1, "bob@example.org", "x"), None);
+    cluster.withhold(None);
+    assert_eq!(cluster.logs_in(1, "bob@example.org", "x"), Some(BOB));
+}
+
+/// The removal of an account takes its mail everywhere, and mail that comes after it does not stay, though it opens the account.
+#[test]
+fn a_removed_account_does_not_come_back() {
+    for opened_before in [false, true] {
+        let mut cluster = Cluster::new(2);
+        cluster.link(true);
+        cluster.add(0, "bob@example.org", BOB);
+        let list = |cluster: &mut Cluster, node| {
+            let (account, call) = (BOB, MailboxCall::List);
+            cluster.ask(node, Call::Mailbox { account, call })
+        };
+        if opened_before {
+            list(&mut cluster, 1);
+            cluster.pass(3);
+        }
+        cluster.withhold(Some(owner::keys::partition_of(BOB)));
+        assert!(matches!(list(&mut cluster, 0), Reply::Mailboxes(_)));
+        let create = MailboxCall::Create {
+            name: MailboxName::new("new").unwrap(),
+            special_use: None,
+        };
+        let (account, call) = (BOB, create);
+        cluster.ask(0, Call::Mailbox { account, call });
+        let address = "bob@example.org".into();
+        cluster.admin(1, AdminCall::RemoveAccount { address });
+        cluster.pass(3);
+        assert_eq!(cluster.rows_of(0, BOB), 0);
+        cluster.withhold(None);
+        for node in 0..2 {
+            assert_eq!(cluster.rows_of(node, BOB), 0, "node {node}");
+            let reply = list(&mut cluster, node);
+            assert!(matches!(reply, Reply::Failed(Failure::NoSuchAccount)));
+            assert_eq!(cluster.list(node).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn of_two_accounts_with_one_address_the_earlier_keeps_it() {
+    let mut cluster = Cluster::new(2);
+    cluster.add(1, "bob@example.org", BOB);
+    cluster.add(0, "bob@example.org", AccountId([3; 16]));
+    assert_eq!(
+        cluster.logs_in(0, "bob@example.org", "x"),
+        Some(AccountId([3; 16]))
+    );
+    cluster.notes.clear();
+    cluster.link(true);
+    for node in 0..2 {
+        assert_eq!(cluster.logs_in(node, "bob@example.org", "x"), Some(BOB));
+        let list = cluster.list(node);
+        let aside: Vec<_> = list.iter().filter(|line| line.set_aside).collect();
+        assert_eq!(aside.len(), 1);
+        assert_eq!(aside[0].account, AccountId([3; 16]));
+        let told = |(at, note): &(usize, Note)| {
+            *at == node && matches!(note, Note::Warning(text) if text.contains("bob@example.org"))
+        };
+        assert!(cluster.notes.iter().any(told), "node {node}");
+    }
 }

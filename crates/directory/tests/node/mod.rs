@@ -63,9 +63,10 @@ impl Node {
     }
 
     pub(crate) fn add(&mut self, wall: u64, address: &str, key: u8) -> Batch {
-        let ops = self
-            .directory
-            .plan_add_account(address, [key; 16], wall, format!("of {key}"));
+        let slot = u8::try_from(self.origin.get() % 64).unwrap();
+        let ops =
+            self.directory
+                .plan_add_account(address, [key; 16], wall, slot, format!("of {key}"));
         self.make(wall, ops.unwrap())
     }
 

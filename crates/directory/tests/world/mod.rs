@@ -1,5 +1,8 @@
 //! Replicas that make, exchange, join and store.
 
+#![allow(dead_code)] // Each of those who use it takes what it needs.
+
+pub(crate) mod laws;
 mod oracle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oracle::{expected, shown};
 use proptest::prelude::*;
 use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
-use whimbrel_directory::{DecoySecret, Directory, Op, state::Row};
+use whimbrel_directory::{AccountKey, DecoySecret, Directory, Op, state::Row};
 
 const DOMAINS: [&str; 2] = ["x.example", "y.example"];
 const ADDRESSES: [&str; 3] = ["anne@x.example", "bob@x.example", "anne@y.example"];
@@ -114,6 +117,36 @@ impl World {
         }
     }
 
+    /// No two accounts were ever given one address and one UIDVALIDITY, wherever and however they were.
+    pub(crate) fn validities_differ(&self) {
+        let mut given: BTreeMap<(String, u32), AccountKey> = BTreeMap::new();
+        let mut addresses: BTreeMap<AccountKey, String> = BTreeMap::new();
+        for made in &self.made {
+            let (account, uid_validity) = match &made.op {
+                Op::AddAccount {
+                    account,
+                    address,
+                    uid_validity,
+                    ..
+                } => {
+                    addresses.insert(*account, address.clone());
+                    (*account, *uid_validity)
+                }
+                Op::RaiseUidValidity {
+                    account,
+                    uid_validity,
+                } => (*account, *uid_validity),
+                _ => continue,
+            };
+            let place = (addresses[&account].clone(), uid_validity);
+            let before = given.insert(place.clone(), account);
+            assert!(
+                before.is_none_or(|before| before == account),
+                "{place:?} is two accounts'"
+            );
+        }
+    }
+
     /// Until everyone has everything.
     pub(crate) fn settle(&mut self) {
         for to in 0..self.replicas.len() {
@@ -126,7 +159,8 @@ impl World {
     fn make(&mut self, at: usize, kind: u8, a: usize, b: usize, wall: u64) {
         let number = self.made.len();
         let replica = &mut self.replicas[at];
-        let Some(op) = op(&replica.directory, number, kind, a, b) else {
+        let slot = u8::try_from(at).expect("four replicas at most");
+        let Some(op) = op(&replica.directory, slot, number, kind, a, b, wall) else {
             return;
         };
         replica.clock = (replica.clock + 1).max(wall);
@@ -247,7 +281,15 @@ pub(crate) fn join(into: &mut Replica, other: &Replica) {
 }
 
 /// An operation that could be planned on what this replica sees.
-fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Option<Op> {
+fn op(
+    directory: &Directory,
+    slot: u8,
+    number: usize,
+    kind: u8,
+    a: usize,
+    b: usize,
+    wall: u64,
+) -> Option<Op> {
     let domain = DOMAINS[a % DOMAINS.len()];
     let from = ALIASES[a % ALIASES.len()];
     let to = ADDRESSES[b % ADDRESSES.len()];
@@ -265,14 +307,13 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
                 .as_slice()
                 .to_vec(),
         },
-        2 => Op::AddAccount {
+        2 => {
             // Keys in no order, so that nothing can hang on it.
-            account: ((number as u128 + 1).wrapping_mul(0xC2B2_AE3D_27D4_EB4F)).to_le_bytes(),
-            address: to.into(),
-            created: number as u64,
-            uid_validity: directory.uid_validity_floor(to) + 1 + (b as u32 / 3),
-            credential: format!("first {number}").into(),
-        },
+            let key = ((number as u128 + 1).wrapping_mul(0xC2B2_AE3D_27D4_EB4F)).to_le_bytes();
+            let credential = format!("first {number}");
+            let planned = directory.plan_add_account(to, key, wall, slot, credential);
+            planned.ok()?.pop()?
+        }
         3 => {
             let (account, entry, _) = living.get(a % living.len().max(1))?;
             Op::RemoveAccount {
@@ -287,10 +328,14 @@ fn op(directory: &Directory, number: usize, kind: u8, a: usize, b: usize) -> Opt
         7 => Op::SetDecoy {
             secret: DecoySecret([number as u8; 32]),
         },
-        8 => Op::RaiseUidValidity {
-            account: living.get(a % living.len().max(1))?.0,
-            uid_validity: number as u32 + b as u32,
-        },
+        8 => {
+            let (account, entry, _) = living.get(a % living.len().max(1))?;
+            let least = entry.uid_validity + b as u32;
+            Op::RaiseUidValidity {
+                account: *account,
+                uid_validity: directory.next_uid_validity(&entry.address, slot, least),
+            }
+        }
         5 => Op::AddAlias {
             from: from.into(),
             to: to.into(),

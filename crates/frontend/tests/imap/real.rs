@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_service::{
     api::{AccountId, Call, Event, MessageId, Reply, SessionId},
-    machine::{Birth, Input, Machine, Now, Output, RequestId},
+    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing},
     owner::{Config, Incarnation, PartitionOwner, keys},
 };
 use whimbrel_storage::Mutation;
@@ -112,7 +112,7 @@ impl Real {
                         uid_validity: 7,
                     };
                     self.owner
-                        .handle(self.now, Input::Birth(account, Some(birth)));
+                        .handle(self.now, Input::Birth(account, Standing::Living(birth)));
                 }
                 Output::Notify(session, event) => events.push((session, event)),
                 Output::Fatal(cause) => panic!("{cause}"),

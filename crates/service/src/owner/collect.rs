@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, RowKey};
-use whimbrel_storage::{Commit, Mutation, Room};
+use whimbrel_storage::{Mutation, Room};
 
 use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row};
 use crate::{
     api::Failure,
-    log,
-    machine::{Now, Output, Ticket},
+    machine::{Now, Ticket},
 };
 
 /// Removed messages that are dropped at a time, in commits of [`ROWS_PER_COMMIT_MAX`](super::batches::ROWS_PER_COMMIT_MAX): of an account the
@@ -20,6 +19,14 @@ const COLLECTED_PER_CALL_MAX: usize = 8192;
 
 /// Until more of the same account is collected, and until it is tried again when a commit had failed.
 const PAUSE_SECONDS: u64 = 1;
+
+/// For what the removal of an account waits.
+pub(super) enum Purge {
+    /// What was written to it last.
+    Begins,
+    /// The last of its rows.
+    Ends,
+}
 
 /// What a collection leaves for later.
 enum Remains {
@@ -72,8 +79,13 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return Remains::Nothing;
         };
-        let Phase::Running(replica) = &mut entry.phase else {
-            return Remains::Nothing;
+        let replica = match &mut entry.phase {
+            Phase::Running(replica) => replica,
+            Phase::Purging => {
+                self.look_for_rows(account);
+                return Remains::Nothing;
+            }
+            _ => return Remains::Nothing,
         };
         let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
             return Remains::Nothing;
@@ -129,7 +141,8 @@ impl PartitionOwner {
     }
 
     /// Removes all rows of an account that the directory no longer has, page by page. What was written to it last has to be on disk before they
-    /// are looked for, or it would not be found: a delivery may be held back for a moment by the store.
+    /// are looked for, or it would not be found: a delivery may be held back for a moment by the store. Likewise nothing is looked for again before the last of
+    /// the removal is on disk: a batch of another node that names the account would find it.
     pub(super) fn purge(&mut self, account: AccountId) {
         let entry = self.accounts.get(&account);
         let under_way = entry
@@ -149,24 +162,46 @@ impl PartitionOwner {
         };
         self.accounts.insert(account, entry);
         match under_way {
-            Some(ticket) => drop(self.purges.insert(ticket, account)),
+            Some(ticket) => drop(self.purges.insert(ticket, (account, Purge::Begins))),
             None => self.look_for_rows(account),
         }
     }
 
-    fn look_for_rows(&mut self, account: AccountId) {
-        let (from, to) = keys::whole_range(account);
-        self.request(Load::Purge(account), keys::partition_of(account), from, to);
+    /// Begins, or begins again, to remove the rows of an account. While its partition is not open it waits for that.
+    pub(super) fn look_for_rows(&mut self, account: AccountId) {
+        let partition = keys::partition_of(account);
+        match self.partitions.get(&partition) {
+            Some(Partition::Running(own)) if !own.failed => {
+                let (from, to) = keys::whole_range(account);
+                self.request(Load::Purge(account), partition, from, to);
+            }
+            Some(_) => {}
+            None => self.open(partition),
+        }
     }
 
-    /// A commit is durable for which the removal of an account waits. (If it failed, all of the partition is begun anew.)
+    /// A commit for which the removal of an account waits is durable, or has failed. Then all of the partition is begun anew, and this, too.
     pub(super) fn purge_after(&mut self, ticket: Ticket, done: bool) {
-        if let (Some(account), true) = (self.purges.remove(&ticket), done)
-            && let Some(entry) = self.accounts.get_mut(&account)
-            && matches!(entry.phase, Phase::Purging)
-        {
-            self.look_for_rows(account);
+        let Some((account, step)) = self.purges.remove(&ticket) else {
+            return;
+        };
+        let entry = self.accounts.get(&account);
+        if !done || !entry.is_some_and(|entry| matches!(entry.phase, Phase::Purging)) {
+            return;
         }
+        match step {
+            Purge::Begins => self.look_for_rows(account),
+            Purge::Ends => self.drop_account(account, Failure::NoSuchAccount),
+        }
+    }
+
+    /// The partition is read again, since a commit failed: the removal of the account goes on after a pause, for the disk may be full.
+    pub(super) fn purge_later(&mut self, now: Now, account: AccountId) {
+        if let Some(entry) = self.accounts.get_mut(&account) {
+            entry.phase = Phase::Purging;
+            entry.collect_at = None;
+        }
+        self.collect_after(now, account, PAUSE_SECONDS);
     }
 
     pub(super) fn purge_page(
@@ -175,32 +210,42 @@ impl PartitionOwner {
         page: Vec<(Vec<u8>, Bytes)>,
         done: bool,
     ) {
-        if !matches!(self.accounts.get(&account), Some(entry) if matches!(entry.phase, Phase::Purging))
-        {
+        let entry = self.accounts.get(&account);
+        let partition = keys::partition_of(account);
+        let (Some(Phase::Purging), Some(Partition::Running(own))) = (
+            entry.map(|entry| &entry.phase),
+            self.partitions.get_mut(&partition),
+        ) else {
+            return;
+        };
+        if own.failed {
             return;
         }
-        let partition = keys::partition_of(account);
-        let mut commit = Commit::new(log::store_partition(partition));
-        // It must not seem to begin anew what others' refused commits have ended.
-        commit.follows = true;
+        let mut mutations = Vec::with_capacity(page.len());
         for (key, value) in page {
             if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
                 && let Ok(content) = whimbrel_mailbox::Content::decode(&value)
             {
-                commit.mutations.push(Mutation::Release {
+                mutations.push(Mutation::Release {
                     blob: blob_name(&content.blob),
                     holder: holder(account, origin),
                 });
             }
-            commit.mutations.push(Mutation::Delete { key: key.into() });
+            mutations.push(Mutation::Delete { key: key.into() });
         }
-        if !commit.mutations.is_empty() {
-            // No answer waits for it; a purge that a crash cuts short is begun again at the next start.
-            let ticket = self.ticket();
-            self.out.push_back(Output::Commit(ticket, commit));
+        if !mutations.is_empty() {
+            let mut commit = own.log.commit();
+            commit.mutations = mutations;
+            commit.room = Room::Frees;
+            self.hand_out(account, commit);
         }
-        if done {
-            self.drop_account(account, Failure::NoSuchAccount);
+        if !done {
+            return;
+        }
+        let last = self.accounts.get(&account).and_then(|entry| entry.newest);
+        match last.filter(|last| self.commits.contains_key(last)) {
+            Some(last) => drop(self.purges.insert(last, (account, Purge::Ends))),
+            None => self.drop_account(account, Failure::NoSuchAccount),
         }
     }
 }

@@ -362,7 +362,7 @@ impl PartitionOwner {
         for account in accounts {
             let here = matches!(
                 self.entry(*account).phase,
-                Phase::Running(_) | Phase::Unopened
+                Phase::Running(_) | Phase::Unopened | Phase::Removed
             );
             if !here {
                 all = false;
@@ -372,10 +372,14 @@ impl PartitionOwner {
         all
     }
 
-    /// Nothing of the account is stored, and the next batch names it.
-    pub(super) fn unopened(&mut self, account: AccountId) {
+    /// Nothing of the account is stored, and the next batch names it. It is opened by that, unless it was removed.
+    pub(super) fn unopened(&mut self, account: AccountId, opens: bool) {
         if let Some(entry) = self.accounts.get_mut(&account) {
-            entry.phase = Phase::Unopened;
+            entry.phase = if opens {
+                Phase::Unopened
+            } else {
+                Phase::Removed
+            };
         }
     }
 
@@ -398,8 +402,16 @@ impl PartitionOwner {
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         let mut named = Vec::new();
+        // Bodies of a removed account are nowhere any more.
+        let is_removed = |section: &Section| {
+            let entry = self.accounts.get(&section.account);
+            entry.is_some_and(|entry| matches!(entry.phase, Phase::Removed))
+        };
+        let all_removed = sections.iter().all(is_removed);
         if applies {
             own.log.take(batch);
+        }
+        if applies && !all_removed {
             named.extend(batch.blobs.iter().filter_map(|name| blob_of_batch(name)));
         }
         for blob in &named {
@@ -424,7 +436,11 @@ impl PartitionOwner {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 continue;
             };
-            if matches!(entry.phase, Phase::Unopened) {
+            if matches!(entry.phase, Phase::Removed) && !broken("removed-comes-back") {
+                woken.push(account);
+                continue;
+            }
+            if matches!(entry.phase, Phase::Unopened | Phase::Removed) {
                 woken.push(account);
                 // Whoever writes to an account has seen it opened. If it is not open here, it was, and has been purged.
                 if !ops.iter().any(|op| matches!(op, Op::Open { .. })) {

@@ -12,7 +12,7 @@ use crate::{
     api::{Event, Failure, Reply},
     gate::Gate,
     log::{self, Log},
-    machine::{Birth, Input, Machine, Note, Now, Output, Ticket},
+    machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
     peers::{Frame, LogEnd, PeerOutput, Shipping},
 };
 
@@ -54,6 +54,7 @@ impl PartitionOwner {
             | Phase::Loading { .. }
             | Phase::Asking
             | Phase::Unopened
+            | Phase::Removed
             | Phase::Purging => {
                 if entry.waiting.len() >= waiting_calls_max {
                     self.refuse(input, Failure::Temporary);
@@ -262,7 +263,15 @@ impl PartitionOwner {
             .map(|(id, _)| *id)
             .collect();
         for account in waiting {
-            self.load(account);
+            match self.accounts.get(&account) {
+                // Unless it waits after a failed commit.
+                Some(entry) if matches!(entry.phase, Phase::Purging) => {
+                    if entry.collect_at.is_none() {
+                        self.look_for_rows(account);
+                    }
+                }
+                _ => self.load(account),
+            }
         }
     }
 
@@ -289,13 +298,7 @@ impl PartitionOwner {
             return;
         }
         if rows.is_empty() {
-            let partition = entry.partition;
-            if self.is_next(partition, account) {
-                return self.unopened(account);
-            }
-            if let Some(entry) = self.accounts.get_mut(&account) {
-                entry.phase = Phase::Asking;
-            }
+            entry.phase = Phase::Asking;
             self.out.push_back(Output::AskBirth(account));
             return;
         }
@@ -312,12 +315,16 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn born(&mut self, now: Now, account: AccountId, birth: Option<Birth>) {
+    pub(super) fn born(&mut self, now: Now, account: AccountId, standing: Standing) {
         match self.accounts.get(&account) {
             Some(entry) if matches!(entry.phase, Phase::Asking) => {}
             _ => return,
         }
-        let Some(birth) = birth else {
+        if self.is_next(keys::partition_of(account), account) {
+            // The batch opens it, here as where it was made; whether it is served the directory says at each login. One that was removed must not come back.
+            return self.unopened(account, standing != Standing::Removed);
+        }
+        let Standing::Living(birth) = standing else {
             return self.gone(account);
         };
         let mut replica = Replica::new(account, self.config.slot);

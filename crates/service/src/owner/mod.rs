@@ -118,8 +118,8 @@ pub struct PartitionOwner {
     stirred: BTreeSet<PartitionId>,
     /// When a partition is to be looked at again: one that has no deadline then is passed over.
     timers: BTreeSet<(u64, PartitionId)>,
-    /// Removals of accounts that wait for a commit.
-    purges: BTreeMap<Ticket, AccountId>,
+    /// Removals of accounts that wait for a commit: of what was written last, or of the last of the removal itself.
+    purges: BTreeMap<Ticket, (AccountId, collect::Purge)>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery was made here and that may be handed out again.
@@ -180,6 +180,8 @@ enum Phase {
     Asking,
     /// Nothing is stored, and a batch of another node that is about to be applied names it.
     Unopened,
+    /// The same, and the account was removed: what the batch does to it is dropped.
+    Removed,
     Running(Box<Replica>),
     /// Its rows are being removed.
     Purging,

@@ -179,7 +179,7 @@ impl PartitionOwner {
     }
 
     /// Hands out a commit of an account: what is answered from now on waits for it.
-    fn hand_out(&mut self, account: AccountId, commit: Commit) {
+    pub(super) fn hand_out(&mut self, account: AccountId, commit: Commit) {
         let ticket = self.ticket();
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
@@ -224,7 +224,7 @@ impl PartitionOwner {
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);
         if reset {
-            self.reset(partition);
+            self.reset(now, partition);
         } else {
             self.ship(now, partition);
         }
@@ -244,7 +244,7 @@ impl PartitionOwner {
     }
 
     /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
-    pub(super) fn reset(&mut self, partition: PartitionId) {
+    pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
         self.forget(partition);
         let affected: Vec<AccountId> = self
             .accounts
@@ -262,7 +262,7 @@ impl PartitionOwner {
             let purging = matches!(entry.phase, Phase::Purging);
             entry.phase = Phase::Absent;
             if purging {
-                self.purge(account);
+                self.purge_later(now, account);
             } else if !entry.waiting.is_empty() {
                 self.load(account);
             } else if entry.watchers.is_empty() {

@@ -10,7 +10,7 @@ use whimbrel_service::{
         ROWS_PER_CALL_MAX, Reply, SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Now, Output, RequestId, Ticket},
+    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
@@ -217,7 +217,7 @@ impl World {
                         uid_validity: 7,
                     };
                     self.owner
-                        .handle(self.now, Input::Birth(account, Some(birth)));
+                        .handle(self.now, Input::Birth(account, Standing::Living(birth)));
                 }
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use whimbrel_service::{
     api::{
         AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
-        Reply, SessionId,
+        Reply, Resolution, SessionId,
     },
     content::Content,
     machine::RequestId,
@@ -51,7 +51,9 @@ enum What {
     Changes(String),
     Rows,
     Append(u32),
-    Deliver(u32),
+    /// Who receives for an address.
+    Resolve,
+    Deliver(u32, Vec<AccountId>),
     Store(BTreeSet<u8>),
     Other,
 }
@@ -161,11 +163,13 @@ impl World {
         account: AccountId,
         call: MailboxCall,
     ) -> Result<Reply, String> {
+        self.ask_node(node, Call::Mailbox { account, call })
+    }
+
+    pub(super) fn ask_node(&mut self, node: usize, call: Call) -> Result<Reply, String> {
         let request = self.request();
         self.bring(node);
-        self.members[node]
-            .node
-            .call(request, Call::Mailbox { account, call });
+        self.members[node].node.call(request, call);
         let end = self.now + 60 * SECOND;
         loop {
             if let Some(reply) = self.answers.remove(&request) {
@@ -349,50 +353,70 @@ impl World {
         Ok(())
     }
 
-    /// A message comes for an account, at some node.
+    /// A message comes for an address, at some node.
     pub(super) fn deliver(&mut self) -> Result<(), String> {
         let node = self.any_member();
         if self.members[node].down.is_some() {
             return Ok(());
         }
+        let (local, domain) = self.any_address();
+        let request = self.request();
+        self.bring(node);
+        let domain = Some(domain);
+        self.members[node]
+            .node
+            .call(request, Call::Resolve { local, domain });
+        let asked = Asked {
+            client: None,
+            node,
+            account: self.accounts[0],
+            what: What::Resolve,
+        };
+        self.asked.insert(request, asked);
+        Ok(())
+    }
+
+    /// It is accepted for these.
+    fn accept(&mut self, node: usize, targets: Vec<AccountId>) {
         self.note("cluster: delivery");
-        let account = *self.rng.pick(&self.accounts);
         let target = *self.rng.pick(&NAMES);
         self.next_body += 1;
         let body = self.next_body;
         self.bring(node);
         let Some(blob) = self.members[node].node.upload(text(body)) else {
-            return Ok(());
+            return;
         };
+        let deliveries = targets.iter().map(|account| Delivery {
+            account: *account,
+            target: mailbox(target),
+            content: content(body),
+            size: body,
+            open_end: false,
+            sent: false,
+        });
         let entry = Entry {
             id: queue::entry_id(&blob.upload),
             sender: "a@example.com".into(),
-            deliveries: vec![Delivery {
-                account,
-                target: mailbox(target),
-                content: content(body),
-                size: body,
-                open_end: false,
-                sent: false,
-            }],
+            deliveries: deliveries.collect(),
             blob,
             date: Date {
                 seconds: 2,
                 zone_minutes: 0,
             },
         };
-        self.say(|| format!("message {body} comes for {account} at {node}"));
+        self.say(|| format!("message {body} comes for {targets:?} at {node}"));
         let request = self.request();
-        self.kept.made(account, body);
+        for account in &targets {
+            self.kept.made(*account, body);
+        }
         self.members[node].node.call(request, Call::Accept(entry));
         let asked = Asked {
             client: None,
             node,
-            account,
-            what: What::Deliver(body),
+            account: self.accounts[0],
+            what: What::Deliver(body, targets),
         };
         self.asked.insert(request, asked);
-        Ok(())
     }
 
     pub(super) fn replied(
@@ -407,8 +431,17 @@ impl World {
         };
         let account = asked.account;
         match (&asked.what, &reply) {
-            (What::Append(body), Reply::Appended { .. }) | (What::Deliver(body), Reply::Done) => {
+            (What::Append(body), Reply::Appended { .. }) => {
                 self.kept.acknowledged(account, *body);
+            }
+            (What::Deliver(body, targets), Reply::Done) => {
+                for account in targets {
+                    self.kept.acknowledged(*account, *body);
+                }
+            }
+            (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
+                let targets = targets.iter().map(|target| target.account).collect();
+                self.accept(node, targets);
             }
             (What::Store(set), Reply::Stored { rows, .. }) => {
                 for row in rows {

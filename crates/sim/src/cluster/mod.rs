@@ -1,23 +1,23 @@
 //! One seed's cluster: nodes that hold the same partitions, a network between them, clients at any node, faults, and the checkers that watch.
 //!
 //! Each node is the [`Node`] of the other world; here they are linked. There is one virtual time: whatever is next anywhere happens next. Accounts are
-//! made in every node's directory at the start, with one id and at one time, since the directory is not replicated yet.
+//! made at one node each, and known at the others when the news has come.
 //!
 //! Checked at each answer: U1 (over all nodes) and U2 (by node). In the end, when all is healed and nothing has happened for a while: U3 (all nodes
-//! show the same mailboxes, messages, flags, UIDs), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
+//! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`checks`].
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`].
 
 mod checks;
 mod clients;
+mod directory;
 mod network;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
-    admin::AdminCall,
     api::{AccountId, Reply},
     machine::RequestId,
     owner, peers, queue,
@@ -26,10 +26,11 @@ use whimbrel_service::{
 use self::{
     checks::{Kept, Looks},
     clients::Client,
+    directory::Guests,
     network::Network,
 };
 use crate::{
-    node::{Node, Outcome, Speed, VERIFIER_PREFIX},
+    node::{Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
 };
@@ -69,6 +70,8 @@ pub struct Plan {
     pub wander: u64,
     /// A message comes for an account, at some node.
     pub delivery: u64,
+    /// An administrator changes the directory, at some node.
+    pub administer: u64,
     /// Wall clocks differ by up to a minute.
     pub skewed: bool,
     /// Accounts are evicted all the time.
@@ -89,13 +92,14 @@ impl Plan {
                 rng.between(often, often * 4)
             }
         };
-        let (cut, flap, crash, full, wander, delivery) = (
+        let (cut, flap, crash, full, wander, delivery, administer) = (
             fault(15),
             fault(20),
             fault(25),
             fault(60),
             fault(10),
             fault(4),
+            fault(5),
         );
         Plan {
             seed,
@@ -111,6 +115,7 @@ impl Plan {
             full,
             wander,
             delivery,
+            administer,
             skewed: rng.one_in(2),
             tiny_memory: rng.one_in(3),
             small_windows: rng.one_in(2),
@@ -135,6 +140,7 @@ struct World {
     network: Network,
     clients: Vec<Client>,
     accounts: Vec<AccountId>,
+    guests: Guests,
     /// What was asked, and by which client.
     asked: BTreeMap<RequestId, clients::Asked>,
     /// Answers to the world itself.
@@ -226,6 +232,7 @@ impl World {
             members,
             clients: Vec::new(),
             accounts: Vec::new(),
+            guests: Guests::default(),
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
             looks: Looks::default(),
@@ -259,18 +266,10 @@ impl World {
             id[0] = u8::try_from(index + 1).unwrap_or(1);
             let account = AccountId(id);
             self.accounts.push(account);
-            for member in 0..self.members.len() {
-                let call = AdminCall::AddAccount {
-                    address: format!("user{index}@example.org"),
-                    verifier: format!("{VERIFIER_PREFIX}x"),
-                    scram: None,
-                    account,
-                };
-                let request = self.request();
-                self.members[member].node.admin(request, call);
-            }
+            let node = self.any_member();
+            self.make_account(node, &format!("user{index}@example.org"), account);
         }
-        self.run_until(100 * MS)?;
+        self.run_until(200 * MS)?;
         if self.plan.skewed {
             for member in &mut self.members {
                 member.node.wall_offset_micros += self.rng.below(60 * SECOND);
@@ -386,8 +385,8 @@ impl World {
                 Outcome::Note(note) => self.say(|| format!("node {index}: {note:?}")),
                 Outcome::Stopped(cause) => return Err(format!("node {index} stopped: {cause}")),
                 Outcome::CommitFailed => self.note("cluster: refused commit"),
-                Outcome::Admin(..)
-                | Outcome::Reached(_)
+                Outcome::Admin(request, reply) => self.administered(request, reply),
+                Outcome::Reached(_)
                 | Outcome::DeliveryReached(..)
                 | Outcome::DeliveryDone(..)
                 | Outcome::DeliveryFailed(..) => {}
@@ -404,14 +403,18 @@ impl World {
 
     fn maybe_fault(&mut self) -> Result<(), String> {
         let mut hits = |often: u64| often > 0 && self.rng.one_in(often);
-        let (cut, flap, crash, full, wander, delivery) = (
+        let (cut, flap, crash, full, wander, delivery, administer) = (
             hits(self.plan.cut),
             hits(self.plan.flap),
             hits(self.plan.crash),
             hits(self.plan.full),
             hits(self.plan.wander),
             hits(self.plan.delivery),
+            hits(self.plan.administer),
         );
+        if administer {
+            self.administer();
+        }
         if delivery {
             self.deliver()?;
         }
@@ -523,7 +526,11 @@ impl World {
             self.run_until(self.now + wait)?;
             let waits = self.members.iter().any(|m| m.node.queue_len() > 0);
             if !waits && self.asked.is_empty() {
-                match self.differences()? {
+                let apart = match self.directories_differ() {
+                    None => self.differences()?,
+                    apart => apart,
+                };
+                match apart {
                     None => break,
                     Some(difference) if self.now > end => {
                         return Err(format!("U3: nodes do not become alike: {difference}"));
@@ -535,7 +542,8 @@ impl World {
             }
             wait *= 2;
         }
-        self.nothing_lost()
+        self.nothing_lost()?;
+        self.directory_holds()
     }
 }
 
@@ -548,7 +556,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 20] = [
+pub const COVERAGE: [&str; 25] = [
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
@@ -561,6 +569,10 @@ pub const COVERAGE: [&str; 20] = [
     "cluster: STORE",
     "cluster: SUBSCRIBE",
     "cluster: a node ends a stream",
+    "cluster: account made",
+    "cluster: account removed",
+    "cluster: alias added",
+    "cluster: alias removed",
     "cluster: claims made again",
     "cluster: client goes to another node",
     "cluster: crash",
@@ -568,5 +580,6 @@ pub const COVERAGE: [&str; 20] = [
     "cluster: delivery",
     "cluster: flap",
     "cluster: full disk",
+    "cluster: password set",
     "cluster: refused commit",
 ];

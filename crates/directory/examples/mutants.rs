@@ -1,0 +1,74 @@
+//! Breaks one rule after the other on purpose and sees whether the laws object.
+//!
+//! `cargo run -p whimbrel-directory --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many random histories each may survive.
+
+#[cfg(feature = "mutants")]
+#[path = "../../crdt/mutants/harness.rs"]
+mod harness;
+#[cfg(feature = "mutants")]
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+/// Every name is that of a switch in `crdt` or `directory`.
+#[cfg(feature = "mutants")]
+const MUTANTS: &[&str] = &[
+    "alias-stays",
+    "change-revives",
+    "credential-by-arrival",
+    "floor-forgotten",
+    "join-brings-back",
+    "join-forgets-floors",
+    "join-keeps-removed",
+    "latest-holds",
+    "removal-takes-unseen",
+    "uid-validity-of-any-slot",
+];
+
+#[cfg(feature = "mutants")]
+fn main() -> std::process::ExitCode {
+    harness::run(MUTANTS, 400, object)
+}
+
+/// The first law that objects.
+#[cfg(feature = "mutants")]
+fn object(seeds: u64) -> Option<String> {
+    use proptest::{
+        prelude::any,
+        test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+    };
+    use world::{laws, steps};
+
+    let cases = u32::try_from(seeds).unwrap_or(u32::MAX);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let histories = (2..=4usize, steps(60));
+    let converge = runner.run(&histories, |(count, history)| {
+        laws::replicas_converge(count, &history)
+    });
+    if let Err(error) = converge {
+        return Some(format!("by convergence ({})", summary(&error.to_string())));
+    }
+    let histories = (2..=4usize, steps(60), any::<u64>());
+    let joined = runner.run(&histories, |(count, history, order)| {
+        laws::joining_is_applying(count, &history, order)
+    });
+    let error = joined.err()?;
+    Some(format!("by a join ({})", summary(&error.to_string())))
+}
+
+#[cfg(feature = "mutants")]
+fn summary(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    line.chars().take(90).collect()
+}
+
+#[cfg(not(feature = "mutants"))]
+fn main() {
+    println!("build with --features mutants");
+}

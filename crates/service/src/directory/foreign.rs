@@ -1,0 +1,322 @@
+//! What other nodes changed in the directory, and what they are sent of it.
+//!
+//! One partition, whole in memory, so a batch waits for nothing: what the machine wants stored or applied is handed to the store at once, each batch as
+//! one commit with the rows that it changed and the position. From that moment on logins and lookups see it: a password that was changed elsewhere, or an
+//! account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory as it is. The mail of a
+//! removed account goes when the removal is durable.
+
+use whimbrel_crdt::{Batch, Incarnation};
+use whimbrel_directory::{Address, Op, Resolution, state::Row};
+use whimbrel_mailbox::AccountId;
+use whimbrel_replication::partition::{Entry, Ticket as Asked};
+use whimbrel_storage::Mutation;
+
+use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
+use crate::{
+    machine::{Note, Now, Output, Ticket},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work},
+};
+
+/// Frames kept while the rows are being read: see `owner::foreign`.
+const EARLY_FRAMES_MAX: usize = 64;
+
+/// When reading a log from the store has failed it is tried again after so long.
+const RETRY_MICROS: u64 = 1_000_000;
+
+/// A log that is being read.
+pub(super) struct Read {
+    asked: Asked,
+    origin: Incarnation,
+    from: u64,
+    bytes_max: usize,
+    failed: bool,
+}
+
+impl DirectoryOwner {
+    pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
+        match input {
+            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
+                self.links.insert(peer);
+                match &mut self.state {
+                    Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
+                    Phase::Running(running) => running.shipping.linked(now, peer),
+                }
+            }
+            PeerInput::Unlinked(peer) => {
+                self.links.remove(&peer);
+                match &mut self.state {
+                    Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
+                    Phase::Running(running) => running.shipping.unlinked(now, peer),
+                }
+            }
+            PeerInput::Frame(peer, frame) if self.links.contains(&peer) => match &mut self.state {
+                Phase::Loading(loading) if loading.frames.len() < EARLY_FRAMES_MAX => {
+                    loading.frames.push((peer, frame));
+                }
+                Phase::Loading(_) => {}
+                Phase::Running(running) => running.shipping.received(now, peer, frame),
+            },
+            PeerInput::Ready(PartitionId::DIRECTORY, peer) => {
+                if let Phase::Running(running) = &mut self.state
+                    && let Some(frame) = running.shipping.transmit(now, peer)
+                {
+                    let send = PeerOutput::Send(peer, frame);
+                    self.out.push_back(Output::Peer(send));
+                }
+            }
+            PeerInput::Logs(ticket, logs) => {
+                if let Phase::Loading(loading) = &mut self.state
+                    && loading.ticket == ticket
+                {
+                    loading.logs = Some(Some(logs.into_iter().collect()));
+                }
+                self.loaded(now);
+            }
+            PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Linked(_)
+            | PeerInput::Frame(..)
+            | PeerInput::Ready(..)
+            | PeerInput::Open(_)
+            | PeerInput::Body(_) => {}
+        }
+        self.ship(now);
+    }
+
+    /// The directory was read: streams that are there, and what came on them meanwhile.
+    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        for peer in &self.links {
+            running.shipping.linked(now, *peer);
+        }
+        for (peer, frame) in frames {
+            running.shipping.received(now, peer, frame);
+        }
+        self.ship(now);
+    }
+
+    /// Everything sent on the streams may have been lost: they are made anew, and both sides say again where they stand.
+    pub(super) fn relink(&mut self) {
+        let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
+        self.out.extend(self.links.iter().map(unlink));
+    }
+
+    /// Carries out what the partition's machine wants.
+    pub(super) fn ship(&mut self, now: Now) {
+        loop {
+            let ticket = self.ticket();
+            let Phase::Running(running) = &mut self.state else {
+                return;
+            };
+            if running.failed {
+                return;
+            }
+            let Some(want) = running.shipping.poll() else {
+                break;
+            };
+            self.out.push_back(match want {
+                Want::Read {
+                    asked,
+                    origin,
+                    from,
+                    bytes_max,
+                } => {
+                    let read = Read {
+                        asked,
+                        origin,
+                        from,
+                        bytes_max,
+                        failed: false,
+                    };
+                    let output = read.output(ticket);
+                    self.reads.insert(ticket, read);
+                    output
+                }
+                Want::Cut(origin, below) => {
+                    running.log.cut(origin, below);
+                    continue;
+                }
+                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
+                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Want::Warn(text) => Output::Log(Note::Warning(text)),
+                Want::Fatal(cause) => Output::Fatal(cause),
+            });
+        }
+        while self.carry_on() {}
+        if let Phase::Running(running) = &mut self.state {
+            running.shipping.reckon(now);
+        }
+    }
+
+    fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
+        if let (Some(read), Phase::Running(running)) = (self.reads.remove(&ticket), &mut self.state)
+        {
+            running.shipping.read(now, read.asked, read.origin, entries);
+        }
+    }
+
+    /// Whether the read that failed was one of a log.
+    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
+        let Some(read) = self.reads.get_mut(&ticket) else {
+            return false;
+        };
+        read.failed = true;
+        self.retry_at = Some(now.mono_micros + RETRY_MICROS);
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "reading a log of the directory failed: {cause}"
+        ))));
+        true
+    }
+
+    /// Time has passed.
+    pub(super) fn time(&mut self, now: Now) {
+        if self.retry_at.is_some_and(|at| at <= now.mono_micros) {
+            self.retry_at = None;
+            for (ticket, read) in &mut self.reads {
+                if std::mem::take(&mut read.failed) {
+                    self.out.push_back(read.output(*ticket));
+                }
+            }
+        }
+        if let Phase::Running(running) = &mut self.state
+            && running
+                .shipping
+                .deadline()
+                .is_some_and(|at| at <= now.mono_micros)
+        {
+            running.shipping.time(now);
+        }
+        self.ship(now);
+    }
+
+    /// Hands the next piece of work to the store, if there is one.
+    fn carry_on(&mut self) -> bool {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.state else {
+            return false;
+        };
+        if running.stalled {
+            return false;
+        }
+        let Some(work) = running.shipping.next_work() else {
+            return false;
+        };
+        let ops = match work.applies().map(decode).transpose() {
+            Ok(ops) => ops,
+            Err(text) => {
+                // A later version made it: half of it must not be applied, and what comes after it rests on it.
+                running.stalled = true;
+                self.out.push_back(Output::Log(Note::Warning(text)));
+                return false;
+            }
+        };
+        let Some(work) = running.shipping.take_work() else {
+            return false;
+        };
+        let (asked, batch, foreign) = match &work {
+            Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
+            Work::Apply { asked, batch } => (*asked, batch, None),
+        };
+        let mut mutations = Vec::new();
+        if let Some(ops) = &ops {
+            running.log.take(batch);
+            let purges = running.apply(batch, ops, &mut mutations);
+            if !purges.is_empty() {
+                running.purges.insert(ticket, purges);
+            }
+            self.out.extend(running.report(ops));
+        }
+        let mut commit = running.log.foreign(foreign, ops.is_some());
+        commit.mutations.extend(mutations);
+        running.gate.submitted(ticket);
+        running.shipping.committing(ticket, Then::Done(asked));
+        self.out.push_back(Output::Commit(ticket, commit));
+        true
+    }
+}
+
+impl Running {
+    /// Applies the operations of a batch, our own or another node's. Says which accounts are gone.
+    pub(super) fn apply(
+        &mut self,
+        batch: &Batch,
+        ops: &[Op],
+        mutations: &mut Vec<Mutation>,
+    ) -> Vec<AccountId> {
+        let mut purges = Vec::new();
+        for (index, op) in (0..).zip(ops) {
+            for row in self.directory.apply(&batch.context(index), op) {
+                let key = row.key().into();
+                mutations.push(match self.directory.row(&row) {
+                    Some(value) => Mutation::Put {
+                        key,
+                        value: value.into(),
+                    },
+                    None => Mutation::Delete { key },
+                });
+                if let (Row::Account(account), Op::RemoveAccount { .. }) = (row, op)
+                    && self.directory.account(&account).is_none()
+                {
+                    purges.push(AccountId(account));
+                }
+            }
+        }
+        purges
+    }
+
+    /// What is reported: what nobody would have been allowed who had seen both sides.
+    fn report(&self, ops: &[Op]) -> Vec<Output> {
+        let told = ops.iter().filter_map(|op| match op {
+            Op::AddAccount { address, .. } => (self.directory.accounts_of(address).count() > 1).then(|| {
+                format!("two nodes made an account {address} at once: the earlier one keeps the address, the other is set aside (`whimbrel account list`)")
+            }),
+            Op::AddAlias { from, to } => {
+                let address = Address::parse_alias(from).ok()?;
+                let found = self.directory.resolve(address.local(), address.domain().as_str());
+                let nowhere = !matches!(found, Resolution::Local(_)) && !address.local().is_empty();
+                nowhere.then(|| {
+                    format!("the alias {from} -> {to} was added elsewhere and leads to nobody here: what it leads to was changed meanwhile, or leads back to it")
+                })
+            }
+            _ => None,
+        });
+        told.map(|text| Output::Log(Note::Warning(text))).collect()
+    }
+}
+
+impl Read {
+    fn output(&self, ticket: Ticket) -> Output {
+        Output::Peer(PeerOutput::ReadLog {
+            ticket,
+            partition: PartitionId::DIRECTORY,
+            origin: self.origin,
+            from: self.from,
+            bytes_max: self.bytes_max,
+        })
+    }
+}
+
+/// The operations of a batch; else what the log is told.
+fn decode(batch: &Batch) -> Result<Vec<Op>, String> {
+    let failed = |cause: &str| {
+        format!(
+            "directory: batch {} of {:016x} is kept and cannot be applied, nor what comes after it: {cause}",
+            batch.first,
+            batch.origin.get()
+        )
+    };
+    let mut ops = Vec::new();
+    for section in &batch.sections {
+        if section.subject != SUBJECT {
+            return Err(failed("it has a section that is not the directory's"));
+        }
+        let decoded = whimbrel_directory::op::decode(&section.ops)
+            .map_err(|error| failed(&error.to_string()))?;
+        if decoded.len() != section.count as usize {
+            return Err(failed("a section has not as many operations as it says"));
+        }
+        ops.extend(decoded);
+    }
+    Ok(ops)
+}

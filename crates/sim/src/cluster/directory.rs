@@ -1,0 +1,300 @@
+//! Administrators at any node: accounts and aliases come and go, passwords change, and in the end all nodes say the same.
+//!
+//! *Guests* are accounts that may be removed, beside the clients' accounts, which stay. Checked when all is healed: the directory's rows are alike at all nodes; one
+//! password of those that were set lets somebody in, at every node the same; what was made and acknowledged and nobody removed is there; no row is left of an
+//! account that is not; no two accounts with one address have one UIDVALIDITY.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::PartitionId;
+use whimbrel_service::{
+    admin::{AdminCall, AdminReply},
+    api::{AccountId, Authenticate, Call, MailboxCall, MailboxName, Reply, SessionId},
+    log::{OWN_ROWS_END, store_partition},
+    machine::RequestId,
+    owner::keys,
+};
+use whimbrel_storage::{KeyRange, ScanLimit};
+
+use super::{SECOND, World};
+use crate::node::VERIFIER_PREFIX;
+
+const GUESTS: [&str; 3] = [
+    "guest0@example.org",
+    "guest1@example.org",
+    "guest2@example.net",
+];
+/// Sources of aliases: some are accounts' addresses, some lead to each other.
+const ALIASES: [&str; 4] = [
+    "info@example.org",
+    "help@example.org",
+    "guest0@example.org",
+    "@example.net",
+];
+
+/// What administrators did.
+#[derive(Default)]
+pub(super) struct Guests {
+    /// Who was made, and at which address.
+    made: BTreeMap<AccountId, String>,
+    /// Of these, who was acknowledged.
+    acknowledged: BTreeSet<AccountId>,
+    /// Addresses of which an account was removed, or may have been.
+    removed: BTreeSet<String>,
+    /// Passwords that were set, by address.
+    passwords: BTreeMap<String, BTreeSet<String>>,
+    /// Accounts whose making was not answered yet.
+    asked: BTreeMap<RequestId, AccountId>,
+    /// Answers to the world itself.
+    answers: BTreeMap<RequestId, AdminReply>,
+}
+
+impl World {
+    /// An account is made at a node.
+    pub(super) fn make_account(&mut self, node: usize, address: &str, account: AccountId) {
+        let password = format!("{}", self.rng.below(1_000_000));
+        self.guests.made.insert(account, address.to_owned());
+        let passwords = self.guests.passwords.entry(address.to_owned());
+        passwords.or_default().insert(password.clone());
+        let call = AdminCall::AddAccount {
+            address: address.to_owned(),
+            verifier: format!("{VERIFIER_PREFIX}{password}"),
+            scram: None,
+            account,
+        };
+        let request = self.admin(node, call);
+        self.guests.asked.insert(request, account);
+    }
+
+    fn admin(&mut self, node: usize, call: AdminCall) -> RequestId {
+        let request = self.request();
+        self.say(|| format!("administrator at {node}: {call:?}"));
+        self.bring(node);
+        self.members[node].node.admin(request, call);
+        request
+    }
+
+    /// An administrator does something at some node.
+    pub(super) fn administer(&mut self) {
+        let node = self.any_member();
+        if self.members[node].down.is_some() {
+            return;
+        }
+        let address = (*self.rng.pick(&GUESTS)).to_owned();
+        match self.rng.below(10) {
+            0..=3 => {
+                self.note("cluster: account made");
+                let mut id = [0; 16];
+                id[..8].copy_from_slice(&self.rng.number().to_be_bytes());
+                self.make_account(node, &address, AccountId(id));
+            }
+            4 | 5 => {
+                self.note("cluster: account removed");
+                self.guests.removed.insert(address.clone());
+                self.admin(node, AdminCall::RemoveAccount { address });
+            }
+            6 | 7 => {
+                self.note("cluster: password set");
+                let password = format!("{}", self.rng.below(1_000_000));
+                let passwords = self.guests.passwords.entry(address.clone());
+                passwords.or_default().insert(password.clone());
+                let call = AdminCall::SetVerifier {
+                    address,
+                    verifier: format!("{VERIFIER_PREFIX}{password}"),
+                    scram: None,
+                };
+                self.admin(node, call);
+            }
+            8 => {
+                self.note("cluster: alias added");
+                let from = (*self.rng.pick(&ALIASES)).to_owned();
+                let to = if self.rng.one_in(2) {
+                    address
+                } else {
+                    (*self.rng.pick(&ALIASES[..3])).to_owned()
+                };
+                self.admin(node, AdminCall::AddAlias { from, to });
+            }
+            _ => {
+                self.note("cluster: alias removed");
+                let from = (*self.rng.pick(&ALIASES)).to_owned();
+                self.admin(node, AdminCall::RemoveAlias { from, to: None });
+            }
+        }
+    }
+
+    pub(super) fn administered(&mut self, request: RequestId, reply: AdminReply) {
+        match self.guests.asked.remove(&request) {
+            Some(account) if reply == AdminReply::Done => {
+                self.guests.acknowledged.insert(account);
+            }
+            Some(_) => {}
+            None => _ = self.guests.answers.insert(request, reply),
+        }
+    }
+
+    /// An address that mail comes for.
+    pub(super) fn any_address(&mut self) -> (String, String) {
+        let index = self.rng.below(self.plan.accounts + 2);
+        let local = match self.rng.one_in(4) {
+            true => "info".to_owned(),
+            false if index < self.plan.accounts => format!("user{index}"),
+            false => format!("guest{}", index - self.plan.accounts),
+        };
+        (local, "example.org".to_owned())
+    }
+
+    /// What the directories do not have alike, if anything.
+    pub(super) fn directories_differ(&self) -> Option<String> {
+        let first = self.directory_rows(0);
+        for node in 1..self.members.len() {
+            let other = self.directory_rows(node);
+            if other != first {
+                let apart = |a: &Rows, b: &Rows| -> Vec<String> {
+                    let odd = a.iter().filter(|(key, value)| b.get(*key) != Some(value));
+                    odd.map(|(key, _)| key.escape_ascii().to_string()).collect()
+                };
+                return Some(format!(
+                    "directory of node 0: {:?}, of node {node}: {:?}",
+                    apart(&first, &other),
+                    apart(&other, &first)
+                ));
+            }
+        }
+        None
+    }
+
+    fn directory_rows(&self, node: usize) -> Rows {
+        let range = KeyRange {
+            start: OWN_ROWS_END.into(),
+            end: None,
+        };
+        let partition = store_partition(PartitionId::DIRECTORY);
+        self.scan(node, partition, range)
+    }
+
+    fn scan(
+        &self,
+        node: usize,
+        partition: whimbrel_storage::PartitionId,
+        mut range: KeyRange,
+    ) -> Rows {
+        let mut rows = Rows::new();
+        loop {
+            let disk = &self.members[node].node.disk;
+            let page = disk.scan(partition, &range, ScanLimit::default());
+            let page_rows = page.rows.into_iter();
+            rows.extend(page_rows.map(|(key, value)| (key.to_vec(), value.to_vec())));
+            match page.next {
+                Some(next) => range.start = next,
+                None => return rows,
+            }
+        }
+    }
+
+    /// What must hold of the directory when nodes are alike.
+    pub(super) fn directory_holds(&mut self) -> Result<(), String> {
+        let living = self.living()?;
+        for account in &self.guests.acknowledged {
+            let address = &self.guests.made[account];
+            if !self.guests.removed.contains(address) && !living.contains_key(account) {
+                return Err(format!("account {account} of {address} is not there"));
+            }
+        }
+        for account in self.guests.made.keys() {
+            if living.contains_key(account) {
+                continue;
+            }
+            let partition = store_partition(keys::partition_of(*account));
+            for node in 0..self.members.len() {
+                let range = KeyRange::prefix([b"a", &account.0[..]].concat());
+                let rows = self.scan(node, partition, range);
+                if !rows.is_empty() {
+                    return Err(format!(
+                        "node {node} has {} rows of account {account}, which is not there",
+                        rows.len()
+                    ));
+                }
+            }
+        }
+        self.validities_differ(&living)?;
+        self.one_password()
+    }
+
+    /// Who is there, and at which address.
+    fn living(&mut self) -> Result<BTreeMap<AccountId, String>, String> {
+        let request = self.admin(0, AdminCall::ListAccounts);
+        let end = self.now + 60 * SECOND;
+        loop {
+            match self.guests.answers.remove(&request) {
+                Some(AdminReply::Accounts(lines)) => {
+                    let lines = lines.into_iter();
+                    return Ok(lines.map(|line| (line.account, line.address)).collect());
+                }
+                Some(other) => return Err(format!("a list was answered by {other:?}")),
+                None if self.now > end => return Err("a directory does not answer".into()),
+                None => self.step()?,
+            }
+        }
+    }
+
+    fn validities_differ(&mut self, living: &BTreeMap<AccountId, String>) -> Result<(), String> {
+        let mut given: BTreeMap<(String, u32), AccountId> = BTreeMap::new();
+        for (account, address) in living {
+            let call = MailboxCall::Select {
+                session: SessionId(0),
+                name: MailboxName::inbox(),
+                read_only: true,
+            };
+            let reply = self.ask_and_wait(0, *account, call)?;
+            let Reply::Selected(selected) = reply else {
+                return Err(format!("INBOX of {account} is not shown: {reply:?}"));
+            };
+            let place = (address.clone(), selected.status.uid_validity);
+            if let Some(other) = given.insert(place, *account) {
+                return Err(format!(
+                    "U1: {account} and {other}, both {address}, have one UIDVALIDITY"
+                ));
+            }
+        }
+        self.members[0].node.hangup(SessionId(0));
+        Ok(())
+    }
+
+    /// At every node the same password lets in, and one at most.
+    fn one_password(&mut self) -> Result<(), String> {
+        let mut peers = 0u32;
+        for (address, passwords) in self.guests.passwords.clone() {
+            let mut first = None;
+            for node in 0..self.members.len() {
+                let mut works = Vec::new();
+                for password in &passwords {
+                    // Each from elsewhere, so that nobody is refused for failing too often.
+                    peers += 1;
+                    let call = Call::Authenticate(Authenticate {
+                        login: address.clone(),
+                        password: password.clone().into_bytes().into(),
+                        peer: std::net::Ipv4Addr::from(peers).into(),
+                    });
+                    match self.ask_node(node, call)? {
+                        Reply::Authenticated { .. } => works.push(password.clone()),
+                        Reply::Failed(_) => {}
+                        other => return Err(format!("a login was answered by {other:?}")),
+                    }
+                }
+                if works.len() > 1 {
+                    return Err(format!("{works:?} are passwords of {address}"));
+                }
+                let expected = first.get_or_insert_with(|| works.clone());
+                if works != *expected {
+                    return Err(format!(
+                        "the password of {address} is {expected:?} at node 0, {works:?} at {node}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
