@@ -228,38 +228,40 @@ impl Replica {
     }
 
     fn uncount(&mut self, slot: u32) {
-        let record = &mut self.records[slot];
-        let mailbox = &mut self.boxes[record.view_box];
-        let bits = &mut record.bits;
-        for (bit, uids) in [
-            (&mut bits.unseen, &mut mailbox.unseen),
-            (&mut bits.deleted, &mut mailbox.deleted),
-            (&mut bits.flagged, &mut mailbox.flagged),
-        ] {
-            if std::mem::take(bit) {
-                uids.remove(record.shown);
+        self.list_by_flags(slot, false);
+    }
+
+    pub(crate) fn count(&mut self, slot: u32) {
+        self.list_by_flags(slot, true);
+        let record = &self.records[slot];
+        let keywords = &mut self.boxes[record.view_box].keywords;
+        for entry in &record.flags {
+            if entry.flag >= FIRST_KEYWORD && keywords.len() < KEYWORDS_LISTED_MAX {
+                keywords.insert(entry.flag);
             }
         }
     }
 
-    pub(crate) fn count(&mut self, slot: u32) {
+    /// Brings the lists of those with some flags in line; one whose flag has not changed is not written to.
+    fn list_by_flags(&mut self, slot: u32, shown: bool) {
         let record = &mut self.records[slot];
-        record.bits.unseen = !record.has(SEEN);
-        record.bits.deleted = record.has(DELETED);
-        record.bits.flagged = record.has(FLAGGED);
+        let unseen = shown && !record.has(SEEN);
+        let deleted = shown && record.has(DELETED);
+        let flagged = shown && record.has(FLAGGED);
         let mailbox = &mut self.boxes[record.view_box];
-        for (bit, uids) in [
-            (record.bits.unseen, &mut mailbox.unseen),
-            (record.bits.deleted, &mut mailbox.deleted),
-            (record.bits.flagged, &mut mailbox.flagged),
+        let bits = &mut record.bits;
+        for (is_in, belongs, uids) in [
+            (&mut bits.unseen, unseen, &mut mailbox.unseen),
+            (&mut bits.deleted, deleted, &mut mailbox.deleted),
+            (&mut bits.flagged, flagged, &mut mailbox.flagged),
         ] {
-            if bit {
-                uids.insert(record.shown);
-            }
-        }
-        for entry in &record.flags {
-            if entry.flag >= FIRST_KEYWORD && mailbox.keywords.len() < KEYWORDS_LISTED_MAX {
-                mailbox.keywords.insert(entry.flag);
+            match (std::mem::replace(is_in, belongs), belongs) {
+                (false, true) => assert!(uids.insert(record.shown), "a UID denotes one message"),
+                (true, false) => {
+                    let place = uids.remove(record.shown);
+                    assert!(place.is_some(), "who has the mark is in the list");
+                }
+                _ => {}
             }
         }
     }
@@ -377,7 +379,6 @@ impl Replica {
         }
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
         if record.shown != 0 && record.bits.flags_changed {
-            self.uncount(slot);
             self.count(slot);
             self.stamp(slot, telling);
         }
