@@ -69,8 +69,8 @@ pub struct DirectoryOwner {
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Reads that failed are tried again then.
     retry_at: Option<u64>,
-    /// Accounts that were asked for while something was not durable.
-    asked: BTreeSet<AccountId>,
+    /// Answers to owners that wait until what they tell is durable, in the order of the commits.
+    standings: VecDeque<(Ticket, AccountId, Standing)>,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
@@ -118,7 +118,7 @@ impl DirectoryOwner {
             links: BTreeSet::new(),
             reads: BTreeMap::new(),
             retry_at: None,
-            asked: BTreeSet::new(),
+            standings: VecDeque::new(),
             next_ticket: 0,
             out: VecDeque::new(),
         };
@@ -202,8 +202,11 @@ impl DirectoryOwner {
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
+        // Of what they waited for, some may be lost.
+        for (_, account, _) in std::mem::take(&mut self.standings) {
+            self.tell_standing(account);
+        }
         self.link_loaded(now, frames);
-        self.tell_standings();
         for input in waiting {
             self.handle(now, input);
         }
@@ -230,21 +233,28 @@ impl DirectoryOwner {
             self.relink();
             return self.load();
         }
+        while done
+            && let Some((_, account, standing)) =
+                self.standings.pop_front_if(|(after, ..)| *after <= ticket)
+        {
+            self.out.push_back(Output::Birth(account, standing));
+        }
         self.ship(now);
-        self.tell_standings();
     }
 
-    /// Answers who asked for accounts, when all that is known of them is durable: a removal that is lost in a crash was none.
-    fn tell_standings(&mut self) {
-        let Phase::Running(running) = &self.state else {
-            return;
-        };
-        if running.gate.is_idle() {
-            for account in std::mem::take(&mut self.asked) {
+    /// Answers an owner that asked for an account, when what is told of it is durable: a removal that is lost in a crash was none.
+    fn tell_standing(&mut self, account: AccountId) {
+        let (after, standing) = match &self.state {
+            Phase::Loading(loading) => (loading.ticket, Standing::Unknown),
+            Phase::Running(running) => {
                 let standing = running.standing(account);
-                self.out.push_back(Output::Birth(account, standing));
+                match running.gate.newest() {
+                    Some(newest) => (newest, standing),
+                    None => return self.out.push_back(Output::Birth(account, standing)),
+                }
             }
-        }
+        };
+        self.standings.push_back((after, account, standing));
     }
 
     fn call(&mut self, now: Now, request: RequestId, call: Call) {
@@ -622,10 +632,7 @@ impl Machine for DirectoryOwner {
                     out,
                 );
             }
-            Input::AskBirth(account) => {
-                self.asked.insert(account);
-                self.tell_standings();
-            }
+            Input::AskBirth(account) => self.tell_standing(account),
             Input::UidValidity(account, uid_validity) => self.raised(now, account, uid_validity),
             Input::Birth(..)
             | Input::LeastUidValidity(..)

@@ -69,6 +69,12 @@ impl Gate {
         );
     }
 
+    /// The newest commit that is under way.
+    #[must_use]
+    pub fn newest(&self) -> Option<Ticket> {
+        self.pending.back().copied()
+    }
+
     /// Whether no commit is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -1,18 +1,22 @@
-//! The directory's owner by itself: what it tells about UIDVALIDITY.
+//! The directory's owner by itself: what it tells about UIDVALIDITY, what of other nodes it takes, and what waits for what.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
+use whimbrel_crdt::{
+    Batch, Context, Dot, Hash, Incarnation, PartitionId, Section, Stamp, VersionVector,
+};
 use whimbrel_directory::{Directory, Op};
+use whimbrel_replication::wire::{Batches, Frame, Hello, Room};
 use whimbrel_service::{
     admin::AdminCall,
     api::AccountId,
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner},
-    machine::{Input, Machine, Now, Output, RequestId, Standing, Ticket},
+    machine::{Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
+    peers::{PeerInput, PeerOutput},
 };
 use whimbrel_storage::Mutation;
 
@@ -53,6 +57,7 @@ struct Bench {
     rows: BTreeMap<Vec<u8>, Bytes>,
     told: Vec<(AccountId, u32)>,
     standings: Vec<(AccountId, Standing)>,
+    warnings: Vec<String>,
     /// Commits are not durable before [`Bench::let_go`].
     holds_commits: bool,
     held: Vec<Ticket>,
@@ -60,9 +65,15 @@ struct Bench {
 
 impl Bench {
     fn over(rows: BTreeMap<Vec<u8>, Bytes>) -> Bench {
+        let config = Config::alone(Incarnation::from_hash(9), 9);
+        Bench::with(config, rows)
+    }
+
+    fn with(config: Config, rows: BTreeMap<Vec<u8>, Bytes>) -> Bench {
         let authenticator = Authenticator::new(auth::Limits::default(), [7; 32], "nobody's".into());
         let mut bench = Bench {
-            owner: DirectoryOwner::new(Config::alone(Incarnation::from_hash(9), 9), authenticator),
+            owner: DirectoryOwner::new(config, authenticator),
+            warnings: Vec::new(),
             rows,
             told: Vec::new(),
             standings: Vec::new(),
@@ -109,6 +120,10 @@ impl Bench {
                     }
                 }
                 Output::Birth(account, standing) => self.standings.push((account, standing)),
+                Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
+                    self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
+                }
+                Output::Log(Note::Warning(text)) => self.warnings.push(text),
                 Output::LeastUidValidity(account, least) => self.told.push((account, least)),
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}
@@ -198,6 +213,15 @@ fn owners_are_told_what_is_durable() {
         bench.handle(Input::AskBirth(AccountId(account)));
     }
     assert_eq!(bench.standings, []);
+    // What comes later is not waited for: there may always be something.
+    let add = AdminCall::AddAccount {
+        address: ADDRESS.into(),
+        verifier: "y".into(),
+        scram: None,
+        account: AccountId([3; 16]),
+    };
+    bench.handle(Input::Admin(RequestId(2), add));
+    let last = bench.held.pop().unwrap();
     bench.let_go();
     assert_eq!(
         bench.standings,
@@ -207,4 +231,94 @@ fn owners_are_told_what_is_durable() {
             (AccountId([3; 16]), Standing::Unknown)
         ]
     );
+    // Nor is what a failed commit took back told: it is read again.
+    bench.rows = rows();
+    bench.standings.clear();
+    bench.handle(Input::AskBirth(AccountId([3; 16])));
+    bench.handle(Input::CommitFailed(last));
+    assert_eq!(bench.standings, [(AccountId([3; 16]), Standing::Unknown)]);
+}
+
+/// The batches of another node, of one operation each.
+fn batches(origin: Incarnation, sections: Vec<Vec<u8>>) -> Vec<Bytes> {
+    let mut previous = Hash::default();
+    let mut all = Vec::new();
+    for (first, ops) in (1..).zip(sections) {
+        let section = Section {
+            subject: *b"whimbrel direct.",
+            counter: 0,
+            count: 1,
+            ops,
+        };
+        let batch = Batch {
+            partition: PartitionId::DIRECTORY,
+            origin,
+            first,
+            count: 1,
+            previous,
+            deps: VersionVector::new(),
+            stamp: Stamp { hlc: first, origin },
+            sections: vec![section],
+            blobs: Vec::new(),
+        };
+        let sealed = batch.seal();
+        previous = sealed.hash;
+        all.push(sealed.bytes.into());
+    }
+    all
+}
+
+/// What a later version made is not applied by half, and nothing that follows it; what came before is.
+#[test]
+fn what_is_not_understood_stops_what_comes_after_it() {
+    let peer = Incarnation::from_hash(5);
+    let mut config = Config::alone(Incarnation::from_hash(9), 9);
+    config.peers = [peer].into();
+    let mut bench = Bench::with(config, BTreeMap::new());
+    let partition = PartitionId::DIRECTORY;
+    let hello = Hello {
+        partition,
+        durable: VersionVector::new(),
+        applied: VersionVector::new(),
+        heads: Vec::new(),
+        room: Room {
+            bytes: 1 << 20,
+            batches: 100,
+        },
+        yours: None,
+    };
+    let add = |key: u8| {
+        whimbrel_directory::op::encode(&[Op::AddAccount {
+            account: [key; 16],
+            address: format!("a{key}@example.org"),
+            created: 1000,
+            uid_validity: 1000,
+            credential: "x".into(),
+        }])
+    };
+    // An operation of kind 99.
+    let unknown = vec![0x82, 1, 0x81, 0x82, 0x18, 99, 0x80];
+    let frames = [
+        Frame::Hello(hello),
+        Frame::Batches(Batches {
+            partition,
+            round: 0,
+            batches: batches(peer, vec![add(1), unknown, add(2)]),
+        }),
+    ];
+    bench.handle(Input::Peer(PeerInput::Linked(peer)));
+    for frame in frames {
+        bench.handle(Input::Peer(PeerInput::Frame(peer, frame)));
+    }
+    for account in [[1; 16], [2; 16]] {
+        bench.handle(Input::AskBirth(AccountId(account)));
+    }
+    let stands: Vec<bool> = bench
+        .standings
+        .iter()
+        .map(|(_, standing)| matches!(standing, Standing::Living(_)))
+        .collect();
+    assert_eq!(stands, [true, false]);
+    assert_eq!(bench.warnings.len(), 1, "{:?}", bench.warnings);
+    assert!(bench.warnings[0].contains("directory: batch 2 of"));
 }

@@ -311,7 +311,8 @@ fn op(
             // Keys in no order, so that nothing can hang on it.
             let key = ((number as u128 + 1).wrapping_mul(0xC2B2_AE3D_27D4_EB4F)).to_le_bytes();
             let credential = format!("first {number}");
-            let planned = directory.plan_add_account(to, key, wall, slot, credential);
+            // Few different seconds, so that two nodes often have the same.
+            let planned = directory.plan_add_account(to, key, wall / 16, slot, credential);
             planned.ok()?.pop()?
         }
         3 => {
