@@ -26,6 +26,9 @@ pub(crate) const ALPN_NODE: &[u8] = b"whimbrel-node/1";
 /// ALPN of who wants to join: it has no certificate.
 pub(crate) const ALPN_JOIN: &[u8] = b"whimbrel-join/1";
 
+/// ALPN of a member that asks something: it has a certificate.
+pub(crate) const ALPN_ASK: &[u8] = b"whimbrel-ask/1";
+
 /// Certificates or keys that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the cluster's certificates cannot be used: {0}")]
@@ -254,21 +257,26 @@ impl Credentials {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, self.key()?)
             .map_err(wrong)?;
-        config.alpn_protocols = vec![ALPN_NODE.to_vec(), ALPN_JOIN.to_vec()];
+        config.alpn_protocols = [ALPN_NODE, ALPN_JOIN, ALPN_ASK].map(<[u8]>::to_vec).into();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
 
-    /// The side that connects.
+    /// The side that connects, to be linked.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, AuthorityError> {
+        self.client_for(ALPN_NODE)
+    }
+
+    /// The side that connects, for this.
+    pub(crate) fn client_for(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, AuthorityError> {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(wrong)?
             .with_root_certificates(Arc::clone(&self.roots))
             .with_client_auth_cert(vec![self.certificate.clone()], self.key()?)
             .map_err(wrong)?;
-        config.alpn_protocols = vec![ALPN_NODE.to_vec()];
+        config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }

@@ -2,7 +2,7 @@
 //!
 //! The stream is TLS towards the member that the token names: its certificate must come from the authority whose fingerprint the token
 //! holds. So the secret is shown to nobody else, and nobody else can answer. One question and one answer: four bytes of length and a
-//! CBOR array each.
+//! CBOR array each. Members ask each other things in the same way, with their certificates in place of a token ([`ask_member`]).
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -25,8 +25,8 @@ use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
 use crate::{
-    Authority, AuthorityError, ClusterId, NodeName, Token,
-    authority::{ALPN_JOIN, fingerprint, provider, verifier},
+    Authority, AuthorityError, ClusterId, Credentials, NodeName, Token,
+    authority::{ALPN_ASK, ALPN_JOIN, fingerprint, provider, verifier},
 };
 
 /// A question or an answer: certificates, and what the node above adds (its list of members).
@@ -84,6 +84,11 @@ pub(crate) enum Answer {
         #[n(0)]
         why: String,
     },
+    #[n(2)]
+    Told {
+        #[cbor(n(0), with = "minicbor::bytes")]
+        detail: Vec<u8>,
+    },
 }
 
 impl Drop for Answer {
@@ -134,6 +139,7 @@ pub async fn ask(token: &Token, name: &NodeName, detail: Vec<u8>) -> Result<Admi
         .map_err(|_| io(io::ErrorKind::TimedOut.into()))?
         .map_err(io)?;
     match &mut answer {
+        Answer::Told { .. } => Err(io(io::ErrorKind::InvalidData.into())),
         Answer::Come {
             cluster,
             certificate,
@@ -143,11 +149,52 @@ pub async fn ask(token: &Token, name: &NodeName, detail: Vec<u8>) -> Result<Admi
             authority: Authority::from_pem(*cluster, certificate, key)?,
             detail: std::mem::take(detail),
         }),
-        Answer::No { why } => {
-            // The member is known to be one of the cluster, but its words go to a terminal.
-            let plain = why.chars().filter(|letter| !letter.is_control());
-            Err(JoinError::Refused(plain.take(500).collect()))
-        }
+        Answer::No { why } => Err(refused(why)),
+    }
+}
+
+/// The member is known to be one of the cluster, but its words go to a terminal.
+fn refused(why: &str) -> JoinError {
+    let plain = why.chars().filter(|letter| !letter.is_control());
+    JoinError::Refused(plain.take(500).collect())
+}
+
+/// Asks a member something as a member; what it tells.
+///
+/// # Errors
+/// If it does not answer, or says no.
+pub async fn ask_member(
+    credentials: &Credentials,
+    name: &NodeName,
+    address: &str,
+    detail: Vec<u8>,
+) -> Result<Vec<u8>, JoinError> {
+    let io = |cause: io::Error| JoinError::Io {
+        address: address.to_owned(),
+        cause,
+    };
+    let asked = timeout(JOIN_TIME_MAX, async {
+        let tcp = TcpStream::connect(address).await?;
+        let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
+        let config = credentials.client_for(ALPN_ASK).map_err(io::Error::other)?;
+        let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
+        let question = Question {
+            id: 0,
+            secret: [0; 32],
+            name: credentials.name().to_string(),
+            detail,
+        };
+        send(&mut stream, &question).await?;
+        receive::<Answer, _>(&mut stream).await
+    });
+    let mut answer = asked
+        .await
+        .map_err(|_| io(io::ErrorKind::TimedOut.into()))?
+        .map_err(io)?;
+    match &mut answer {
+        Answer::Told { detail } => Ok(std::mem::take(detail)),
+        Answer::No { why } => Err(refused(why)),
+        Answer::Come { .. } => Err(io(io::ErrorKind::InvalidData.into())),
     }
 }
 
@@ -176,6 +223,24 @@ where
         stream.shutdown().await
     });
     answered.await?
+}
+
+/// The side of a member that another member asks.
+pub(crate) async fn tell<S, F>(stream: &mut S, decide: impl FnOnce(Question) -> F) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Result<Vec<u8>, Refused>>,
+{
+    let told = timeout(JOIN_TIME_MAX, async {
+        let question = receive::<Question, _>(stream).await?;
+        let answer = match decide(question).await {
+            Ok(detail) => Answer::Told { detail },
+            Err(Refused(why)) => Answer::No { why },
+        };
+        send(stream, &answer).await?;
+        stream.shutdown().await
+    });
+    told.await?
 }
 
 pub(crate) async fn send<T: Encode<()>>(

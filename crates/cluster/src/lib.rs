@@ -2,7 +2,6 @@
 //!
 //! Purpose: what lies between the machines of `replication` and the network. It knows who may speak and how frames become bytes; what
 //! the frames say is none of its business. It keeps no file: certificates and tokens are given and taken as values.
-//! The server does not use it yet.
 //!
 //! Invariants:
 //! - Nothing of a peer is listened to before TLS 1.3 has shown a certificate of the cluster's own authority; only who joins has none, and it is
@@ -26,12 +25,12 @@ mod token;
 mod transport;
 
 pub use authority::{Authority, AuthorityError, Credentials};
-pub use join::{Admission, JoinError, Refused, ask};
+pub use join::{Admission, JoinError, Refused, ask, ask_member};
 pub use name::{NameError, NodeName};
-pub use outbox::{Handle, NoRoom, OUTBOX_BYTES_MAX};
+pub use outbox::{BULK_BYTES_MAX, Handle, NoRoom, OUTBOX_BYTES_MAX};
 pub use pack::FEATURE_LZ4;
 pub use token::{TOKENS_MAX, Token, TokenError, Tokens};
-pub use transport::{Asked, Clock, Event, LinkId, Linked, Peer, Transport, handshake};
+pub use transport::{Asked, Clock, Event, LinkId, Linked, Peer, Shown, Transport, handshake};
 
 /// Names a cluster: drawn when it is founded.
 pub type ClusterId = [u8; 16];

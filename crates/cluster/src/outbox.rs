@@ -8,8 +8,10 @@ use std::{
 use tokio::sync::Notify;
 use whimbrel_replication::wire::Frame;
 
-/// When so much waits, nothing more is taken. One frame is always taken by an empty outbox, however long it is.
+/// When so much waits of operations and all that is about them, nothing more is asked for. One frame is always taken, however long it is.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
+/// The same of bodies and states, apart: when they fill their room there is room for small frames still. Two packs, so that the stream never waits.
+pub const BULK_BYTES_MAX: usize = 256 << 10;
 
 /// There is no room, or the link is gone: the frame was not taken. When there is room again, [`crate::Event::Room`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +26,8 @@ struct Waiting {
     small: VecDeque<Vec<u8>>,
     /// Bodies and states.
     bulk: VecDeque<Vec<u8>>,
-    bytes: usize,
+    small_bytes: usize,
+    bulk_bytes: usize,
     /// Somebody was refused and is to be told.
     refused: bool,
     closed: bool,
@@ -69,26 +72,43 @@ impl Handle {
     /// # Errors
     /// [`NoRoom`]: it was not taken.
     pub fn offer(&self, frame: &Frame) -> Result<(), NoRoom> {
-        let mut waiting = self.waiting();
-        if waiting.closed || waiting.bytes >= OUTBOX_BYTES_MAX {
-            waiting.refused = true;
+        if !self.has_room(is_bulk(frame)) {
             return Err(NoRoom);
         }
+        self.push(frame);
+        Ok(())
+    }
+
+    /// Whether a frame would be taken now, a large one or a small one. If not, [`crate::Event::Room`] comes when there is room.
+    pub fn has_room(&self, bulk: bool) -> bool {
+        let mut waiting = self.waiting();
+        let room = !waiting.closed
+            && if bulk {
+                waiting.bulk_bytes < BULK_BYTES_MAX
+            } else {
+                waiting.small_bytes < OUTBOX_BYTES_MAX
+            };
+        waiting.refused |= !room;
+        room
+    }
+
+    /// Queues a frame in any case: for those who saw room a moment ago, of whom there may be several, and for what must not wait for room.
+    pub fn push(&self, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        waiting.bytes += bytes.len();
-        let queue = match frame {
-            // What ends a row of pieces stays behind them.
-            Frame::BlobChunk(_)
-            | Frame::BlobDone(_)
-            | Frame::StateChunk(_)
-            | Frame::StateEnd(_) => &mut waiting.bulk,
-            _ => &mut waiting.small,
-        };
-        queue.push_back(bytes);
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            return;
+        }
+        if is_bulk(frame) {
+            waiting.bulk_bytes += bytes.len();
+            waiting.bulk.push_back(bytes);
+        } else {
+            waiting.small_bytes += bytes.len();
+            waiting.small.push_back(bytes);
+        }
         drop(waiting);
         self.0.changed.notify_one();
-        Ok(())
     }
 
     /// Ends the link.
@@ -132,12 +152,12 @@ impl Handle {
             if let Some(frame) = waiting.own.pop_front() {
                 bytes.extend_from_slice(&frame);
             } else if let Some(frame) = waiting.small.pop_front() {
-                waiting.bytes -= frame.len();
+                waiting.small_bytes -= frame.len();
                 bytes.extend_from_slice(&frame);
             } else if bytes.is_empty()
                 && let Some(frame) = waiting.bulk.pop_front()
             {
-                waiting.bytes -= frame.len();
+                waiting.bulk_bytes -= frame.len();
                 bytes = frame;
                 break;
             } else {
@@ -147,12 +167,22 @@ impl Handle {
         if bytes.is_empty() {
             return None;
         }
-        let room = waiting.refused && waiting.bytes <= OUTBOX_BYTES_MAX / 2;
+        let room = waiting.refused
+            && waiting.small_bytes <= OUTBOX_BYTES_MAX / 2
+            && waiting.bulk_bytes <= BULK_BYTES_MAX / 2;
         if room {
             waiting.refused = false;
         }
         Some(Next::Send { bytes, room })
     }
+}
+
+/// What ends a row of pieces stays behind them.
+fn is_bulk(frame: &Frame) -> bool {
+    matches!(
+        frame,
+        Frame::BlobChunk(_) | Frame::BlobDone(_) | Frame::StateChunk(_) | Frame::StateEnd(_)
+    )
 }
 
 #[cfg(test)]
@@ -203,14 +233,32 @@ mod tests {
     #[test]
     fn an_outbox_is_bounded_and_says_when_there_is_room() {
         let handle = Handle::default();
-        // One is always taken.
-        handle.offer(&bulk(2 * OUTBOX_BYTES_MAX)).unwrap();
-        assert_eq!(handle.offer(&small(1)), Err(NoRoom));
-        let (frames, room) = sent(&handle, 1);
-        assert_eq!((frames.len(), room), (1, true));
+        // One is always taken, and leaves room for small ones.
+        handle.offer(&bulk(2 * BULK_BYTES_MAX)).unwrap();
+        assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
         handle.offer(&small(1)).unwrap();
         assert_eq!(sent(&handle, 1), (vec![small(1)], false));
-        let quarter = OUTBOX_BYTES_MAX / 4;
+        let (frames, room) = sent(&handle, 1);
+        assert_eq!((frames.len(), room), (1, true));
+        handle.offer(&bulk(1)).unwrap();
+        assert_eq!(sent(&handle, 1), (vec![bulk(1)], false));
+        // Small ones have a bound of their own, which only what must be said passes.
+        let mut count = 0;
+        while handle.offer(&small(7)).is_ok() {
+            count += 1;
+        }
+        let (mut one, mut least) = (Vec::new(), Vec::new());
+        small(7).encode(&mut one);
+        handle.push(&small(8));
+        small(8).encode(&mut least);
+        assert_eq!(count, OUTBOX_BYTES_MAX.div_ceil(one.len()));
+        assert_eq!(
+            handle.waiting().small_bytes,
+            count * one.len() + least.len()
+        );
+        let (frames, room) = sent(&handle, 2 * OUTBOX_BYTES_MAX);
+        assert_eq!((frames.len(), room), (count + 1, true));
+        let quarter = BULK_BYTES_MAX / 4;
         for _ in 0..4 {
             handle.offer(&bulk(quarter)).unwrap();
         }

@@ -45,6 +45,8 @@ pub(crate) enum Ended {
     Deaf,
     #[error("pings without end")]
     Pings,
+    #[error("this node is not ready yet")]
+    NotBegun,
     #[error("there is a link to {0} already")]
     Double(NodeName),
 }
@@ -191,7 +193,7 @@ async fn read<R: AsyncRead>(
         while let Some(frame) = decoder.frame()? {
             match link.arrive(clock(), frame)? {
                 Arrived::Pass(frame) => {
-                    if !ears.frame(frame).await {
+                    if !hand_over(frame, &mut link, handle, clock, ears).await {
                         return Err(Ended::Deaf);
                     }
                     // However long that took, it was not the peer who was silent.
@@ -209,6 +211,32 @@ async fn read<R: AsyncRead>(
                     }
                 }
                 Arrived::Up(_) => return Err(Ended::Link(LinkError::Order)),
+            }
+        }
+    }
+}
+
+/// Waits until the frame is taken. Nothing is read meanwhile, pings neither; so that the peer does not take this node for dead it is pinged.
+async fn hand_over(
+    frame: Frame,
+    link: &mut Link,
+    handle: &Handle,
+    clock: &Clock,
+    ears: &impl Hears,
+) -> bool {
+    let mut taken = std::pin::pin!(ears.frame(frame));
+    loop {
+        let wait = link.busy_deadline().saturating_sub(clock().mono_micros);
+        tokio::select! {
+            biased;
+            taken = &mut taken => return taken,
+            () = sleep(Duration::from_micros(wait)) => {
+                // One that waits in the outbox says as much as two.
+                if let Some(ping) = link.busy(clock())
+                    && handle.own_waiting() == 0
+                {
+                    handle.own(&ping);
+                }
             }
         }
     }
@@ -394,6 +422,37 @@ mod tests {
             asking
         );
         assert!(matches!(ended, Ended::Pings), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_takes_nothing_for_long_is_not_taken_for_dead() {
+        let clock = clock();
+        let (a, b) = pair(1000, &clock).await;
+        let (to_a, _at_a) = mpsc::channel(1);
+        let (to_b, mut at_b) = mpsc::channel(1);
+        let ears = |frames| Ears {
+            frames,
+            received: AtomicUsize::new(0),
+        };
+        let (ears_a, ears_b) = (ears(to_a), ears(to_b));
+        let (handle_a, handle_b) = (Handle::default(), Handle::default());
+        // One is in the channel, one waits to be taken, behind it the first side's pings are not read.
+        for _ in 0..3 {
+            handle_a.push(&body(10));
+        }
+        let ended = tokio::select! {
+            ended = a.run(&handle_a, &clock, &ears_a) => Some(ended),
+            ended = b.run(&handle_b, &clock, &ears_b) => Some(ended),
+            () = async {
+                sleep(Duration::from_secs(20)).await;
+                for _ in 0..3 {
+                    at_b.recv().await.unwrap();
+                }
+                // And it goes on.
+                sleep(Duration::from_secs(20)).await;
+            } => None,
+        };
+        assert!(ended.is_none(), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]

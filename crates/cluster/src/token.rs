@@ -111,6 +111,9 @@ struct Waiting {
     hash: [u8; 32],
     #[n(1)]
     until_micros: u64,
+    /// Whom it let in: who asks again, since the answer was lost, is answered again.
+    #[n(2)]
+    used_by: Option<u64>,
 }
 
 impl Tokens {
@@ -124,22 +127,33 @@ impl Tokens {
             return Err(TokenError::TooMany);
         }
         let hash = *blake3::hash(&token.secret).as_bytes();
-        self.waiting
-            .insert(token.id, Waiting { hash, until_micros });
+        let waiting = Waiting {
+            hash,
+            until_micros,
+            used_by: None,
+        };
+        self.waiting.insert(token.id, waiting);
         Ok(())
     }
 
-    /// Takes a token: it is gone, and that is to be kept before anything is told.
+    /// Takes a token for this incarnation: no other is let in by it, and that is to be kept before anything is told.
     ///
     /// # Errors
     /// [`TokenError::Invalid`]
-    pub fn take(&mut self, now: u64, id: u64, secret: &[u8; 32]) -> Result<(), TokenError> {
-        let waiting = self.waiting.get(&id).ok_or(TokenError::Invalid)?;
+    pub fn take(
+        &mut self,
+        now: u64,
+        id: u64,
+        secret: &[u8; 32],
+        incarnation: u64,
+    ) -> Result<(), TokenError> {
+        let waiting = self.waiting.get_mut(&id).ok_or(TokenError::Invalid)?;
         let same = waiting.hash.ct_eq(blake3::hash(secret).as_bytes());
-        if !bool::from(same) || waiting.until_micros <= now {
+        let other = waiting.used_by.is_some_and(|by| by != incarnation);
+        if !bool::from(same) || waiting.until_micros <= now || other {
             return Err(TokenError::Invalid);
         }
-        self.waiting.remove(&id);
+        waiting.used_by = Some(incarnation);
         Ok(())
     }
 }
@@ -191,11 +205,14 @@ mod tests {
         let mut tokens = Tokens::default();
         tokens.give(0, &token(1), 100).unwrap();
         tokens.give(0, &token(2), 100).unwrap();
-        assert_eq!(tokens.take(50, 1, &[2; 32]), Err(TokenError::Invalid));
-        assert_eq!(tokens.take(50, 3, &[3; 32]), Err(TokenError::Invalid));
-        assert_eq!(tokens.take(50, 1, &[1; 32]), Ok(()));
-        assert_eq!(tokens.take(50, 1, &[1; 32]), Err(TokenError::Invalid));
-        assert_eq!(tokens.take(100, 2, &[2; 32]), Err(TokenError::Invalid));
+        assert_eq!(tokens.take(50, 1, &[2; 32], 7), Err(TokenError::Invalid));
+        assert_eq!(tokens.take(50, 3, &[3; 32], 7), Err(TokenError::Invalid));
+        assert_eq!(tokens.take(50, 1, &[1; 32], 7), Ok(()));
+        assert_eq!(tokens.take(50, 1, &[1; 32], 8), Err(TokenError::Invalid));
+        // The answer was lost on its way.
+        assert_eq!(tokens.take(50, 1, &[1; 32], 7), Ok(()));
+        assert_eq!(tokens.take(100, 1, &[1; 32], 7), Err(TokenError::Invalid));
+        assert_eq!(tokens.take(100, 2, &[2; 32], 7), Err(TokenError::Invalid));
         let kept = minicbor::to_vec(&tokens).unwrap();
         assert_eq!(minicbor::decode::<Tokens>(&kept).unwrap(), tokens);
         // What is kept does not let in.

@@ -2,12 +2,15 @@
 //!
 //! Two nodes dial each other, since one of them may be unreachable from outside. When both streams come up, the one stays that the node with the lesser
 //! name has dialed. Which nodes are members is not known here: whoever hears [`Event::Up`] closes the link of one that is not.
+//!
+//! Before [`Transport::begin`] a node that starts answers questions ([`Asked`]) and has no links: nodes that start at once can ask each other.
 
 use std::{
     collections::BTreeMap,
     io,
+    net::{IpAddr, Ipv6Addr},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,7 +19,7 @@ use std::{
 use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -29,13 +32,17 @@ use whimbrel_replication::{
 
 use crate::{
     Authority, AuthorityError, Credentials, FEATURE_LZ4, Handle, NodeName, Refused,
-    authority::{ALPN_JOIN, ALPN_NODE, name_in},
+    authority::{ALPN_ASK, ALPN_JOIN, ALPN_NODE, name_in},
     join::{self, Question},
     stream::{self, Ended, Hears},
 };
 
 /// Streams at once that have not shown who they are. A cluster has some dozens of nodes.
-const HANDSHAKES_MAX: usize = 64;
+const HANDSHAKES_MAX: usize = 256;
+/// Of them from one address (of IPv6 from one /64): strangers of one network cannot keep members out.
+const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
+/// Frames of one link that nobody has taken yet, beyond the one that waits to be handed over.
+const FRAMES_MAX: usize = 4;
 /// To connect, and for TLS.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to reach a peer: at first, and at most.
@@ -61,7 +68,7 @@ pub struct Peer {
     pub address: String,
 }
 
-/// What the streams bring. Of one link: `Up`, then frames, then `Down`; a link that takes the place of another may be up before that one is down.
+/// What the streams bring. A link that takes the place of another may be up before that one is down.
 #[derive(Debug)]
 pub enum Event {
     /// A link is up.
@@ -72,13 +79,8 @@ pub enum Event {
         agreed: Agreed,
         /// To send.
         handle: Handle,
-    },
-    /// A frame came.
-    Frame {
-        /// On which.
-        link: LinkId,
-        /// What.
-        frame: Frame,
+        /// What comes, until the link is over: each link has its own way, so that one node whose frames are not taken holds up no other.
+        frames: mpsc::Receiver<Frame>,
     },
     /// There is room for frames that [`Handle::offer`] refused.
     Room {
@@ -92,18 +94,30 @@ pub enum Event {
     },
 }
 
-/// A node asks to be let in.
+/// A node asks to be let in, or a member asks something ([`crate::ask_member`]).
 pub struct Asked {
-    /// Which token it shows.
-    pub id: u64,
-    /// The token's secret.
-    pub secret: [u8; 32],
-    /// The name it wants.
+    /// What it shows.
+    pub shown: Shown,
+    /// The name it wants, or has.
     pub name: NodeName,
     /// What it says of itself.
     pub detail: Vec<u8>,
     /// Its answer: what this node adds.
     pub answer: oneshot::Sender<Result<Vec<u8>, Refused>>,
+}
+
+/// By what who asks is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A token.
+    Token {
+        /// Which.
+        id: u64,
+        /// Its secret.
+        secret: [u8; 32],
+    },
+    /// A certificate of the cluster, with the name that it asks under.
+    Certificate,
 }
 
 /// One link, to be shown.
@@ -169,14 +183,14 @@ struct Links {
 
 struct Inner {
     name: NodeName,
-    handshake: Handshake,
+    handshake: OnceLock<Handshake>,
     authority: Authority,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
     clock: Clock,
     events: mpsc::Sender<Event>,
     asked: mpsc::Sender<Asked>,
-    handshakes: Arc<Semaphore>,
+    handshakes: Places,
     links: Mutex<Links>,
     dialers: Mutex<BTreeMap<NodeName, Dialer>>,
     next_link: AtomicU64,
@@ -202,40 +216,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Transport {
-    /// A node's streams. Nothing happens before [`Transport::listen`] or [`Transport::dial`]. What the receiver of `events` does not
-    /// take waits in the peers' sockets; one that takes nothing for three seconds loses its links.
+    /// A node's streams. Nothing happens before [`Transport::listen`] or [`Transport::dial`]. Frames that nobody takes wait in the peers' sockets;
+    /// the peers hear meanwhile that this node lives.
     ///
     /// # Errors
     /// If the certificates cannot be used.
     pub fn new(
         credentials: &Credentials,
         authority: Authority,
-        handshake: Handshake,
         clock: Clock,
         events: mpsc::Sender<Event>,
         asked: mpsc::Sender<Asked>,
     ) -> Result<Self, AuthorityError> {
         Ok(Transport(Arc::new(Inner {
             name: credentials.name().clone(),
-            handshake,
+            handshake: OnceLock::new(),
             authority,
             server: credentials.server_config()?,
             client: credentials.client_config()?,
             clock,
             events,
             asked,
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            handshakes: Places::default(),
             links: Mutex::default(),
             dialers: Mutex::default(),
             next_link: AtomicU64::new(1),
         })))
     }
 
+    /// Who this node is from now on: links are made.
+    ///
+    /// # Panics
+    /// When it was said before.
+    pub fn begin(&self, handshake: Handshake) {
+        assert!(self.0.handshake.set(handshake).is_ok(), "begun twice");
+    }
+
     /// Takes streams until the future is dropped.
     pub async fn listen(&self, listener: TcpListener) {
         loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a stream from another node");
                     sleep(ACCEPT_AFTER).await;
@@ -243,7 +264,7 @@ impl Transport {
                 }
             };
             // Those that come when too many are strangers are dropped, so that members find a place soon.
-            let Ok(place) = Arc::clone(&self.0.handshakes).try_acquire_owned() else {
+            let Some(place) = self.0.handshakes.take(from.ip()) else {
                 continue;
             };
             let inner = Arc::clone(&self.0);
@@ -333,24 +354,26 @@ impl Inner {
         self.run(TlsStream::from(stream), &peer.name, true).await
     }
 
-    async fn accepted(
-        &self,
-        tcp: TcpStream,
-        place: tokio::sync::OwnedSemaphorePermit,
-    ) -> Result<(), Ended> {
+    async fn accepted(&self, tcp: TcpStream, place: Place) -> Result<(), Ended> {
         tcp.set_nodelay(true)?;
         let accepting = TlsAcceptor::from(Arc::clone(&self.server)).accept(tcp);
         let mut stream = timeout(CONNECT_TIME_MAX, accepting).await.map_err(late)??;
         let connection = stream.get_ref().1;
         match connection.alpn_protocol() {
             Some(ALPN_JOIN) => {
-                join::answer(&mut stream, &self.authority, |question| self.ask(question)).await?;
+                join::answer(&mut stream, &self.authority, |question| {
+                    self.ask(question, None)
+                })
+                .await?;
+                Ok(())
+            }
+            Some(ALPN_ASK) => {
+                let name = certified(connection)?;
+                join::tell(&mut stream, |question| self.ask(question, Some(name))).await?;
                 Ok(())
             }
             Some(ALPN_NODE) => {
-                let shown = connection.peer_certificates().and_then(<[_]>::first);
-                let stranger = || io::Error::new(io::ErrorKind::PermissionDenied, "no certificate");
-                let name = name_in(shown.ok_or_else(stranger)?).map_err(io::Error::other)?;
+                let name = certified(connection)?;
                 drop(place);
                 self.run(TlsStream::from(stream), &name, false).await
             }
@@ -358,14 +381,25 @@ impl Inner {
         }
     }
 
-    /// What the node says to one that wants to join.
-    async fn ask(&self, question: Question) -> Result<Vec<u8>, Refused> {
+    /// What the node says to one that wants to join, or to a member.
+    async fn ask(
+        &self,
+        question: Question,
+        certified: Option<NodeName>,
+    ) -> Result<Vec<u8>, Refused> {
         let refused = |why: &str| Refused(why.to_owned());
-        let name = NodeName::new(&question.name).map_err(|error| Refused(error.to_string()))?;
+        let (shown, name) = match certified {
+            Some(name) => (Shown::Certificate, name),
+            None => {
+                let name = NodeName::new(&question.name);
+                let (id, secret) = (question.id, question.secret);
+                let name = name.map_err(|error| Refused(error.to_string()))?;
+                (Shown::Token { id, secret }, name)
+            }
+        };
         let (answer, answered) = oneshot::channel();
         let asked = Asked {
-            id: question.id,
-            secret: question.secret,
+            shown,
             name,
             detail: question.detail,
             answer,
@@ -383,7 +417,8 @@ impl Inner {
         certified: &NodeName,
         dialed: bool,
     ) -> Result<(), Ended> {
-        let up = stream::greet(stream, self.handshake.clone(), certified, &self.clock).await?;
+        let ours = self.handshake.get().ok_or(Ended::NotBegun)?.clone();
+        let up = stream::greet(stream, ours, certified, &self.clock).await?;
         let link = LinkId(self.next_link.fetch_add(1, Ordering::Relaxed));
         let counted = Arc::new(Counted::default());
         let handle = Handle::default();
@@ -402,8 +437,10 @@ impl Inner {
             name: certified,
             link,
         };
+        let (to_frames, frames) = mpsc::channel(FRAMES_MAX);
         let ears = Ears {
             link,
+            frames: to_frames,
             events: &self.events,
             counted: &counted,
         };
@@ -411,6 +448,7 @@ impl Inner {
             link,
             agreed: up.agreed.clone(),
             handle: handle.clone(),
+            frames,
         };
         if self.events.send(said).await.is_err() {
             return Err(Ended::Deaf);
@@ -418,6 +456,7 @@ impl Inner {
         tracing::info!(peer = %certified, link = link.0, dialed, "linked");
         let ended = up.run(&handle, &self.clock, &ears).await;
         handle.close();
+        drop(ears);
         tracing::info!(peer = %certified, link = link.0, %ended, "link lost");
         // Nobody may be left to hear it.
         let _ = self.events.send(Event::Down { link }).await;
@@ -438,6 +477,64 @@ impl Inner {
         }
         links.up.insert(name.clone(), new);
         Ok(())
+    }
+}
+
+/// The name in the certificate that a member has shown.
+fn certified(connection: &rustls::ServerConnection) -> io::Result<NodeName> {
+    let shown = connection.peer_certificates().and_then(<[_]>::first);
+    let stranger = || io::Error::new(io::ErrorKind::PermissionDenied, "no certificate");
+    name_in(shown.ok_or_else(stranger)?).map_err(io::Error::other)
+}
+
+/// Places for streams that have not shown who they are, by the address they come from.
+#[derive(Clone, Default)]
+struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// One of them, given back when dropped.
+struct Place {
+    places: Places,
+    of: IpAddr,
+}
+
+impl Places {
+    fn take(&self, from: IpAddr) -> Option<Place> {
+        let of = network(from);
+        let mut taken = lock(&self.0);
+        // A map of as many entries as there are places.
+        if taken.values().sum::<usize>() >= HANDSHAKES_MAX {
+            return None;
+        }
+        let count = taken.entry(of).or_insert(0);
+        if *count >= HANDSHAKES_PER_ADDRESS_MAX {
+            return None;
+        }
+        *count += 1;
+        let places = self.clone();
+        Some(Place { places, of })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.places.0);
+        if let Some(count) = taken.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.of);
+            }
+        }
+    }
+}
+
+/// Who has one address of IPv6 has its /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        other => other,
     }
 }
 
@@ -467,14 +564,14 @@ impl Drop for Unregister<'_> {
 
 struct Ears<'i> {
     link: LinkId,
+    frames: mpsc::Sender<Frame>,
     events: &'i mpsc::Sender<Event>,
     counted: &'i Counted,
 }
 
 impl Hears for Ears<'_> {
     async fn frame(&self, frame: Frame) -> bool {
-        let link = self.link;
-        self.events.send(Event::Frame { link, frame }).await.is_ok()
+        self.frames.send(frame).await.is_ok()
     }
 
     async fn room(&self) -> bool {
@@ -493,5 +590,35 @@ impl Hears for Ears<'_> {
         };
         add(&self.counted.received, received);
         add(&self.counted.sent, sent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_of_one_network_leave_places_for_others() {
+        let places = Places::default();
+        let take = |text: &str| places.take(text.parse().unwrap());
+        let mut kept: Vec<Place> = Vec::new();
+        for host in 0..HANDSHAKES_PER_ADDRESS_MAX {
+            kept.extend(take(&format!("2001:db8::{host:x}")));
+        }
+        assert_eq!(kept.len(), HANDSHAKES_PER_ADDRESS_MAX);
+        assert!(take("2001:db8::ffff").is_none());
+        assert!(take("2001:db8:0:1::1").is_some());
+        assert!(take("192.0.2.1").is_some());
+        kept.pop();
+        assert!(take("2001:db8::ffff").is_some());
+        // All of them together.
+        for host in 0..HANDSHAKES_MAX {
+            kept.extend(take(&format!("10.0.{}.{}", host / 250, host % 250)));
+        }
+        assert_eq!(kept.len(), HANDSHAKES_MAX);
+        assert!(take("192.0.2.1").is_none());
+        drop(kept);
+        assert!(take("192.0.2.1").is_some());
+        assert!(lock(&places.0).is_empty());
     }
 }

@@ -197,6 +197,22 @@ impl Link {
         Ok(Some(Frame::Ping(Ping { id: self.pings })))
     }
 
+    /// This node takes no frame at present, and so sees no answer: a ping to send, if one is due, by which the peer hears that it lives.
+    pub fn busy(&mut self, now: Now) -> Option<Frame> {
+        let due = now.mono_micros.saturating_sub(self.pinged_at) >= self.config.ping_after_micros;
+        if self.agreed.is_none() || !due {
+            return None;
+        }
+        self.asked = None;
+        self.heard(now);
+        self.time(now).ok().flatten()
+    }
+
+    /// When [`Link::busy`] wants to be called, on the monotonic clock.
+    pub fn busy_deadline(&self) -> u64 {
+        self.pinged_at.saturating_add(self.config.ping_after_micros)
+    }
+
     /// When [`Link::time`] wants to be called, on the monotonic clock.
     pub fn deadline(&self) -> u64 {
         let silent = self.heard_at.saturating_add(self.config.silence_micros_max);
@@ -321,6 +337,13 @@ mod tests {
         assert_eq!(link.round_trip_micros(), Some(1_000_000));
         link.heard(at(4));
         assert!(link.time(at(5)).is_ok());
+        // A node that takes nothing goes on to say that it lives, and blames nobody for what it did not hear.
+        assert_eq!(link.busy_deadline(), 6_000_000);
+        assert_eq!(link.busy(at(5)), None);
+        assert_eq!(link.busy(at(9)), Some(Frame::Ping(Ping { id: 3 })));
+        assert_eq!(link.busy(at(10)), Some(Frame::Ping(Ping { id: 4 })));
+        assert_eq!(link.time(at(12)), Ok(None));
+        link.heard(at(4));
         assert_eq!(link.time(at(7)), Err(LinkError::Silent));
     }
 }

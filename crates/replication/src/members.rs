@@ -57,35 +57,67 @@ pub enum MemberOp {
 }
 
 /// One member, or one that was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Member {
     /// Its name.
+    #[n(0)]
     pub name: String,
     /// Its slot.
+    #[cbor(n(1), decode_with = "a_slot")]
     pub slot: u8,
+    #[n(2)]
     sponsor: Option<Dot>,
+    #[n(3)]
     share: Slots,
     /// Who has evicted it.
+    #[n(4)]
     evictions: BTreeSet<Dot>,
     /// Up to which number each other holds its log.
+    #[n(5)]
     held: BTreeMap<Incarnation, u64>,
     /// Nodes whose sponsor knew of the eviction: they have nothing to say to it.
+    #[n(6)]
     excused: BTreeSet<Incarnation>,
+    #[n(7)]
     closed: Option<u64>,
 }
 
-/// The membership of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members(BTreeMap<Incarnation, Member>);
+/// A slot as it came: beyond 63 there is none.
+fn a_slot<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<u8, minicbor::decode::Error> {
+    let slot = d.u8()?;
+    if slot < 64 {
+        Ok(slot)
+    } else {
+        Err(minicbor::decode::Error::message("no slot"))
+    }
+}
+
+impl Member {
+    /// The operation by which it joined; `None`: it founded the cluster.
+    pub fn sponsor(&self) -> Option<Dot> {
+        self.sponsor
+    }
+}
+
+/// The membership of one partition, or of a whole node ([`crate::roster`]).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Members(#[n(0)] BTreeMap<Incarnation, Member>);
 
 impl Members {
     /// The first node: it has slot 0 and owns all others.
     pub fn found(founder: Incarnation, name: &str) -> Self {
+        Self::found_with(founder, name, 0, !1)
+    }
+
+    /// The first node, which was alone before, under this slot, and owns these others: those that no incarnation of it has had.
+    pub fn found_with(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
+        let slot = slot & 63;
         let member = Member {
             name: name.to_owned(),
-            slot: 0,
+            slot,
             sponsor: None,
-            share: !1,
+            share: share & !(1 << slot),
             evictions: BTreeSet::new(),
             held: BTreeMap::new(),
             excused: BTreeSet::new(),
@@ -206,6 +238,11 @@ impl Members {
     /// The last number of a closed log: nothing above is taken.
     pub fn closed(&self, id: Incarnation) -> Option<u64> {
         self.0.get(&id).and_then(|member| member.closed)
+    }
+
+    /// All members, and those that were.
+    pub fn iter(&self) -> impl Iterator<Item = (Incarnation, &Member)> {
+        self.0.iter().map(|(id, member)| (*id, member))
     }
 
     /// One member.

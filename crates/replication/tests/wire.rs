@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
-use whimbrel_replication::fuzz;
 use whimbrel_replication::wire::*;
+use whimbrel_replication::{fuzz, roster::Place};
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
@@ -14,6 +14,19 @@ fn node(id: u64) -> Incarnation {
 
 fn vector(pairs: &[(u64, u64)]) -> VersionVector {
     pairs.iter().map(|(id, seq)| (node(*id), *seq)).collect()
+}
+
+fn roster() -> Roster {
+    let mut roster = Roster::found(node(7), "north-1", 3, !0b1111);
+    roster.sponsor(node(7), node(8), "south-1").expect("a slot");
+    let place = Place {
+        version: 2,
+        incarnation: node(8),
+        address: "south.example.org:10700".into(),
+        region: "south".into(),
+    };
+    roster.tell("south-1", place).expect("room");
+    roster
 }
 
 /// One of each, with the name of its fixture.
@@ -56,6 +69,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 wall_micros: Some(1_700_000_000_000_000),
             }),
         ),
+        ("roster", Frame::Roster(roster())),
         (
             "hello",
             Frame::Hello(Hello {

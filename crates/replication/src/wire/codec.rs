@@ -13,6 +13,7 @@ mod kind {
     pub(super) const HANDSHAKE: u16 = 1;
     pub(super) const PING: u16 = 2;
     pub(super) const PONG: u16 = 3;
+    pub(super) const ROSTER: u16 = 4;
     pub(super) const HELLO: u16 = 16;
     pub(super) const BATCHES: u16 = 17;
     pub(super) const ACK: u16 = 18;
@@ -61,6 +62,7 @@ impl Frame {
             Self::Handshake(frame) => put(out, kind::HANDSHAKE, frame),
             Self::Ping(frame) => put(out, kind::PING, frame),
             Self::Pong(frame) => put(out, kind::PONG, frame),
+            Self::Roster(frame) => put(out, kind::ROSTER, frame),
             Self::Hello(frame) => put(out, kind::HELLO, frame),
             Self::Batches(frame) => {
                 let head = BatchesHead {
@@ -116,6 +118,7 @@ impl Frame {
             kind::HANDSHAKE => Self::Handshake(get(kind, &body)?.0),
             kind::PING => Self::Ping(get(kind, &body)?.0),
             kind::PONG => Self::Pong(get(kind, &body)?.0),
+            kind::ROSTER => Self::Roster(get(kind, &body)?.0),
             kind::HELLO => Self::Hello(get(kind, &body)?.0),
             kind::BATCHES => {
                 let (head, mut at): (BatchesHead, usize) = get(kind, &body)?;
@@ -188,7 +191,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=3 | 16..=20 | 32..=35 | 48..=51)
+    matches!(kind, 1..=4 | 16..=20 | 32..=35 | 48..=51)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -21,6 +21,8 @@ pub use frames::{
 };
 use whimbrel_crdt::PartitionId;
 
+pub use crate::roster::Roster;
+
 /// The oldest version this program speaks.
 pub const WIRE_MIN: u16 = 1;
 /// The newest.
@@ -42,6 +44,7 @@ pub enum Frame {
     Handshake(Handshake),
     Ping(Ping),
     Pong(Pong),
+    Roster(Roster),
     Hello(Hello),
     Batches(Batches),
     Ack(Ack),
@@ -73,6 +76,7 @@ impl Frame {
             Self::Handshake(_)
             | Self::Ping(_)
             | Self::Pong(_)
+            | Self::Roster(_)
             | Self::BlobWant(_)
             | Self::BlobHave(_)
             | Self::BlobChunk(_)
