@@ -119,6 +119,8 @@ pub trait Session {
     fn deadline(&self) -> Option<u64>;
     /// Whether bytes may be given now. While it is false the driver leaves them in the socket.
     fn wants_input(&self) -> bool;
+    /// Memory is short: drops what was read for its client and not yet used; it asks for that again. Not while content rows are asked for.
+    fn shed(&mut self) {}
     /// The next thing to do.
     fn poll(&mut self, now: Now) -> Option<Action>;
 }

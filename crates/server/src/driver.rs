@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -15,7 +16,7 @@ use rustls::ServerConfig;
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, oneshot},
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use whimbrel_frontend::session::{Action, Note, Session, Tls};
 use whimbrel_mailbox::AccountId;
@@ -26,6 +27,7 @@ use whimbrel_service::{
 
 use crate::{
     actor::Fatal,
+    answers::{Answers, Share, TURN, is_long},
     clock::{Alarm, Clock},
     listen::{Place, Protocol},
     log::printable,
@@ -56,6 +58,7 @@ pub(crate) struct Context<S> {
     pub(crate) uploads_max: usize,
     /// Sessions that sort or thread at once.
     pub(crate) turns: Arc<Semaphore>,
+    pub(crate) answers: Answers,
     /// Uploads that are whole and wait to be named.
     pub(crate) finished_max: usize,
 }
@@ -117,6 +120,8 @@ struct Driver<S: Store> {
     out: Vec<u8>,
     /// The answer under way.
     answer: Option<oneshot::Receiver<Reply>>,
+    /// Of the memory for answers, from the first long one on until the client is waited for.
+    share: Option<Share>,
     /// The call under way, or the last one, names the blobs that were uploaded.
     naming: bool,
     /// When what is held back goes out although the answer is not there.
@@ -169,6 +174,7 @@ impl<S: Store> Connection<S> {
             transport: Some(transport),
             out: Vec::new(),
             answer: None,
+            share: None,
             naming: false,
             flush_at: None,
             at_end: false,
@@ -221,6 +227,9 @@ impl<S: Store> Driver<S> {
             }
             if self.answer.is_none() {
                 self.flush().await?;
+                if self.session.wants_input() {
+                    self.share = None;
+                }
                 if self.at_end && !self.session.wants_input() && self.session.deadline().is_none() {
                     return Err(End::Gone);
                 }
@@ -332,6 +341,12 @@ impl<S: Store> Driver<S> {
 
     async fn call(&mut self, call: Call) -> Result<(), End> {
         assert!(self.answer.is_none(), "a session has one call under way");
+        if is_long(&call) {
+            self.share(&call).await?;
+        } else if matches!(call, Call::TurnBegin) {
+            // Who has a turn may wait for a share: nobody waits for a turn with one. Nothing that was read is left then.
+            self.share = None;
+        }
         match route(&call) {
             Route::Store => {
                 // Boxed, as all that is large and not there while a connection is idle: its state is no part of the connection's.
@@ -363,6 +378,31 @@ impl<S: Store> Driver<S> {
                 self.answer = Some(answer);
                 self.flush_at = (!self.out.is_empty()).then(|| Instant::now() + HOLD_BACK);
             }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is a share of the memory for this call's answer.
+    async fn share(&mut self, call: &Call) -> Result<(), End> {
+        if matches!(route(call), Route::Owner(_)) {
+            // So that nothing long comes while the client is waited for.
+            self.flush().await?;
+        }
+        let answers = &self.context.answers;
+        // Between the rows of messages and their content rows nothing can be dropped.
+        if let Some(share) = &self.share
+            && !matches!(call, Call::Contents { .. })
+            && answers.wants(share)
+        {
+            self.session.shed();
+            self.share = None;
+        }
+        if self.share.is_none() {
+            self.share = answers.try_share();
+        }
+        if self.share.is_none() {
+            self.flush().await?;
+            self.share = Some(Box::pin(self.context.answers.share()).await);
         }
         Ok(())
     }
@@ -421,7 +461,21 @@ impl<S: Store> Driver<S> {
             self.traffic
                 .sent
                 .fetch_add(out.len() as u64, Ordering::Relaxed);
-            transport.write(&out, self.context.write_timeout).await?;
+            let mut write = pin!(transport.write(&out, self.context.write_timeout));
+            let answers = &self.context.answers;
+            loop {
+                tokio::select! {
+                    biased;
+                    written = &mut write => return Ok(written?),
+                    () = sleep(TURN), if self.share.is_some() => {
+                        // The client takes its time: its share is for those who wait.
+                        if self.share.as_ref().is_some_and(|share| answers.wants(share)) {
+                            self.session.shed();
+                            self.share = None;
+                        }
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use whimbrel_frontend::session::Peer;
 use whimbrel_service::{
-    api::{Authenticate, Event},
+    api::{Authenticate, BlobName, BlobRange, Event},
     machine::{Input, Now},
 };
 use whimbrel_storage::memory::MemoryStore;
@@ -23,13 +23,15 @@ use crate::{
     tls::{Certificates, provider},
 };
 
-/// Understands lines: `STARTTLS`, `BIG n`, `CALL`, `STORE`, `TURN`, `DONE`, `YIELD`, `WAIT`, `QUIT`; answers with the line. Keeps what it heard.
+/// Understands lines: `STARTTLS`, `BIG n`, `CALL`, `STORE`, `READ n`, `TURN`, `DONE`, `YIELD`, `WAIT`, `QUIT`; answers with the line. Keeps what it heard.
 struct Toy {
     heard: Arc<Mutex<Vec<String>>>,
     input: Vec<u8>,
     actions: std::collections::VecDeque<Action>,
     /// Bytes still to be sent, made when polled for.
     big: usize,
+    /// As many when the answer has come.
+    then: usize,
     wants: bool,
     deadline: Option<u64>,
 }
@@ -61,6 +63,18 @@ impl Toy {
             ["LOGOUT"] => {
                 self.actions.push_back(Action::LoggedOut);
                 self.send("out\r\n");
+            }
+            ["READ", n] => {
+                self.then = n.parse().unwrap();
+                self.actions
+                    .push_back(Action::Call(Call::BlobReadMany(vec![BlobRange {
+                        blob: BlobName {
+                            upload: [0; 16],
+                            hash: [0; 32],
+                        },
+                        offset: 0,
+                        len: 1,
+                    }])));
             }
             ["TURN"] => self.actions.push_back(Action::Call(Call::TurnBegin)),
             ["DONE"] => self.actions.push_back(Action::Call(Call::TurnEnd)),
@@ -104,6 +118,11 @@ impl Session for Toy {
     }
 
     fn on_reply(&mut self, _: Now, reply: Reply) {
+        let then = std::mem::take(&mut self.then);
+        if then > 0 {
+            self.big = then;
+            return;
+        }
         self.send(
             &format!("{reply:?}\r\n")
                 .split('(')
@@ -142,6 +161,10 @@ impl Session for Toy {
 
     fn wants_input(&self) -> bool {
         self.wants
+    }
+
+    fn shed(&mut self) {
+        self.heard.lock().unwrap().push("<shed>".to_owned());
     }
 
     fn poll(&mut self, _: Now) -> Option<Action> {
@@ -200,6 +223,7 @@ async fn world(tls: bool, text: &str) -> World {
                 input: Vec::new(),
                 actions: Default::default(),
                 big: 0,
+                then: 0,
                 wants: true,
                 deadline: None,
             };
@@ -221,6 +245,7 @@ async fn world(tls: bool, text: &str) -> World {
         write_timeout: config.limits.write_timeout,
         uploads_max: config.limits.uploads_max,
         turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
+        answers: Answers::new(config.limits.answers_bytes_max.bytes()),
         finished_max: config.imap.append_messages_max,
     });
     let listener = Listener {
@@ -305,6 +330,7 @@ async fn the_task_of_a_connection_is_small() {
         write_timeout: Duration::from_secs(1),
         uploads_max: 1,
         turns: Arc::new(Semaphore::new(1)),
+        answers: Answers::new(0),
         finished_max: 1,
     });
     let toy = Toy {
@@ -312,6 +338,7 @@ async fn the_task_of_a_connection_is_small() {
         input: Vec::new(),
         actions: Default::default(),
         big: 0,
+        then: 0,
         wants: true,
         deadline: None,
     };
@@ -527,6 +554,46 @@ async fn turns_come_one_after_another() {
     expect(&mut streams[1], "Done\r\n").await;
     drop(streams);
     world.ended().await;
+}
+
+/// One share of the memory for answers: who does not read what it asked for gives it to those who do.
+#[tokio::test]
+async fn who_does_not_read_holds_nobody_up() {
+    let world = world(
+        false,
+        "[limits]\nanswers_bytes_max = '512KiB'\nwrite_timeout = '1h'",
+    )
+    .await;
+    let mut stuck = Vec::new();
+    for _ in 0..3 {
+        let mut stream = world.connect().await;
+        expect(&mut stream, "hello\r\n").await;
+        stream.write_all(b"READ 1000000000\r\n").await.unwrap();
+        stuck.push(stream);
+    }
+    let asked = || {
+        let heard = world.heard();
+        heard.iter().filter(|line| line.starts_with("READ")).count()
+    };
+    until("all to ask", || asked() == stuck.len()).await;
+    let mut reading = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let mut stream = world.connect().await;
+        reading.spawn(async move {
+            expect(&mut stream, "hello\r\n").await;
+            for _ in 0..3 {
+                stream.write_all(b"READ 200000\r\n").await.unwrap();
+                expect(&mut stream, &"x".repeat(200_000)).await;
+            }
+        });
+    }
+    reading.join_all().await;
+    // Those who do not read have given up what they had read, and were not cut.
+    assert!(world.heard().iter().any(|line| line == "<shed>"));
+    until("those who read to go", || {
+        world.registry.len() == stuck.len()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 //!
 //! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
 //! server is put together), [`service`] and [`actor`] (machines on tokio), [`switchboard`] (how they are reached), [`listen`],
-//! [`driver`] and [`transport`] (a connection's life), [`admin`], [`check`], then the rest.
+//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`), [`admin`], [`check`], then the rest.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod actor;
 pub mod admin;
+mod answers;
 pub mod check;
 pub mod cli;
 pub mod client;

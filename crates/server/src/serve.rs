@@ -25,6 +25,7 @@ use whimbrel_storage_embedded::{Embedded, OpenError};
 use crate::{
     actor::Fatal,
     admin,
+    answers::Answers,
     config::Config,
     driver::Context,
     listen::{self, Listener, Places, Protocol},
@@ -302,6 +303,7 @@ impl Server {
             write_timeout: config.limits.write_timeout,
             uploads_max: config.limits.uploads_max,
             turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
+            answers: Answers::new(config.limits.answers_bytes_max.bytes()),
             finished_max: config.imap.append_messages_max,
         });
         let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);

@@ -70,3 +70,57 @@ fn row_15_answers_that_nobody_reads() {
     watch.others_work();
     server.assert_no_panic();
 }
+
+/// With memory for the answer of one session at a time: clients that read all get theirs, beside those that do not.
+///
+/// Fails when a session keeps its share of the memory while its client does not read.
+#[test]
+fn row_15_and_holds_nobody_up() {
+    let server = lean()
+        .set("limits", "answers_bytes_max = \"512KiB\"")
+        .set("limits", "write_timeout = \"1h\"")
+        .start();
+    let mut imap = server.anne();
+    let names: Vec<String> = (0..40).map(|n| format!("large-{n}")).collect();
+    for name in &names {
+        let message = message::bytes(name, SIZE);
+        let _ = imap.append("INBOX", &[], &message).unwrap().ok("APPEND");
+    }
+    let mut watch = Watch::start(&server);
+    let held: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            let mut imap = server.anne();
+            let _ = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+            let items = ["BODY.PEEK[]", "(ENVELOPE BODY.PEEK[])"][n % 2];
+            for _ in 0..60 {
+                let _ = imap.send(format!("FETCH 1:* {items}").as_bytes()).unwrap();
+            }
+            imap
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let _ = scope.spawn(|| {
+                let mut reader = server.anne();
+                let _ = reader.command("EXAMINE INBOX").unwrap().ok("EXAMINE");
+                let fetched = reader.command("FETCH 1:* (ENVELOPE BODY.PEEK[])");
+                let fetched = fetched.unwrap().ok("FETCH");
+                let mut read = 0;
+                for (number, items) in fetched.fetched() {
+                    let expected = message::bytes(&names[number as usize - 1], SIZE);
+                    assert!(items.bytes("BODY[]") == Some(&expected[..]), "{number}");
+                    read += 1;
+                }
+                assert_eq!(read, names.len());
+            });
+        }
+    });
+    let page = server.http("/metrics");
+    let waited = page
+        .lines()
+        .find_map(|line| line.strip_prefix("whimbrel_answer_waits_total "));
+    assert_ne!(waited, Some("0"), "nobody had to wait: {page}");
+    drop(held);
+    watch.others_work();
+    server.assert_no_panic();
+}

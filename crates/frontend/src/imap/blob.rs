@@ -177,6 +177,11 @@ impl ReadAhead {
         Reply::Bytes(wanted.unwrap_or_default())
     }
 
+    /// Drops what was read; what is being read is not touched.
+    pub(super) fn shed(&mut self) {
+        self.pieces = VecDeque::new();
+    }
+
     /// Nothing of it is wanted any more.
     pub(super) fn clear(&mut self) {
         *self = ReadAhead::default();

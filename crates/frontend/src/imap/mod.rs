@@ -719,6 +719,14 @@ impl Session for ImapSession {
         matches!(self.stage, Stage::Open) && waits && self.drained && !self.eof
     }
 
+    fn shed(&mut self) {
+        if let Some(running) = &mut self.running
+            && let Phase::Task(task, _) = &mut running.phase
+        {
+            task.shed();
+        }
+    }
+
     fn poll(&mut self, now: Now) -> Option<Action> {
         self.cx.now = now;
         if std::mem::take(&mut self.sending) {

@@ -79,6 +79,9 @@ pub(super) trait Task: Send {
     /// Goes on until something is wanted. It stops with [`Step::Again`] when `cx` has gathered enough output.
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step;
 
+    /// Drops what was read and not yet used, to read it again ([`crate::session::Session::shed`]).
+    fn shed(&mut self) {}
+
     /// The connection is gone: what must be undone.
     fn abandon(&mut self) -> Option<Call> {
         None

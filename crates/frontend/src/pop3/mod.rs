@@ -378,6 +378,10 @@ impl Session for Pop3Session {
         matches!(self.stage, Stage::Open) && waits && self.drained && !self.eof
     }
 
+    fn shed(&mut self) {
+        self.cx.ahead = None;
+    }
+
     fn poll(&mut self, now: Now) -> Option<Action> {
         self.now = now;
         if std::mem::take(&mut self.sending) {

@@ -52,6 +52,16 @@ fn and_on_the_real_owner() {
 }
 
 #[test]
+fn and_when_what_was_read_is_dropped() {
+    for (file, text) in scripts() {
+        for mut world in [World::new(Cut::Whole), World::real(Cut::Whole)] {
+            world.sheds = true;
+            script::run_in(world, &file, &text, &Cut::Whole);
+        }
+    }
+}
+
+#[test]
 fn compressed_too() {
     for (file, text) in scripts() {
         for cut in [Cut::Whole, Cut::Sizes(vec![1, 5, 3])] {

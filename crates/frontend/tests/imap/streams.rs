@@ -72,6 +72,41 @@ fn chunks_of_rows() {
     }
 }
 
+/// When memory is short: what a client does not take is dropped, and read again when it goes on.
+#[test]
+fn answers_are_the_same_when_what_was_read_is_dropped() {
+    let answers = |sheds: bool| {
+        let mut world = selected(|world| {
+            world.fake.fill("INBOX", 1100, |n| {
+                let text = "word\r\n".repeat(n as usize % 300 * if n % 100 == 0 { 300 } else { 1 });
+                format!("Subject: s{n}\r\n\r\n{text}end {n}\r\n").into_bytes()
+            });
+        });
+        world.sheds = sheds;
+        let said = [
+            "FETCH 1:* (FLAGS)",
+            "FETCH 1:* (ENVELOPE BODYSTRUCTURE)",
+            "FETCH 1:* (BODY.PEEK[] BODY.PEEK[HEADER.FIELDS (SUBJECT)])",
+            "FETCH 1:* (UID BODY[TEXT])",
+            "UID FETCH 1:* (FLAGS PREVIEW)",
+            "SEARCH BODY \"end 7\"",
+            "SORT (REVERSE SUBJECT) UTF-8 TEXT \"end 9\"",
+            "UID THREAD REFERENCES UTF-8 BODY \"end 11\"",
+            "FETCH 1:* (FLAGS)",
+        ]
+        .map(|text| command(&mut world, text));
+        let calls = world.get("1").calls.clone();
+        (said, calls)
+    };
+    let ((said, calls), (said_again, calls_again)) = (answers(false), answers(true));
+    for (said, again) in said.iter().zip(&said_again) {
+        assert!(said == again, "{said}\n--\n{again}");
+    }
+    for call in ["Rows", "Contents"] {
+        assert!(calls[call] < calls_again[call], "{call} was not read again");
+    }
+}
+
 #[test]
 fn another_sessions_changes_come_in_chunks() {
     let mut world = selected(|world| world.fake.fill("INBOX", 3000, |_| b"x".to_vec()));

@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) limits: Limits,
     /// Every client compresses as soon as it has logged in.
     pub(crate) compresses: bool,
+    /// Sessions drop what they have read whenever that may be asked of them.
+    pub(crate) sheds: bool,
     cut: Cut,
     next_session: u64,
 }
@@ -113,6 +115,7 @@ impl World {
             },
             limits: Limits::default(),
             compresses: false,
+            sheds: false,
             cut,
             next_session: 1,
         }
@@ -221,6 +224,7 @@ impl World {
 
     fn turn(&mut self, name: &str) -> bool {
         let (now, cut, compresses) = (self.now, self.cut.clone(), self.compresses);
+        let sheds = self.sheds;
         let connection = self.get(name);
         if connection.stuck && connection.sends > 0 {
             return false;
@@ -232,12 +236,18 @@ impl World {
                 connection.largest_send = connection.largest_send.max(bytes.len());
                 connection.wire_bytes += bytes.len();
                 connection.hear(bytes);
+                if sheds {
+                    connection.session.shed();
+                }
                 if compresses && connection.layer.is_none() && connection.inbox.is_empty() {
                     Layer::begin(&connection.outbox, &mut connection.inbox);
                 }
             }
             Some(Action::Call(call)) => {
                 let called = name_of(&call);
+                if sheds && !matches!(call, Call::Contents { .. }) {
+                    connection.session.shed();
+                }
                 assert!(connection.held.is_none(), "two calls at a time");
                 *connection.calls.entry(called.clone()).or_default() += 1;
                 if connection.stop_at.as_deref() == Some(&called) {

@@ -105,7 +105,14 @@ fn pipelines() {
 /// What is read together has a bound, whatever the messages are: those that do not fit are read when their turn comes.
 #[test]
 fn pipelines_of_messages_of_all_sizes() {
+    for sheds in [false, true] {
+        all_sizes(sheds);
+    }
+}
+
+fn all_sizes(sheds: bool) {
     let mut world = World::new(Cut::Whole);
+    world.sheds = sheds;
     let sizes = [10, 3000, 5, 1, 7000, 2000, 40_000, 3, 0, 2, 900];
     let bodies = sizes.map(text);
     for body in &bodies {

@@ -54,6 +54,8 @@ pub(crate) struct World {
     answers: BTreeMap<RequestId, Reply>,
     admin: BTreeMap<RequestId, AdminReply>,
     cut: Cut,
+    /// Sessions drop what they have read whenever that may be asked of them.
+    pub(crate) sheds: bool,
     requests: u64,
 }
 
@@ -79,6 +81,7 @@ impl World {
             answers: BTreeMap::new(),
             admin: BTreeMap::new(),
             cut,
+            sheds: false,
             requests: 0,
         };
         world.account("anne@example.org", ANNE);
@@ -376,10 +379,16 @@ impl World {
                 client.takes -= 1;
                 client.largest_send = client.largest_send.max(bytes.len());
                 client.outbox.extend_from_slice(&bytes);
+                if self.sheds {
+                    client.session.shed();
+                }
             }
             Some(Action::Call(call)) => {
                 assert!(client.waits_for.is_none(), "two calls at a time");
                 *client.calls.entry(name_of(&call)).or_default() += 1;
+                if self.sheds && !matches!(call, Call::Contents { .. }) {
+                    client.session.shed();
+                }
                 self.requests += 1;
                 let request = RequestId(self.requests);
                 client.waits_for = Some(request);

@@ -1,7 +1,6 @@
 //! The schema as people read it: the commented example and `docs/config.md`.
 
 use whimbrel_frontend::imap::limits::OUTPUT_BYTES;
-use whimbrel_service::api::{BLOB_READS_BYTES_MAX, CONTENTS_BYTES_MAX};
 
 use super::schema::{Config, Key, SECTIONS, Section};
 
@@ -164,9 +163,9 @@ fn sessions(config: &Config, out: &mut String) {
         true,
     );
     row(
-        "IMAP, POP3: an answer that is not taken: what is written, content rows and bodies that were read for it",
+        "IMAP, POP3: an answer that is not taken",
         "fixed",
-        (OUTPUT_BYTES + CONTENTS_BYTES_MAX + BLOB_READS_BYTES_MAX) as u64,
+        OUTPUT_BYTES as u64,
         true,
     );
     row(
@@ -176,8 +175,11 @@ fn sessions(config: &Config, out: &mut String) {
         true,
     );
     out.push_str(
-        "\nBeside that a session that is not in IDLE has up to four bytes for each message of the mailbox that it has selected. SORT and THREAD hold what \
-         `imap.sort_messages_max` and `imap.sort_key_bytes_max` say, `imap.sorts_at_once_max` times and no more; accounts, queue and the store have bounds \
+        "\nBeside that a session that is not in IDLE has the UIDs of the mailbox that it has selected: a list that it shares with the \
+         account and with all who selected it, until it is told of a change; then up to four and a half bytes a message, and next to nothing where none was \
+         removed. SORT and THREAD hold what \
+         `imap.sort_messages_max` and `imap.sort_key_bytes_max` say, `imap.sorts_at_once_max` times and no more; what is read for answers \
+         has `limits.answers_bytes_max`, of which each session takes a share while it reads; accounts, queue and the store have bounds \
          of their own, for all sessions together.\n\n\
          **Two rows are more than a machine has**: sets of a million UIDs that do not lie side by side and a thousand messages in one APPEND have to be \
          possible, as clients send them, and nothing bounds how many sessions send one at the same time, however long they take over it. Where users are not \

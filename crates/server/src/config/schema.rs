@@ -388,6 +388,9 @@ schema! {
         connections_per_account_max: usize = "200", "1" ..= "100000";
         /// How long a client may take none of what it is sent: one that never reads holds memory.
         write_timeout: Duration = "\"60s\"", "\"1s\"" ..= "\"1h\"";
+        /// Memory for what is read for clients and not yet sent, of all sessions together: rows, content rows, bodies. Half a megabyte is a session's
+        /// share; who finds none waits for its turn, and who does not read what it is sent holds none while others wait.
+        answers_bytes_max: Size = "\"16MiB\"", "\"512KiB\"" ..= "\"1TiB\"";
         /// Calls that wait for one account to be read from disk; beyond, clients are told to try later.
         waiting_calls_max: usize = "1024", "1" ..= "1000000";
         /// Uploads one connection may have open; those of an APPEND that are whole and wait for the others do not count.

@@ -73,6 +73,8 @@ figures! {
         "Commits that wait for the disk.";
     STORE_WAITS: Counter<0> = "whimbrel_store_waits_total", [], "writes",
         "Writes that waited for room, since the disk was behind (storage.full_buffers_max).";
+    ANSWER_WAITS: Counter<0> = "whimbrel_answer_waits_total", [], "reads",
+        "Reads for clients that waited for memory (limits.answers_bytes_max).";
     STORE_BYTES: Gauge<0> = "whimbrel_store_bytes", [], "bytes",
         "Size of the store's files.";
     STORE_FREE: Gauge<0> = "whimbrel_store_free_bytes", [], "bytes",
@@ -190,6 +192,11 @@ pub fn login_check(cached: bool) {
 /// Counts a login of a session, or the refusal of one.
 pub fn login(protocol: &'static str, mechanism: &'static str, result: &'static str) {
     LOGINS.add([protocol, mechanism, result], 1);
+}
+
+/// Counts a read that waits for memory.
+pub fn answer_waits() {
+    ANSWER_WAITS.add([], 1);
 }
 
 /// Counts a delivery.

@@ -61,6 +61,8 @@ pub(super) struct Fetch {
     rows: Vec<FetchRow>,
     /// The next of `rows`.
     at: usize,
+    /// The rows of `chunk` were dropped before they were answered, and are to be read again.
+    again: bool,
     /// Content rows of `rows[at..]`, as far as they were asked for.
     contents: std::vec::IntoIter<Option<Bytes>>,
     message: Option<Box<Message>>,
@@ -139,6 +141,7 @@ impl Fetch {
             chunk: Vec::new(),
             rows: Vec::new(),
             at: 0,
+            again: false,
             contents: Vec::new().into_iter(),
             message: None,
             made: Made::default(),
@@ -214,6 +217,10 @@ impl Fetch {
         if self.chunk.is_empty() {
             return Step::Done(self.outcome());
         }
+        self.ask_rows(cx)
+    }
+
+    fn ask_rows(&mut self, cx: &mut Context) -> Step {
         let view = cx.view();
         let uids = self.chunk.iter().map(|&place| view.uid(place)).collect();
         self.state = State::Rows;
@@ -348,6 +355,9 @@ impl Fetch {
             }
             if cx.is_full() {
                 return Step::Again;
+            }
+            if std::mem::take(&mut self.again) {
+                return self.ask_rows(cx);
             }
             if self.at >= self.rows.len() {
                 return self.end_chunk(cx);
@@ -487,5 +497,22 @@ impl Task for Fetch {
             (State::Sync(_), Wake::Reply(reply)) => self.sync(cx, Some(reply)),
             _ => Step::Done(Outcome::bug()),
         }
+    }
+
+    fn shed(&mut self) {
+        if !matches!(self.state, State::Messages) {
+            return;
+        }
+        self.contents = Vec::new().into_iter();
+        self.ahead.shed();
+        let rest = &self.rows[self.at..];
+        // Whether a message has become seen is known only here; with that there are few.
+        if rest.is_empty() || self.sets_seen {
+            return;
+        }
+        self.chunk = rest.iter().map(|row| row.place).collect();
+        self.rows = Vec::new();
+        self.at = 0;
+        self.again = true;
     }
 }

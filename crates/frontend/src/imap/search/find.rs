@@ -180,6 +180,14 @@ impl Find {
         }
     }
 
+    /// Drops what was read and not yet looked at.
+    pub(super) fn shed(&mut self) {
+        if matches!(self.state, State::Body) {
+            self.contents = Vec::new().into_iter();
+            self.ahead.shed();
+        }
+    }
+
     fn next_window(&mut self, cx: &mut Context) -> Finding {
         let mut window = Vec::new();
         loop {

@@ -137,4 +137,10 @@ impl Task for Search {
             _ => Step::Done(Outcome::bug()),
         }
     }
+
+    fn shed(&mut self) {
+        if let State::Find(find) = &mut self.state {
+            find.shed();
+        }
+    }
 }

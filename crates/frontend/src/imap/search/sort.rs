@@ -376,6 +376,12 @@ impl Task for Sort {
         step
     }
 
+    fn shed(&mut self) {
+        if let State::Find(find) = &mut self.state {
+            find.shed();
+        }
+    }
+
     fn abandon(&mut self) -> Option<Call> {
         let in_turn = matches!(
             self.state,
