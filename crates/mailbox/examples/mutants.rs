@@ -40,6 +40,7 @@ const MUTANTS: &[&str] = &[
     "move-does-not-undelete",
     "move-last-arrival-wins",
     "nobody-waits",
+    "rename-shows-again",
     "rename-shows-below-mark",
     "rescue-does-not-keep",
     "set-loses",

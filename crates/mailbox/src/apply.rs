@@ -233,7 +233,8 @@ impl Replica {
         let CopyEntry { source, uid, flags } = entry;
         let order = Order::of(&source.0);
         let source = self.slot_of(source)?;
-        self.touch(source);
+        // Nothing of it changes, so that its row stays; if it is hidden, its time begins anew.
+        self.look_at(source);
         let (origin, message) = (
             self.records[source].origin(),
             self.records[source].message(),

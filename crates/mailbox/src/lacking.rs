@@ -43,7 +43,7 @@ impl Replica {
             let record = self.records.get(slot);
             // It may have been removed meanwhile, and the place be another's.
             if record.is_some_and(|record| record.alive() && record.blob == *blob) {
-                self.touch(slot);
+                self.look_at(slot);
             }
         }
         // Only living messages were touched, so that nothing is hidden here.

@@ -112,6 +112,7 @@ impl Replica {
         record.name = row.name;
         record.special_use = row.special_use;
         record.base_modseq = row.base_modseq;
+        record.shown_from = row.shown_from;
     }
 
     fn load_message(&mut self, id: MessageId, row: MessageRow, mailbox: u32) {
@@ -235,8 +236,10 @@ impl Replica {
             self.hidden.insert(slot, since.clone());
         }
         self.change_claims(slot, |_| {});
-        // An epoch does not write every row: what was shown before it is not shown now.
-        if self.records[slot].epoch != self.epoch {
+        // Neither an epoch nor a RENAME writes every row: what was shown before it is not shown now.
+        let record = &self.records[slot];
+        let mailbox = &self.boxes[record.mailbox];
+        if record.epoch != self.epoch || mailbox.hides(self.epoch, record.shown) {
             self.records[slot].shown = 0;
         }
         let record = &self.records[slot];

@@ -101,6 +101,8 @@ pub(crate) struct Bits {
     pub(crate) flags_changed: bool,
     /// In the list of rows to write.
     pub(crate) dirty: bool,
+    /// In the list of rows to write for nothing but what is shown.
+    pub(crate) dirty_shown: bool,
 }
 
 impl Record {
@@ -285,6 +287,8 @@ pub(crate) struct BoxRecord {
     pub(crate) listed: Option<MailboxName>,
     /// Whatever is shown in it counts as changed at this MODSEQ: when it came under its name.
     pub(crate) base_modseq: u64,
+    /// The epoch and the mark of the name under which it came: what its rows say was shown below that is not shown under it.
+    pub(crate) shown_from: Option<(u32, u32)>,
     /// Shown messages.
     pub(crate) uids: BTreeMap<u32, u32>,
     /// Shown messages by MODSEQ, ascending; entries whose record has another MODSEQ by now are stale.
@@ -324,6 +328,7 @@ impl BoxRecord {
             records: 0,
             listed: None,
             base_modseq: 0,
+            shown_from: None,
             uids: BTreeMap::new(),
             changed: Vec::new(),
             list: Uids::default(),
@@ -336,6 +341,13 @@ impl BoxRecord {
             touched: false,
             dirty: false,
         }
+    }
+
+    /// Whether what a row says was shown under this UID is not shown since the mailbox came under its name. Whatever was shown in it after that has a
+    /// greater UID, since marks only rise within an epoch.
+    pub(crate) fn hides(&self, epoch: u32, uid: u32) -> bool {
+        let from = self.shown_from.filter(|(since, _)| *since == epoch);
+        from.is_some_and(|(_, mark)| uid < mark) && !broken("rename-shows-again")
     }
 
     /// "A mailbox exists while it has an existence dot or a living message is placed in it"; INBOX always.

@@ -209,6 +209,8 @@ pub struct Replica {
     pub(crate) touched: Vec<u32>,
     pub(crate) touched_boxes: Vec<u32>,
     pub(crate) dirty: Vec<u32>,
+    /// Messages of which nothing but what is shown has changed, unless they are in `dirty`, too.
+    pub(crate) dirty_shown: Vec<u32>,
     pub(crate) dirty_boxes: Vec<u32>,
     pub(crate) dirty_rows: BTreeMap<RowKey, Option<Vec<u8>>>,
     /// Rows whose bytes are made when they are taken.
@@ -260,6 +262,7 @@ impl Replica {
             touched: Vec::new(),
             touched_boxes: Vec::new(),
             dirty: Vec::new(),
+            dirty_shown: Vec::new(),
             dirty_boxes: Vec::new(),
             dirty_rows: BTreeMap::new(),
             dirty_keys: BTreeSet::new(),

@@ -167,6 +167,8 @@ pub(crate) struct MailboxRow {
     pub(crate) special_use: Lww<Option<SpecialUse>>,
     #[n(3)]
     pub(crate) base_modseq: u64,
+    #[n(4)]
+    pub(crate) shown_from: Option<(u32, u32)>,
 }
 
 #[derive(Encode, Decode)]
@@ -354,6 +356,7 @@ impl Replica {
             } else {
                 0
             },
+            shown_from: record.shown_from.filter(|_| local == Local::With),
         })
     }
 
@@ -448,8 +451,36 @@ impl Replica {
         rows
     }
 
-    /// The rows that changed since the last call: new bytes, or `None` for a row that goes.
+    /// The rows that changed since the last call: new bytes, or `None` for a row that goes. Of some messages nothing has changed but what is
+    /// shown: see [`Self::take_dirty_shown`].
     pub fn take_dirty(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let mut rows = self.take_dirty_state();
+        rows.extend(self.take_dirty_shown());
+        rows
+    }
+
+    /// Of the rows that changed since the last call those of messages of which nothing has changed but what is shown. They may be written after the others, in as
+    /// many writes as they need: a crash in between leaves messages that are shown as before, or not, and both is mended by the load. Nothing may be
+    /// told or announced of them before they are written. To be taken after [`Self::take_dirty_state`].
+    pub fn take_dirty_shown(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let mut rows = Vec::new();
+        for slot in std::mem::take(&mut self.dirty_shown) {
+            if let Some(record) = self.records.get_mut(slot)
+                && std::mem::take(&mut record.bits.dirty_shown)
+            {
+                let id = record.id;
+                rows.push((
+                    RowKey::Message(id),
+                    Some(self.message_row(slot, Local::With)),
+                ));
+            }
+        }
+        steps::count(rows.len());
+        rows
+    }
+
+    /// Of the rows that changed since the last call those that must be in the write of the operations that changed them.
+    pub fn take_dirty_state(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let mut rows = std::mem::take(&mut self.dirty_rows);
         self.content_bytes = 0;
         for key in std::mem::take(&mut self.dirty_keys) {
@@ -460,7 +491,12 @@ impl Replica {
         let mut rows: Vec<_> = rows.into_iter().collect();
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.retain(|slot| match self.records.get_mut(*slot) {
-            Some(record) => std::mem::take(&mut record.bits.dirty),
+            Some(record) => {
+                let dirty = std::mem::take(&mut record.bits.dirty);
+                // Its row is written with all that changed.
+                record.bits.dirty_shown &= !dirty;
+                dirty
+            }
             None => false,
         });
         steps::count(dirty.len());

@@ -62,6 +62,15 @@ impl Replica {
         }
     }
 
+    /// The row of the record is to be written for what is shown of it.
+    fn soil_shown(&mut self, slot: u32) {
+        let bits = &mut self.records[slot].bits;
+        if !bits.dirty && !bits.dirty_shown {
+            bits.dirty_shown = true;
+            self.dirty_shown.push(slot);
+        }
+    }
+
     pub(crate) fn touch_box(&mut self, number: u32) {
         let record = &mut self.boxes[number];
         if !record.touched {
@@ -157,7 +166,7 @@ impl Replica {
                 record.alive() && record.mailbox == record.view_box && record.epoch == self.epoch;
             if record.shown != 0 && !stays {
                 self.hide(*slot, Some(&mut telling));
-                self.soil(*slot);
+                self.soil_shown(*slot);
             }
             let record = &mut self.records[*slot];
             record.view_box = record.mailbox;
@@ -294,24 +303,25 @@ impl Replica {
         }
         let Some(name) = name else { return };
         let mark = self.enlist(number, &name, modseq);
+        let epoch = self.epoch;
         let record = &mut self.boxes[number];
         record.base_modseq = modseq;
         record.listed = Some(name.clone());
         telling.changed.insert(name);
-        // What is below the mark of the new name was not shown under it: it is late.
-        let below: Vec<u32> = self.boxes[number]
-            .uids
-            .range(..mark)
-            .map(|(_, slot)| *slot)
-            .collect();
+        // What is below the mark of the new name was not shown under it: it is late. There may be any number of such messages, and another node's
+        // RENAME is small: their rows are not written, the mailbox's says it of all of them.
+        let stale = record.shown_from.is_some();
+        let below: Vec<u32> = match broken("rename-shows-below-mark") {
+            true => Vec::new(),
+            false => record.uids.range(..mark).map(|(_, slot)| *slot).collect(),
+        };
+        record.shown_from = (!below.is_empty() || stale).then_some((epoch, mark));
         for slot in below {
-            if !broken("rename-shows-below-mark") {
-                self.hide(slot, None);
-                self.soil(slot);
-                self.look_again(slot, touched);
-            }
+            self.hide(slot, None);
+            self.look_again(slot, touched);
         }
-        // What was late or pending under the old name may not be so under the new one.
+        // What was late or pending under the old name may not be so under the new one. Meanwhile it is not shown under a former UID, under which
+        // nobody knows it there.
         let waiting = self
             .late
             .values()
@@ -321,6 +331,13 @@ impl Replica {
             .filter(|slot| self.records[*slot].mailbox == number)
             .collect();
         for slot in here {
+            let shown = self.records[slot].shown != 0;
+            if shown {
+                self.hide(slot, None);
+            }
+            if shown || stale {
+                self.soil_shown(slot);
+            }
             self.look_again(slot, touched);
         }
     }
@@ -434,7 +451,7 @@ impl Replica {
     /// Gives a shown message the MODSEQ of the step.
     fn stamp(&mut self, slot: u32, telling: &mut Telling<'_>) {
         let modseq = self.modseq_of(telling);
-        self.soil(slot);
+        self.soil_shown(slot);
         let record = &mut self.records[slot];
         let mailbox = &mut self.boxes[record.view_box];
         if let Some(name) = &mailbox.listed
@@ -499,7 +516,7 @@ impl Replica {
             .map(|(_, (slot, _))| *slot)
             .collect();
         for slot in due {
-            self.touch(slot);
+            self.look_at(slot);
         }
         // Only living messages wait, so that nothing is hidden here.
         self.settle(&VersionVector::new(), now_micros, peers)

@@ -58,6 +58,10 @@ scenarios! {
     superseded_uid_is_resolved
     shown_when_peers_are_heard
     rename_onto_announced_name
+    rename_writes_no_rows_of_messages
+    renamed_again_before_it_is_claimed
+    renamed_while_a_claim_is_late
+    copy_writes_no_row_of_its_source
     mark_outlives_its_name
     takeover_claims_what_was_unknown
     implausible_uid_is_not_believed

@@ -136,6 +136,24 @@ pub enum Mutation {
     },
 }
 
+/// What the parts of a commit count beside their payload.
+const PART_BYTES: usize = 32;
+
+impl Mutation {
+    /// Size in bytes as [`Commit::bytes`] counts it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        PART_BYTES
+            + match self {
+                Mutation::Put { key, value } => key.len() + value.len(),
+                Mutation::Delete { key } => key.len(),
+                Mutation::Reference { holder, .. } | Mutation::Release { holder, .. } => {
+                    PART_BYTES + holder.len()
+                }
+            }
+    }
+}
+
 /// Which room on the disk a commit may take. What only removes records and cuts logs is taken on any disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
@@ -190,21 +208,11 @@ impl Commit {
     /// Size in bytes as group commit counts it: the payload and a little for each part.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        const PART_BYTES: usize = 32;
         let entry = self
             .entry
             .as_ref()
             .map_or(0, |entry| entry.bytes.len() + PART_BYTES);
-        let mutations = self.mutations.iter().map(|mutation| {
-            PART_BYTES
-                + match mutation {
-                    Mutation::Put { key, value } => key.len() + value.len(),
-                    Mutation::Delete { key } => key.len(),
-                    Mutation::Reference { holder, .. } | Mutation::Release { holder, .. } => {
-                        PART_BYTES + holder.len()
-                    }
-                }
-        });
+        let mutations = self.mutations.iter().map(Mutation::bytes);
         PART_BYTES + entry + self.cuts.len() * PART_BYTES + mutations.sum::<usize>()
     }
 }

@@ -1,4 +1,6 @@
 //! Each row of the conflict table, and each rule of the UIDs, as a short history of two nodes.
+//!
+//! size: one list of short histories, each a few lines on the same helpers.
 
 use super::*;
 
@@ -32,6 +34,22 @@ pub const SCENARIOS: &[Scenario] = &[
     ("superseded_uid_is_resolved", superseded_uid_is_resolved),
     ("shown_when_peers_are_heard", shown_when_peers_are_heard),
     ("rename_onto_announced_name", rename_onto_announced_name),
+    (
+        "rename_writes_no_rows_of_messages",
+        rename_writes_no_rows_of_messages,
+    ),
+    (
+        "renamed_again_before_it_is_claimed",
+        renamed_again_before_it_is_claimed,
+    ),
+    (
+        "renamed_while_a_claim_is_late",
+        renamed_while_a_claim_is_late,
+    ),
+    (
+        "copy_writes_no_row_of_its_source",
+        copy_writes_no_row_of_its_source,
+    ),
     ("mark_outlives_its_name", mark_outlives_its_name),
     (
         "takeover_claims_what_was_unknown",
@@ -155,6 +173,13 @@ impl World {
 
     fn rename(&mut self, i: usize, from: &str, to: &str) -> Outcome {
         self.plan(i, |r, at| Ok(r.plan_rename(at, &n(from), &n(to))?.ops))
+    }
+
+    /// Node `to` applies the newest batch of `from`, and claims nothing again yet.
+    fn take_last(&mut self, to: usize, from: usize) -> Outcome {
+        let log = &self.logs[&self.nodes[from].origin];
+        let bytes = log.last().ok_or("nothing was written")?.clone();
+        self.take(to, &bytes).map(|_| ())
     }
 
     fn deliver(&mut self, i: usize, entry: u8, to: &str) -> Result<Option<u32>, String> {
@@ -625,6 +650,118 @@ fn rename_onto_announced_name() -> Outcome {
     ensure_eq!(w.nodes[0].replica.uids(&n("e")), uids);
     w.look(0, false)?;
     w.meet()
+}
+
+/// Node 1 has told a UIDNEXT of `e` that is above three messages of `b`, which node 0 renames to `e`.
+fn renamed_below_a_mark() -> Result<World, String> {
+    let mut w = pair();
+    w.create(0, "b")?;
+    for _ in 0..3 {
+        w.append(0, "b")?;
+    }
+    w.sync(0, None)?;
+    for name in ["e", "f"] {
+        w.create(1, name)?;
+        w.append(1, name)?;
+    }
+    w.look(1, false)?;
+    w.rename(0, "b", "e")?;
+    Ok(w)
+}
+
+/// However many messages a RENAME hides, it is a small write where it was not made; what it hid is hidden after a start.
+fn rename_writes_no_rows_of_messages() -> Outcome {
+    let mut w = renamed_below_a_mark()?;
+    let rows = |w: &World| {
+        let mut rows = w.nodes[1].rows.clone();
+        rows.retain(|key, _| matches!(key, RowKey::Message(_)));
+        rows
+    };
+    let before = rows(&w);
+    w.take_last(1, 0)?;
+    ensure!(rows(&w) == before);
+    ensure_eq!(w.count(1, "e"), Some(1));
+    let mark = w.nodes[1].replica.status(&n("e")).map(|s| s.uidnext);
+    w.crash(1, 0)?;
+    let uids = w.nodes[1].replica.uids(&n("e"));
+    ensure!(uids.len() == 4 && uids[1..].iter().all(|uid| Some(*uid) >= mark));
+    w.heal()
+}
+
+/// What rows do not say must not be forgotten by a second RENAME.
+fn renamed_again_before_it_is_claimed() -> Outcome {
+    let mut w = renamed_below_a_mark()?;
+    w.take_last(1, 0)?;
+    // Below another mark: hidden as before.
+    w.rename(0, "e", "f")?;
+    w.take_last(1, 0)?;
+    ensure_eq!((w.count(1, "f"), w.count(1, "e")), (Some(1), Some(1)));
+    let node = &w.nodes[1];
+    let rows = node.rows.clone().into_iter();
+    let rows = rows.filter(|(key, _)| !matches!(key, RowKey::Content(_)));
+    let loaded = Replica::load(AccountId([9; 16]), node.slot, rows, &node.applied);
+    let shown = loaded.map_err(|e| e.to_string())?.uids(&n("f"));
+    ensure_eq!(shown.len(), 1);
+    // Onto a name that nobody was told: shown as before.
+    w.rename(0, "f", "a/c")?;
+    w.take_last(1, 0)?;
+    ensure_eq!((w.count(1, "a/c"), w.count(1, "e")), (Some(3), Some(1)));
+    w.crash(1, 0)?;
+    ensure_eq!((w.count(1, "a/c"), w.count(1, "e")), (Some(3), Some(1)));
+    // And back again, below the mark.
+    w.rename(0, "a/c", "e")?;
+    w.take_last(1, 0)?;
+    ensure_eq!((w.count(1, "a/c"), w.count(1, "e")), (None, Some(1)));
+    w.crash(1, 0)?;
+    ensure_eq!(w.count(1, "e"), Some(4));
+    w.heal()
+}
+
+/// Under the new name nobody was told the former UID of a message whose claim is late: it is not shown under it.
+fn renamed_while_a_claim_is_late() -> Outcome {
+    let mut w = World::new(Setting {
+        nodes: 3,
+        readers: 7,
+        skew: vec![0, 0, 1_000_000],
+        ..pair().setting
+    });
+    w.create(0, "x")?;
+    let uid = w.append(0, "x")?;
+    w.sync(0, None)?;
+    // Both put it back where it is: node 1 under the greater UID, node 2 later.
+    w.move_to(2, "x", uid, "x")?;
+    w.create(1, "e")?;
+    w.append(1, "e")?;
+    let told = w.append(1, "e")?;
+    w.move_to(1, "x", uid, "x")?;
+    w.look(1, false)?;
+    let former = w.nodes[1].replica.uids(&n("x"));
+    ensure!(former[0] > told);
+    w.take_last(1, 2)?;
+    ensure_eq!(w.nodes[1].replica.uids(&n("x")), former);
+    w.rename(0, "x", "e")?;
+    w.take_last(1, 0)?;
+    ensure_eq!(w.count(1, "e"), Some(2));
+    w.crash(1, 0)?;
+    ensure_eq!(w.count(1, "e"), Some(3));
+    w.heal()
+}
+
+/// Where it was not made a COPY does not grow with the keywords that its sources have there.
+fn copy_writes_no_row_of_its_source() -> Outcome {
+    let mut w = pair();
+    let uid = w.append(0, "INBOX")?;
+    w.sync(0, None)?;
+    let source = w.only(1, "INBOX")?.message;
+    let row = |w: &World| w.nodes[1].rows[&RowKey::Message(source)].clone();
+    w.store(1, "INBOX", uid, StoreMode::Add, 8)?;
+    w.copy(0, "INBOX", uid, "a")?;
+    let node = &mut w.nodes[1];
+    node.rows.insert(RowKey::Message(source), vec![]);
+    w.pull(1, 0, usize::MAX)?;
+    ensure_eq!(row(&w), Vec::<u8>::new());
+    ensure_eq!(w.count(1, "a"), Some(1));
+    Ok(())
 }
 
 fn mark_outlives_its_name() -> Outcome {

@@ -26,10 +26,10 @@ use crate::{
 
 /// Bytes of one commit that plans may use up; the rest is for what is written beside them. At some 480 bytes a message without keywords this is
 /// room for 32,000 messages.
-const BATCH_BYTES_MAX: usize = COMMIT_BYTES_MAX - (1 << 20);
+pub(super) const BATCH_BYTES_MAX: usize = COMMIT_BYTES_MAX - (1 << 20);
 
-/// Rows in one commit without operations, but for those of its last message: removed ones have some hundred bytes, a mailbox or a mark a name's (1,000 bytes) more, and of those an
-/// account has ten thousand at most.
+/// Rows in one commit without operations, but for those of its last message. Most have some hundred bytes; of those with a hundred keywords fewer
+/// make [`BATCH_BYTES_MAX`].
 pub(super) const ROWS_PER_COMMIT_MAX: usize = 8192;
 
 /// Whether what was planned fits into one commit.

@@ -16,7 +16,10 @@ use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Peers, Replica, Ste
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
-use super::{Partition, PartitionOwner, Phase, Watch, keys, rows::push_row};
+use super::{
+    Partition, PartitionOwner, Phase, Watch, batches::BATCH_BYTES_MAX, keys, rows::push_row,
+    writing::take_shown,
+};
 use crate::{
     api::{Event, Failure, SessionId},
     log,
@@ -401,7 +404,7 @@ impl PartitionOwner {
             Work::Apply { asked, batch } => (*asked, batch, None),
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
-        let mut named = Vec::new();
+        let (mut named, mut shown) = (Vec::new(), Vec::new());
         // Bodies of a removed account are nowhere any more.
         let is_removed = |section: &Section| {
             let entry = self.accounts.get(&section.account);
@@ -471,9 +474,10 @@ impl PartitionOwner {
                 }
             };
             let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
-            for (row, value) in replica.take_dirty() {
+            for (row, value) in replica.take_dirty_state() {
                 push_row(&mut mutations, account, &row, value);
             }
+            shown.push((account, take_shown(replica, account)));
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
@@ -487,10 +491,19 @@ impl PartitionOwner {
         }
         let mut commit = own.log.foreign(foreign, applies);
         commit.mutations.extend(mutations);
+        let rows = shown.iter().flat_map(|(_, rows)| rows);
+        let bytes: usize = rows.map(Mutation::bytes).sum();
+        if commit.bytes() + bytes <= BATCH_BYTES_MAX {
+            let rows = shown.iter_mut().flat_map(|(_, rows)| rows.drain(..));
+            commit.mutations.extend(rows);
+        }
         own.gate.submitted(ticket);
         own.shipping.committing(ticket, Then::Done(asked));
         self.commits.insert(ticket, partition);
         self.out.push_back(Output::Commit(ticket, commit));
+        for (account, rows) in shown {
+            self.write_rows(account, Room::Ordinary, rows.into_iter().map(Some));
+        }
         for (account, late, hidden) in late {
             if late {
                 self.claim_late(now, account);
@@ -540,10 +553,17 @@ impl PartitionOwner {
             return;
         };
         let effects = replica.body_came(blob, own.log.hlc().last(), &Peers::none());
-        let mut rows = Vec::new();
-        for (row, value) in replica.take_dirty() {
-            push_row(&mut rows, account, &row, value);
+        let mut rows: Vec<Vec<Mutation>> = Vec::new();
+        rows.extend(
+            take_shown(replica, account)
+                .into_iter()
+                .map(|row| vec![row]),
+        );
+        let mut last = Vec::new();
+        for (row, value) in replica.take_dirty_state() {
+            push_row(&mut last, account, &row, value);
         }
+        rows.push(last);
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
@@ -552,7 +572,7 @@ impl PartitionOwner {
             out: &mut self.out,
         };
         told.of(account, &mut entry.watchers, &effects, None);
-        self.write_rows(account, Room::Ordinary, [rows]);
+        self.write_rows(account, Room::Ordinary, rows);
         if effects.late {
             self.claim_late(now, account);
         }

@@ -1,12 +1,12 @@
 //! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
 
 use whimbrel_crdt::{Dot, PartitionId, Section};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Step};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
     Load, Partition, PartitionOwner, Phase,
-    batches::ROWS_PER_COMMIT_MAX,
+    batches::{BATCH_BYTES_MAX, ROWS_PER_COMMIT_MAX},
     foreign::Told,
     keys,
     rows::{free_room, named_blob, push_row},
@@ -15,6 +15,15 @@ use crate::{
     machine::{Now, Output, Ticket},
     peers::Then,
 };
+
+/// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
+pub(super) fn take_shown(replica: &mut Replica, account: AccountId) -> Vec<Mutation> {
+    let mut rows = Vec::new();
+    for (row, value) in replica.take_dirty_shown() {
+        push_row(&mut rows, account, &row, value);
+    }
+    rows
+}
 
 impl PartitionOwner {
     /// [`PartitionOwner::write_for`] somebody who waits.
@@ -102,14 +111,29 @@ impl PartitionOwner {
                 };
                 sealed = Some(own.log.seal(&reserved, vec![section], blobs).1);
             }
-            if !late {
+            let mut mutations = Vec::new();
+            for (row, value) in replica.take_dirty_state() {
+                push_row(&mut mutations, account, &row, value);
+            }
+            let shown = take_shown(replica, account);
+            let bytes = |rows: &[Mutation]| rows.iter().map(Mutation::bytes).sum::<usize>();
+            let entry_bytes = sealed.as_ref().map_or(0, Commit::bytes);
+            // What is announced must not be on disk before what is shown.
+            let apart = entry_bytes + bytes(&mutations) + bytes(&shown) > BATCH_BYTES_MAX;
+            let later = match apart {
+                true => shown,
+                false => {
+                    mutations.extend(shown);
+                    Vec::new()
+                }
+            };
+            if !late && !apart {
                 for name in announce {
                     replica.announce(name);
                 }
-            }
-            let mut mutations = Vec::new();
-            for (row, value) in replica.take_dirty() {
-                push_row(&mut mutations, account, &row, value);
+                for (row, value) in replica.take_dirty_state() {
+                    push_row(&mut mutations, account, &row, value);
+                }
             }
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
@@ -132,11 +156,12 @@ impl PartitionOwner {
             if let Some(commit) = commit {
                 self.hand_out(account, commit);
             }
-            if !late {
+            self.write_rows(account, room, later.into_iter().map(Some));
+            if !late && !apart {
                 return;
             }
             if ops.is_empty() {
-                // Late, and nothing can be done: tell all the same.
+                // Late, and nothing can be done: tell all the same. Or it could not be announced before.
                 if announce.is_empty() {
                     return;
                 }
@@ -152,11 +177,21 @@ impl PartitionOwner {
         room: Room,
         units: impl IntoIterator<Item = Unit>,
     ) {
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         for unit in units {
+            let before = rows.len();
             rows.extend(unit);
+            let added: usize = rows[before..].iter().map(Mutation::bytes).sum();
+            bytes += added;
+            if bytes > BATCH_BYTES_MAX && before > 0 {
+                // The last one has no room with those before.
+                let unit = rows.split_off(before);
+                self.hand_out_rows(account, room, std::mem::replace(&mut rows, unit));
+                bytes = added;
+            }
             if rows.len() >= ROWS_PER_COMMIT_MAX {
                 self.hand_out_rows(account, room, std::mem::take(&mut rows));
+                bytes = 0;
             }
         }
         self.hand_out_rows(account, room, rows);

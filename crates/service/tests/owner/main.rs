@@ -3,6 +3,8 @@
 
 mod batches;
 mod collection;
+mod foreign;
+mod pair;
 mod parts;
 mod steps;
 mod world;

@@ -1,0 +1,393 @@
+//! Two owners with their stores and the stream between them: what one does reaches the other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_mailbox::RowKey;
+use whimbrel_service::{
+    api::{
+        AccountId, BlobName, Call, Date, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId,
+    },
+    content::Content,
+    machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing},
+    owner::{Config, PartitionOwner},
+    peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
+};
+use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
+
+use crate::world::{ANNE, name};
+
+/// A stream that stays quiet for so long has nothing more to tell.
+const QUIET_MICROS: u64 = 3_000_000;
+
+pub(crate) struct Node {
+    pub(crate) owner: PartitionOwner,
+    pub(crate) config: Config,
+    pub(crate) rows: BTreeMap<Vec<u8>, Bytes>,
+    pub(crate) logs: BTreeMap<(PartitionId, Incarnation), Vec<Entry>>,
+    /// Where logs begin.
+    low: BTreeMap<(PartitionId, Incarnation), u64>,
+    pub(crate) held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
+    /// The largest commit since the last look.
+    pub(crate) largest: usize,
+    pub(crate) warnings: Vec<String>,
+    replies: BTreeMap<RequestId, Reply>,
+    /// Frames that came and were not taken.
+    inbox: VecDeque<(Incarnation, Frame)>,
+    partition: PartitionId,
+}
+
+/// Owner 0 and owner 1.
+pub(crate) struct Pair {
+    pub(crate) nodes: [Node; 2],
+    pub(crate) now: Now,
+    pub(crate) linked: bool,
+    /// How often an owner wanted the streams made anew.
+    pub(crate) unlinked: usize,
+    requests: u64,
+}
+
+pub(crate) fn incarnation(node: usize) -> Incarnation {
+    Incarnation::new(101 + node as u64).unwrap()
+}
+
+impl Node {
+    fn new(node: usize, config: Config) -> Node {
+        let config = Config {
+            origin: incarnation(node),
+            slot: node as u8,
+            peers: [incarnation(1 - node)].into(),
+            ..config
+        };
+        Node {
+            owner: PartitionOwner::new(config.clone()),
+            config,
+            rows: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            low: BTreeMap::new(),
+            held: BTreeSet::new(),
+            largest: 0,
+            warnings: Vec::new(),
+            replies: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            partition: PartitionId::accounts(blake3::hash(&ANNE.0).as_bytes()[0]),
+        }
+    }
+
+    fn commit(&mut self, commit: Commit) {
+        let bytes = commit.bytes();
+        assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
+        self.largest = self.largest.max(bytes);
+        let partition = self.partition;
+        if let Some(entry) = commit.entry {
+            let origin = Incarnation::new(entry.origin.0).unwrap();
+            let log = self.logs.entry((partition, origin)).or_default();
+            assert_eq!(entry.first, log.last().map_or(0, |last| last.last) + 1);
+            let last = entry.end() - 1;
+            let (first, bytes) = (entry.first, entry.bytes);
+            log.push(Entry { first, last, bytes });
+        }
+        for cut in commit.cuts {
+            let log = (partition, Incarnation::new(cut.origin.0).unwrap());
+            self.low.insert(log, cut.below);
+        }
+        for mutation in commit.mutations {
+            match mutation {
+                Mutation::Put { key, value } => _ = self.rows.insert(key.to_vec(), value),
+                Mutation::Delete { key } => _ = self.rows.remove(&key[..]),
+                Mutation::Reference { blob, holder } => _ = self.held.insert((blob, holder)),
+                Mutation::Release { blob, holder } => _ = self.held.remove(&(blob, holder)),
+            }
+        }
+    }
+
+    fn ends(&self) -> Vec<(Incarnation, LogEnd)> {
+        let end = |(key, log): (&(PartitionId, Incarnation), &Vec<Entry>)| {
+            let last = log.last()?;
+            let hash = Hash(*blake3::hash(&last.bytes).as_bytes());
+            let low = self.low.get(key).copied().unwrap_or(1);
+            Some((
+                key.1,
+                LogEnd {
+                    last: last.last,
+                    hash,
+                    low,
+                },
+            ))
+        };
+        self.logs.iter().filter_map(end).collect()
+    }
+
+    /// Rows of this kind of an account.
+    pub(crate) fn rows_of(&self, kind: impl Fn(&RowKey) -> bool) -> BTreeMap<Vec<u8>, Bytes> {
+        let of = |key: &[u8]| RowKey::from_bytes(key.get(17..)?).ok();
+        let mut rows = self.rows.clone();
+        rows.retain(|key, _| of(key).is_some_and(|row| kind(&row)));
+        rows
+    }
+}
+
+impl Pair {
+    pub(crate) fn new() -> Pair {
+        Pair::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Pair {
+        let mut pair = Pair {
+            nodes: [Node::new(0, config.clone()), Node::new(1, config)],
+            now: Now {
+                wall_micros: 1_700_000_000_000_000,
+                mono_micros: 1,
+            },
+            linked: false,
+            unlinked: 0,
+            requests: 0,
+        };
+        pair.link();
+        pair
+    }
+
+    pub(crate) fn link(&mut self) {
+        self.linked = true;
+        for node in 0..2 {
+            self.peer(node, PeerInput::Linked(incarnation(1 - node)));
+        }
+    }
+
+    pub(crate) fn unlink(&mut self) {
+        self.linked = false;
+        for node in 0..2 {
+            self.nodes[node].inbox.clear();
+            self.peer(node, PeerInput::Unlinked(incarnation(1 - node)));
+        }
+    }
+
+    pub(crate) fn peer(&mut self, node: usize, input: PeerInput) {
+        self.input(node, Input::Peer(input));
+    }
+
+    /// A start on what was written.
+    pub(crate) fn restart(&mut self, node: usize) {
+        self.unlink();
+        self.nodes[node].owner = PartitionOwner::new(self.nodes[node].config.clone());
+        self.link();
+        let partitions: BTreeSet<PartitionId> = self.nodes[node]
+            .logs
+            .keys()
+            .map(|(partition, _)| *partition)
+            .collect();
+        for partition in partitions {
+            self.peer(node, PeerInput::Open(partition));
+        }
+    }
+
+    pub(crate) fn input(&mut self, node: usize, input: Input) {
+        let now = self.now;
+        self.nodes[node].owner.handle(now, input);
+        while let Some(output) = self.nodes[node].owner.poll() {
+            let answer = self.carry_out(node, output);
+            if let Some(answer) = answer {
+                self.nodes[node].owner.handle(now, answer);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, output: Output) -> Option<Input> {
+        let node = &mut self.nodes[at];
+        Some(match output {
+            Output::Reply(to, reply) => {
+                node.replies.insert(to, reply);
+                return None;
+            }
+            Output::Commit(ticket, commit) => {
+                node.commit(commit);
+                Input::Committed(ticket)
+            }
+            Output::Load {
+                ticket, from, to, ..
+            } => {
+                let rows = node.rows.range(from..to);
+                let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let done = true;
+                Input::Loaded { ticket, rows, done }
+            }
+            Output::AskBirth(account) => {
+                let birth = Birth {
+                    created: 7,
+                    uid_validity: 7,
+                };
+                Input::Birth(account, Standing::Living(birth))
+            }
+            Output::Log(Note::Warning(text)) => {
+                node.warnings.push(text);
+                return None;
+            }
+            Output::Fatal(cause) => panic!("node {at}: {cause}"),
+            Output::Peer(output) => Input::Peer(match output {
+                PeerOutput::LoadLogs { ticket, .. } => PeerInput::Logs(ticket, node.ends()),
+                PeerOutput::ReadLog {
+                    ticket,
+                    partition,
+                    origin,
+                    from,
+                    bytes_max,
+                } => {
+                    let log = node.logs.get(&(partition, origin));
+                    let mut room = bytes_max;
+                    let entries = log.into_iter().flatten().filter(|entry| entry.last >= from);
+                    let take = |(index, entry): &(usize, &Entry)| {
+                        let fits = *index == 0 || entry.bytes.len() <= room;
+                        room = room.saturating_sub(entry.bytes.len());
+                        fits
+                    };
+                    let entries = entries.enumerate().take_while(take);
+                    PeerInput::Log(ticket, entries.map(|(_, entry)| entry.clone()).collect())
+                }
+                PeerOutput::Wake(partition, peer) => PeerInput::Ready(partition, peer),
+                PeerOutput::Send(peer, frame) => {
+                    let partition = frame.partition().unwrap();
+                    if self.linked {
+                        self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
+                    }
+                    PeerInput::Ready(partition, peer)
+                }
+                PeerOutput::Want(blob) => PeerInput::Body(blob),
+                PeerOutput::Unlink(_) => {
+                    self.unlinked += 1;
+                    return None;
+                }
+            }),
+            _ => return None,
+        })
+    }
+
+    /// Frames travel until none is left.
+    pub(crate) fn travel(&mut self) {
+        while let Some(at) = (0..2).find(|at| !self.nodes[*at].inbox.is_empty()) {
+            if let Some((peer, frame)) = self.nodes[at].inbox.pop_front() {
+                self.peer(at, PeerInput::Frame(peer, frame));
+            }
+        }
+    }
+
+    /// Both know all that the other has.
+    pub(crate) fn settle(&mut self) {
+        self.travel();
+        let end = self.now.mono_micros + QUIET_MICROS;
+        loop {
+            let due = self.nodes.iter().filter_map(|node| node.owner.deadline());
+            let Some(at) = due.min().filter(|at| *at <= end) else {
+                break;
+            };
+            let later = at.max(self.now.mono_micros + 1000) - self.now.mono_micros;
+            self.now.mono_micros += later;
+            self.now.wall_micros += later;
+            for node in 0..2 {
+                self.input(node, Input::Time);
+            }
+            self.travel();
+        }
+    }
+
+    /// `None`: no answer comes.
+    pub(crate) fn try_call(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: MailboxCall,
+    ) -> Option<Reply> {
+        self.requests += 1;
+        self.now.wall_micros += 1000;
+        self.now.mono_micros += 1000;
+        let request = RequestId(self.requests);
+        let call = Call::Mailbox { account, call };
+        self.input(node, Input::Call(request, call));
+        self.nodes[node].replies.remove(&request)
+    }
+
+    pub(crate) fn call(&mut self, node: usize, call: MailboxCall) -> Reply {
+        self.try_call(node, ANNE, call).expect("an answer")
+    }
+
+    pub(crate) fn create(&mut self, node: usize, mailbox: &str) {
+        let call = MailboxCall::Create {
+            name: name(mailbox),
+            special_use: None,
+        };
+        let reply = self.call(node, call);
+        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
+    }
+
+    pub(crate) fn rename(&mut self, node: usize, from: &str, to: &str) {
+        let reply = self.call(
+            node,
+            MailboxCall::Rename {
+                from: name(from),
+                to: name(to),
+                rest: None,
+            },
+        );
+        assert!(!matches!(reply, Reply::Failed(_)), "{reply:?}");
+    }
+
+    pub(crate) fn append_for(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        mailbox: &str,
+        count: usize,
+    ) -> Reply {
+        let content = Content {
+            prefix: Bytes::new(),
+            summary: vec![b's'; 3].into(),
+        };
+        let message = NewMail {
+            flags: Flags::none(),
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+            size: 1,
+            open_end: false,
+            blob: BlobName {
+                hash: [9; 32],
+                upload: [9; 16],
+            },
+            content: content.encode(),
+        };
+        let call = MailboxCall::Append {
+            session: SessionId(1),
+            name: name(mailbox),
+            messages: vec![message; count],
+            replaces: None,
+        };
+        self.try_call(node, account, call).expect("an answer")
+    }
+
+    pub(crate) fn append(&mut self, node: usize, mailbox: &str, count: usize) {
+        let reply = self.append_for(node, ANNE, mailbox, count);
+        assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    }
+
+    pub(crate) fn uids_of(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        mailbox: &MailboxName,
+    ) -> Vec<u32> {
+        let select = MailboxCall::Select {
+            session: SessionId(2),
+            name: mailbox.clone(),
+            read_only: true,
+        };
+        match self.try_call(node, account, select) {
+            Some(Reply::Selected(selected)) => selected.uids.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn uids(&mut self, node: usize, mailbox: &str) -> Vec<u32> {
+        self.uids_of(node, ANNE, &name(mailbox))
+    }
+}
