@@ -187,3 +187,70 @@ fn the_urgent_come_first() {
     let order: Vec<u8> = finished[2..].iter().map(|name| name.0[0]).collect();
     assert_eq!(order, [5, 4, 3, 2]);
 }
+
+/// What each peer is asked for, in this order.
+fn asked(fetches: &mut Fetches) -> Vec<(Incarnation, BlobName)> {
+    let mut asked = Vec::new();
+    while let Some(output) = fetches.poll() {
+        match output {
+            FetchOutput::Send(peer, Frame::BlobWant(want)) if want.bytes > 0 => {
+                asked.push((peer, want.name));
+            }
+            // A peer that was silent is told to stop.
+            FetchOutput::Send(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    asked
+}
+
+/// Removed everywhere before they were fetched, such bodies are wanted for long: they must not keep the others out.
+#[test]
+fn bodies_that_nobody_has_make_place() {
+    let config = Config {
+        fetches_max: 2,
+        ..Config::default()
+    };
+    let mut fetches = Fetches::new(config);
+    let names: Vec<BlobName> = (0..4).map(|number| blob(number, 10).0).collect();
+    for name in &names {
+        assert!(fetches.want(at(0), *name, 0));
+    }
+    fetches.linked(at(0), node(2));
+    assert_eq!(
+        asked(&mut fetches),
+        [(node(2), names[0]), (node(2), names[1])]
+    );
+    fetches.lacks(at(0), node(2), names[0]);
+    fetches.lacks(at(0), node(2), names[1]);
+    assert_eq!(
+        asked(&mut fetches),
+        [(node(2), names[2]), (node(2), names[3])]
+    );
+    fetches.lacks(at(0), node(2), names[2]);
+    // Nobody is asked again at once.
+    assert_eq!(asked(&mut fetches), []);
+    let rested = fetches.deadline().expect("they are tried again");
+    let later = Now {
+        wall_micros: 0,
+        mono_micros: rested,
+    };
+    fetches.time(later);
+    assert_eq!(
+        asked(&mut fetches),
+        [(node(2), names[0]), (node(2), names[1])]
+    );
+    // Whoever comes may have what nobody had.
+    fetches.lacks(later, node(2), names[0]);
+    fetches.lacks(later, node(2), names[1]);
+    assert_eq!(asked(&mut fetches), [(node(2), names[2])]);
+    fetches.linked(later, node(3));
+    let asked_now = asked(&mut fetches);
+    assert!(
+        matches!(asked_now[..], [(peer, _)] if peer == node(3)),
+        "{asked_now:?}"
+    );
+    // And each is wanted once.
+    assert!(names.iter().all(|name| fetches.want(later, *name, 0)));
+    assert_eq!(asked(&mut fetches), []);
+}

@@ -22,8 +22,8 @@ pub enum Output {
     Write(BlobName, Bytes),
     /// All is written and the hash is right: finish the upload, and tell peers when it is durable.
     Finish(BlobName),
-    /// Throw the upload away: what this peer (the last of those who sent) gave has another hash. It begins anew with another peer;
-    /// what was still being written of it is not reported.
+    /// Throw the upload away: what this peer (the last of those who sent) gave has another hash, or all who had some of it lack the rest. It
+    /// begins anew with another peer; what was still being written of it is not reported.
     Discard(BlobName, Incarnation),
 }
 
@@ -51,6 +51,8 @@ pub struct Fetches {
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
+    /// What no peer has, by the time when it is wanted again: they must not take the places of those that can be had.
+    resting: BTreeMap<(u64, u64), (u8, BlobName)>,
     out: VecDeque<Output>,
 }
 
@@ -64,6 +66,7 @@ impl Fetches {
             known: BTreeSet::new(),
             count: 0,
             active: BTreeMap::new(),
+            resting: BTreeMap::new(),
             out: VecDeque::new(),
         }
     }
@@ -95,6 +98,8 @@ impl Fetches {
         for fetch in self.active.values_mut() {
             fetch.failed.remove(&peer);
         }
+        // It may have what nobody had.
+        self.end_rest(u64::MAX);
         self.begin(now);
     }
 
@@ -207,6 +212,8 @@ impl Fetches {
             self.out.push_back(Output::Send(peer, stop));
             self.leave(peer, name);
         }
+        self.rest(now);
+        self.end_rest(now.mono_micros);
         // Whom all have failed is tried with all again.
         for fetch in self.active.values_mut() {
             if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
@@ -218,12 +225,49 @@ impl Fetches {
 
     /// When [`Fetches::time`] is wanted.
     pub fn deadline(&self) -> Option<u64> {
-        let heard = self.active.values().map(|fetch| fetch.heard_at).min()?;
-        Some(heard.saturating_add(self.config.stall_micros_max))
+        let heard = self.active.values().map(|fetch| fetch.heard_at).min();
+        let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
+        let rested = self.resting.keys().map(|(at, _)| *at).next();
+        stalled.into_iter().chain(rested).min()
+    }
+
+    /// Puts aside what all peers have failed, if others wait or nothing of it came: it goes to the end of the queue after a while.
+    fn rest(&mut self, now: Now) {
+        let nobody_has = |fetch: &Fetch| {
+            let failed = self.peers.iter().all(|peer| fetch.failed.contains(peer));
+            fetch.peer.is_none() && failed && !self.peers.is_empty() && fetch.writing == 0
+        };
+        let useless = |fetch: &Fetch| fetch.received == 0 || !self.wanted.is_empty();
+        let due = self.active.iter();
+        let due = due.filter(|(_, fetch)| nobody_has(fetch) && useless(fetch));
+        let due: Vec<BlobName> = due.map(|(name, _)| *name).collect();
+        for name in due {
+            let Some(fetch) = self.active.remove(&name) else {
+                continue;
+            };
+            if let (true, Some(peer)) = (fetch.received > 0, fetch.failed.last()) {
+                self.out.push_back(Output::Discard(name, *peer));
+            }
+            let at = now.mono_micros.saturating_add(self.config.stall_micros_max);
+            self.count += 1;
+            self.resting
+                .insert((at, self.count), (fetch.priority, name));
+        }
+    }
+
+    /// What rests until this time is wanted again, after all that is wanted as much.
+    fn end_rest(&mut self, until: u64) {
+        while let Some(entry) = self.resting.first_entry()
+            && entry.key().0 <= until
+        {
+            let ((_, count), (priority, name)) = entry.remove_entry();
+            self.wanted.insert((priority, count), name);
+        }
     }
 
     /// Begins what is wanted most, and gives a peer to what has none: the one with the least to do.
     fn begin(&mut self, now: Now) {
+        self.rest(now);
         while self.active.len() < self.config.fetches_max {
             let Some(((priority, _), name)) = self.wanted.pop_first() else {
                 break;
