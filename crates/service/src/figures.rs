@@ -11,6 +11,8 @@ pub struct Figures {
     pub accounts_loads: u64,
     /// Account states dropped since the start to keep the budget.
     pub accounts_evicted: u64,
+    /// Accounts that cannot go on: not served, while what other nodes did is held for them.
+    pub accounts_stalled: u64,
     /// Sessions that watch a mailbox.
     pub watchers: u64,
     /// Partitions whose log was opened since the start.
@@ -42,6 +44,7 @@ impl Figures {
             accounts_bytes: self.accounts_bytes + other.accounts_bytes,
             accounts_loads: self.accounts_loads + other.accounts_loads,
             accounts_evicted: self.accounts_evicted + other.accounts_evicted,
+            accounts_stalled: self.accounts_stalled + other.accounts_stalled,
             watchers: self.watchers + other.watchers,
             log_partitions: self.log_partitions + other.log_partitions,
             log_operations: self.log_operations + other.log_operations,

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, num::NonZeroU64};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
-use whimbrel_mailbox::BlobName;
+use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::partition::{Foreign, LogEnd};
 use whimbrel_storage::{Commit, Cut, LogEntry, Mutation, Origin};
 
@@ -22,6 +22,21 @@ pub const POSITION_KEY: &[u8] = b"\0position";
 
 /// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable.
 const LACKING: &[u8] = b"\0lacking";
+
+/// Before an account for which parts of batches are held: their number.
+const STALLED: &[u8] = b"\0stalled";
+
+/// Key of the row which says that parts of batches are held for an account.
+pub(crate) fn stalled_key(account: AccountId) -> Bytes {
+    [STALLED, &account.0].concat().into()
+}
+
+/// The account for which a row says that parts of batches are held; `None`: it is another row.
+#[must_use]
+pub fn stalled_of_key(key: &[u8]) -> Option<AccountId> {
+    let account = key.strip_prefix(STALLED)?.try_into().ok()?;
+    Some(AccountId(account))
+}
 
 /// First key and first key beyond of the rows of the partition itself.
 pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", OWN_ROWS_END);

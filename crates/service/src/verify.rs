@@ -192,7 +192,21 @@ pub fn account(
     let (mut faults, mut needed) = (Vec::new(), Vec::new());
     let mut contents: BTreeMap<MessageId, BlobName> = BTreeMap::new();
     let mut loaded = Vec::with_capacity(rows.len());
+    let mut replay = replay;
     for (key, value) in rows {
+        if keys::is_held(&key) {
+            // What the log says is not all in the rows yet.
+            replay = None;
+            match owner::held_blobs(&value) {
+                Ok(blobs) => needed.extend(blobs.into_iter().map(|blob| Needed {
+                    key: key.clone(),
+                    blob,
+                    holder: key.clone().into(),
+                })),
+                Err(what) => faults.push(Fault::damage(key, what)),
+            }
+            continue;
+        }
         match keys::row_of_key(&key) {
             Ok(RowKey::Content(origin)) => match content(&value) {
                 Ok(blob) => drop(contents.insert(origin, blob)),

@@ -10,7 +10,7 @@ use whimbrel_crdt::{Batch, PartitionId};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
-    log::{POSITION_KEY, lacking_of_key, store_partition},
+    log::{POSITION_KEY, lacking_of_key, stalled_of_key, store_partition},
     verify::{self, Fault, Needed, Replay},
 };
 use whimbrel_storage::{
@@ -206,7 +206,8 @@ impl Checker<'_> {
         };
         let mut start = Bytes::new();
         while let Some(key) = self.first_from(partition, start).await? {
-            if key == POSITION_KEY || lacking_of_key(&key).is_some() {
+            let is_own = lacking_of_key(&key).is_some() || stalled_of_key(&key).is_some();
+            if key == POSITION_KEY || is_own {
                 start = [&key[..], &[0]].concat().into();
                 continue;
             }

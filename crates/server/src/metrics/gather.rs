@@ -12,8 +12,8 @@ use whimbrel_service::figures::Figures;
 use whimbrel_storage_embedded::Totals;
 
 use super::{
-    ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, CLAIMS_AGAIN,
-    DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
+    ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, ACCOUNTS_STALLED,
+    CLAIMS_AGAIN, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
     QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
     STORE_SYNCS, STORE_WAITING, STORE_WAITS, WATCHERS,
 };
@@ -69,6 +69,7 @@ fn machines(figures: &Figures) {
     ACCOUNTS_LOADED.set([], figures.accounts_loaded);
     ACCOUNTS_BYTES.set([], figures.accounts_bytes);
     ACCOUNTS_LOADS.set([], figures.accounts_loads);
+    ACCOUNTS_STALLED.set([], figures.accounts_stalled);
     ACCOUNTS_EVICTED.set([], figures.accounts_evicted);
     WATCHERS.set([], figures.watchers);
     LOG_PARTITIONS.set([], figures.log_partitions);

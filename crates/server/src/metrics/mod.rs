@@ -87,6 +87,8 @@ figures! {
         "Their state.";
     ACCOUNTS_LOADS: Counter<0> = "whimbrel_accounts_loads_total", [], "accounts",
         "Account states read from the store.";
+    ACCOUNTS_STALLED: Gauge<0> = "whimbrel_accounts_stalled", [], "accounts",
+        "Accounts that are not served since the start: a row cannot be read, or an operation not be carried out. The log says why.";
     ACCOUNTS_EVICTED: Counter<0> = "whimbrel_accounts_evicted_total", [], "accounts",
         "Account states dropped to keep storage.accounts_bytes_max.";
     WATCHERS: Gauge<0> = "whimbrel_watchers", [], "sessions",

@@ -6,9 +6,13 @@ use bytes::Bytes;
 use whimbrel_mailbox::{AccountId, RowKey};
 use whimbrel_storage::{Mutation, Room};
 
-use super::{Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row};
+use super::{
+    Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row,
+    stalled::released,
+};
 use crate::{
     api::Failure,
+    log,
     machine::{Now, Ticket},
 };
 
@@ -231,7 +235,15 @@ impl PartitionOwner {
                     holder: holder(account, origin),
                 });
             }
-            mutations.push(Mutation::Delete { key: key.into() });
+            let key = Bytes::from(key);
+            if keys::is_held(&key) {
+                mutations.extend(released(&key, &value));
+            }
+            mutations.push(Mutation::Delete { key });
+        }
+        if done && own.stalled.remove(&account).is_some() {
+            let key = log::stalled_key(account);
+            mutations.push(Mutation::Delete { key });
         }
         if !mutations.is_empty() {
             let mut commit = own.log.commit();

@@ -17,7 +17,7 @@ use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Partition, PartitionOwner, Phase, Watch, batches::BATCH_BYTES_MAX, keys, rows::push_row,
+    Partition, PartitionOwner, Phase, Watch, batches::BATCH_BYTES_MAX, rows::push_row,
     writing::take_shown,
 };
 use crate::{
@@ -293,7 +293,6 @@ impl PartitionOwner {
             while self.carry_on(now, partition) {}
             if let Some(own) = self.running(partition)
                 && own.shipping.next_work().is_some()
-                && !own.stalled
             {
                 self.stirred.insert(partition);
             }
@@ -305,7 +304,7 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return false;
         };
-        if own.stalled || own.retry_at.is_some() {
+        if own.retry_at.is_some() {
             return false;
         }
         let Some(work) = own.shipping.next_work() else {
@@ -318,23 +317,7 @@ impl PartitionOwner {
                 .iter()
                 .map(|section| AccountId(section.subject))
                 .collect();
-            let decoded: Result<Vec<Section>, String> =
-                batch.indexed_sections().map(Section::decode).collect();
-            match decoded {
-                Ok(decoded) => sections = decoded,
-                Err(cause) => {
-                    // A later version made it: half of it must not be applied, and what comes after it rests on it.
-                    let text = format!(
-                        "partition {}: batch {} of {:016x} is kept and cannot be applied, nor what comes after it: {cause}",
-                        partition.0,
-                        batch.first,
-                        batch.origin.get()
-                    );
-                    own.stalled = true;
-                    self.out.push_back(Output::Log(Note::Warning(text)));
-                    return false;
-                }
-            }
+            sections = batch.indexed_sections().map(Section::decode).collect();
             if !self.all_here(&named) {
                 return false;
             }
@@ -349,20 +332,13 @@ impl PartitionOwner {
         true
     }
 
-    /// The account cannot be loaded: a batch that names it is never applied, nor what is behind it.
-    pub(super) fn stall(&mut self, account: AccountId) {
-        let partition = keys::partition_of(account);
-        if self.is_next(partition, account)
-            && let Some(own) = self.running(partition)
-        {
-            own.stalled = true;
-        }
-    }
-
-    /// Whether all of these accounts are in memory; else they are being loaded.
+    /// Whether all of these accounts are in memory, or stalled; else they are being loaded.
     fn all_here(&mut self, accounts: &[AccountId]) -> bool {
         let mut all = true;
         for account in accounts {
+            if self.is_stalled(*account) {
+                continue;
+            }
             let here = matches!(
                 self.entry(*account).phase,
                 Phase::Running(_) | Phase::Unopened | Phase::Removed
@@ -394,7 +370,7 @@ impl PartitionOwner {
         work: Work,
         mut sections: Vec<Section>,
     ) {
-        let ticket = self.ticket();
+        let (earlier, ticket) = (self.ticket(), self.ticket());
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
@@ -404,7 +380,7 @@ impl PartitionOwner {
             Work::Apply { asked, batch } => (*asked, batch, None),
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut named, mut shown) = (Vec::new(), Vec::new());
+        let (mut named, mut shown, mut stalled) = (Vec::new(), Vec::new(), Vec::new());
         // Bodies of a removed account are nowhere any more.
         let is_removed = |section: &Section| {
             let entry = self.accounts.get(&section.account);
@@ -436,6 +412,10 @@ impl PartitionOwner {
             ops,
         } in sections
         {
+            if own.stalled.contains_key(&account) {
+                mutations.extend(own.hold(account, batch, index));
+                continue;
+            }
             let Some(entry) = self.accounts.get_mut(&account) else {
                 continue;
             };
@@ -443,6 +423,15 @@ impl PartitionOwner {
                 woken.push(account);
                 continue;
             }
+            let ops = match ops {
+                Ok(ops) => ops,
+                // A later version made it: half of it must not be applied, and what comes after it rests on it.
+                Err(cause) => {
+                    mutations.extend(own.hold(account, batch, index));
+                    stalled.push((account, cause));
+                    continue;
+                }
+            };
             if matches!(entry.phase, Phase::Unopened | Phase::Removed) {
                 woken.push(account);
                 // Whoever writes to an account has seen it opened. If it is not open here, it was, and has been purged.
@@ -465,18 +454,36 @@ impl PartitionOwner {
                 own.log.hlc().last(),
                 &peers,
             );
-            let effects = match replica.apply(&step, ops) {
-                Ok(effects) => effects,
-                Err(error) => {
-                    // Causal order was kept, so that something was lost here or there; going on could lose more.
-                    let text = format!("account {account}, batch of {:?}: {error}", batch.origin);
-                    return self.out.push_back(Output::Fatal(text));
+            let applied = replica.apply(&step, ops);
+            let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
+            let mut rows = Vec::new();
+            for (row, value) in replica.take_dirty_state() {
+                push_row(&mut rows, account, &row, value);
+            }
+            let bytes = mutations.iter().chain(&rows).map(Mutation::bytes);
+            let fits = bytes.sum::<usize>() <= BATCH_BYTES_MAX;
+            let effects = match applied {
+                Ok(effects) if fits => effects,
+                failed => {
+                    // Causal order was kept, so that something was lost, here or there. The state is half changed: it is read again at the next start.
+                    let cause = match failed {
+                        Err(error) => error.to_string(),
+                        Ok(_) => "what it changes is more than a commit has room for".into(),
+                    };
+                    entry.phase = Phase::Absent;
+                    mutations.extend(own.hold(account, batch, index));
+                    stalled.push((
+                        account,
+                        format!(
+                            "batch {} of {:016x}: {cause}",
+                            batch.first,
+                            batch.origin.get()
+                        ),
+                    ));
+                    continue;
                 }
             };
-            let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
-            for (row, value) in replica.take_dirty_state() {
-                push_row(&mut mutations, account, &row, value);
-            }
+            mutations.extend(rows);
             shown.push((account, take_shown(replica, account)));
             let bytes = replica.memory_bytes();
             self.bytes = self.bytes - entry.bytes + bytes;
@@ -488,6 +495,15 @@ impl PartitionOwner {
                 out: &mut self.out,
             };
             told.of(account, &mut entry.watchers, &effects, risen);
+        }
+        // A great batch and the rows that it changed may be two commits: after a crash in between it is in the log, and not applied.
+        let bytes: usize = mutations.iter().map(Mutation::bytes).sum();
+        let mut foreign = foreign;
+        if applies && foreign.is_some_and(|of| of.bytes.len() + bytes > BATCH_BYTES_MAX) {
+            let commit = own.log.foreign(foreign.take(), false);
+            own.gate.submitted(earlier);
+            self.commits.insert(earlier, partition);
+            self.out.push_back(Output::Commit(earlier, commit));
         }
         let mut commit = own.log.foreign(foreign, applies);
         commit.mutations.extend(mutations);
@@ -503,6 +519,9 @@ impl PartitionOwner {
         self.out.push_back(Output::Commit(ticket, commit));
         for (account, rows) in shown {
             self.write_rows(account, Room::Ordinary, rows.into_iter().map(Some));
+        }
+        for (account, cause) in stalled {
+            self.stall(account, &cause);
         }
         for (account, late, hidden) in late {
             if late {
@@ -637,7 +656,7 @@ impl Read {
 }
 
 /// A body's name as batches have it: see `rows::named_blob`.
-fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
+pub(super) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
     let (hash, upload) = name.split_first_chunk()?;
     let upload = upload.try_into().ok()?;
     Some(BlobName {
@@ -651,20 +670,22 @@ struct Section {
     account: AccountId,
     /// Of the first of them, in the batch.
     index: u32,
-    ops: Vec<Op>,
+    /// Or why they cannot be read.
+    ops: Result<Vec<Op>, String>,
 }
 
 impl Section {
-    fn decode((index, section): (u32, &whimbrel_crdt::Section)) -> Result<Self, String> {
-        let ops = Op::decode_all(&section.ops).map_err(|error| error.to_string())?;
-        if ops.len() != section.count as usize {
-            return Err("a section has not as many operations as it says".into());
-        }
-        Ok(Section {
+    fn decode((index, section): (u32, &whimbrel_crdt::Section)) -> Self {
+        let ops = Op::decode_all(&section.ops).map_err(|error| error.to_string());
+        let all = |ops: Vec<Op>| match ops.len() == section.count as usize {
+            true => Ok(ops),
+            false => Err("a section has not as many operations as it says".into()),
+        };
+        Section {
             account: AccountId(section.subject),
             index,
-            ops,
-        })
+            ops: ops.and_then(all),
+        }
     }
 }
 

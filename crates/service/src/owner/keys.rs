@@ -42,6 +42,34 @@ pub(super) fn loaded_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
     (prefix, end)
 }
 
+/// Before the number of a part of a batch that is held for an account: above all rows that make it.
+const HELD_PREFIX: u8 = 0x90;
+
+/// Key of the row that holds a part of a batch.
+pub(super) fn held_key(account: AccountId, number: u64) -> Bytes {
+    [
+        &[ACCOUNT_ROW],
+        &account.0[..],
+        &[HELD_PREFIX],
+        &number.to_be_bytes(),
+    ]
+    .concat()
+    .into()
+}
+
+/// First key and first key beyond of what is held for the account.
+pub(super) fn held_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
+    let prefix = [&[ACCOUNT_ROW], &account.0[..]].concat();
+    let first = [prefix.as_slice(), &[HELD_PREFIX]].concat();
+    let end = [prefix.as_slice(), &[HELD_PREFIX + 1]].concat();
+    (first, end)
+}
+
+/// Whether a row of an account holds a part of a batch.
+pub(crate) fn is_held(key: &[u8]) -> bool {
+    key.get(17) == Some(&HELD_PREFIX)
+}
+
 /// First key and first key beyond of all rows of the account.
 pub(super) fn whole_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
     let prefix = [&[ACCOUNT_ROW], &account.0[..]].concat();

@@ -7,7 +7,10 @@ use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica, SpecialUse};
 use whimbrel_storage::Room;
 
-use super::{Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row};
+use super::{
+    Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row,
+    stalled::stalled_of_row,
+};
 use crate::{
     api::{Event, Failure, Reply},
     gate::Gate,
@@ -46,6 +49,10 @@ impl PartitionOwner {
             self.refuse(input, Failure::Storage);
             return Err(());
         }
+        if self.is_stalled(account) {
+            self.refuse(input, Failure::Temporary);
+            return Err(());
+        }
         let waiting_calls_max = self.config.waiting_calls_max;
         let entry = self.entry(account);
         match entry.phase {
@@ -55,6 +62,7 @@ impl PartitionOwner {
             | Phase::Asking
             | Phase::Unopened
             | Phase::Removed
+            | Phase::Resuming(_)
             | Phase::Purging => {
                 if entry.waiting.len() >= waiting_calls_max {
                     self.refuse(input, Failure::Temporary);
@@ -170,6 +178,13 @@ impl PartitionOwner {
                 }
                 self.rows_loaded(now, account, page, done);
             }
+            Some(Load::Held(account)) => {
+                let account = *account;
+                if done {
+                    self.loads.remove(&ticket);
+                }
+                self.held_page(now, account, page, done);
+            }
             Some(Load::Purge(account)) => {
                 let account = *account;
                 if done {
@@ -190,7 +205,7 @@ impl PartitionOwner {
             return self.read_failed(now, ticket, cause);
         };
         let accounts: Vec<AccountId> = match load {
-            Load::Rows(account) | Load::Purge(account) => {
+            Load::Rows(account) | Load::Held(account) | Load::Purge(account) => {
                 self.wait_with_work(now, keys::partition_of(account));
                 vec![account]
             }
@@ -228,6 +243,10 @@ impl PartitionOwner {
         let lacking: BTreeSet<BlobName> = rows
             .filter_map(|(key, _)| log::lacking_of_key(key))
             .collect();
+        let rows = opening.rows.iter();
+        let stalled = rows
+            .filter_map(|(key, value)| stalled_of_row(key, value))
+            .collect();
         let origin = self.config.origin;
         let log = match position {
             None => Log::new(partition, origin),
@@ -250,12 +269,17 @@ impl PartitionOwner {
             lacking,
             gate: Gate::default(),
             retry_at: None,
-            stalled: false,
+            stalled,
             failed: false,
         };
+        let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
         self.link_opened(now, partition, frames);
+        // Perhaps this program can do what the last one could not.
+        for account in stalled {
+            self.entry(account);
+        }
         let waiting: Vec<AccountId> = self
             .accounts
             .iter()
@@ -297,6 +321,15 @@ impl PartitionOwner {
         if !done {
             return;
         }
+        let stalled = match self.partitions.get(&entry.partition) {
+            Some(Partition::Running(own)) => own.stalled.contains_key(&account),
+            _ => false,
+        };
+        if rows.is_empty() && stalled {
+            let mut replica = Replica::new(account, self.config.slot);
+            replica.begin(&self.config.renewal());
+            return self.resume(account, replica);
+        }
         if rows.is_empty() {
             entry.phase = Phase::Asking;
             self.out.push_back(Output::AskBirth(account));
@@ -309,7 +342,11 @@ impl PartitionOwner {
         match Replica::load(account, self.config.slot, rows, own.log.applied()) {
             Ok(mut replica) => {
                 replica.lack_all(&own.lacking);
-                self.run(now, account, replica, Vec::new());
+                if stalled {
+                    self.resume(account, replica);
+                } else {
+                    self.run(now, account, replica, Vec::new());
+                }
             }
             Err(error) => self.broken(account, &error.to_string()),
         }
@@ -343,7 +380,13 @@ impl PartitionOwner {
     }
 
     /// The account is in memory: makes the operations due, then takes up what waits.
-    fn run(&mut self, now: Now, account: AccountId, mut replica: Replica, mut ops: Vec<Op>) {
+    pub(super) fn run(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        mut replica: Replica,
+        mut ops: Vec<Op>,
+    ) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -396,11 +439,7 @@ impl PartitionOwner {
 
     /// The account's rows cannot be read: it is not served, and the log says why. Nothing is overwritten.
     fn broken(&mut self, account: AccountId, cause: &str) {
-        self.out.push_back(Output::Log(Note::Warning(format!(
-            "account {account} cannot be loaded: {cause}"
-        ))));
-        self.stall(account);
-        self.drop_account(account, Failure::NoSuchAccount);
+        self.stall(account, &format!("it cannot be loaded: {cause}"));
     }
 
     /// There is no such account (any more).

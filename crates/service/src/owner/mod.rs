@@ -11,7 +11,7 @@
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
-//! [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
@@ -21,6 +21,7 @@ pub mod keys;
 mod loading;
 mod rows;
 mod sent;
+mod stalled;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +32,7 @@ use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Repl
 
 pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
+pub(crate) use self::stalled::held_blobs;
 use crate::{
     api::{Call, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId},
     figures::Figures,
@@ -150,8 +152,8 @@ struct Own {
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,
-    /// A batch of another node cannot be applied by this program: nothing behind it is.
-    stalled: bool,
+    /// Accounts that cannot go on.
+    stalled: BTreeMap<AccountId, stalled::Stalled>,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -182,6 +184,8 @@ enum Phase {
     Unopened,
     /// The same, and the account was removed: what the batch does to it is dropped.
     Removed,
+    /// It was stalled: what is held for it is being applied.
+    Resuming(Box<Replica>),
     Running(Box<Replica>),
     /// Its rows are being removed.
     Purging,
@@ -192,6 +196,7 @@ enum Load {
     Position(PartitionId),
     Logs(PartitionId),
     Rows(AccountId),
+    Held(AccountId),
     Purge(AccountId),
     /// Of what may be a second copy of sent mail.
     Twin(Box<sent::Twin>),
@@ -372,6 +377,14 @@ impl Machine for PartitionOwner {
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
             accounts_bytes: self.bytes as u64,
+            accounts_stalled: self
+                .partitions
+                .values()
+                .map(|partition| match partition {
+                    Partition::Running(own) => own.stalled.len() as u64,
+                    Partition::Loading(_) => 0,
+                })
+                .sum(),
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),

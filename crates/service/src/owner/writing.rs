@@ -272,7 +272,9 @@ impl PartitionOwner {
         self.reads.retain(|_, read| read.partition() != partition);
         self.loads.retain(|_, load| match load {
             Load::Position(id) | Load::Logs(id) => *id != partition,
-            Load::Rows(account) | Load::Purge(account) => keys::partition_of(*account) != partition,
+            Load::Rows(account) | Load::Held(account) | Load::Purge(account) => {
+                keys::partition_of(*account) != partition
+            }
             // It looks its account up again, and finds it or not.
             Load::Twin(_) => true,
         });

@@ -1,8 +1,69 @@
 //! What another node did, in commits that the store takes.
 
-use whimbrel_mailbox::RowKey;
+use bytes::Bytes;
+use whimbrel_mailbox::{CreateMailbox, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey};
+use whimbrel_service::{
+    api::{AccountId, Failure, MailboxCall, Reply},
+    owner::keys,
+};
 
-use crate::pair::Pair;
+use crate::{
+    pair::Pair,
+    world::{ANNE, name},
+};
+
+/// An account in the partition of ANNE.
+fn bea() -> AccountId {
+    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
+    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
+    beside.next().expect("a partition has many accounts")
+}
+
+fn create(mailbox: &str) -> Vec<u8> {
+    Op::encode_all(&[Op::CreateMailbox(CreateMailbox {
+        id: NewId::Fresh,
+        name: name(mailbox),
+        special_use: None,
+    })])
+}
+
+/// Two accounts with a message each, known at both nodes.
+fn two_accounts() -> Pair {
+    let mut pair = Pair::new();
+    for account in [ANNE, bea()] {
+        let reply = pair.append_for(0, account, "INBOX", 1);
+        assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    }
+    pair.settle();
+    assert_eq!(pair.uids(1, "INBOX").len(), 1);
+    pair
+}
+
+/// Node 1 does not serve ANNE and holds so many parts of batches for her; the other account is served, and gets what comes.
+#[track_caller]
+fn only_anne_is_stalled(pair: &mut Pair, held: usize) {
+    let reply = pair.call(1, MailboxCall::List);
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Temporary)),
+        "{reply:?}"
+    );
+    assert_eq!((pair.stalled(), pair.held_parts()), (1, held));
+    let told = |text: &String| text.contains(&format!("account {ANNE} is stalled"));
+    assert_eq!(
+        pair.nodes[1]
+            .warnings
+            .iter()
+            .filter(|text| told(text))
+            .count(),
+        1
+    );
+    pair.nodes[1].warnings.clear();
+    let reply = pair.try_call(1, bea(), MailboxCall::List);
+    let Some(Reply::Mailboxes(mailboxes)) = reply else {
+        panic!("{reply:?}");
+    };
+    assert!(mailboxes.iter().any(|mailbox| mailbox.name == name("new")));
+}
 
 /// Node 1 has told a UIDNEXT of the new name that is above all of the messages: they go from view there, and come again under new UIDs.
 #[test]
@@ -30,4 +91,69 @@ fn a_foreign_rename_of_many_messages_is_no_great_commit() {
     assert_eq!(pair.uids(1, "new"), uids);
     let rows = pair.nodes[1].rows_of(|row| matches!(row, RowKey::Message(_)));
     assert_eq!(rows.len(), MESSAGES + 1);
+}
+
+/// "an unknown op is stored and stalls that account, never half applied" (DESIGN, 6).
+#[test]
+fn an_unknown_operation_stalls_its_account_and_nothing_else() {
+    let mut pair = two_accounts();
+    // An operation of a later version: an array that begins with its kind.
+    pair.forge(ANNE, vec![0x82, OPS_VERSION as u8, 0x81, 0x18, 200]);
+    pair.forge(ANNE, create("behind"));
+    pair.forge(bea(), create("new"));
+    only_anne_is_stalled(&mut pair, 2);
+    pair.restart(1);
+    pair.settle();
+    only_anne_is_stalled(&mut pair, 2);
+}
+
+#[test]
+fn an_operation_that_cannot_be_applied_stalls_its_account_and_nothing_else() {
+    let mut pair = two_accounts();
+    let nobodys = Removal {
+        message: MessageId([7; 16]),
+        dots: Vec::new(),
+    };
+    let messages = vec![nobodys];
+    pair.forge(ANNE, Op::encode_all(&[Op::Expunge { messages }]));
+    pair.forge(bea(), create("new"));
+    only_anne_is_stalled(&mut pair, 1);
+    pair.restart(1);
+    pair.settle();
+    only_anne_is_stalled(&mut pair, 1);
+}
+
+/// A row that cannot be read is repaired: the account goes on with all that came meanwhile.
+#[test]
+fn what_was_held_is_applied_when_it_can_be() {
+    let mut pair = two_accounts();
+    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+    let mut rows = pair.nodes[1].rows_of(is_mailbox).into_keys();
+    let row = rows.find(|key| key[1..17] == ANNE.0).unwrap();
+    let good = pair.nodes[1]
+        .rows
+        .insert(row.clone(), Bytes::from_static(&[9]));
+    pair.restart(1);
+    pair.settle();
+    for _ in 0..3 {
+        pair.append(0, "INBOX", 1);
+    }
+    pair.settle();
+    let of_bea = pair.append_for(0, bea(), "INBOX", 1);
+    assert!(matches!(of_bea, Reply::Appended { .. }), "{of_bea:?}");
+    pair.settle();
+    assert_eq!((pair.stalled(), pair.held_parts()), (1, 3));
+    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
+    pair.nodes[1].rows.insert(row, good.unwrap());
+    pair.restart(1);
+    pair.settle();
+    assert_eq!((pair.stalled(), pair.held_parts()), (0, 0));
+    let uids = pair.uids(0, "INBOX");
+    assert_eq!(pair.uids(1, "INBOX"), uids);
+    assert_eq!(uids.len(), 4);
+    assert_eq!(pair.nodes[1].held, pair.nodes[0].held);
+    // And it writes as before.
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    assert_eq!(pair.uids(0, "INBOX").len(), 5);
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, Section};
 use whimbrel_mailbox::RowKey;
+use whimbrel_replication::wire::Batches;
 use whimbrel_service::{
     api::{
         AccountId, BlobName, Call, Date, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId,
@@ -165,6 +166,50 @@ impl Pair {
 
     pub(crate) fn peer(&mut self, node: usize, input: PeerInput) {
         self.input(node, Input::Peer(input));
+    }
+
+    /// Node 1 gets a batch that node 0 did not make, as the next one of node 0, of one operation.
+    pub(crate) fn forge(&mut self, account: AccountId, ops: Vec<u8>) {
+        let partition = self.nodes[0].partition;
+        let log = self.nodes[0].logs.get_mut(&(partition, incarnation(0)));
+        let log = log.expect("a log");
+        let last = log.last().expect("a batch").clone();
+        let before = Batch::decode(&last.bytes).expect("a batch");
+        let first = before.last() + 1;
+        let mut stamp = before.stamp;
+        stamp.hlc += u64::from(before.count);
+        let section = Section {
+            subject: account.0,
+            counter: before.sections[0].counter,
+            count: 1,
+            ops,
+        };
+        let batch = Batch {
+            first,
+            count: 1,
+            previous: Hash(*blake3::hash(&last.bytes).as_bytes()),
+            stamp,
+            sections: vec![section],
+            blobs: Vec::new(),
+            ..before
+        };
+        let bytes = Bytes::from(batch.seal().bytes);
+        let entry = bytes.clone();
+        log.push(Entry {
+            first,
+            last: first,
+            bytes: entry,
+        });
+        let batches = Batches {
+            partition,
+            round: 1,
+            batches: vec![bytes],
+        };
+        let frame = Frame::Batches(batches);
+        // Its maker knows nothing of it.
+        self.linked = false;
+        self.peer(1, PeerInput::Frame(incarnation(0), frame));
+        self.settle();
     }
 
     /// A start on what was written.
@@ -385,6 +430,18 @@ impl Pair {
             Some(Reply::Selected(selected)) => selected.uids.to_vec(),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// How many accounts node 1 has stalled.
+    pub(crate) fn stalled(&self) -> u64 {
+        self.nodes[1].owner.figures(self.now).accounts_stalled
+    }
+
+    /// How many parts of batches node 1 holds.
+    pub(crate) fn held_parts(&self) -> usize {
+        let keys = self.nodes[1].rows.keys();
+        keys.filter(|key| key.first() == Some(&b'a') && key.get(17) == Some(&0x90))
+            .count()
     }
 
     pub(crate) fn uids(&mut self, node: usize, mailbox: &str) -> Vec<u32> {

@@ -1,0 +1,261 @@
+//! Accounts that cannot go on here: a row that cannot be read, an operation that a later version made, one that names what is not here.
+//!
+//! Nothing of such an account is half done, and nothing else waits for it: its part of each batch is *held*, in rows of its own, in the commit by which the
+//! batch counts as applied. The account is not served until a start at which all that is held can be applied, in its order; so it makes
+//! no operation meanwhile that would not rest on what is held, and to other nodes the batches are applied: whatever names a record that they have collected was made before
+//! that, and is held here with all that it rests on.
+//!
+//! What is held lies on disk, however much it is; of the account a number is in memory.
+
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Batch, Incarnation, VersionVector};
+use whimbrel_mailbox::{AccountId, Op, Peers, Replica, Step};
+use whimbrel_storage::{Mutation, Room};
+
+use super::{
+    Load, Own, Partition, PartitionOwner, Phase,
+    batches::BATCH_BYTES_MAX,
+    foreign::blob_of_batch,
+    keys,
+    rows::{blob_name, push_row},
+    writing::take_shown,
+};
+use crate::{
+    api::Failure,
+    log,
+    machine::{Note, Now, Output},
+};
+
+/// An account that cannot go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stalled {
+    /// The number of the next part of a batch that is held; 0: none was.
+    next: u64,
+    /// It was tried since the start.
+    pub(super) tried: bool,
+}
+
+/// A part of a batch that is held.
+#[derive(Encode, Decode)]
+struct Held {
+    #[n(0)]
+    origin: Incarnation,
+    /// Number and time of the first operation.
+    #[n(1)]
+    first: u64,
+    #[n(2)]
+    hlc: u64,
+    #[n(3)]
+    deps: VersionVector,
+    #[n(4)]
+    count: u32,
+    #[cbor(n(5), with = "minicbor::bytes")]
+    ops: Vec<u8>,
+    /// Bodies that the batch names. They are held, too: nobody else may have them later.
+    #[n(6)]
+    blobs: Vec<minicbor::bytes::ByteVec>,
+}
+
+impl Held {
+    fn decode(bytes: &[u8]) -> Result<Held, String> {
+        minicbor::decode(bytes).map_err(|error| format!("what is held cannot be read: {error}"))
+    }
+
+    /// A hold of its bodies under this key, or its end.
+    fn references(
+        &self,
+        key: &Bytes,
+        mutation: impl Fn(whimbrel_storage::BlobName, Bytes) -> Mutation,
+    ) -> Vec<Mutation> {
+        let blobs = self.blobs.iter().filter_map(|name| blob_of_batch(name));
+        blobs
+            .map(|blob| mutation(blob_name(&blob), key.clone()))
+            .collect()
+    }
+}
+
+/// The account's stalled row of a partition, read.
+pub(super) fn stalled_of_row(key: &[u8], value: &[u8]) -> Option<(AccountId, Stalled)> {
+    let account = log::stalled_of_key(key)?;
+    let next = u64::from_be_bytes(value.try_into().ok()?);
+    let tried = false;
+    Some((account, Stalled { next, tried }))
+}
+
+/// The bodies that a held row holds, under its key.
+///
+/// # Errors
+/// When the row is damaged.
+pub(crate) fn held_blobs(value: &[u8]) -> Result<Vec<whimbrel_storage::BlobName>, String> {
+    let held = Held::decode(value)?;
+    let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
+    Ok(blobs.map(|blob| blob_name(&blob)).collect())
+}
+
+/// Ends that.
+pub(super) fn released(key: &Bytes, value: &[u8]) -> Vec<Mutation> {
+    let held = Held::decode(value);
+    let release = |blob, holder| Mutation::Release { blob, holder };
+    held.map_or(Vec::new(), |held| held.references(key, release))
+}
+
+impl Own {
+    /// Keeps the section of the batch whose first operation has this index, for later. From now on the account is stalled.
+    pub(super) fn hold(&mut self, account: AccountId, batch: &Batch, index: u32) -> Vec<Mutation> {
+        let stalled = self.stalled.entry(account).or_default();
+        stalled.tried = true;
+        let mut sections = batch.indexed_sections();
+        let Some((_, section)) = sections.find(|(first, _)| *first == index) else {
+            return Vec::new();
+        };
+        let held = Held {
+            origin: batch.origin,
+            first: batch.first + u64::from(index),
+            hlc: batch.stamp.hlc + u64::from(index),
+            deps: batch.deps.clone(),
+            count: section.count,
+            ops: section.ops.to_vec(),
+            blobs: batch
+                .blobs
+                .iter()
+                .map(|name| name.to_vec().into())
+                .collect(),
+        };
+        let key = keys::held_key(account, stalled.next);
+        stalled.next += 1;
+        let mut mutations =
+            held.references(&key, |blob, holder| Mutation::Reference { blob, holder });
+        mutations.push(Mutation::Put {
+            key,
+            value: log::encode(&held).into(),
+        });
+        mutations.push(Mutation::Put {
+            key: log::stalled_key(account),
+            value: Bytes::copy_from_slice(&stalled.next.to_be_bytes()),
+        });
+        mutations
+    }
+}
+
+impl PartitionOwner {
+    /// Whether the account was found to be stalled since the start.
+    pub(super) fn is_stalled(&self, account: AccountId) -> bool {
+        match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.stalled.get(&account).is_some_and(|of| of.tried),
+            _ => false,
+        }
+    }
+
+    /// The account cannot go on: it is not served, and a person has to know. Its deliveries stay in the queue.
+    pub(super) fn stall(&mut self, account: AccountId, cause: &str) {
+        if let Some(Partition::Running(own)) = self.partitions.get_mut(&keys::partition_of(account))
+        {
+            own.stalled.entry(account).or_default().tried = true;
+        }
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "account {account} is stalled until the next start: {cause}"
+        ))));
+        self.drop_account(account, Failure::Temporary);
+    }
+
+    /// The rows of a stalled account were read: what is held is applied, in its order.
+    pub(super) fn resume(&mut self, account: AccountId, replica: Replica) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        entry.phase = Phase::Resuming(Box::new(replica));
+        let partition = entry.partition;
+        let (from, to) = keys::held_range(account);
+        self.request(Load::Held(account), partition, from, to);
+    }
+
+    pub(super) fn held_page(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) {
+        for (key, value) in page {
+            // It failed at an earlier one.
+            if !matches!(self.accounts.get(&account), Some(entry) if matches!(entry.phase, Phase::Resuming(_)))
+            {
+                return;
+            }
+            if let Err(cause) = self.apply_held(account, key.into(), &value) {
+                return self.stall(account, &cause);
+            }
+        }
+        if done {
+            self.resumed(now, account);
+        }
+    }
+
+    /// Applies what one row holds; it goes in the same commit.
+    fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
+        let held = Held::decode(value)?;
+        let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return Ok(());
+        };
+        let (Phase::Resuming(replica), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get_mut(&entry.partition))
+        else {
+            return Ok(());
+        };
+        let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
+        blobs
+            .filter(|blob| own.lacking.contains(blob))
+            .for_each(|blob| replica.lack(blob));
+        let peers = Peers::none();
+        let step = Step {
+            origin: held.origin,
+            first: held.first,
+            hlc: held.hlc,
+            deps: &held.deps,
+            applied: own.log.applied(),
+            now_micros: own.log.hlc().last(),
+            peers: &peers,
+        };
+        replica
+            .apply(&step, ops)
+            .map_err(|error| error.to_string())?;
+        let mut mutations = Vec::new();
+        for (row, value) in replica.take_dirty_state() {
+            push_row(&mut mutations, account, &row, value);
+        }
+        // Not before the rows hold the bodies.
+        mutations.extend(held.references(&key, |blob, holder| Mutation::Release { blob, holder }));
+        mutations.push(Mutation::Delete { key });
+        if mutations.iter().map(Mutation::bytes).sum::<usize>() > BATCH_BYTES_MAX {
+            return Err("what it changes is more than a commit has room for".into());
+        }
+        let shown = take_shown(replica, account);
+        self.write_rows(account, Room::Ordinary, [mutations]);
+        self.write_rows(account, Room::Ordinary, shown.into_iter().map(Some));
+        Ok(())
+    }
+
+    /// Nothing is held any more.
+    fn resumed(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        let Phase::Resuming(replica) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+            return;
+        };
+        own.stalled.remove(&account);
+        let gone = Mutation::Delete {
+            key: log::stalled_key(account),
+        };
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "account {account} goes on: all that was held for it is applied"
+        ))));
+        self.write_rows(account, Room::Ordinary, [Some(gone)]);
+        self.run(now, account, *replica, Vec::new());
+    }
+}
