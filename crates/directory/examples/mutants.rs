@@ -19,6 +19,7 @@ const MUTANTS: &[&str] = &[
     "join-brings-back",
     "join-forgets-floors",
     "join-keeps-removed",
+    "latest-decoy",
     "latest-holds",
     "removal-takes-unseen",
     "uid-validity-of-any-slot",

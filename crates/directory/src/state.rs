@@ -185,10 +185,11 @@ impl Directory {
         }
     }
 
+    /// The earliest holds: whoever makes one before it has heard of it changes nothing for the others.
     fn join_decoy(&mut self, other: &Lww<DecoySecret>) {
-        match &mut self.decoy {
-            Some(own) => own.join(other),
-            None => self.decoy = Some(other.clone()),
+        let own = self.decoy.as_ref();
+        if own.is_none_or(|own| other.stamp < own.stamp || broken("latest-decoy")) {
+            self.decoy = Some(other.clone());
         }
     }
 

@@ -260,6 +260,9 @@ fn an_epoch_that_a_crash_interrupts_goes_on() {
     node.replica.take_dirty();
     let mut disk: std::collections::BTreeMap<_, _> = node.replica.all_rows().into_iter().collect();
     let plan = node.replica.plan_epoch(&node.at(), 0);
+    // One that no other node gives.
+    let slot = u32::from(node.replica.slot());
+    assert!(matches!(plan.ops[..], [Op::Epoch { uidvalidity }] if uidvalidity % 64 == slot));
     let validity = node.replica.uidvalidity();
     let mut ops = plan.ops;
     for _ in 0..2 {

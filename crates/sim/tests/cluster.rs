@@ -534,9 +534,18 @@ fn a_removed_account_does_not_come_back() {
         };
         let (account, call) = (BOB, create);
         cluster.ask(0, Call::Mailbox { account, call });
+        let select = MailboxCall::Select {
+            session: SESSION,
+            name: inbox(),
+            read_only: false,
+        };
+        let (account, call) = (BOB, select);
+        cluster.ask(0, Call::Mailbox { account, call });
+        cluster.events.clear();
         let address = "bob@example.org".into();
         cluster.admin(1, AdminCall::RemoveAccount { address });
         cluster.pass(3);
+        assert_eq!(cluster.events, [(0, Event::Shutdown)]);
         assert_eq!(cluster.rows_of(0, BOB), 0);
         cluster.withhold(None);
         for node in 0..2 {

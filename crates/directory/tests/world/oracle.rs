@@ -162,7 +162,7 @@ pub(super) fn expected(all: &[Made], applied: &BTreeSet<usize>) -> Shown {
         Op::SetDecoy { secret } => Some((made.stamp, *secret)),
         _ => None,
     });
-    shown.decoy = decoys.max().map(|(_, secret)| secret);
+    shown.decoy = decoys.min().map(|(_, secret)| secret);
     accounts.sort();
     let mut place = 0;
     for (address, _, key, created, uid_validity, verifier) in accounts {

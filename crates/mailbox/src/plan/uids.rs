@@ -146,10 +146,12 @@ impl Replica {
     }
 
     /// A new epoch rises, and every claim is made again. The last resort. After applying it,
-    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`.
+    /// [`Self::plan_late`] is due. UIDVALIDITY is at least `least`. As those of new accounts it is one that only this slot gives, of each 64 in a row: another node
+    /// may give the account's address to another account in this second.
     pub fn plan_epoch(&self, at: &At, least: u32) -> Plan<()> {
         let now = u32::try_from(at.now_micros / 1_000_000).unwrap_or(u32::MAX);
-        let uidvalidity = now.max(self.uidvalidity().saturating_add(1)).max(least);
+        let least = now.max(self.uidvalidity().saturating_add(1)).max(least);
+        let uidvalidity = least.saturating_add((u32::from(self.slot) + 64 - least % 64) % 64);
         Plan {
             ops: vec![Op::Epoch { uidvalidity }],
             outcome: (),

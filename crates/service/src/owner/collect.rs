@@ -199,7 +199,7 @@ impl PartitionOwner {
         }
     }
 
-    /// The partition is read again, since a commit failed: the removal of the account goes on after a pause, for the disk may be full.
+    /// A commit failed, so that the partition is read again, or a read: the removal of the account goes on after a pause, for the disk may be full.
     pub(super) fn purge_later(&mut self, now: Now, account: AccountId) {
         if let Some(entry) = self.accounts.get_mut(&account) {
             entry.phase = Phase::Purging;

@@ -225,7 +225,10 @@ impl PartitionOwner {
             "reading from the store failed: {cause}"
         ))));
         for account in accounts {
-            self.drop_account(account, Failure::Temporary);
+            match self.accounts.get(&account).map(|entry| &entry.phase) {
+                Some(Phase::Purging) => self.purge_later(now, account),
+                _ => self.drop_account(account, Failure::Temporary),
+            }
         }
     }
 

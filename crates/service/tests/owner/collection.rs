@@ -102,3 +102,21 @@ fn an_account_is_removed_with_what_is_still_being_written() {
         assert_eq!((world.rows_of(|_| true), world.held.len()), (0, 0));
     }
 }
+
+/// The store takes no writes for a while, or cannot be read: the removal goes on by itself, after a pause and not at once.
+#[test]
+fn a_removal_of_an_account_goes_on_after_a_failure() {
+    for (refuses, fails_loads) in [(1, 0), (3, 0), (0, 1), (0, 2), (2, 2)] {
+        let mut world = World::new();
+        world.fill("INBOX", 3);
+        (world.refuses, world.fails_loads) = (refuses, fails_loads);
+        let begun = world.now.mono_micros;
+        world.input(Input::Purge(ANNE), RequestId(0));
+        assert!(world.rows_of(|_| true) > 0);
+        world.collect();
+        assert_eq!((world.rows_of(|_| true), world.held.len()), (0, 0));
+        let failures = (refuses + fails_loads) as u64;
+        let paused = world.now.mono_micros - begun;
+        assert!(paused >= failures * 1_000_000, "{paused} for {failures}");
+    }
+}

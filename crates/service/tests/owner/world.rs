@@ -35,6 +35,10 @@ pub(crate) struct World {
     pub(crate) power: usize,
     /// After how many more commits without operations it fails.
     pub(crate) power_for_rows: usize,
+    /// So many commits are refused from now on.
+    pub(crate) refuses: usize,
+    /// So many loads fail from now on.
+    pub(crate) fails_loads: usize,
     requests: u64,
     pub(crate) now: Now,
 }
@@ -60,6 +64,8 @@ impl World {
             held: BTreeSet::new(),
             power: usize::MAX,
             power_for_rows: usize::MAX,
+            refuses: 0,
+            fails_loads: 0,
             requests: 0,
             now: Now {
                 wall_micros: 1_700_000_000_000_000,
@@ -71,6 +77,11 @@ impl World {
     /// Writes what was held back. `None`: the power failed.
     fn write_held_back(&mut self) -> Option<()> {
         for (ticket, commit) in std::mem::take(&mut self.held_back) {
+            if self.refuses > 0 {
+                self.refuses -= 1;
+                self.owner.handle(self.now, Input::CommitFailed(ticket));
+                continue;
+            }
             let bytes = commit.bytes();
             assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
             self.largest = self.largest.max(bytes);
@@ -201,6 +212,11 @@ impl World {
                     if !self.holds_lazy || !self.held_back.iter().all(is_lazy) {
                         self.write_held_back()?;
                     }
+                }
+                Output::Load { ticket, .. } if self.fails_loads > 0 => {
+                    self.fails_loads -= 1;
+                    let failed = Input::LoadFailed(ticket, "no".into());
+                    self.owner.handle(self.now, failed);
                 }
                 Output::Load {
                     ticket, from, to, ..
