@@ -282,6 +282,14 @@ impl Server {
     /// When it ends instead.
     pub fn start(&mut self, wrapper: &[&str]) {
         self.launch(wrapper);
+        self.wait_until_it_serves();
+    }
+
+    /// Waits until it serves.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub fn wait_until_it_serves(&mut self) {
         wait_for("the server to serve", || {
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
                 panic!("the server ended ({status}):\n{}", self.tail());

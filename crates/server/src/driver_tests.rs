@@ -251,7 +251,7 @@ async fn world(tls: bool, text: &str) -> World {
     let listener = Listener {
         protocol: Protocol::Imap,
         tls,
-        socket,
+        socket: Arc::new(socket),
         make,
         places: Places::new(&config.limits),
         registry: Arc::clone(&registry),

@@ -32,3 +32,4 @@ pub mod switchboard;
 pub mod tls;
 pub mod transfer;
 pub mod transport;
+pub mod waiting;

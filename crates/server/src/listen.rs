@@ -78,15 +78,14 @@ impl Protocol {
         matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
     }
 
-    /// To a client that finds no place, if it speaks in clear.
-    fn busy(self) -> &'static [u8] {
-        match self {
-            Protocol::Imap => b"* BYE [UNAVAILABLE] Too many connections, try again later\r\n",
-            Protocol::Pop3 => b"-ERR [SYS/TEMP] Too many connections, try again later\r\n",
-            Protocol::Smtp | Protocol::Submission | Protocol::Lmtp => {
-                b"421 4.3.2 Too many connections, try again later\r\n"
-            }
-        }
+    /// To a client that is not let in at present.
+    pub(crate) fn refusal(self, why: &str) -> String {
+        let code = match self {
+            Protocol::Imap => "* BYE [UNAVAILABLE]",
+            Protocol::Pop3 => "-ERR [SYS/TEMP]",
+            Protocol::Smtp | Protocol::Submission | Protocol::Lmtp => "421 4.3.2",
+        };
+        format!("{code} {why}, try again later\r\n")
     }
 }
 
@@ -253,7 +252,7 @@ pub(crate) struct Listener<S: Store> {
     pub(crate) protocol: Protocol,
     /// TLS from the first byte.
     pub(crate) tls: bool,
-    pub(crate) socket: TcpListener,
+    pub(crate) socket: Arc<TcpListener>,
     pub(crate) make: MakeSession,
     pub(crate) places: Arc<Places>,
     pub(crate) registry: Arc<Registry>,
@@ -301,7 +300,8 @@ impl<S: Store> Listener<S> {
         if !self.tls
             && let Ok(mut stream) = stream.into_std()
         {
-            let _ = stream.write(self.protocol.busy());
+            let word = self.protocol.refusal("Too many connections");
+            let _ = stream.write(word.as_bytes());
         }
     }
 

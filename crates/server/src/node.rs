@@ -285,7 +285,10 @@ impl DataDir {
             .mode(0o700)
             .create(path)
             .map_err(io(path))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io(path))?;
+        let mode = fs::metadata(path).map_err(io(path))?.permissions().mode();
+        if mode & 0o777 != 0o700 {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io(path))?;
+        }
         let lock = lock(path)?;
         let file = path.join("node.toml");
         let (identity, copied) = match fs::File::open(&file) {
@@ -335,6 +338,17 @@ impl DataDir {
         }
         self.identity.starts = self.identity.starts.max(count) + 1;
         self.identity.starts()
+    }
+
+    /// What [`DataDir::start`] changes, to go back to when the store did not take it.
+    pub(crate) fn known(&self) -> (Identity, Option<Copy>) {
+        (self.identity.clone(), self.copied)
+    }
+
+    /// As if [`DataDir::start`] had not been.
+    pub(crate) fn back_to(&mut self, (identity, copied): (Identity, Option<Copy>)) {
+        self.identity = identity;
+        self.copied = copied;
     }
 
     /// Takes a new incarnation and another slot; [`DataDir::write`] must follow.
@@ -412,14 +426,19 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
         path: path.clone(),
         cause,
     };
-    let mut file = fs::OpenOptions::new()
+    let opened = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(&path)
-        .map_err(io)?;
+        .open(&path);
+    let mut file = match opened {
+        // It can be locked all the same.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => fs::File::open(&path),
+        opened => opened,
+    }
+    .map_err(io)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
@@ -435,8 +454,10 @@ fn lock(directory: &Path) -> Result<fs::File, NodeError> {
         }
         Err(fs::TryLockError::Error(cause)) => return Err(io(cause)),
     }
-    file.set_len(0).map_err(io)?;
-    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    // Who holds it is only a hint, and a disk may take none.
+    let _ = file
+        .set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
 
@@ -578,6 +599,22 @@ mod tests {
         fs::write(directory.path().join("node.toml"), text).unwrap();
         let (now, _) = start(directory.path(), None);
         assert_ne!((now.incarnation, now.slot), (0xf, 0));
+    }
+
+    #[test]
+    fn a_start_that_the_store_did_not_take_is_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, store) = start(directory.path(), None);
+        let mut data = DataDir::open(directory.path()).unwrap();
+        let before = data.known();
+        data.start(store);
+        data.back_to(before);
+        let count = data.start(store);
+        assert_eq!(data.identity().incarnation, first.incarnation);
+        assert_eq!(count.count, store.unwrap().count + 1);
+        // Not gone back, the store would be taken for an older one.
+        data.start(store);
+        assert_ne!(data.identity().incarnation, first.incarnation);
     }
 
     #[test]

@@ -65,6 +65,18 @@ impl Notifier {
         self.tell("READY=1\nSTATUS=Serving");
     }
 
+    /// The start waits for its disk, and clients are told so: not ready, but not failed, and nothing that a start anew would mend.
+    pub fn waiting(&self) {
+        self.tell("READY=1\nSTATUS=Waiting for the disk to take writes");
+    }
+
+    /// It lives, while there are no machines that could answer.
+    pub fn alive(&self) {
+        if self.watchdog.is_some() {
+            self.tell("WATCHDOG=1");
+        }
+    }
+
     /// Certificates are read again; [`Notifier::ready`] ends it.
     pub fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

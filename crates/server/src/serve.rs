@@ -19,8 +19,8 @@ use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
-use whimbrel_storage::{Commit, LogStore as _, Mutation, PartitionId};
-use whimbrel_storage_embedded::{Embedded, OpenError};
+use whimbrel_storage::{Commit, LogStore as _, Mutation, PartitionId, StoreError};
+use whimbrel_storage_embedded::{Embedded, OpenError, passes};
 
 use crate::{
     actor::Fatal,
@@ -35,6 +35,7 @@ use crate::{
     service::Service,
     sessions,
     tls::{Certificates, Reload, TlsError},
+    waiting::{Door, Waits},
 };
 
 /// How often it is looked whether the sessions have gone.
@@ -54,6 +55,12 @@ pub enum StartError {
     /// The store.
     #[error("the store cannot be opened: {0}")]
     Store(String),
+    /// The store, for a lack that can pass.
+    #[error("the store cannot be opened: {0}")]
+    Lack(String),
+    /// It was to stop before it served.
+    #[error("asked to stop")]
+    Stopped,
     /// A socket.
     #[error("cannot listen on {address} ({what}): {cause}")]
     Listen {
@@ -67,6 +74,29 @@ pub enum StartError {
     /// Parameters of argon2.
     #[error(transparent)]
     Password(#[from] PasswordError),
+}
+
+impl StartError {
+    /// Whether the same may succeed later, when the disk has what it lacks now.
+    fn passes(&self) -> bool {
+        match self {
+            StartError::Lack(_) => true,
+            StartError::Node(NodeError::Io { cause, .. }) | StartError::Listen { cause, .. } => {
+                passes(cause)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        let text = error.to_string();
+        match error.passes() {
+            true => StartError::Lack(text),
+            false => StartError::Store(text),
+        }
+    }
 }
 
 /// What a socket is for.
@@ -166,9 +196,36 @@ const STARTS: (PartitionId, &[u8]) = (PartitionId(1 << 32), b"starts");
 /// # Errors
 /// When it is damaged, or of another version.
 pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded, StartError> {
-    let store = open_copy(config, &data.path().join("store")).await?;
-    count_start(&store, data).await?;
-    Ok(store)
+    Opening::default().go_on(config, data).await
+}
+
+/// How far a store is opened, so that a start that waits does nothing twice.
+#[derive(Default)]
+struct Opening {
+    store: Option<Embedded>,
+    /// The start is counted in the store, and not yet in `node.toml`.
+    counted: bool,
+}
+
+impl Opening {
+    async fn go_on(&mut self, config: &Config, data: &mut DataDir) -> Result<Embedded, StartError> {
+        let store = match &self.store {
+            Some(store) => store.clone(),
+            None => open_copy(config, &data.path().join("store")).await?,
+        };
+        self.store = Some(store.clone());
+        if !self.counted {
+            let before = data.known();
+            let counted = count_start(&store, data).await;
+            if counted.is_err() {
+                data.back_to(before);
+            }
+            counted?;
+            self.counted = true;
+        }
+        data.write()?;
+        Ok(store)
+    }
 }
 
 /// Opens a store by itself: of no node.
@@ -177,7 +234,7 @@ pub async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded,
 /// As [`open_store`].
 pub async fn open_copy(config: &Config, path: &Path) -> Result<Embedded, StartError> {
     let opened = try_open(config, path).await?;
-    opened.map_err(|error| StartError::Store(error.to_string()))
+    Ok(opened?)
 }
 
 /// As [`open_copy`]; the inner error: what the store says of itself.
@@ -199,12 +256,16 @@ pub(crate) async fn try_open(
     opened.map_err(|panic| StartError::Store(panic.to_string()))
 }
 
-/// Counts a start in the store and then in `node.toml`, whose identity is then the node's.
+/// Counts a start in the store. [`DataDir::write`] must follow; then the identity in `node.toml` is the node's.
 async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartError> {
     let failed = |cause: &dyn std::fmt::Display| StartError::Store(cause.to_string());
+    let refused = |error: StoreError| match error.is_temporary() {
+        true => StartError::Lack(error.to_string()),
+        false => failed(&error),
+    };
     let (partition, key) = (STARTS.0, Bytes::from_static(STARTS.1));
     let rows = store.get(partition, vec![key.clone()]).await;
-    let row = rows.map_err(|error| failed(&error))?.pop().flatten();
+    let row = rows.map_err(refused)?.pop().flatten();
     let before = match row.as_deref().map(Starts::from_bytes) {
         None => None,
         Some(Some(starts)) => Some(starts),
@@ -218,8 +279,7 @@ async fn count_start(store: &Embedded, data: &mut DataDir) -> Result<(), StartEr
         key,
         value: starts.to_bytes().into(),
     });
-    store.commit(commit).await.map_err(|error| failed(&error))?;
-    Ok(data.write()?)
+    store.commit(commit).await.map_err(refused)
 }
 
 /// A server that serves.
@@ -240,7 +300,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts; when it returns, clients are served.
+    /// Starts; when it returns, clients are served. With `waits`, a disk that takes no writes is waited for.
     ///
     /// # Errors
     /// When something it needs cannot be had; then nothing runs.
@@ -249,6 +309,7 @@ impl Server {
         mut data: DataDir,
         sockets: Sockets,
         fatal: Fatal,
+        waits: Option<Waits<'_>>,
     ) -> Result<Self, StartError> {
         metrics::start();
         let addresses = sockets.addresses();
@@ -261,13 +322,19 @@ impl Server {
                 Kind::Metrics => {
                     figures.spawn(metrics::serve(socket, Arc::clone(&readiness)));
                 }
-                Kind::Mail(protocol, tls) => mail.push((protocol, tls, socket)),
+                Kind::Mail(protocol, tls) => mail.push((protocol, tls, Arc::new(socket))),
             }
         }
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
-        let admin_socket = admin_socket(&data)?;
-        let store = open_store(config, &mut data).await?;
+        let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);
+        let door = Door::new(
+            config,
+            Arc::clone(&places),
+            Arc::clone(&tls),
+            certificates.shown(),
+        );
+        let (store, admin_socket) = open_waiting(config, &mut data, waits, &door, &mail).await?;
         let service = Service::start(config, data.identity(), store.clone(), Arc::clone(&fatal))?;
         let mut server = Server {
             addresses,
@@ -306,7 +373,6 @@ impl Server {
             answers: Answers::new(config.limits.answers_bytes_max.bytes()),
             finished_max: config.imap.append_messages_max,
         });
-        let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);
         let administrators = admin::session::sessions(
             Arc::clone(&context),
             Arc::clone(&places),
@@ -398,6 +464,50 @@ impl Server {
         let _ = std::fs::remove_file(socket);
         tracing::info!("stopped");
         left == 0 && settled
+    }
+}
+
+/// Opens what needs a disk that takes writes; with `waits`, as soon as it does.
+async fn open_waiting(
+    config: &Config,
+    data: &mut DataDir,
+    mut waits: Option<Waits<'_>>,
+    door: &Arc<Door>,
+    mail: &[(Protocol, bool, Arc<TcpListener>)],
+) -> Result<(Embedded, UnixListener), StartError> {
+    let mut opening = Opening::default();
+    let mut turning_away: Option<JoinSet<()>> = None;
+    let mut told = String::new();
+    loop {
+        let opened = match opening.go_on(config, data).await {
+            Ok(store) => admin_socket(data).map(|socket| (store, socket)),
+            Err(error) => Err(error),
+        };
+        let (error, waits) = match (opened, &mut waits) {
+            (Err(error), Some(waits)) if error.passes() => (error.to_string(), waits),
+            (Ok(opened), _) => {
+                if let Some(mut tasks) = turning_away {
+                    tasks.shutdown().await;
+                    tracing::info!("the disk takes writes");
+                }
+                return Ok(opened);
+            }
+            (Err(error), _) => return Err(error),
+        };
+        if error != told {
+            tracing::warn!(
+                error,
+                "nothing is served until the disk takes writes; it is looked at each second"
+            );
+            told = error;
+        }
+        if turning_away.is_none() {
+            turning_away = Some(door.keep(mail));
+            waits.notifier.waiting();
+        }
+        if !waits.for_disk(data.path()).await {
+            return Err(StartError::Stopped);
+        }
     }
 }
 

@@ -61,7 +61,9 @@ async fn filled(config: &Config) {
     assert!(matches!(answer, Answer::Done {}), "{answer:?}");
     let data = DataDir::open(&config.server.data_dir).unwrap();
     let sockets = Sockets::open(config, false).unwrap();
-    let server = Server::start(config, data, sockets, fatal()).await.unwrap();
+    let server = Server::start(config, data, sockets, fatal(), None)
+        .await
+        .unwrap();
     for number in 0..3 {
         deliver(&server, &format!("Subject: {number}\r\n\r\ntext\r\n")).await;
     }

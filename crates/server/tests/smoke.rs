@@ -49,7 +49,9 @@ fn fatal() -> Fatal {
 async fn start(config: &Config) -> Server {
     let data = DataDir::open(&config.server.data_dir).unwrap();
     let sockets = Sockets::open(config, false).unwrap();
-    Server::start(config, data, sockets, fatal()).await.unwrap()
+    Server::start(config, data, sockets, fatal(), None)
+        .await
+        .unwrap()
 }
 
 fn address(server: &Server, kind: For) -> SocketAddr {

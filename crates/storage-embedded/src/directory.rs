@@ -38,9 +38,14 @@ impl Directory {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         make_private_dir(path)?;
         let lock_path = path.join("LOCK");
-        let lock = private()
-            .open(&lock_path)
-            .map_err(OpenError::io(&lock_path, "cannot be opened"))?;
+        let opened = match private().open(&lock_path) {
+            // So that a store of another version is told from one that only waits for its disk.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                File::open(&lock_path)
+            }
+            opened => opened,
+        };
+        let lock = opened.map_err(OpenError::io(&lock_path, "cannot be opened"))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
@@ -65,7 +70,10 @@ impl Directory {
         make_private_dir(&path.join("lsm"))?;
         let probe = path.join(PROBE);
         if let Err(error) = fs::remove_file(&probe)
-            && error.kind() != io::ErrorKind::NotFound
+            && !matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem
+            )
         {
             return Err(OpenError::io(&probe, "cannot be removed")(error));
         }

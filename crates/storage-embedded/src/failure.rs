@@ -94,14 +94,16 @@ impl OpenError {
 
 impl OpenError {
     /// Whether the same may succeed later, when the machine has what it lacks now.
-    pub(crate) fn passes(&self) -> bool {
+    #[must_use]
+    pub fn passes(&self) -> bool {
         matches!(self, OpenError::Io { source, .. } if passes(source))
     }
 }
 
 /// Whether the system refused for a lack that can pass: of room, of a quota, of descriptors, of a file system that can be written to. What was to be
 /// written then is not there, and all that was there still is.
-pub(crate) fn passes(error: &io::Error) -> bool {
+#[must_use]
+pub fn passes(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),

@@ -47,4 +47,4 @@ mod writer;
 pub use blobs::{EmbeddedReader, EmbeddedWriter};
 pub use config::{Config, Disk, FILES_OPEN_MIN, RealDisk};
 pub use engine::{Embedded, Totals};
-pub use failure::OpenError;
+pub use failure::{OpenError, passes};

@@ -1,6 +1,8 @@
 //! The disk is full: below the reserve (`storage.free_bytes_min`) nothing is added, and users can make room; below a smaller one
 //! (`storage.removal_free_bytes_min`) they cannot; without any room at all nothing is written until there is some.
 
+use std::fs;
+
 use whimbrel_e2e::{
     message,
     server::{ACCOUNTS, Builder},
@@ -8,7 +10,8 @@ use whimbrel_e2e::{
 
 use crate::{
     Disk, assert_unavailable, by_mail, does_not_start, names, reading_works, times_opened_again,
-    until_refused, until_taken, wait_until_delivered, writing_is_refused, writing_works,
+    until_refused, until_taken, wait_until_delivered, waits_for_its_disk, writing_is_refused,
+    writing_works,
 };
 
 const SIZE: usize = 3000;
@@ -191,14 +194,54 @@ fn without_any_room(disk: &Disk) {
     disk.fill(0);
     until_refused(&mut imap, &mut all, SIZE);
     server.kill();
-    // Still full: it does not start, and says what and where.
-    does_not_start(&mut server, &["No space left on device"]);
+    // Still full: it waits, may be stopped, and serves when there is room.
+    waits_for_its_disk(&mut server, &["No space left on device"]);
+    server.stop();
+    waits_for_its_disk(&mut server, &["No space left on device"]);
     disk.clear();
-    server.start(&[]);
+    server.wait_until_it_serves();
     let mut imap = server.anne();
     assert_eq!(names(&server, &mut imap, SIZE), all);
     all.append(&mut writing_works(&server, &mut imap, "last", SIZE));
     assert_eq!(names(&server, &mut imap, SIZE), all);
+    // However often it was tried, it is the same disk.
+    assert!(!server.log().contains("an older copy"), "{}", server.tail());
+    server.stop();
+}
+
+/// What no room would mend is told at once.
+#[test]
+fn a_start_that_cannot_succeed_does_not_wait() {
+    let disk = Disk::memory(256);
+    let mut server = Builder::default()
+        .set("server", &disk.data_dir())
+        .set("storage", "free_bytes_min = \"0B\"")
+        .start();
+    server.deliver(&["m-0".to_owned()], SIZE);
+    server.stop();
+    let store = disk.at().join("data/store");
+    let format = store.join("FORMAT");
+    let good = fs::read_to_string(&format).unwrap();
+    let (name, rest) = good.split_once(' ').unwrap();
+    let (_, rest) = rest.split_once(' ').unwrap();
+    let newer = format!("{name} 99 {rest}");
+    fs::write(&format, newer).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let version = store.join("lsm/version");
+    disk.fill(0);
+    does_not_start(&mut server, &["written by a newer version"]);
+    disk.clear();
+    fs::write(&format, &good).unwrap();
+    // What is gone is damage.
+    fs::copy(&version, copy.path().join("version")).unwrap();
+    fs::remove_file(&version).unwrap();
+    disk.fill(0);
+    does_not_start(&mut server, &["the tree's version file is missing"]);
+    disk.clear();
+    fs::copy(copy.path().join("version"), &version).unwrap();
+    server.start(&[]);
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, SIZE), ["m-0"]);
     server.stop();
 }
 

@@ -26,6 +26,7 @@ use whimbrel_e2e::{
     pop3::Pop3,
     process::{run, wait_for},
     server::{ACCOUNTS, Builder, Server},
+    wire::{Trouble, Wire},
 };
 
 /// A server into which a library is loaded, `scripts/{script}.c`. It looks at a file, of which this variable tells it and that says 0 at first.
@@ -309,6 +310,43 @@ fn writing_is_refused(server: &Server, imap: &mut Imap, size: usize) {
     pop3.command("DELE 1").unwrap().expect("DELE");
     let quit = pop3.command("QUIT").unwrap();
     assert!(!quit.ok && quit.text.starts_with("[SYS/TEMP] "), "{quit:?}");
+}
+
+/// A start waits for its disk: the log says so with these words, and clients hear the temporary error of their protocol in place of a greeting.
+fn waits_for_its_disk(server: &mut Server, words: &[&str]) {
+    let earlier = server.log().lines().count();
+    server.launch(&[]);
+    wait_for("the log to say so", || {
+        let log = server.log();
+        let says = |line: &str| {
+            line.contains("nothing is served until the disk takes writes")
+                && words.iter().all(|word| line.contains(word))
+        };
+        log.lines().skip(earlier).any(says).then_some(())
+    });
+    let hears = |wire: whimbrel_e2e::wire::Result<Wire>, start: &str| {
+        let mut wire = wire.unwrap();
+        let line = String::from_utf8(wire.line().unwrap()).unwrap();
+        assert!(line.starts_with(start), "{line}");
+        assert!(matches!(wire.line(), Err(Trouble::Closed)), "{start}");
+    };
+    let ports = server.ports;
+    for (clear, by_tls, start) in [
+        (ports.imap, Some(ports.imaps), "* BYE [UNAVAILABLE] "),
+        (ports.pop3, Some(ports.pop3s), "-ERR [SYS/TEMP] "),
+        (ports.submission, Some(ports.submissions), "421 4.3.2 "),
+        (ports.smtp, None, "421 4.3.2 "),
+        (ports.lmtp, None, "421 4.3.2 "),
+    ] {
+        hears(Wire::clear(clear), start);
+        if let Some(port) = by_tls {
+            hears(Wire::tls(port, &server.tls), start);
+        }
+    }
+    assert!(server.http("/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(server.http("/readyz").starts_with("HTTP/1.1 503 "));
+    // The directory is this process's; an administrator who writes into it is told.
+    assert!(!server.admin(&["account", "list"], "").success);
 }
 
 /// A start fails, and its last line holds all these words.

@@ -1,10 +1,12 @@
 //! The file system becomes read-only under the server, as ext4 does when it meets an error: reading goes on, who writes is told to try later.
 
-use whimbrel_e2e::{message, server::Builder};
+use std::os::unix::net::UnixDatagram;
+
+use whimbrel_e2e::{message, process::DEADLINE, server::Builder};
 
 use crate::{
-    Disk, does_not_start, names, path, reading_works, root, until_refused, wait_until_delivered,
-    writing_is_refused, writing_works,
+    Disk, names, path, reading_works, root, until_refused, wait_until_delivered,
+    waits_for_its_disk, writing_is_refused, writing_works,
 };
 
 const SIZE: usize = 3000;
@@ -34,19 +36,43 @@ fn a_disk_that_can_only_be_read() {
     until_refused(&mut imap, &mut all, SIZE);
     writing_is_refused(&server, &mut imap, SIZE);
     reading_works(&server, &mut imap, &all, SIZE);
-    // Mending it takes an unmount, and so a stop.
     server.stop();
 
-    // It does not start on such a disk, and says what and where.
-    does_not_start(&mut server, &["Read-only file system", path(&disk.at())]);
-
-    // Mended and mounted again.
+    // A start on such a disk waits. Mending it takes an unmount, and so a stop.
+    let at = disk.at();
+    let words = ["Read-only file system", path(&at)];
+    waits_for_its_disk(&mut server, &words);
+    server.stop();
     disk.unmount();
     disk.mount_file();
     server.start(&[]);
     let mut imap = server.anne();
     assert_eq!(names(&server, &mut imap, SIZE), all);
     all.append(&mut writing_works(&server, &mut imap, "after", SIZE));
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    server.stop();
+
+    // One that becomes writable as it is mounted is taken into use by itself. The service manager hears that it need not start anything again.
+    root(&["mount", "-o", "remount,ro", path(&disk.at())]);
+    let notify = server.path("notify");
+    let manager = UnixDatagram::bind(&notify).unwrap();
+    manager.set_read_timeout(Some(DEADLINE)).unwrap();
+    let notify = path(&notify).to_owned();
+    server.environment.push(("NOTIFY_SOCKET", notify));
+    waits_for_its_disk(&mut server, &words);
+    let hear = || {
+        let mut buffer = [0; 200];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let told = hear();
+    assert!(told.starts_with("READY=1\nSTATUS=Waiting"), "{told}");
+    root(&["mount", "-o", "remount,rw", path(&disk.at())]);
+    assert_eq!(hear(), "READY=1\nSTATUS=Serving");
+    server.wait_until_it_serves();
+    let mut imap = server.anne();
+    assert_eq!(names(&server, &mut imap, SIZE), all);
+    all.append(&mut writing_works(&server, &mut imap, "last", SIZE));
     assert_eq!(names(&server, &mut imap, SIZE), all);
     server.stop();
 }

@@ -4,6 +4,7 @@ use std::{
     env,
     io::{self, Write as _},
     os::unix::process::CommandExt as _,
+    pin::pin,
     process::{self, ExitCode},
     sync::Arc,
 };
@@ -21,7 +22,8 @@ use crate::{
     log::{self, shown},
     node::DataDir,
     notify::Notifier,
-    serve::{Server, Sockets},
+    serve::{Server, Sockets, StartError},
+    waiting::Waits,
 };
 
 /// What is said when a command fails: one line for people.
@@ -121,7 +123,20 @@ fn serve(file: &ConfigFile) -> Result<(), Failure> {
         let notifier = Notifier::from_environment();
         let data = DataDir::open(&config.server.data_dir)?;
         let sockets = Sockets::open(&config, false)?;
-        let server = Server::start(&config, data, sockets, fatal()).await?;
+        let started = {
+            let waits = Waits {
+                notifier: &notifier,
+                stopped: pin!(signals.asked()),
+            };
+            Server::start(&config, data, sockets, fatal(), Some(waits)).await
+        };
+        let server = match started {
+            Err(StartError::Stopped) => {
+                notifier.stopping();
+                return Ok(());
+            }
+            started => started?,
+        };
         notifier.ready();
         let board = Arc::clone(&server.service().board);
         let alive = tokio::spawn(Arc::clone(&notifier).keep_alive(board));

@@ -56,7 +56,7 @@ pub async fn run(exit: bool, fatal: Fatal) -> Result<(), Failure> {
     // A disk with little room is no reason not to look at a demo.
     config.storage.free_bytes_min = crate::config::Size(1 << 20);
     let data = DataDir::open(directory.path())?;
-    let server = Server::start(&config, data, Sockets::open(&config, true)?, fatal).await?;
+    let server = Server::start(&config, data, Sockets::open(&config, true)?, fatal, None).await?;
 
     let shown = tokio::select! {
         shown = present(&config, &server) => shown.map(|()| true),

@@ -186,7 +186,7 @@ impl Own {
         let mut session = client::session(directory, address).await?;
         if session.is_none() {
             let data = DataDir::open(directory)?;
-            server = Some(Server::start(config, data, Sockets::none(), fatal).await?);
+            server = Some(Server::start(config, data, Sockets::none(), fatal, None).await?);
             session = match client::session(directory, address).await {
                 Ok(session) => session,
                 Err(error) => {

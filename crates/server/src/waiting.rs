@@ -1,0 +1,143 @@
+//! A start that waits for its disk: clients hear the temporary error of their protocol in place of a greeting, and no session begins.
+//!
+//! Who speaks TLS from the first byte hears it within TLS.
+
+use std::{io, net::IpAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use whimbrel_storage_embedded::{Disk as _, RealDisk};
+
+use crate::{
+    config::Config,
+    listen::{Places, Protocol},
+    metrics::{self, Fault},
+    notify::Notifier,
+    tls::Shown,
+    transport::Transport,
+};
+
+/// Between two looks at the disk.
+const PAUSE: Duration = Duration::from_secs(1);
+/// After an accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What clients are told.
+const WHY: &str = "The server cannot write to its disk";
+
+/// Who hears of a start that waits, and who may end it.
+pub struct Waits<'a> {
+    /// The service manager: a start that waits is no start that hangs.
+    pub notifier: &'a Notifier,
+    /// The administrator wants it to stop.
+    pub stopped: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+}
+
+impl Waits<'_> {
+    /// Until the file system of `directory` takes a file, one pause at least; false: it is to stop.
+    pub(crate) async fn for_disk(&mut self, directory: &std::path::Path) -> bool {
+        loop {
+            tokio::select! {
+                () = sleep(PAUSE) => {}
+                () = &mut self.stopped => return false,
+            }
+            self.notifier.alive();
+            let directory: PathBuf = directory.to_owned();
+            let looked = tokio::task::spawn_blocking(move || {
+                RealDisk.free_bytes(&directory)?;
+                RealDisk.probe(&directory)
+            });
+            if matches!(looked.await, Ok(Ok(()))) {
+                return true;
+            }
+        }
+    }
+}
+
+/// What turning clients away needs.
+pub(crate) struct Door {
+    pub(crate) places: Arc<Places>,
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) shown: Shown,
+    handshakes: Semaphore,
+    handshake_timeout: Duration,
+    write_timeout: Duration,
+}
+
+impl Door {
+    pub(crate) fn new(
+        config: &Config,
+        places: Arc<Places>,
+        tls: Arc<ServerConfig>,
+        shown: Shown,
+    ) -> Arc<Door> {
+        Arc::new(Door {
+            places,
+            tls,
+            shown,
+            handshakes: Semaphore::new(config.tls.handshakes_max),
+            handshake_timeout: config.tls.handshake_timeout,
+            write_timeout: config.limits.write_timeout,
+        })
+    }
+
+    /// Turns clients away until the tasks are dropped.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        sockets: &[(Protocol, bool, Arc<TcpListener>)],
+    ) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for (protocol, tls, socket) in sockets {
+            let (door, socket) = (Arc::clone(self), Arc::clone(socket));
+            let (protocol, tls) = (*protocol, *tls);
+            tasks.spawn(async move {
+                loop {
+                    match socket.accept().await {
+                        Ok((stream, address)) => {
+                            let door = Arc::clone(&door);
+                            tokio::spawn(async move {
+                                // Who is gone, or takes no word, is not told.
+                                let _ = door.tell(stream, address.ip(), protocol, tls).await;
+                            });
+                        }
+                        Err(error) => {
+                            metrics::fault(Fault::Accept);
+                            tracing::warn!(protocol = protocol.name(), %error, "cannot accept");
+                            sleep(ACCEPT_PAUSE).await;
+                        }
+                    }
+                }
+            });
+        }
+        tasks
+    }
+
+    async fn tell(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+        protocol: Protocol,
+        tls: bool,
+    ) -> io::Result<()> {
+        metrics::refused("disk");
+        let Ok(_place) = self.places.enter(address, true) else {
+            return Ok(());
+        };
+        let mut transport = Transport::Clear(stream);
+        if tls && let Transport::Clear(stream) = transport {
+            let shaken = timeout(self.handshake_timeout, async {
+                let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
+                Transport::start_tls(stream, Arc::clone(&self.tls), &self.shown).await
+            });
+            transport = shaken.await??.0;
+        }
+        let word = protocol.refusal(WHY);
+        transport.write(word.as_bytes(), self.write_timeout).await?;
+        transport.close(self.write_timeout, false).await;
+        Ok(())
+    }
+}
