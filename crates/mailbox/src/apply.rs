@@ -348,7 +348,11 @@ impl Replica {
                 self.counter = self.counter.max(counter);
             }
             let claimed = self.claimed.entry(slot).or_insert(0);
-            *claimed = (*claimed).max(counter);
+            // Claims of one slot ascend in the log of its node: so whatever others do, no UID is given twice.
+            if counter <= *claimed {
+                return Err(ApplyError::ClaimedTwice(message));
+            }
+            *claimed = counter.max(*claimed);
             self.dirty_keys.insert(RowKey::Account);
         }
         Ok(())

@@ -107,6 +107,9 @@ pub enum ApplyError {
     /// An operation claims UID 0.
     #[error("operation claims an impossible UID for {0}")]
     BadClaim(MessageId),
+    /// An operation claims a UID that is not above all that its slot has claimed: two nodes have one slot, or one gave a UID twice.
+    #[error("operation claims a UID for {0} that its slot has passed")]
+    ClaimedTwice(MessageId),
 }
 
 /// What a collection dropped.

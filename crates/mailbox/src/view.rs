@@ -414,6 +414,13 @@ impl Replica {
             self.records[slot].bits.late = true;
             return;
         }
+        // Two nodes had one slot, and their states were joined: the second is claimed again. This one was not told.
+        let taken = self.boxes[number].uids.get(&uid);
+        if taken.is_some_and(|other| *other != slot) {
+            self.late.insert((epoch, uid), slot);
+            self.records[slot].bits.late = true;
+            return;
+        }
         let until = pending_until.flatten().unwrap_or_else(|| {
             let patience = telling
                 .peers
