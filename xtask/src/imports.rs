@@ -91,6 +91,7 @@ const RULES: &[Rule] = &[
     rule(
         "whimbrel",
         &[
+            "whimbrel-cluster",
             "whimbrel-crdt",
             "whimbrel-directory",
             "whimbrel-frontend",
@@ -98,6 +99,7 @@ const RULES: &[Rule] = &[
             "whimbrel-mailbox",
             "whimbrel-mime",
             "whimbrel-pop3",
+            "whimbrel-replication",
             "whimbrel-service",
             "whimbrel-smtp",
             "whimbrel-storage",

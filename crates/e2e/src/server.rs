@@ -130,6 +130,7 @@ pub fn free_port() -> u16 {
 pub struct Builder {
     /// Section and lines, added to what the tests need.
     config: Vec<(String, String)>,
+    empty: bool,
 }
 
 impl Builder {
@@ -137,6 +138,13 @@ impl Builder {
     #[must_use]
     pub fn set(mut self, section: &str, line: &str) -> Builder {
         self.config.push((section.to_owned(), line.to_owned()));
+        self
+    }
+
+    /// Without accounts: nothing lies in the data directory yet.
+    #[must_use]
+    pub fn empty(mut self) -> Builder {
+        self.empty = true;
         self
     }
 
@@ -161,7 +169,8 @@ impl Builder {
             starts: 0,
         };
         fs::write(server.path("whimbrel.toml"), self.toml(ports)).expect("configuration written");
-        for (address, password) in ACCOUNTS {
+        let accounts = if self.empty { &[] } else { ACCOUNTS };
+        for (address, password) in accounts {
             let _ = server
                 .admin(&["account", "add", address, "--password-stdin"], password)
                 .expect("account add");

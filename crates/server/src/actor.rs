@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - Commits of a machine reach the store in the order given, and their completions come back in that order.
+//! - Frames for another node go into the link that was up when the machine was told of it, never into a later one.
 //! - After a commit that failed for good, or an [`Output::Fatal`], the machine is never called again and nothing that it
 //!   still wanted to say is said: the node stops.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -15,14 +16,19 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use whimbrel_cluster::Handle;
+use whimbrel_crdt::{Hash, Incarnation};
+use whimbrel_mailbox::BlobName;
 use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
     log::store_partition,
     machine::{Input, Machine, Note, Output, RequestId, Ticket},
+    peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
 };
 use whimbrel_storage::{
-    Commit, KeyRange, LogStore, Origin, PartitionId, Refusal, ScanLimit, StoreError,
+    Commit, KeyRange, LogEntry, LogPosition, LogStore, Origin, PartitionId, Refusal, ScanLimit,
+    StoreError,
 };
 
 use crate::{
@@ -30,7 +36,7 @@ use crate::{
     metrics::{self, Fault},
     password::Verifier,
     registry::Registry,
-    switchboard::{Inbox, Question, Switchboard, Work},
+    switchboard::{FromPeer, Inbox, Question, Switchboard, Work},
 };
 
 /// Pages of a scan that wait for the machine: the scan goes on when it has taken them.
@@ -49,6 +55,8 @@ pub(crate) struct Shared<S> {
     /// Scans at once, over all machines.
     pub(crate) loads: Arc<Semaphore>,
     pub(crate) fatal: Fatal,
+    /// Bodies that are wanted of other nodes; `None`: there are none, and nothing is ever wanted of them.
+    pub(crate) wants: Option<mpsc::UnboundedSender<BlobName>>,
 }
 
 type Outcome = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
@@ -71,9 +79,9 @@ enum Waiter {
 struct Dead;
 
 /// A machine that panics has an invariant that does not hold: without this its questions would go unanswered, and the node live on.
-struct PanicStops {
-    name: &'static str,
-    fatal: Fatal,
+pub(crate) struct PanicStops {
+    pub(crate) name: &'static str,
+    pub(crate) fatal: Fatal,
 }
 
 impl Drop for PanicStops {
@@ -96,6 +104,16 @@ pub(crate) struct Actor<M, S> {
     commits: VecDeque<Committing>,
     /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
     broken: HashSet<(PartitionId, Origin)>,
+    links: BTreeMap<Incarnation, Link>,
+    /// What the machine gave for a link that takes a frame.
+    sending: Option<Frame>,
+}
+
+/// The sending end of a link.
+struct Link {
+    handle: Handle,
+    /// Partitions that have something for it, each once; the first is next.
+    awake: VecDeque<whimbrel_crdt::PartitionId>,
 }
 
 impl<M, S> Actor<M, S>
@@ -121,6 +139,8 @@ where
             waiters: HashMap::new(),
             commits: VecDeque::new(),
             broken: HashSet::new(),
+            links: BTreeMap::new(),
+            sending: None,
         }
     }
 
@@ -141,6 +161,13 @@ where
                 Some(input) = self.inbox.inputs.recv() => input,
                 Some(question) = self.inbox.questions.recv() => self.question(question),
                 Some(page) = self.pages.recv() => page,
+                Some(told) = self.inbox.peers.recv() => self.of_peer(told),
+                () = self.inbox.room.notified() => {
+                    if self.send().is_err() {
+                        return;
+                    }
+                    continue;
+                }
                 Some(asked) = self.inbox.figures.recv() => {
                     // Whoever asked may have lost patience.
                     let _ = asked.send(self.machine.figures(self.shared.clock.now()));
@@ -154,7 +181,7 @@ where
                 else => return,
             };
             self.machine.handle(self.shared.clock.now(), input);
-            if self.carry_out().is_err() {
+            if self.carry_out().and_then(|()| self.send()).is_err() {
                 return;
             }
         }
@@ -277,13 +304,134 @@ where
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
-                // Owners have no peers here: there are no streams to other nodes yet.
-                Output::Peer(_) => return Err(self.die("an owner without peers asked for one")),
+                Output::Peer(output) => self.for_peers(output)?,
                 Output::Log(note) => log(self.name, &note),
                 Output::Fatal(reason) => return Err(self.die(&reason)),
             }
         }
         Ok(())
+    }
+
+    // --- Other nodes ---------------------------------------------------------------------------------------------------
+
+    fn of_peer(&mut self, told: FromPeer) -> (Input, Work) {
+        match (&told.input, told.handle) {
+            (PeerInput::Linked(peer), Some(handle)) => {
+                let awake = VecDeque::new();
+                self.links.insert(*peer, Link { handle, awake });
+            }
+            (PeerInput::Unlinked(peer), _) => _ = self.links.remove(peer),
+            _ => {}
+        }
+        (Input::Peer(told.input), self.shared.board.work().begin())
+    }
+
+    fn for_peers(&mut self, output: PeerOutput) -> Result<(), Dead> {
+        let Some(wants) = &self.shared.wants else {
+            return Err(self.die("an owner without peers asked for one"));
+        };
+        match output {
+            PeerOutput::LoadLogs { ticket, partition } => {
+                let store = self.shared.store.clone();
+                self.read(ticket, async move {
+                    let logs = store.log_positions(store_partition(partition)).await?;
+                    Ok(PeerInput::Logs(
+                        ticket,
+                        logs.into_iter().map(log_end).collect(),
+                    ))
+                });
+            }
+            PeerOutput::ReadLog {
+                ticket,
+                partition,
+                origin,
+                from,
+                bytes_max,
+            } => {
+                let store = self.shared.store.clone();
+                let (partition, origin) = (store_partition(partition), Origin(origin.get()));
+                self.read(ticket, async move {
+                    let page = store.read_log(partition, origin, from, bytes_max).await?;
+                    let entries = page.entries.into_iter().map(entry).collect();
+                    Ok(PeerInput::Log(ticket, entries))
+                });
+            }
+            PeerOutput::Wake(partition, peer) => {
+                if let Some(link) = self.links.get_mut(&peer)
+                    && !link.awake.contains(&partition)
+                {
+                    link.awake.push_back(partition);
+                }
+            }
+            PeerOutput::Send(_, frame) => self.sending = Some(frame),
+            // Offline nobody fetches it; it is wanted again at the next start.
+            PeerOutput::Want(blob) => _ = wants.send(blob),
+            PeerOutput::Unlink(peer) => {
+                if let Some(link) = self.links.get(&peer) {
+                    link.handle.close();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the links that have room, one frame of each partition in turn.
+    fn send(&mut self) -> Result<(), Dead> {
+        let peers: Vec<Incarnation> = self.links.keys().copied().collect();
+        for peer in peers {
+            while let Some(link) = self.links.get_mut(&peer)
+                && !link.awake.is_empty()
+                && link.handle.has_room(false)
+                && let Some(partition) = link.awake.pop_front()
+            {
+                let ready = Input::Peer(PeerInput::Ready(partition, peer));
+                self.machine.handle(self.shared.clock.now(), ready);
+                self.carry_out()?;
+                if let Some(frame) = self.sending.take()
+                    && let Some(link) = self.links.get_mut(&peer)
+                {
+                    link.handle.push(&frame);
+                    if !link.awake.contains(&partition) {
+                        link.awake.push_back(partition);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from the store beside the machine.
+    fn read(
+        &self,
+        ticket: Ticket,
+        reading: impl Future<Output = Result<PeerInput, StoreError>> + Send + 'static,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let pages = self.to_pages.clone();
+        let work = self.shared.board.work().begin();
+        let name = self.name;
+        tokio::spawn(async move {
+            let _guard = PanicStops {
+                name,
+                fatal: Arc::clone(&shared.fatal),
+            };
+            let Ok(_place) = shared.loads.acquire().await else {
+                return;
+            };
+            let input = match reading.await {
+                Ok(input) => Input::Peer(input),
+                Err(error) if error.stops_node() => {
+                    (shared.fatal)(&format!("reading a log failed: {error}"));
+                    return;
+                }
+                Err(error) => {
+                    metrics::fault(Fault::Load);
+                    Input::LoadFailed(ticket, error.to_string())
+                }
+            };
+            // The machine is gone only when the node stops.
+            let _ = pages.send((input, work)).await;
+        });
     }
 
     fn commit(&mut self, ticket: Ticket, commit: Commit) {
@@ -373,6 +521,23 @@ where
             board.tell_directory(Input::Verified(ticket, matches));
             drop(work);
         });
+    }
+}
+
+fn log_end((origin, position): (Origin, LogPosition)) -> (Incarnation, LogEnd) {
+    let end = LogEnd {
+        last: position.next - 1,
+        hash: Hash(position.hash.0),
+        low: position.low,
+    };
+    (Incarnation::from_hash(origin.0), end)
+}
+
+fn entry(entry: LogEntry) -> Entry {
+    Entry {
+        first: entry.first,
+        last: entry.end() - 1,
+        bytes: entry.bytes,
     }
 }
 

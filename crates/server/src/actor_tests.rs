@@ -95,6 +95,7 @@ fn world(mut script: Script) -> World {
         registry: Arc::clone(&registry),
         verifier: Verifier::new(&crate::config::Config::default().auth),
         loads: Arc::new(Semaphore::new(1)),
+        wants: None,
         fatal: {
             let died = Arc::clone(&died);
             Arc::new(move |reason| died.lock().unwrap().push(reason.to_owned()))
@@ -267,6 +268,7 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
         registry: Registry::new(1),
         verifier: Verifier::new(&crate::config::Config::default().auth),
         loads: Arc::new(Semaphore::new(1)),
+        wants: None,
         fatal: {
             let died = Arc::clone(&died);
             Arc::new(move |_| died.store(true, Ordering::SeqCst))

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
 //! server is put together), [`service`] and [`actor`] (machines on tokio), [`switchboard`] (how they are reached), [`listen`],
-//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`), [`admin`], [`check`], then the rest.
+//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`), [`cluster`] (other nodes), [`admin`], [`check`], then the rest.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,6 +13,7 @@ pub mod check;
 pub mod cli;
 pub mod client;
 pub mod clock;
+pub mod cluster;
 pub mod config;
 pub mod demo;
 pub mod driver;

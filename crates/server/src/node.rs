@@ -235,6 +235,8 @@ pub enum Copy {
     Missing,
     /// The administrator says so.
     Asked,
+    /// Other nodes of the cluster remember more than it has.
+    Peers,
 }
 
 impl std::fmt::Display for Copy {
@@ -244,6 +246,7 @@ impl std::fmt::Display for Copy {
             Copy::Store => "the store is older than node.toml",
             Copy::Missing => "node.toml is missing",
             Copy::Asked => "asked for",
+            Copy::Peers => "other nodes remember more",
         })
     }
 }
@@ -369,6 +372,18 @@ impl DataDir {
                 "all slots have been used: every account gets a new UIDVALIDITY, and its clients load everything again"
             );
         }
+    }
+
+    /// A member of the cluster has given this slot; [`DataDir::write`] must follow. The slots that this node would give itself are left alone: what it
+    /// may take is the cluster's to say from now on.
+    pub fn assign(&mut self, slot: u8) {
+        self.identity.slot = slot;
+    }
+
+    /// Joins a cluster under this incarnation, with a slot that a member has given; [`DataDir::write`] must follow.
+    pub fn join(&mut self, incarnation: u64, slot: u8) {
+        self.identity.incarnation = incarnation;
+        self.identity.slot = slot;
     }
 
     /// Writes the identity, as a new file that knows itself.

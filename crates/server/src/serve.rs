@@ -1,7 +1,7 @@
 //! A whole server: store, machines, sockets; started, and stopped in good order.
 //!
-//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), machines; clients are let in last. Order of a stop: no
-//! more clients; sessions are told; when they have gone or their time is over, what they started reaches the disk; the store is
+//! Order of a start: data directory (lock), configuration of TLS, sockets, store (and with it the node's identity), the cluster (which may give the node
+//! another one), machines, links to other nodes; clients are let in last. Order of a stop: no more clients, no more links; sessions are told; when they have gone or their time is over, what they started reaches the disk; the store is
 //! closed.
 
 use std::{
@@ -26,6 +26,7 @@ use crate::{
     actor::Fatal,
     admin,
     answers::Answers,
+    cluster::{Cluster, Running, files::FilesError},
     config::Config,
     driver::Context,
     listen::{self, Listener, Places, Protocol},
@@ -34,6 +35,7 @@ use crate::{
     password::PasswordError,
     service::Service,
     sessions,
+    switchboard::Switchboard,
     tls::{Certificates, Reload, TlsError},
     waiting::{Door, Waits},
 };
@@ -74,6 +76,12 @@ pub enum StartError {
     /// Parameters of argon2.
     #[error(transparent)]
     Password(#[from] PasswordError),
+    /// What is kept of the cluster.
+    #[error(transparent)]
+    ClusterFiles(#[from] FilesError),
+    /// The node cannot take its place among others.
+    #[error("{0}")]
+    Cluster(String),
 }
 
 impl StartError {
@@ -106,6 +114,8 @@ pub enum Kind {
     Mail(Protocol, bool),
     /// Prometheus.
     Metrics,
+    /// Other nodes.
+    Peers,
 }
 
 impl Kind {
@@ -122,6 +132,7 @@ impl Kind {
             Kind::Mail(Protocol::Submission, false) => "SUBMISSION",
             Kind::Mail(Protocol::Lmtp, _) => "LMTP",
             Kind::Metrics => "metrics",
+            Kind::Peers => "peers",
         }
     }
 }
@@ -135,7 +146,12 @@ impl Sockets {
     /// # Errors
     /// With the address that cannot be had.
     pub fn open(config: &Config, or_free: bool) -> Result<Self, StartError> {
+        let peers = match config.cluster.name.as_str() {
+            "" => &Vec::new(),
+            _ => &config.cluster.listen,
+        };
         let wanted = [
+            (Kind::Peers, peers),
             (Kind::Mail(Protocol::Imap, true), &config.imap.listen_tls),
             (Kind::Mail(Protocol::Imap, false), &config.imap.listen),
             (Kind::Mail(Protocol::Pop3, true), &config.pop3.listen_tls),
@@ -290,6 +306,7 @@ pub struct Server {
     reloaded: Arc<Notify>,
     service: Service<Embedded>,
     shutdown_wait: Duration,
+    cluster: Option<Running<Embedded>>,
     /// Loops that accept or watch; dropped first.
     loops: JoinSet<()>,
     /// What others may ask while it starts and stops: the figures.
@@ -315,7 +332,7 @@ impl Server {
         let addresses = sockets.addresses();
         let readiness = Readiness::new();
         let mut figures = JoinSet::new();
-        let mut mail = Vec::new();
+        let (mut mail, mut peers) = (Vec::new(), Vec::new());
         for (kind, socket, address) in sockets.0 {
             tracing::info!(protocol = kind.name(), %address, "listening");
             match kind {
@@ -323,6 +340,7 @@ impl Server {
                     figures.spawn(metrics::serve(socket, Arc::clone(&readiness)));
                 }
                 Kind::Mail(protocol, tls) => mail.push((protocol, tls, Arc::new(socket))),
+                Kind::Peers => peers.push(socket),
             }
         }
         let certificates = Arc::new(Certificates::open(config)?);
@@ -335,7 +353,22 @@ impl Server {
             certificates.shown(),
         );
         let (store, admin_socket) = open_waiting(config, &mut data, waits, &door, &mail).await?;
-        let service = Service::start(config, data.identity(), store.clone(), Arc::clone(&fatal))?;
+        let cluster = Cluster::open(config, &mut data, peers, store.clone()).await?;
+        let service = Service::start(
+            config,
+            data.identity(),
+            store.clone(),
+            cluster.as_ref().map(Cluster::membership),
+            Arc::clone(&fatal),
+        )?;
+        let cluster = match cluster {
+            None => None,
+            Some(cluster) => {
+                let board = Arc::clone(&service.board);
+                open_partitions(&store, &board).await?;
+                Some(cluster.run(board, service.clock, Arc::clone(&fatal)).await)
+            }
+        };
         let mut server = Server {
             addresses,
             certificates,
@@ -343,6 +376,7 @@ impl Server {
             reloaded: Arc::default(),
             service,
             shutdown_wait: config.server.shutdown_wait,
+            cluster,
             loops: JoinSet::new(),
             figures,
             readiness,
@@ -383,6 +417,7 @@ impl Server {
             admin_socket,
             Arc::clone(&server.service.board),
             administrators,
+            server.cluster.as_ref().map(Running::told),
         ));
         for (protocol, tls, socket) in mail {
             let listener = Listener {
@@ -439,6 +474,10 @@ impl Server {
         tracing::info!(sessions = self.service.registry.len(), "stopping");
         self.readiness.stopping();
         self.loops.shutdown().await;
+        // What sessions still write reaches the others after the next start.
+        if let Some(cluster) = self.cluster.take() {
+            cluster.stop().await;
+        }
         let until = Instant::now() + self.shutdown_wait;
         self.service.registry.shutdown();
         while !self.service.registry.is_empty() && Instant::now() < until {
@@ -509,6 +548,20 @@ async fn open_waiting(
             return Err(StartError::Stopped);
         }
     }
+}
+
+/// What is in the logs may be what other nodes lack.
+async fn open_partitions(store: &Embedded, board: &Switchboard) -> Result<(), StartError> {
+    let partitions = store.partitions().await;
+    for partition in partitions.map_err(|error| StartError::Store(error.to_string()))? {
+        if let Ok(number) = u16::try_from(partition.0)
+            && let partition = whimbrel_crdt::PartitionId(number)
+            && partition.bucket().is_some()
+        {
+            board.open_partition(partition);
+        }
+    }
+    Ok(())
 }
 
 fn admin_socket(data: &DataDir) -> Result<UnixListener, StartError> {

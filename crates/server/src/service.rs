@@ -1,6 +1,7 @@
 //! The machines of the service over a store, without sockets: what a server serves and what an offline command uses.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,6 +12,7 @@ use whimbrel_service::{
     auth::{self, Authenticator},
     directory::{self, DirectoryOwner},
     owner::{self, PartitionOwner},
+    peers,
     queue::{self, QueueOwner},
     senders,
 };
@@ -18,6 +20,7 @@ use whimbrel_service::{
 use crate::{
     actor::{Actor, Fatal, Shared},
     clock::Clock,
+    cluster::Membership,
     config::Config,
     node::{Identity, random},
     password::{self, PasswordError, Verifier},
@@ -51,6 +54,7 @@ impl<S: Store> Service<S> {
         config: &Config,
         identity: &Identity,
         store: S,
+        membership: Option<Membership>,
         fatal: Fatal,
     ) -> Result<Self, PasswordError> {
         let origin = Incarnation::from_hash(identity.incarnation);
@@ -73,12 +77,20 @@ impl<S: Store> Service<S> {
             verifier: Verifier::new(&config.auth),
             loads: Arc::new(Semaphore::new(config.storage.loads_max)),
             fatal,
+            wants: membership.as_ref().map(|of| of.wants.clone()),
         });
+        let shipping = shipping(membership.is_some());
+        let peers = membership.map_or_else(BTreeMap::new, |of| of.peers);
+        let peers: BTreeSet<Incarnation> = peers.into_keys().collect();
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
         let decoy = password::decoy(&config.auth)?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
-        let directory_config = directory::Config::alone(origin, identity.slot);
+        let directory_config = directory::Config {
+            peers: peers.clone(),
+            shipping,
+            ..directory::Config::alone(origin, identity.slot)
+        };
         let machine = DirectoryOwner::new(directory_config, authenticator)
             .with_senders(sender_limits(config));
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
@@ -91,6 +103,8 @@ impl<S: Store> Service<S> {
             accounts_bytes_max: config.storage.accounts_bytes_max.bytes() / owners,
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
+            peers,
+            shipping,
             ..owner::Config::default()
         };
         for inbox in owner_inboxes {
@@ -126,6 +140,19 @@ impl<S: Store> Service<S> {
             }
             tokio::time::sleep(SETTLE_PAUSE).await;
         }
+    }
+}
+
+/// In a cluster nothing is cut from logs: who comes or was away gets what it lacks from them, since states are not given yet.
+fn shipping(clustered: bool) -> peers::Config {
+    let config = peers::Config::default();
+    if !clustered {
+        return config;
+    }
+    peers::Config {
+        kept: u64::MAX,
+        kept_for_absent: u64::MAX,
+        ..config
     }
 }
 

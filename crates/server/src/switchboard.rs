@@ -4,10 +4,15 @@
 //! wait when an owner is busy. What machines tell each other, and completions, come by an unbounded one: a machine that waited for
 //! room in another's lane while that one waits for its own would stand still for ever. What lies there is bounded by what the
 //! machines themselves allow to be under way.
+//!
+//! What comes from other nodes has a bounded lane of its own ([`FromPeer`]): the link waits, and behind it the peer. Nothing that a machine waits for
+//! waits for that lane.
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use whimbrel_cluster::Handle;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
@@ -15,12 +20,16 @@ use whimbrel_service::{
     figures::Figures,
     machine::{Input, Route, route},
     owner::keys::partition_of,
+    peers::{Frame, PeerInput},
 };
 
 /// Questions that wait for one machine before whoever asks next has to wait.
 const QUESTIONS_MAX: usize = 1024;
 /// Questions for figures that wait for one machine; who comes beyond that gets none.
 const FIGURES_MAX: usize = 16;
+
+/// Frames of other nodes that wait for one machine. Each has some hundred kilobytes at most, one that holds a single large batch 16 MiB.
+const FROM_PEERS_MAX: usize = 8;
 
 /// Counts what is under way anywhere: a stopping server waits until nothing is.
 #[derive(Clone, Debug, Default)]
@@ -46,12 +55,21 @@ pub(crate) enum Question {
     Admin(AdminCall, oneshot::Sender<AdminReply>, Work),
 }
 
+/// What a machine is told of other nodes.
+pub(crate) struct FromPeer {
+    pub(crate) input: PeerInput,
+    /// Of a link that is up: where frames for the peer go.
+    pub(crate) handle: Option<Handle>,
+}
+
 /// Where a machine is reached.
 #[derive(Clone)]
 pub(crate) struct Address {
     questions: mpsc::Sender<Question>,
     inputs: mpsc::UnboundedSender<(Input, Work)>,
     figures: mpsc::Sender<oneshot::Sender<Figures>>,
+    peers: mpsc::Sender<FromPeer>,
+    room: Arc<Notify>,
 }
 
 /// The machine's end of its lanes.
@@ -59,6 +77,9 @@ pub(crate) struct Inbox {
     pub(crate) questions: mpsc::Receiver<Question>,
     pub(crate) inputs: mpsc::UnboundedReceiver<(Input, Work)>,
     pub(crate) figures: mpsc::Receiver<oneshot::Sender<Figures>>,
+    pub(crate) peers: mpsc::Receiver<FromPeer>,
+    /// A link that had no room has some.
+    pub(crate) room: Arc<Notify>,
 }
 
 /// The addresses of all machines. Cheap to share; kept behind one `Arc`.
@@ -80,16 +101,22 @@ fn lanes() -> (Address, Inbox) {
     let (to_questions, questions) = mpsc::channel(QUESTIONS_MAX);
     let (to_inputs, inputs) = mpsc::unbounded_channel();
     let (to_figures, figures) = mpsc::channel(FIGURES_MAX);
+    let (to_peers, peers) = mpsc::channel(FROM_PEERS_MAX);
+    let room = Arc::new(Notify::new());
     (
         Address {
             questions: to_questions,
             inputs: to_inputs,
             figures: to_figures,
+            peers: to_peers,
+            room: Arc::clone(&room),
         },
         Inbox {
             questions,
             inputs,
             figures,
+            peers,
+            room,
         },
     )
 }
@@ -204,18 +231,82 @@ impl Switchboard {
         }
     }
 
+    /// There is a link to another node: the machines put frames for it into the handle.
+    pub(crate) async fn link_up(&self, peer: Incarnation, handle: &Handle) {
+        for machine in self.replicating() {
+            let told = FromPeer {
+                input: PeerInput::Linked(peer),
+                handle: Some(handle.clone()),
+            };
+            // As below.
+            let _ = machine.peers.send(told).await;
+        }
+    }
+
+    /// Tells all machines something of other nodes, behind what came before.
+    pub(crate) async fn tell_of_peers(&self, input: impl Fn() -> PeerInput) {
+        for machine in self.replicating() {
+            let told = FromPeer {
+                input: input(),
+                handle: None,
+            };
+            // A machine that is gone has stopped the node.
+            let _ = machine.peers.send(told).await;
+        }
+    }
+
+    /// The machines that have peers.
+    fn replicating(&self) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.directory).chain(&self.owners)
+    }
+
+    /// A frame for a partition; waits until its machine has room for it.
+    pub(crate) async fn frame_of_peer(
+        &self,
+        partition: PartitionId,
+        peer: Incarnation,
+        frame: Frame,
+    ) {
+        let machine = if partition == PartitionId::DIRECTORY {
+            &self.directory
+        } else if partition.bucket().is_some() {
+            self.owner_of_partition(partition)
+        } else {
+            // Later versions may have partitions of other kinds.
+            return;
+        };
+        let told = FromPeer {
+            input: PeerInput::Frame(peer, frame),
+            handle: None,
+        };
+        // As above.
+        let _ = machine.peers.send(told).await;
+    }
+
+    /// A link has room: whoever has something for it looks again.
+    pub(crate) fn room_for_peers(&self) {
+        for machine in self.replicating() {
+            machine.room.notify_one();
+        }
+    }
+
+    /// The store has a log of this partition.
+    pub(crate) fn open_partition(&self, partition: PartitionId) {
+        let input = Input::Peer(PeerInput::Open(partition));
+        self.tell(self.owner_of_partition(partition), input);
+    }
+
     fn tell(&self, address: &Address, input: Input) {
         // A machine that is gone has stopped the node, which says so itself.
         let _ = address.inputs.send((input, self.work.begin()));
     }
 
     fn owner(&self, account: AccountId) -> &Address {
-        &self.owners[owner_of(account, self.owners.len())]
+        self.owner_of_partition(partition_of(account))
     }
-}
 
-/// Which of so many owners has an account: whole buckets, so that a partition has one owner.
-#[must_use]
-pub fn owner_of(account: AccountId, owners: usize) -> usize {
-    usize::from(partition_of(account).0) % owners
+    /// Whole buckets, so that a partition has one owner.
+    fn owner_of_partition(&self, partition: PartitionId) -> &Address {
+        &self.owners[usize::from(partition.0) % self.owners.len()]
+    }
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     actor::Fatal,
+    cluster,
     config::Config,
     node::{DataDir, NodeError},
     serve::{self, StartError},
@@ -44,15 +45,27 @@ pub enum AdminError {
 
 /// Asks a running server, or else the store.
 pub async fn ask(config: &Config, question: Question, fatal: Fatal) -> Result<Answer, AdminError> {
-    let directory = &config.server.data_dir;
-    match connect(directory).await {
+    match ask_running(config, &question).await? {
+        Some(answer) => Ok(answer),
+        None => ask_store(config, question, fatal).await,
+    }
+}
+
+/// Asks a running server. `None`: none runs.
+///
+/// # Errors
+/// When its socket does not work.
+pub async fn ask_running(
+    config: &Config,
+    question: &Question,
+) -> Result<Option<Answer>, AdminError> {
+    match connect(&config.server.data_dir).await {
         Ok(stream) => {
-            let answer = timeout(ANSWER_WAIT_MAX, ask_server(stream, &question)).await;
-            answer
-                .map_err(|late| AdminError::Socket(late.into()))?
-                .map_err(AdminError::Socket)
+            let answer = timeout(ANSWER_WAIT_MAX, ask_server(stream, question)).await;
+            let answer = answer.map_err(|late| AdminError::Socket(late.into()))?;
+            answer.map(Some).map_err(AdminError::Socket)
         }
-        Err(error) if is_nobody(&error) => ask_store(config, question, fatal).await,
+        Err(error) if is_nobody(&error) => Ok(None),
         Err(error) => Err(AdminError::Socket(error)),
     }
 }
@@ -119,8 +132,14 @@ async fn ask_store(
         Err(reason) => return Ok(Answer::Refused { reason }),
     };
     let store = serve::open_store(config, &mut data).await?;
-    let service =
-        Service::start(config, data.identity(), store, fatal).map_err(StartError::from)?;
+    let service = Service::start(
+        config,
+        data.identity(),
+        store,
+        cluster::offline(&data)?,
+        fatal,
+    )
+    .map_err(StartError::from)?;
     let reply = service
         .board
         .admin(call)

@@ -13,7 +13,7 @@ use whimbrel_service::{
     scram::from_text,
 };
 
-use crate::{node::random, password::is_verifier};
+use crate::{cluster::Status, node::random, password::is_verifier};
 
 /// A question: two addresses and a verifier at most.
 pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
@@ -67,6 +67,8 @@ pub enum Question {
     },
     /// All aliases.
     AliasList {},
+    /// How the node's cluster is.
+    ClusterStatus {},
     /// An IMAP session of an account: after [`Answer::Session`] the connection is that, from the greeting on.
     Session {
         /// Whose.
@@ -91,6 +93,11 @@ pub enum Answer {
         accounts: Vec<Account>,
         /// Whether more frames follow.
         more: bool,
+    },
+    /// How the cluster is.
+    Cluster {
+        /// As this node sees it.
+        status: Status,
     },
     /// The session begins.
     Session {
@@ -171,6 +178,9 @@ impl Question {
             Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
             Question::AliasList {} => AdminCall::ListAliases,
             Question::Session { .. } => return Err("a session wants a running server".to_owned()),
+            Question::ClusterStatus {} => {
+                return Err("only a running server knows how its cluster is".to_owned());
+            }
         })
     }
 }

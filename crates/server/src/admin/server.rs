@@ -16,7 +16,7 @@ use super::{
     session::{Serve, Sessions},
     short_path,
 };
-use crate::switchboard::Switchboard;
+use crate::{cluster::Told, switchboard::Switchboard};
 
 /// Questions at once: one administrator, or a script of his.
 const QUESTIONS_MAX: usize = 8;
@@ -38,7 +38,12 @@ pub fn bind(directory: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until its task is dropped.
-pub async fn serve(listener: UnixListener, board: Arc<Switchboard>, sessions: Sessions) {
+pub(crate) async fn serve(
+    listener: UnixListener,
+    board: Arc<Switchboard>,
+    sessions: Sessions,
+    cluster: Option<Told>,
+) {
     let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -47,8 +52,14 @@ pub async fn serve(listener: UnixListener, board: Arc<Switchboard>, sessions: Se
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (board, sessions) = (Arc::clone(&board), Arc::clone(&sessions));
+                let cluster = cluster.clone();
                 tokio::spawn(async move {
-                    match timeout(QUESTION_WAIT_MAX, answer(stream, &board, &sessions)).await {
+                    match timeout(
+                        QUESTION_WAIT_MAX,
+                        answer(stream, &board, &sessions, cluster.as_ref()),
+                    )
+                    .await
+                    {
                         Ok(Ok(None)) => {}
                         Ok(Ok(Some((stream, serve)))) => serve(stream),
                         Ok(Err(error)) => tracing::warn!(%error, "admin socket"),
@@ -75,6 +86,7 @@ async fn answer(
     mut stream: UnixStream,
     board: &Switchboard,
     sessions: &Sessions,
+    cluster: Option<&Told>,
 ) -> io::Result<Option<(UnixStream, Serve)>> {
     let peer = stream.peer_cred()?.uid();
     if !may_administer(peer, rustix::process::geteuid().as_raw()) {
@@ -102,6 +114,18 @@ async fn answer(
                 Ok(None)
             }
         };
+    }
+    if question == (Question::ClusterStatus {}) {
+        let status = match cluster {
+            Some(cluster) => cluster.status().await,
+            None => None,
+        };
+        let answer = status.map_or_else(
+            || refused("this node belongs to no cluster"),
+            |status| Answer::Cluster { status },
+        );
+        protocol::write(&mut stream, &answer).await?;
+        return Ok(None);
     }
     let answers = match question.into_call() {
         Ok(call) => match board.admin(call).await {

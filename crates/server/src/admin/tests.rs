@@ -28,7 +28,7 @@ fn world() -> World {
     let (board, inboxes) = Switchboard::new(1);
     let listener = bind(directory.path()).unwrap();
     let none: session::Sessions = Arc::new(|_| Err("no sessions here"));
-    tokio::spawn(serve(listener, Arc::clone(&board), none));
+    tokio::spawn(serve(listener, Arc::clone(&board), none, None));
     World { directory, inboxes }
 }
 

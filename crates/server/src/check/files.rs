@@ -1,9 +1,9 @@
-//! The small files beside the store: `node.toml` and a certificate that was made here.
+//! The small files beside the store: `node.toml`, what is kept of a cluster, and a certificate that was made here.
 
 use std::{fs, io, path::Path};
 
 use super::{Found, Report};
-use crate::tls;
+use crate::{cluster::files::Files, tls};
 
 /// Holds them against their checksums. Lock files hold nothing, and the admin socket is none.
 pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
@@ -21,6 +21,9 @@ pub(super) fn check(data: &Path, report: &mut Report) -> io::Result<()> {
     let node = data.join("node.toml");
     if let Err(cause) = super::identity(data) {
         tell(&node, cause.replace(&format!("{}: ", node.display()), ""));
+    }
+    if let Err(error) = Files::of(data).open() {
+        tell(&data.join("cluster"), error.to_string());
     }
     let folder = data.join("tls");
     let sums = folder.join(tls::SUMS);

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod check;
+mod cluster;
 mod node;
 mod prompt;
 mod run;
@@ -145,6 +146,19 @@ pub enum Command {
         #[command(subcommand)]
         command: Node,
     },
+    /// Found a cluster, join one, let a node in, show how it is
+    #[command(
+        after_help = "Nodes of a cluster hold the same accounts. NOT READY FOR MAIL: docs/replication.md says what is missing.\n\n\
+                      In the configuration of each node, with its own name and address:\n  \
+                      [cluster]\n  name = \"eu-1\"\n  listen = [\"[::]:10700\"]\n  address = \"eu-1.example.org:10700\"\n\n\
+                      Then on the first node:\n  whimbrel cluster init\n  whimbrel serve\n  whimbrel cluster token      prints a token for one node\n\n\
+                      and on each other one, with an empty data directory:\n  whimbrel cluster join TOKEN\n  whimbrel serve"
+    )]
+    Cluster {
+        /// What to do.
+        #[command(subcommand)]
+        command: Cluster,
+    },
     /// Print a configuration with every key at its default
     #[command(after_help = "Example:\n  whimbrel config > whimbrel.toml")]
     Config {
@@ -234,6 +248,58 @@ pub enum Node {
                       There are 64 slots; beyond, every account gets a new UIDVALIDITY, and clients load everything again."
     )]
     Renew {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+/// `whimbrel cluster`.
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// Make this node the first of a new cluster; the server must not run
+    #[command(
+        after_help = "The accounts and mail of this node stay, and go to the nodes that join. cluster.name must be set."
+    )]
+    Init {
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Join the cluster that a token was made for; the server must not run, and the data directory must be empty
+    #[command(
+        after_help = "The node that made the token must run and be reachable at the address in it. It is known by the fingerprint in the token, so nobody \
+                      else can answer; the token is shown to nobody else. If no answer came, run the same command again.\n\n\
+                      The token is a secret: on a machine that others use, give it on standard input."
+    )]
+    Join {
+        /// As `whimbrel cluster token` printed it; without it, from standard input
+        token: Option<String>,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Print a token that lets one node in; also while the server runs
+    #[command(
+        after_help = "It holds this node's address (cluster.address), the fingerprint of the cluster's authority, and a secret. Whoever has it \
+                      becomes a member, and members have all mail: carry it as you would a password."
+    )]
+    Token {
+        /// How long it may be used, in minutes
+        #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_080))]
+        valid: u64,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Show the members and the links to them
+    #[command(
+        after_help = "While the server runs: its links, too. A node that was renewed is there twice: its earlier incarnation belongs to the cluster still."
+    )]
+    Status {
+        /// As JSON, on standard output
+        #[arg(long)]
+        json: bool,
         /// The configuration.
         #[command(flatten)]
         config: ConfigFile,
@@ -342,6 +408,12 @@ mod tests {
         );
         check("whimbrel export anne@example.org zip /tmp/x", false);
         check("whimbrel node renew --config a.toml", true);
+        check("whimbrel cluster init --config a.toml", true);
+        check("whimbrel cluster join whimbrel-join-abc", true);
+        check("whimbrel cluster join", true);
+        check("whimbrel cluster token --valid 5", true);
+        check("whimbrel cluster token --valid 0", false);
+        check("whimbrel cluster status --json", true);
         check("whimbrel demo --exit", true);
         check("whimbrel config --markdown", true);
         check("whimbrel", false);

@@ -14,7 +14,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, node, transfer};
+use super::{Cli, Command, ConfigFile, EXIT_FATAL, accounts, check, cluster, node, transfer};
 use crate::{
     actor::Fatal,
     config::{self, Config},
@@ -57,6 +57,7 @@ pub fn run(cli: Cli) -> ExitCode {
             config,
         } => check::check(&config, scratch.as_deref(), json),
         Command::Node { command } => node::node(command),
+        Command::Cluster { command } => cluster::cluster(command),
         Command::Config { markdown } => print(&if markdown {
             config::documentation()
         } else {

@@ -12,7 +12,12 @@ mod render;
 mod schema;
 mod value;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use whimbrel_cluster::NodeName;
 
 pub use read::{Problem, Problems};
 pub use render::{documentation, example};
@@ -71,6 +76,20 @@ impl Config {
             if !path.as_os_str().is_empty() {
                 *path = directory.join(&*path);
             }
+        }
+    }
+
+    /// Addresses of other nodes that are not those they tell, by name.
+    pub fn cluster_addresses(&self) -> BTreeMap<NodeName, String> {
+        read::addresses(&self.cluster.peers).expect("it was checked when it was read")
+    }
+
+    /// Where the others are told that this node is.
+    pub fn cluster_address(&self) -> String {
+        let section = &self.cluster;
+        match section.listen.first() {
+            Some(first) if section.address.is_empty() => first.to_string(),
+            _ => section.address.clone(),
         }
     }
 

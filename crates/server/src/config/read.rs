@@ -1,6 +1,8 @@
 //! From text to a [`Config`]: unknown keys with a suggestion, all problems at once, each with its line.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt, net::SocketAddr};
+
+use whimbrel_cluster::NodeName;
 
 use toml::de::{DeTable, DeValue};
 
@@ -160,6 +162,31 @@ impl Source<'_> {
                 "`tls.cert` and `tls.key` belong together: give both or neither".to_owned();
             self.problem(self.place("tls", "cert"), message);
         }
+        let cluster = &config.cluster;
+        if !cluster.name.is_empty() {
+            if let Err(error) = NodeName::new(&cluster.name) {
+                let message = format!("`cluster.name`: {error}");
+                self.problem(self.place("cluster", "name"), message);
+            }
+            if cluster.listen.is_empty() {
+                let message = "`cluster.listen`: the other nodes need an address".to_owned();
+                self.problem(self.place("cluster", "listen"), message);
+            }
+            if let Err(message) = addresses(&cluster.peers) {
+                self.problem(self.place("cluster", "peers"), message);
+            }
+            if !cluster.address.is_empty() && !is_address(&cluster.address) {
+                let message = format!(
+                    "`cluster.address`: {:?} is not a host and a port, such as \"mail.example.org:10700\"",
+                    cluster.address
+                );
+                self.problem(self.place("cluster", "address"), message);
+            }
+            if cluster.region.len() > REGION_BYTES_MAX {
+                let message = format!("`cluster.region`: longer than {REGION_BYTES_MAX} bytes");
+                self.problem(self.place("cluster", "region"), message);
+            }
+        }
         for (section, key, small, large, than) in [
             (
                 "limits",
@@ -205,6 +232,36 @@ fn in_range<T: Value>(value: T, range: Option<(&'static str, &'static str)>) -> 
         Some(magnitude) if (low..=high).contains(&magnitude) => Ok(value),
         _ => Err(format!("must be from {least} to {most}")),
     }
+}
+
+/// What a region is called goes to all nodes and is shown by them.
+const REGION_BYTES_MAX: usize = 63;
+
+/// A host, or an address of IPv6 in brackets, and a port.
+fn is_address(text: &str) -> bool {
+    /// A domain name has 253 at most (RFC 1035, 2.3.4).
+    const ADDRESS_BYTES_MAX: usize = 260;
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let host = text.parse::<SocketAddr>().is_ok() || is_host_name(host);
+    text.len() <= ADDRESS_BYTES_MAX && host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// `cluster.peers`: names and addresses.
+pub(super) fn addresses(pairs: &[String]) -> Result<BTreeMap<NodeName, String>, String> {
+    let pairs = pairs.iter().map(|pair| {
+        let split = pair.split_once('=').and_then(|(name, address)| {
+            let name = NodeName::new(name).ok()?;
+            is_address(address).then(|| (name, address.to_owned()))
+        });
+        split.ok_or_else(|| {
+            format!(
+                "`cluster.peers`: {pair:?} is not a name and an address, such as \"eu-1=10.0.0.1:10700\""
+            )
+        })
+    });
+    pairs.collect()
 }
 
 /// RFC 1123, 2.1: labels of letters, digits and hyphens.

@@ -376,6 +376,22 @@ schema! {
         loads_max: usize = "16", "1" ..= "1024";
     }
 
+    /// Other nodes that hold the same accounts. Without a name this node is alone, and nothing here matters. **Not ready for mail**: see replication.md.
+    cluster: ClusterSection {
+        /// This node's name in its cluster: letters a to z, digits and inner hyphens, at most 63. No two nodes have one name.
+        name: String = "\"\"";
+        /// Where it stands: a word of your own.
+        region: String = "\"local\"";
+        /// Addresses for the other nodes, by TLS with certificates of the cluster's own.
+        listen: Vec<SocketAddr> = "[\"127.0.0.1:10700\"]";
+        /// Host and port under which the others reach this node; it tells them. Empty: the first of `listen`.
+        address: String = "\"\"";
+        /// Other nodes whose addresses are not those that they tell, such as "eu-1=10.0.0.1:10700".
+        peers: Vec<String> = "[]";
+        /// How long a start waits for peers that do not answer. They are asked what they remember of this node: whether its disk is an older one.
+        patience: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
+    }
+
     /// Connections.
     limits: LimitsSection {
         /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left.

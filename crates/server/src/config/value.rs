@@ -93,6 +93,19 @@ impl Value for Vec<SocketAddr> {
     }
 }
 
+impl Value for Vec<String> {
+    const KIND: &'static str = "a list of texts";
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let Some(list) = value.as_array() else {
+            return expected(Self::KIND, value);
+        };
+        list.iter()
+            .map(|item| String::read(item.get_ref()))
+            .collect()
+    }
+}
+
 /// A number with one of a few units, longest unit names first so that `MiB` is not taken for `B`.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (unit, factor) = units.iter().find(|(unit, _)| text.ends_with(unit))?;

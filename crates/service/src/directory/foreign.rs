@@ -5,6 +5,8 @@
 //! account that was removed, ends with the batch that says so, remembered logins included, since each is held against the directory as it is. The mail of a
 //! removed account goes when the removal is durable.
 
+use std::collections::BTreeSet;
+
 use whimbrel_crdt::{Batch, Incarnation};
 use whimbrel_directory::{Address, Op, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
@@ -35,6 +37,14 @@ pub(super) struct Read {
 impl DirectoryOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
+            PeerInput::Members(members) => {
+                let members: BTreeSet<Incarnation> = members.into_keys().collect();
+                self.config.peers.clone_from(&members);
+                self.config.peers.remove(&self.config.origin);
+                if let Phase::Running(running) = &mut self.state {
+                    running.shipping.members(now, members);
+                }
+            }
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 match &mut self.state {

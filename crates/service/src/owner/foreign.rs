@@ -46,6 +46,12 @@ pub(super) struct Read {
 impl PartitionOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
+            PeerInput::Members(members) => {
+                let members: BTreeSet<Incarnation> = members.into_keys().collect();
+                self.config.peers.clone_from(&members);
+                self.config.peers.remove(&self.config.origin);
+                self.of_all(now, |own, now| own.shipping.members(now, members.clone()));
+            }
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 self.drop_early(peer);

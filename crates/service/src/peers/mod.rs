@@ -13,6 +13,8 @@
 pub mod bodies;
 mod shipping;
 
+use std::collections::BTreeMap;
+
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
@@ -33,6 +35,8 @@ fn clocks(now: Now) -> whimbrel_replication::Now {
 /// What an owner of partitions is told of other nodes.
 #[derive(Debug)]
 pub enum PeerInput {
+    /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
+    Members(BTreeMap<Incarnation, u8>),
     /// There is a stream to this node; one that was before is gone.
     Linked(Incarnation),
     /// The stream is gone.

@@ -122,6 +122,11 @@ impl Shipping {
         self.machine.stable()
     }
 
+    /// Others belong to it now: nothing gets stable before all of them have it.
+    pub(crate) fn members(&mut self, now: Now, members: BTreeSet<Incarnation>) {
+        self.machine.handle(clocks(now), Input::Members(members));
+    }
+
     pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {
         self.linked = true;
         self.machine.handle(clocks(now), Input::Linked(peer));

@@ -1,0 +1,203 @@
+//! What comes on links goes to the machines, link by link.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    task::JoinSet,
+};
+use whimbrel_cluster::{Event, Handle};
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::{link::Agreed, wire::Hello};
+use whimbrel_service::peers::{Frame, PeerInput};
+
+use super::{bodies, settle, state::State};
+use crate::{store_calls::Store, switchboard::Switchboard};
+
+/// Where frames go.
+struct Ways<S> {
+    state: Arc<State<S>>,
+    board: Arc<Switchboard>,
+    bodies: mpsc::Sender<bodies::Told>,
+}
+
+impl<S> Clone for Ways<S> {
+    fn clone(&self) -> Self {
+        Ways {
+            state: Arc::clone(&self.state),
+            board: Arc::clone(&self.board),
+            bodies: self.bodies.clone(),
+        }
+    }
+}
+
+/// Runs until the transport is gone.
+pub(super) async fn drive<S: Store>(
+    state: Arc<State<S>>,
+    board: Arc<Switchboard>,
+    mut events: mpsc::Receiver<Event>,
+    bodies: mpsc::Sender<bodies::Told>,
+    room_for_bodies: Arc<Notify>,
+) {
+    let ways = Ways {
+        state,
+        board,
+        bodies,
+    };
+    let mut links = JoinSet::new();
+    // When the task of a node's last link is over.
+    let mut over: BTreeMap<String, oneshot::Receiver<()>> = BTreeMap::new();
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Up {
+                agreed,
+                handle,
+                frames,
+                ..
+            } => {
+                let (ends, ended) = oneshot::channel::<()>();
+                let before = over.insert(agreed.name.clone(), ended);
+                let ways = ways.clone();
+                links.spawn(async move {
+                    if let Some(before) = before {
+                        // Nothing is ever sent: it is over when the sender is gone.
+                        let _ = before.await;
+                    }
+                    ways.link(agreed, handle, frames).await;
+                    drop(ends);
+                });
+            }
+            Event::Room { .. } => {
+                ways.board.room_for_peers();
+                room_for_bodies.notify_one();
+            }
+            // Its frames have ended, which its task sees.
+            Event::Down { .. } => {}
+        }
+        while links.try_join_next().is_some() {}
+    }
+}
+
+impl<S: Store> Ways<S> {
+    async fn link(&self, agreed: Agreed, handle: Handle, mut frames: mpsc::Receiver<Frame>) {
+        let _guard = self.state.guard("link");
+        let peer = agreed.incarnation;
+        {
+            // No change comes between what is shown here and those that all are told.
+            let roster = self.state.roster.lock().await;
+            handle.push(&Frame::Roster(roster.clone()));
+            self.state.links.up(peer, handle.clone());
+        }
+        if self.is_member(&agreed, &mut frames).await {
+            self.board.link_up(peer, &handle).await;
+            self.to_bodies(bodies::Told::Up(peer, handle.clone())).await;
+            while let Some(frame) = frames.recv().await {
+                if !self.frame(&agreed, frame).await {
+                    break;
+                }
+            }
+            self.board.tell_of_peers(|| PeerInput::Unlinked(peer)).await;
+            self.to_bodies(bodies::Told::Down(peer)).await;
+        }
+        self.state.links.down(peer);
+        handle.close();
+    }
+
+    /// The peer shows its members first: they may say more of itself than was known here.
+    async fn is_member(&self, agreed: &Agreed, frames: &mut mpsc::Receiver<Frame>) -> bool {
+        let (name, peer) = (&agreed.name, agreed.incarnation);
+        match frames.recv().await {
+            Some(Frame::Roster(theirs)) => {
+                if let Err(error) = self.state.heard(&theirs).await {
+                    tracing::error!(peer = name, %error, "a peer's list of members cannot be taken over");
+                    return false;
+                }
+            }
+            Some(_) => {
+                tracing::error!(peer = name, "a peer does not show its members first");
+                return false;
+            }
+            None => return false,
+        }
+        let roster = self.state.roster.lock().await;
+        if roster.members().get(peer).is_none() {
+            let incarnation = format!("{:016x}", peer.get());
+            tracing::error!(peer = name, incarnation, "no member has let this node in");
+            return false;
+        }
+        for id in [peer, self.state.me()] {
+            if let Some(other) = roster.clash(id) {
+                tracing::error!(
+                    peer = name,
+                    incarnation = format!("{:016x}", id.get()),
+                    other = format!("{:016x}", other.get()),
+                    "two members have one slot, since one was let in by a node that went on from an older disk: they are not linked. Run `whimbrel \
+                     node renew` on the one that joined later"
+                );
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Hands a frame on; whether more are wanted.
+    async fn frame(&self, agreed: &Agreed, frame: Frame) -> bool {
+        let peer = agreed.incarnation;
+        match frame {
+            Frame::Roster(theirs) => {
+                let heard = self.state.heard(&theirs).await;
+                if let Err(error) = &heard {
+                    tracing::error!(peer = agreed.name, %error, "a peer's list of members cannot be taken over");
+                }
+                heard.is_ok()
+            }
+            Frame::Hello(hello) => {
+                if !self.judge(peer, &hello).await {
+                    return false;
+                }
+                self.to_machine(peer, Frame::Hello(hello)).await;
+                true
+            }
+            frame => {
+                self.to_machine(peer, frame).await;
+                true
+            }
+        }
+    }
+
+    async fn to_machine(&self, peer: Incarnation, frame: Frame) {
+        match frame.partition() {
+            Some(partition) => self.board.frame_of_peer(partition, peer, frame).await,
+            None => self.to_bodies(bodies::Told::Frame(peer, frame)).await,
+        }
+    }
+
+    async fn to_bodies(&self, told: bodies::Told) {
+        // It ends with the node.
+        let _ = self.bodies.send(told).await;
+    }
+
+    /// What the peer remembers of this node, looked at once for each partition: who could not be asked at the start may know more than the disk.
+    async fn judge(&self, peer: Incarnation, hello: &Hello) -> bool {
+        if !self.state.to_be_judged(peer, hello.partition) {
+            return true;
+        }
+        match settle::judge(&self.state, self.state.me(), peer, hello).await {
+            Ok(None) => true,
+            Ok(Some(because)) => {
+                let because = settle::told(&because);
+                if let Err(error) = self.state.files.keep_renew(&because) {
+                    tracing::error!(%error, "run `whimbrel node renew` before the next start");
+                }
+                self.state.die(&format!(
+                    "this disk is older than what was told from it: {because}. At the next start the node takes a new incarnation"
+                ));
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a log cannot be read");
+                false
+            }
+        }
+    }
+}

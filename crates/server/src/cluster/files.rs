@@ -1,0 +1,387 @@
+//! What a node keeps of its cluster: `DATA/cluster/`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `authority.pem`, `authority.key` | the cluster's own authority, which every node holds (`docs/decisions/0014`) |
+//! | `node.pem`, `node.key` | this node's certificate |
+//! | `roster` | the cluster's id and its members; written last, so that a node that has it has all |
+//! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
+//! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
+//! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
+//!
+//! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use minicbor::{Decode, Encode};
+use whimbrel_cluster::{Authority, AuthorityError, ClusterId, Credentials, Tokens};
+use whimbrel_replication::roster::Roster;
+use zeroize::Zeroizing;
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The system refuses.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// It is not as it was written.
+    #[error(
+        "{}: it is damaged. Put it back from a backup, or make this node anew: empty the data directory and join with a new token", path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Certificates that do not fit.
+    #[error("{}: {cause}", path.display())]
+    Certificates {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        cause: AuthorityError,
+    },
+}
+
+/// The directory.
+#[derive(Clone, Debug)]
+pub struct Files(PathBuf);
+
+/// What a member has.
+pub struct Kept {
+    /// Of the cluster.
+    pub authority: Authority,
+    /// Of the node.
+    pub credentials: Credentials,
+    /// The members.
+    pub roster: Roster,
+}
+
+#[derive(Encode, Decode)]
+struct Known {
+    #[cbor(n(0), with = "minicbor::bytes")]
+    cluster: ClusterId,
+    #[n(1)]
+    roster: Roster,
+}
+
+/// A token that was shown, and the answer has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Joining {
+    /// Which.
+    #[n(0)]
+    pub token: u64,
+    /// Under which incarnation.
+    #[n(1)]
+    pub incarnation: u64,
+}
+
+const SUM_BYTES: usize = 32;
+
+impl Files {
+    /// Of this data directory. There may be none.
+    pub fn of(data: &Path) -> Self {
+        Files(data.join("cluster"))
+    }
+
+    /// Whether the node belongs to a cluster.
+    pub fn exist(&self) -> bool {
+        self.0.join("roster").exists()
+    }
+
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn make(&self) -> Result<(), FilesError> {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0);
+        made.map_err(self.io(""))
+    }
+
+    /// Keeps what a new member has.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep(&self, kept: &Kept) -> Result<(), FilesError> {
+        self.make()?;
+        let authority = &kept.authority;
+        self.write("authority.pem", authority.certificate_pem().as_bytes())?;
+        self.write("authority.key", authority.key_pem().as_bytes())?;
+        self.write("node.pem", kept.credentials.certificate_pem().as_bytes())?;
+        self.write("node.key", kept.credentials.key_pem().as_bytes())?;
+        self.keep_roster(authority.cluster(), &kept.roster)
+    }
+
+    /// Keeps the members.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_roster(&self, cluster: ClusterId, roster: &Roster) -> Result<(), FilesError> {
+        let roster = roster.clone();
+        self.write_checked("roster", &Known { cluster, roster })
+    }
+
+    /// What the node has; `None` if it belongs to no cluster.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn open(&self) -> Result<Option<Kept>, FilesError> {
+        let Some(known) = self.read_checked::<Known>("roster")? else {
+            return Ok(None);
+        };
+        let text = |name: &str| -> Result<Zeroizing<String>, FilesError> {
+            let bytes = self.read(name)?.ok_or_else(|| self.damaged(name))?;
+            let text = String::from_utf8(bytes.to_vec()).map_err(|_| self.damaged(name))?;
+            Ok(Zeroizing::new(text))
+        };
+        let wrong = |cause| FilesError::Certificates {
+            path: self.0.clone(),
+            cause,
+        };
+        let (authority, key) = (text("authority.pem")?, text("authority.key")?);
+        let credentials = Credentials::from_pem(
+            known.cluster,
+            &authority,
+            &text("node.pem")?,
+            &text("node.key")?,
+        );
+        Ok(Some(Kept {
+            authority: Authority::from_pem(known.cluster, &authority, &key).map_err(wrong)?,
+            credentials: credentials.map_err(wrong)?,
+            roster: known.roster,
+        }))
+    }
+
+    /// Reads the tokens, lets them be changed, and keeps them if that says so; nobody else does so meanwhile.
+    ///
+    /// # Errors
+    /// [`FilesError`]; or what the change says.
+    pub fn tokens<E: From<FilesError>>(
+        &self,
+        change: impl FnOnce(&mut Tokens) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let path = self.0.join("tokens.lock");
+        let mut open = fs::OpenOptions::new();
+        let open = open.write(true).create(true).truncate(false).mode(0o600);
+        let lock = open
+            .open(&path)
+            .and_then(|lock| lock.lock().map(|()| lock))
+            .map_err(self.io("tokens.lock"))?;
+        let mut tokens = self.read_checked::<Tokens>("tokens")?.unwrap_or_default();
+        change(&mut tokens)?;
+        self.write_checked("tokens", &tokens)?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// What was asked before, if the answer has not come.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn joining(&self) -> Result<Option<Joining>, FilesError> {
+        self.read_checked("joining")
+    }
+
+    /// Remembers what is about to be asked.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_joining(&self, joining: &Joining) -> Result<(), FilesError> {
+        self.write_checked("joining", joining)
+    }
+
+    /// Whether the next start has to take a new incarnation.
+    pub fn must_renew(&self) -> bool {
+        self.0.join("renew").exists()
+    }
+
+    /// The next start has to take a new incarnation; why, for whoever reads it.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_renew(&self, because: &str) -> Result<(), FilesError> {
+        self.write("renew", because.as_bytes())
+    }
+
+    /// It has been taken.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn renewed(&self) -> Result<(), FilesError> {
+        match fs::remove_file(self.0.join("renew")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("renew")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn io(&self, name: &str) -> impl FnOnce(io::Error) -> FilesError {
+        let path = self.0.join(name);
+        move |cause| FilesError::Io { path, cause }
+    }
+
+    fn damaged(&self, name: &str) -> FilesError {
+        let path = self.0.join(name);
+        FilesError::Damaged { path }
+    }
+
+    fn write_checked<T: Encode<()>>(&self, name: &str, value: &T) -> Result<(), FilesError> {
+        let bytes = match minicbor::to_vec(value) {
+            Ok(bytes) => bytes,
+            Err(error) => unreachable!("writing to memory cannot fail: {error}"),
+        };
+        self.write(
+            name,
+            &[blake3::hash(&bytes).as_bytes(), &bytes[..]].concat(),
+        )
+    }
+
+    fn read_checked<T: for<'b> Decode<'b, ()>>(&self, name: &str) -> Result<Option<T>, FilesError> {
+        let Some(bytes) = self.read(name)? else {
+            return Ok(None);
+        };
+        let whole = bytes.split_first_chunk::<SUM_BYTES>();
+        let whole = whole.filter(|(sum, rest)| blake3::hash(rest) == **sum);
+        let read = whole.and_then(|(_, rest)| minicbor::decode(rest).ok());
+        read.ok_or_else(|| self.damaged(name)).map(Some)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FilesError> {
+        let path = self.0.join(name);
+        let new = self.0.join(format!("{name}.new"));
+        let write = || -> io::Result<()> {
+            let mut open = fs::OpenOptions::new();
+            let open = open.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = open.open(&new)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            fs::File::open(&self.0)?.sync_all()
+        };
+        write().map_err(self.io(name))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, FilesError> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        match fs::File::open(self.0.join(name)).and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.io(name)(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use whimbrel_cluster::{NodeName, Token};
+    use whimbrel_crdt::Incarnation;
+
+    use super::*;
+
+    fn kept() -> Kept {
+        let authority = Authority::found([7; 16]).unwrap();
+        let credentials = authority.certify(&NodeName::new("eu-1").unwrap()).unwrap();
+        Kept {
+            authority,
+            credentials,
+            roster: Roster::found(Incarnation::new(5).unwrap(), "eu-1", 0, !1),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_is_nobody_elses() {
+        let data = tempfile::tempdir().unwrap();
+        let files = Files::of(data.path());
+        assert!(!files.exist() && files.open().unwrap().is_none());
+        files.keep(&kept()).unwrap();
+        let read = files.open().unwrap().unwrap();
+        assert_eq!(read.roster, kept().roster);
+        assert_eq!(read.credentials.name().as_str(), "eu-1");
+        for entry in fs::read_dir(&files.0).unwrap() {
+            let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        let mode = fs::metadata(&files.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let check = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+            let data = tempfile::tempdir().unwrap();
+            let files = Files::of(data.path());
+            files.keep(&kept()).unwrap();
+            let path = files.0.join(name);
+            let mut bytes = fs::read(&path).unwrap();
+            change(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            let error = files.open().err().unwrap().to_string();
+            assert!(error.contains("/cluster"), "{error}");
+        };
+        check("roster", &|bytes| bytes[40] ^= 1);
+        check("roster", &Vec::clear);
+        check("node.key", &Vec::clear);
+        check("authority.pem", &|bytes| bytes[100] ^= 1);
+    }
+
+    #[test]
+    fn tokens_are_kept_when_they_are_changed() {
+        let data = tempfile::tempdir().unwrap();
+        let files = Files::of(data.path());
+        files.make().unwrap();
+        let token = Token {
+            address: "a:1".into(),
+            sponsor: "a".into(),
+            fingerprint: [0; 32],
+            id: 1,
+            secret: [2; 32],
+        };
+        let give = |tokens: &mut Tokens| {
+            tokens.give(0, &token, 100).unwrap();
+            Ok::<_, FilesError>(())
+        };
+        files.tokens(give).unwrap();
+        let take = |tokens: &mut Tokens| {
+            tokens.take(1, 1, &[2; 32], 7).unwrap();
+            Ok::<_, FilesError>(())
+        };
+        files.tokens(take).unwrap();
+        let other = |tokens: &mut Tokens| {
+            assert!(tokens.take(1, 1, &[2; 32], 8).is_err());
+            Ok::<_, FilesError>(())
+        };
+        files.tokens(other).unwrap();
+    }
+
+    #[test]
+    fn a_node_is_renewed_once() {
+        let data = tempfile::tempdir().unwrap();
+        let files = Files::of(data.path());
+        files.make().unwrap();
+        files.keep_renew("eu-2 has more").unwrap();
+        assert!(files.must_renew());
+        files.renewed().unwrap();
+        files.renewed().unwrap();
+        assert!(!files.must_renew());
+        assert_eq!(files.joining().unwrap(), None);
+        let joining = Joining {
+            token: 1,
+            incarnation: 2,
+        };
+        files.keep_joining(&joining).unwrap();
+        assert_eq!(files.joining().unwrap(), Some(joining));
+    }
+}

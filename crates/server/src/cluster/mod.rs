@@ -1,0 +1,246 @@
+//! This node among others: files, joining, who belongs to the cluster, links, and what goes over them.
+//!
+//! Order of a start: the files, the listener (peers that start at the same time can ask), what the peers remember of this node and with it its
+//! incarnation and slot ([`settle`]), then the machines of the service, then the links.
+//!
+//! Invariants:
+//! - Nothing is written under an incarnation that has no slot from a sponsor, and none is let in before the sponsor's roster is on disk.
+//! - On a link the roster comes first. Machines know a new member before they see anything that was said by who knew it.
+//! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
+//! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
+//!
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`settle`], `links` (what machines send), `drive` (what comes), `bodies`.
+
+mod bodies;
+mod drive;
+pub mod files;
+mod links;
+mod question;
+mod settle;
+mod state;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
+use whimbrel_crdt::Incarnation;
+use whimbrel_mailbox::BlobName;
+use whimbrel_replication::roster::Place;
+
+pub(crate) use self::state::Told;
+pub use self::state::{NodeLine, Status};
+use self::{files::Files, settle::Settled, state::State};
+use crate::{
+    actor::Fatal,
+    clock::{Clock, wall_micros},
+    config::Config,
+    node::DataDir,
+    serve::StartError,
+    store_calls::Store,
+    switchboard::Switchboard,
+};
+
+/// What the machines are told of other nodes, and where they bring what is for these.
+#[derive(Clone)]
+pub struct Membership {
+    /// The other members, and their slots.
+    pub(crate) peers: BTreeMap<Incarnation, u8>,
+    /// Bodies that are wanted.
+    pub(crate) wants: mpsc::UnboundedSender<BlobName>,
+}
+
+/// The node's end of its cluster.
+pub struct Cluster<S> {
+    state: Arc<State<S>>,
+    membership: Membership,
+    wants: mpsc::UnboundedReceiver<BlobName>,
+    events: mpsc::Receiver<whimbrel_cluster::Event>,
+    tasks: JoinSet<()>,
+}
+
+/// Of links that come up, go down and have room: a few for each peer.
+const EVENTS_MAX: usize = 64;
+/// Questions of other nodes that wait. Each is answered in some milliseconds.
+const ASKED_MAX: usize = 16;
+
+impl<S: Store> Cluster<S> {
+    /// Settles who this node is, if it belongs to a cluster. The store has been opened, and nothing else has been done with it.
+    ///
+    /// # Errors
+    /// When the configuration and the files do not fit, or the node needs a slot and no member can be asked.
+    pub async fn open(
+        config: &Config,
+        data: &mut DataDir,
+        listener: Vec<TcpListener>,
+        store: S,
+    ) -> Result<Option<Self>, StartError> {
+        let files = Files::of(data.path());
+        let Some(kept) = files.open()? else {
+            return match config.cluster.name.as_str() {
+                "" => Ok(None),
+                name => Err(StartError::Cluster(format!(
+                    "cluster.name is {name:?}, but this node belongs to no cluster yet: run `whimbrel cluster init` to found one, or \
+                     `whimbrel cluster join TOKEN`"
+                ))),
+            };
+        };
+        let name = kept.credentials.name().clone();
+        if config.cluster.name != name.as_str() {
+            return Err(StartError::Cluster(format!(
+                "{} belongs to the node {name} of a cluster; set cluster.name = \"{name}\"",
+                data.path().display()
+            )));
+        }
+        let (to_events, events) = mpsc::channel(EVENTS_MAX);
+        let (to_asked, asked) = mpsc::channel(ASKED_MAX);
+        let clock = Clock::start();
+        let clocks: Clocks = Arc::new(move || {
+            let now = clock.now();
+            whimbrel_replication::Now {
+                wall_micros: now.wall_micros,
+                mono_micros: now.mono_micros,
+            }
+        });
+        let transport = Transport::new(
+            &kept.credentials,
+            kept.authority,
+            clocks,
+            to_events,
+            to_asked,
+        );
+        let transport =
+            Arc::new(transport.map_err(|error| StartError::Cluster(error.to_string()))?);
+        let mut tasks = JoinSet::new();
+        for listener in listener {
+            let transport = Arc::clone(&transport);
+            tasks.spawn(async move { transport.listen(listener).await });
+        }
+        let overrides = config.cluster_addresses();
+        let state = Arc::new(State::new(
+            files,
+            kept.credentials,
+            kept.roster,
+            store,
+            transport,
+            overrides,
+        ));
+        tasks.spawn(Arc::clone(&state).answer_all(asked));
+        let Settled { me, slot } = settle::settle(&state, data, config.cluster.patience).await?;
+        let place = Place {
+            version: wall_micros(),
+            incarnation: me,
+            address: config.cluster_address(),
+            region: config.cluster.region.clone(),
+        };
+        state.begin(me, place).await?;
+        tracing::info!(name = %name, slot, members = state.slots().await.len(), "a member of a cluster");
+        let (to_wants, wants) = mpsc::unbounded_channel();
+        let mut peers = state.slots().await;
+        peers.remove(&me);
+        let membership = Membership {
+            peers,
+            wants: to_wants,
+        };
+        Ok(Some(Cluster {
+            state,
+            membership,
+            wants,
+            events,
+            tasks,
+        }))
+    }
+
+    pub(crate) fn membership(&self) -> Membership {
+        self.membership.clone()
+    }
+
+    /// The machines run: links are made from now on.
+    pub(crate) async fn run(
+        self,
+        board: Arc<Switchboard>,
+        clock: Clock,
+        fatal: Fatal,
+    ) -> Running<S> {
+        let Cluster {
+            state,
+            wants,
+            events,
+            mut tasks,
+            ..
+        } = self;
+        state.serve(Arc::clone(&board), fatal).await;
+        let (to_bodies, told) = mpsc::channel(bodies::TOLD_MAX);
+        let bodies = bodies::Driver::new(Arc::clone(&state), Arc::clone(&board), clock);
+        let room = bodies.room();
+        tasks.spawn(bodies.run(wants, told));
+        tasks.spawn(drive::drive(
+            Arc::clone(&state),
+            Arc::clone(&board),
+            events,
+            to_bodies,
+            room,
+        ));
+        state
+            .transport
+            .begin(handshake(&state.credentials, state.me()));
+        state.dial().await;
+        Running { state, tasks }
+    }
+}
+
+/// A cluster's links, until dropped.
+pub struct Running<S> {
+    state: Arc<State<S>>,
+    tasks: JoinSet<()>,
+}
+
+impl<S: Store> Running<S> {
+    /// What may be asked of it.
+    pub(crate) fn told(&self) -> Told {
+        let state = Arc::clone(&self.state);
+        Told::new(move |answer: oneshot::Sender<Status>| {
+            let state = Arc::clone(&state);
+            tokio::spawn(async move {
+                // Whoever asked may be gone.
+                let _ = answer.send(state.status().await);
+            });
+        })
+    }
+
+    /// Ends all links.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        self.state.links.close_all();
+    }
+}
+
+/// What `whimbrel cluster join` asks.
+pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
+    question::encoded(&question::Question::Join { incarnation })
+}
+
+/// What an offline command must know of the members, so that nothing is forgotten which others lack.
+///
+/// # Errors
+/// When the files are damaged, or this directory is a copy that has no slot yet.
+pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> {
+    let Some(kept) = Files::of(data.path()).open()? else {
+        return Ok(None);
+    };
+    let me = Incarnation::from_hash(data.identity().incarnation);
+    let mut peers = kept.roster.slots();
+    if peers.remove(&me) != Some(data.identity().slot) {
+        return Err(StartError::Cluster(
+            "this node has a new incarnation, and no slot for it yet: start the server, so that a member gives it one".into(),
+        ));
+    }
+    Ok(Some(Membership {
+        peers,
+        // Nobody fetches: what is wanted is wanted again at the next start.
+        wants: mpsc::unbounded_channel().0,
+    }))
+}

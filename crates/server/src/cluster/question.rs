@@ -1,0 +1,75 @@
+//! What nodes ask each other beside their links: to be let in, and what a peer remembers.
+
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_replication::{
+    roster::Roster,
+    wire::{Head, Hello, Room},
+};
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) enum Question {
+    /// Let this incarnation of the node in; answered with the members.
+    #[n(0)]
+    Join {
+        #[n(0)]
+        incarnation: Incarnation,
+    },
+    /// What do you have of its logs? Answered with [`Remembered`].
+    #[n(1)]
+    Remember {
+        #[n(0)]
+        incarnation: Incarnation,
+    },
+}
+
+/// What a peer has of the logs of one incarnation, and what it knows of the members.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Remembered {
+    #[n(0)]
+    pub(super) roster: Roster,
+    #[n(1)]
+    pub(super) logs: Vec<Held>,
+}
+
+/// A log.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Held {
+    #[n(0)]
+    pub(super) partition: PartitionId,
+    /// The last number.
+    #[n(1)]
+    pub(super) last: u64,
+    /// Of the batch that ends with it.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub(super) hash: [u8; 32],
+}
+
+impl Held {
+    /// As that peer's hello for the partition would say it.
+    pub(super) fn hello(&self, of: Incarnation) -> Hello {
+        let hash = Hash(self.hash);
+        Hello {
+            partition: self.partition,
+            durable: [(of, self.last)].into_iter().collect(),
+            applied: VersionVector::default(),
+            heads: vec![Head {
+                origin: of,
+                hash: hash.0,
+            }],
+            room: Room {
+                bytes: 0,
+                batches: 0,
+            },
+            yours: None,
+        }
+    }
+}
+
+pub(super) fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
+    match minicbor::to_vec(value) {
+        Ok(bytes) => bytes,
+        Err(error) => unreachable!("writing to memory cannot fail: {error}"),
+    }
+}

@@ -1,0 +1,276 @@
+//! Who this node is, settled at its start before anything is written: what its peers remember of it, and its slot.
+//!
+//! A disk that is older than what was told from it must not go on under its incarnation. A copy of the directory is noticed by itself
+//! ([`crate::node`]); a snapshot below the file system is not, but the peers have what was written since. Each is asked once at the start, and whoever
+//! could not be asked is looked at when its first words for a partition come ([`judge`]).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout_at};
+use whimbrel_cluster::{JoinError, Peer, ask_member};
+use whimbrel_crdt::{Hash, Incarnation};
+use whimbrel_replication::{
+    Now,
+    identity::{Asked, Because, Identity, Own},
+    roster::Roster,
+    wire::Hello,
+};
+use whimbrel_service::log::store_partition;
+use whimbrel_storage::{Origin, StoreError};
+
+use super::{
+    question::{Question, Remembered, encoded},
+    state::State,
+};
+use crate::{
+    node::{Copy, DataDir},
+    serve::StartError,
+    store_calls::Store,
+};
+
+/// Before a peer that could not be asked is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// For a slot: without one the node cannot serve, so it waits longer than for what is remembered.
+const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Who the node is.
+pub(super) struct Settled {
+    pub(super) me: Incarnation,
+    pub(super) slot: u8,
+}
+
+pub(super) async fn settle<S: Store>(
+    state: &State<S>,
+    data: &mut DataDir,
+    patience: Duration,
+) -> Result<Settled, StartError> {
+    if state.files.must_renew() {
+        data.renew(Copy::Peers);
+    }
+    let me = incarnation(data);
+    let mut forgotten = None;
+    for (peer, remembered) in ask_all(state, me, patience).await {
+        let roster = &remembered.roster;
+        if forgotten.is_none() {
+            forgotten = forgotten_by(state, me, &peer, &remembered).await?;
+        }
+        let heard = state.heard(roster).await;
+        heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
+    }
+    if let Some(because) = forgotten {
+        tracing::error!(
+            because,
+            "this disk is older than what its peers remember of it"
+        );
+        data.renew(Copy::Peers);
+    }
+    let roster = state.roster.lock().await.clone();
+    if roster.members().get(incarnation(data)).is_none() {
+        be_sponsored(state, data).await?;
+    }
+    let me = incarnation(data);
+    let roster = state.roster.lock().await.clone();
+    let member = roster.members().get(me).ok_or_else(nobody)?;
+    data.assign(member.slot);
+    data.write()?;
+    state.files.renewed()?;
+    Ok(Settled {
+        me,
+        slot: member.slot,
+    })
+}
+
+fn incarnation(data: &DataDir) -> Incarnation {
+    Incarnation::from_hash(data.identity().incarnation)
+}
+
+fn nobody() -> StartError {
+    StartError::Cluster(
+        "this node goes on under a new incarnation, since its directory is a copy or older than what its peers remember, and needs a slot from a \
+         member: none could be asked. Start it when one is reachable. If it is the only node there ever was, remove DATA/cluster and found the \
+         cluster anew (`whimbrel cluster init`)"
+            .into(),
+    )
+}
+
+/// Asks all peers at once what they remember; who does not answer in time is left.
+async fn ask_all<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    patience: Duration,
+) -> Vec<(Peer, Remembered)> {
+    let until = Instant::now() + patience;
+    let peers = state.peers(&*state.roster.lock().await);
+    let question = encoded(&Question::Remember { incarnation: me });
+    let asked = peers.into_iter().map(|peer| {
+        let question = question.clone();
+        async move {
+            loop {
+                let asking =
+                    ask_member(&state.credentials, &peer.name, &peer.address, question.clone());
+                let failed = match timeout_at(until, asking).await {
+                    Ok(Ok(answer)) => match minicbor::decode::<Remembered>(&answer) {
+                        Ok(remembered) => return Some((peer, remembered)),
+                        Err(error) => error.to_string(),
+                    },
+                    Ok(Err(error)) => error.to_string(),
+                    Err(late) => late.to_string(),
+                };
+                if Instant::now() + PAUSE >= until {
+                    tracing::warn!(peer = %peer.name, failed, "a peer could not be asked what it remembers of this node");
+                    return None;
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    });
+    let mut answers = Vec::new();
+    // Each has the same end, so that waiting for one after the other waits no longer.
+    let running: Vec<_> = asked.map(Box::pin).collect();
+    for answer in all(running).await {
+        answers.extend(answer);
+    }
+    answers
+}
+
+/// Runs them together.
+async fn all<F: Future + Unpin>(mut running: Vec<F>) -> Vec<F::Output> {
+    let mut done: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in running.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(output) = std::pin::Pin::new(future).poll(context)
+            {
+                *done = Some(output);
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+/// Why this disk is older than what the peer remembers, if it is.
+async fn forgotten_by<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    peer: &Peer,
+    remembered: &Remembered,
+) -> Result<Option<String>, StartError> {
+    let ours = state.roster.lock().await.clone();
+    let name = &peer.name;
+    if ours.has_forgotten(me, &remembered.roster) {
+        return Ok(Some(format!("{name} knows of a node that was let in here")));
+    }
+    let place = remembered.roster.places().get(name.as_str());
+    let id = place.map_or(me, |place| place.incarnation);
+    for held in &remembered.logs {
+        let judged = judge(state, me, id, &held.hello(me)).await;
+        let judged = judged.map_err(|error| StartError::Store(error.to_string()))?;
+        if let Some(because) = judged {
+            return Ok(Some(told(&because)));
+        }
+    }
+    Ok(None)
+}
+
+/// For the log.
+pub(super) fn told(because: &Because) -> String {
+    match because {
+        Because::TheyHaveMore { peer, number } => {
+            format!("node {:016x} has {number} of our operations", peer.get())
+        }
+        Because::TheyHaveOther { peer, number } => format!(
+            "node {:016x} has another batch of ours under the number {number}",
+            peer.get()
+        ),
+        Because::WeHadMore { peer } => format!(
+            "node {:016x} was told that more is on this disk than there is",
+            peer.get()
+        ),
+    }
+}
+
+/// Whether what a peer has of our logs, and was told by us, fits to what is on this disk now.
+pub(super) async fn judge<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    peer: Incarnation,
+    hello: &Hello,
+) -> Result<Option<Because>, StoreError> {
+    let partition = store_partition(hello.partition);
+    let positions = state.store.log_positions(partition).await?;
+    let last = positions.iter().map(|(origin, position)| {
+        let origin = Incarnation::from_hash(origin.0);
+        (origin, position.next - 1)
+    });
+    let hash = positions.iter().find(|(origin, _)| origin.0 == me.get());
+    let own = Own {
+        durable: last.collect(),
+        hash: hash.map_or(Hash::default(), |(_, position)| Hash(position.hash.0)),
+    };
+    let mut identity = Identity::new(me, BTreeSet::from([peer]), Now::default(), u64::MAX);
+    let mut asked = identity.hello(peer, hello, &own);
+    if let Some(Asked::Look { peer, number }) = asked {
+        let page = state
+            .store
+            .read_log(partition, Origin(me.get()), number, 1)
+            .await?;
+        let entry = page.entries.first().filter(|entry| entry.first <= number);
+        let hash = entry.map(|entry| Hash(entry.hash().0));
+        asked = identity.looked(peer, number, hash);
+    }
+    Ok(match asked {
+        Some(Asked::Renew(because)) => Some(because),
+        _ => None,
+    })
+}
+
+/// Gets a slot for the new incarnation from one member. Who did not answer may have given one all the same, so another is asked under yet another
+/// incarnation.
+async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<(), StartError> {
+    let until = Instant::now() + SPONSOR_TIME_MAX;
+    while Instant::now() < until {
+        let peers = state.peers(&*state.roster.lock().await);
+        if peers.is_empty() {
+            break;
+        }
+        for Peer { name, address } in peers {
+            let me = incarnation(data);
+            let question = encoded(&Question::Join { incarnation: me });
+            let asked = timeout_at(
+                until,
+                ask_member(&state.credentials, &name, &address, question),
+            );
+            match asked.await {
+                Ok(Ok(answer)) => {
+                    if let Ok(roster) = minicbor::decode::<Roster>(&answer)
+                        && state.heard(&roster).await.is_ok()
+                        && roster.members().get(me).is_some()
+                    {
+                        tracing::info!(sponsor = %name, "a member has given this node a slot");
+                        return Ok(());
+                    }
+                    data.renew(Copy::Peers);
+                }
+                // It has said so: nothing was given.
+                Ok(Err(JoinError::Refused(why))) => {
+                    tracing::warn!(sponsor = %name, why, "no slot");
+                }
+                Ok(Err(JoinError::Io { cause, .. }))
+                    if cause.kind() == std::io::ErrorKind::ConnectionRefused => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(sponsor = %name, %error, "no slot");
+                    data.renew(Copy::Peers);
+                }
+                Err(_) => break,
+            }
+        }
+        sleep(PAUSE).await;
+    }
+    Err(nobody())
+}
