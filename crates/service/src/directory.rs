@@ -485,8 +485,16 @@ impl Running {
         }
         let ends = logs.unwrap_or_else(|| log.ends());
         let (shipping, peers) = (config.shipping, &config.peers);
-        let shipping = Shipping::resume(shipping, id, origin, peers, ends, log.applied())
-            .map_err(|error| error.to_string())?;
+        let shipping = Shipping::resume(
+            shipping,
+            id,
+            origin,
+            peers,
+            ends,
+            log.applied(),
+            log.collected(),
+        )
+        .map_err(|error| error.to_string())?;
         Ok(Running {
             directory,
             log,

@@ -77,6 +77,9 @@ pub struct Position {
     /// Whose log it is. Positions from before this was kept do not say it: then it is another's.
     #[n(6)]
     pub origin: Option<NonZeroU64>,
+    /// What was stable at the last collection; `None`: there was none, or none with peers.
+    #[n(7)]
+    pub collected: Option<VersionVector>,
 }
 
 /// The own log of one partition.
@@ -107,6 +110,7 @@ impl Log {
             hlc: 0,
             applied: VersionVector::new(),
             origin: NonZeroU64::new(origin.get()),
+            collected: None,
         };
         Log {
             partition,
@@ -135,6 +139,7 @@ impl Log {
             let mut log = Log::new(partition, origin);
             log.position.hlc = position.hlc;
             log.position.applied = position.applied;
+            log.position.collected = position.collected;
             log.hlc = hlc;
             return Ok(log);
         }
@@ -241,6 +246,19 @@ impl Log {
             commit.mutations.push(self.record());
         }
         commit
+    }
+
+    /// What was stable when something was collected.
+    #[must_use]
+    pub fn collected(&self) -> VersionVector {
+        self.position.collected.clone().unwrap_or_default()
+    }
+
+    /// Something is about to be collected for being stable: to be written with the first of it, for a state that lacks it must not be taken after
+    /// a crash.
+    pub(crate) fn collect(&mut self, stable: &VersionVector) -> Mutation {
+        self.position.collected = Some(stable.clone());
+        self.record()
     }
 
     fn record(&self) -> Mutation {

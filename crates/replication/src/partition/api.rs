@@ -106,6 +106,8 @@ pub struct Resume {
     pub applied: VersionVector,
     /// Who belongs to the partition, this node included.
     pub members: BTreeSet<Incarnation>,
+    /// What is known to have been stable: hidden records of before may have been dropped.
+    pub stable: VersionVector,
 }
 
 /// Names what was asked of the driver.

@@ -128,7 +128,7 @@ impl Partition {
             pending: BTreeMap::new(),
             next_ticket: 0,
             applying_bytes: 0,
-            stable: VersionVector::new(),
+            stable: resume.stable,
             gives: BTreeMap::new(),
             take: None,
             hints: BTreeMap::new(),

@@ -59,14 +59,18 @@ impl Partition {
     }
 
     fn cut(&mut self) {
+        let linked = || self.peers.values().filter(|peer| peer.linked);
         for (id, origin) in &mut self.origins {
             let upto = if broken("cut-at-own-pace") {
                 origin.applied
             } else {
                 let kept = self.config.kept_for_absent;
+                let too_far = origin.applied.saturating_sub(kept);
+                // Whoever is linked is sent it.
+                let sent = linked().map(|peer| peer.durable.get(*id)).min();
                 self.stable
                     .get(*id)
-                    .max(origin.applied.saturating_sub(kept))
+                    .max(too_far.min(sent.unwrap_or(too_far)))
             };
             let below = (upto + 1).saturating_sub(self.config.kept);
             if below >= origin.low + self.config.cut_step {

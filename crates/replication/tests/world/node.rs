@@ -58,6 +58,7 @@ impl Node {
             logs: self.disk.ends(),
             applied: self.disk.applied.clone(),
             members: self.members.clone(),
+            stable: VersionVector::new(),
         };
         self.life += 1;
         self.memory = self.disk.applied.clone();

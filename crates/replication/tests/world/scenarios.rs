@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Alarm, Config, Entry, Input, Output, Partition, Resume, StateConfig, Ticket,
+    Alarm, Config, Entry, Input, LogEnd, Output, Partition, Resume, StateConfig, Ticket,
 };
 use whimbrel_replication::wire::{Ack, Batches, Frame, Head, Hello, Room};
 
@@ -29,6 +29,8 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a wait for a blob", wait_for_blob),
     ("a peer that begins again and again", again_and_again),
     ("a log that begins with a state", behind_a_state),
+    ("a log that is being sent", being_sent),
+    ("what was stable before the start", stable_before),
 ];
 
 pub(super) fn node(id: u64) -> Incarnation {
@@ -260,6 +262,54 @@ fn boundless_room() -> Result<(), String> {
         machine.input(Input::Own(entry, hash));
     }
     ensure(machine.0.memory_bytes() <= 16 << 10, "its queue is bounded")
+}
+
+/// However far behind a peer is: what it is being sent is not cut.
+fn being_sent() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.hello(&[], &[], 1 << 20);
+    let mut cuts = |inputs: Vec<Input>| {
+        let outputs = inputs.into_iter().flat_map(|input| machine.input(input));
+        let cut = |output: &Output| matches!(output, Output::Cut { .. });
+        outputs
+            .collect::<Vec<_>>()
+            .iter()
+            .filter(|output| cut(output))
+            .count()
+    };
+    let own = (1..)
+        .zip(chain(ME, 300, &[]))
+        .map(|(number, (bytes, hash))| {
+            let entry = Entry {
+                first: number,
+                last: number,
+                bytes,
+            };
+            Input::Own(entry, hash)
+        });
+    let mut own: Vec<Input> = own.collect();
+    let last = own.split_off(200);
+    ensure(cuts(own) == 0, "nothing is cut while it is sent")?;
+    ensure(cuts(vec![Input::Unlinked(node(2))]) == 0, "nor at once")?;
+    ensure(cuts(last) > 0, "who is absent is not waited for")
+}
+
+/// What was stable may have been collected: no state that lacks it is of use, and nothing waits for it to be reported again.
+fn stable_before() -> Result<(), String> {
+    let log = chain(2, 3, &[]);
+    let end = LogEnd {
+        last: 3,
+        hash: log[2].1,
+        low: 1,
+    };
+    let stable: VersionVector = [(node(2), 2)].into_iter().collect();
+    let machine = Machine::resume(Resume {
+        logs: [(node(2), end)].into(),
+        applied: [(node(2), 3)].into_iter().collect(),
+        stable: stable.clone(),
+        ..Resume::default()
+    });
+    ensure(*machine.0.stable() == stable, "it is stable")
 }
 
 fn two_hashes() -> Result<(), String> {

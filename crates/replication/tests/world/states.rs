@@ -318,6 +318,7 @@ fn before_stable() -> Result<(), String> {
 
 fn away_for_long() -> Result<(), String> {
     let mut machine = Machine::new();
+    machine.input(Input::Unlinked(node(2)));
     let mut cut = 0;
     for (number, (bytes, hash)) in (1..).zip(chain(ME, 200, &[])) {
         let entry = Entry {

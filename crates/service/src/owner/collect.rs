@@ -113,6 +113,9 @@ impl PartitionOwner {
         let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> =
             replica.take_dirty().into_iter().collect();
         let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(collected.messages.len());
+        if !self.config.peers.is_empty() {
+            units.push(vec![own.log.collect(own.shipping.stable())]);
+        }
         let mut last = Vec::new();
         // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit.
         for dropped in collected.messages {

@@ -17,7 +17,9 @@ use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
-    Partition, PartitionOwner, Phase, Watch, batches::BATCH_BYTES_MAX, rows::push_row,
+    Partition, PartitionOwner, Phase, Watch,
+    batches::BATCH_BYTES_MAX,
+    rows::{free_room, push_row},
     writing::take_shown,
 };
 use crate::{
@@ -393,6 +395,12 @@ impl PartitionOwner {
             entry.is_some_and(|entry| matches!(entry.phase, Phase::Removed))
         };
         let all_removed = sections.iter().all(is_removed);
+        // Mail that was removed elsewhere makes room here.
+        let frees = |section: &Section| section.ops.as_ref().is_ok_and(|ops| free_room(ops));
+        let room = match applies && sections.iter().all(frees) {
+            true => Room::Frees,
+            false => Room::Ordinary,
+        };
         if applies {
             own.log.take(batch);
         }
@@ -512,6 +520,7 @@ impl PartitionOwner {
             self.out.push_back(Output::Commit(earlier, commit));
         }
         let mut commit = own.log.foreign(foreign, applies);
+        commit.room = room;
         commit.mutations.extend(mutations);
         let rows = shown.iter().flat_map(|(_, rows)| rows);
         let bytes: usize = rows.map(Mutation::bytes).sum();

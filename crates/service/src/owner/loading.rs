@@ -260,8 +260,15 @@ impl PartitionOwner {
         };
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let (config, peers) = (self.config.shipping, &self.config.peers);
-        let shipping = match Shipping::resume(config, partition, origin, peers, ends, log.applied())
-        {
+        let shipping = match Shipping::resume(
+            config,
+            partition,
+            origin,
+            peers,
+            ends,
+            log.applied(),
+            log.collected(),
+        ) {
             Ok(shipping) => shipping,
             Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
         };

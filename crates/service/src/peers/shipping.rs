@@ -98,10 +98,12 @@ impl Shipping {
         peers: &BTreeSet<Incarnation>,
         logs: BTreeMap<Incarnation, LogEnd>,
         applied: &VersionVector,
+        stable: VersionVector,
     ) -> Result<Self, ResumeError> {
         let resume = Resume {
             logs,
             applied: applied.clone(),
+            stable,
             members: peers.iter().copied().chain([me]).collect::<BTreeSet<_>>(),
         };
         let members = resume.members.clone();

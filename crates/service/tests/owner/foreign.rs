@@ -4,7 +4,9 @@ use bytes::Bytes;
 use whimbrel_mailbox::{CreateMailbox, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey};
 use whimbrel_service::{
     api::{AccountId, Failure, MailboxCall, Reply},
-    owner::keys,
+    log::{POSITION_KEY, Position},
+    machine::Input,
+    owner::{Config, keys},
 };
 
 use crate::{
@@ -156,4 +158,42 @@ fn what_was_held_is_applied_when_it_can_be() {
     pair.append(1, "INBOX", 1);
     pair.settle();
     assert_eq!(pair.uids(0, "INBOX").len(), 5);
+}
+
+#[test]
+fn mail_that_is_removed_elsewhere_makes_room_on_a_full_disk() {
+    let mut pair = two_accounts();
+    pair.nodes[1].full = true;
+    pair.remove(0, "INBOX");
+    pair.settle();
+    assert_eq!(pair.uids(1, "INBOX"), []);
+    assert_eq!(pair.unlinked, 0);
+}
+
+/// What was stable may be collected: a state from before its removal would bring it back, after a crash, too.
+#[test]
+fn what_was_collected_is_known_after_a_start() {
+    let mut pair = Pair::with(Config {
+        collect_after_seconds: 1,
+        ..Config::default()
+    });
+    pair.append(0, "INBOX", 1);
+    pair.settle();
+    pair.remove(0, "INBOX");
+    pair.input(1, Input::QueueRecovered);
+    let is_message = |row: &RowKey| matches!(row, RowKey::Message(_));
+    let position =
+        |pair: &Pair| -> Position { minicbor::decode(&pair.nodes[1].rows[POSITION_KEY]).unwrap() };
+    pair.travel();
+    assert_eq!(position(&pair).collected, None);
+    // Vectors are told now and then.
+    for _ in 0..40 {
+        pair.settle();
+        pair.now.mono_micros += 1_000_000;
+        pair.now.wall_micros += 1_000_000;
+        pair.input(1, Input::Time);
+    }
+    assert_eq!(pair.nodes[1].rows_of(is_message).len(), 0);
+    let known = position(&pair);
+    assert_eq!(known.collected, Some(known.applied));
 }

@@ -15,7 +15,7 @@ use whimbrel_service::{
     owner::{Config, PartitionOwner},
     peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
 };
-use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
+use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room};
 
 use crate::world::{ANNE, name};
 
@@ -33,6 +33,8 @@ pub(crate) struct Node {
     /// The largest commit since the last look.
     pub(crate) largest: usize,
     pub(crate) warnings: Vec<String>,
+    /// Its disk takes what leads to more room, and what the node could not work without.
+    pub(crate) full: bool,
     replies: BTreeMap<RequestId, Reply>,
     /// Frames that came and were not taken.
     inbox: VecDeque<(Incarnation, Frame)>,
@@ -70,6 +72,7 @@ impl Node {
             held: BTreeSet::new(),
             largest: 0,
             warnings: Vec::new(),
+            full: false,
             replies: BTreeMap::new(),
             inbox: VecDeque::new(),
             partition: PartitionId::accounts(blake3::hash(&ANNE.0).as_bytes()[0]),
@@ -244,6 +247,9 @@ impl Pair {
             Output::Reply(to, reply) => {
                 node.replies.insert(to, reply);
                 return None;
+            }
+            Output::Commit(ticket, commit) if node.full && commit.room == Room::Ordinary => {
+                Input::CommitFailed(ticket)
             }
             Output::Commit(ticket, commit) => {
                 node.commit(commit);
@@ -430,6 +436,20 @@ impl Pair {
             Some(Reply::Selected(selected)) => selected.uids.to_vec(),
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn remove(&mut self, node: usize, mailbox: &str) {
+        let uids = self.uids(node, mailbox);
+        let name = name(mailbox);
+        let reply = self.call(
+            node,
+            MailboxCall::Remove {
+                name,
+                uid_validity: 7,
+                uids,
+            },
+        );
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
     }
 
     /// How many accounts node 1 has stalled.
