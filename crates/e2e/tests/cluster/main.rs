@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod directory;
 mod proxy;
 
 use std::{
