@@ -30,8 +30,8 @@ pub(crate) struct Node {
     /// Where logs begin.
     low: BTreeMap<(PartitionId, Incarnation), u64>,
     pub(crate) held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
-    /// The largest commit since the last look.
-    pub(crate) largest: usize,
+    /// The largest commit that held a batch of the other node, since the last look.
+    pub(crate) largest_foreign: usize,
     pub(crate) warnings: Vec<String>,
     /// Its disk takes what leads to more room, and what the node could not work without.
     pub(crate) full: bool,
@@ -70,7 +70,7 @@ impl Node {
             logs: BTreeMap::new(),
             low: BTreeMap::new(),
             held: BTreeSet::new(),
-            largest: 0,
+            largest_foreign: 0,
             warnings: Vec::new(),
             full: false,
             replies: BTreeMap::new(),
@@ -82,10 +82,12 @@ impl Node {
     fn commit(&mut self, commit: Commit) {
         let bytes = commit.bytes();
         assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
-        self.largest = self.largest.max(bytes);
         let partition = self.partition;
         if let Some(entry) = commit.entry {
             let origin = Incarnation::new(entry.origin.0).unwrap();
+            if origin != self.config.origin {
+                self.largest_foreign = self.largest_foreign.max(bytes);
+            }
             let log = self.logs.entry((partition, origin)).or_default();
             assert_eq!(entry.first, log.last().map_or(0, |last| last.last) + 1);
             let last = entry.end() - 1;
@@ -306,6 +308,7 @@ impl Pair {
                 PeerOutput::Want(blob) => PeerInput::Body(blob),
                 PeerOutput::Unlink(_) => {
                     self.unlinked += 1;
+                    assert!(self.unlinked < 100, "streams are ended again and again");
                     return None;
                 }
             }),
