@@ -1,7 +1,8 @@
 //! Messages whose bytes are not here yet: bodies travel beside the operations, and a message is shown when its body is here (DESIGN, 2).
 //!
 //! To all that is shown such a message does not exist; it is neither late nor does it wait for peers. When its body comes it is looked at as if it had
-//! arrived only then: so below a mark that was told meanwhile it is late. Which bodies are missing the caller knows, and tells after a load.
+//! arrived only then: so below a mark that was told meanwhile it is late. Lest that be so of every second message, what has a greater claim waits
+//! for it a while ([`BODY_PATIENCE_MICROS`], docs/decisions/0018). Which bodies are missing the caller knows, and tells after a load.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +10,10 @@ use whimbrel_crdt::{VersionVector, mutants::broken};
 
 use crate::record::Record;
 use crate::{BlobName, Effects, Peers, Replica};
+
+/// So long what has a greater claim waits for a body. It is the longest that a peer is waited for, too (rule 5): most bodies are there by then, and
+/// one that nobody has holds up what came within this time, once.
+pub(crate) const BODY_PATIENCE_MICROS: u64 = 2_000_000;
 
 impl Replica {
     /// The body is not here: messages that name it are not shown. To be said before the operations that name it are applied.
@@ -40,18 +45,28 @@ impl Replica {
     /// The body is here: messages that name it are shown, or are late.
     pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
         for slot in self.lacking.remove(blob).unwrap_or_default() {
+            self.awaits_no_body(slot);
             let record = self.records.get(slot);
             // It may have been removed meanwhile, and the place be another's.
             if record.is_some_and(|record| record.alive() && record.blob == *blob) {
                 self.look_at(slot);
             }
         }
+        // What waited for this one.
+        let lowest = self.lowest_awaited_body(peers);
+        let above = self
+            .pending
+            .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
+        let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
+        for slot in above {
+            self.touch(slot);
+        }
         // Only living messages were touched, so that nothing is hidden here.
         self.settle(&VersionVector::new(), now_micros, peers)
     }
 
     /// Holds a message back if its body is not here.
-    pub(crate) fn hold_back(&mut self, slot: u32) -> bool {
+    pub(crate) fn hold_back(&mut self, slot: u32, peers: &Peers) -> bool {
         let record = &self.records[slot];
         if record.shown != 0 || broken("body-not-awaited") {
             return false;
@@ -62,6 +77,39 @@ impl Replica {
         if !waiting.contains(&slot) {
             waiting.push(slot);
         }
+        if let (Some(until), true) = (peers.body_until(), record.epoch == self.epoch) {
+            self.awaited.entry(record.uid).or_insert((slot, until));
+        }
         true
+    }
+
+    /// Nothing waits for the body of this message any more.
+    pub(crate) fn awaits_no_body(&mut self, slot: u32) {
+        if let Some(record) = self.records.get(slot)
+            && self
+                .awaited
+                .get(&record.uid)
+                .is_some_and(|(of, _)| *of == slot)
+        {
+            let uid = record.uid;
+            self.awaited.remove(&uid);
+        }
+    }
+
+    /// The lowest claim for whose body greater ones wait, and until when.
+    pub(crate) fn lowest_awaited_body(&mut self, peers: &Peers) -> Option<(u32, u64)> {
+        while let Some((uid, (_, until))) = self.awaited.first_key_value() {
+            if *until > peers.mono_micros() && !broken("nobody-waits-for-bodies") {
+                return Some((*uid, *until));
+            }
+            self.awaited.pop_first();
+        }
+        None
+    }
+
+    /// Until when a claim waits for the body of a lower one.
+    pub(crate) fn body_awaited_below(&mut self, uid: u32, peers: &Peers) -> Option<u64> {
+        let (lowest, until) = self.lowest_awaited_body(peers)?;
+        (lowest < uid).then_some(until)
     }
 }

@@ -62,7 +62,7 @@ pub use plan::{
     At, CLAIMS_PER_OP_MAX, Copied, Created, Delivered, MAILBOXES_MAX, Moved, NewMessage, Plan,
     PlanError, Renamed, StoreMode, Stored, Takeover,
 };
-pub use read::{NameInfo, Row, Status};
+pub use read::{NameInfo, Row, Standing, Status};
 pub use recent::Recent;
 pub use replica::{ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step};
 pub use rows::{Content, LoadError, RowKey};

@@ -70,6 +70,17 @@ pub struct Row {
     pub blob: BlobName,
 }
 
+/// Whether clients may be told of a message's UID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is shown under its greatest claim.
+    Shown(u32),
+    /// That claim waits for peers, or is late, or the body is not here.
+    Waits,
+    /// It was removed.
+    Gone,
+}
+
 impl Replica {
     /// All names: those that exist, and those that are only subscribed; in order.
     pub fn names(&self) -> Vec<NameInfo> {
@@ -297,6 +308,26 @@ impl Replica {
     pub fn resolve(&self, name: &MailboxName, uid: u32) -> Option<u32> {
         self.resolve_slot(name, uid)
             .map(|slot| self.records[slot].shown)
+    }
+
+    /// The message for which this UID was claimed, whether or not it is shown yet.
+    pub fn claimant(&self, name: &MailboxName, uid: u32) -> Option<MessageId> {
+        let slot = self.shown_slot(name, uid);
+        let slot = slot.or_else(|| self.older.get(&uid).copied());
+        let slot = slot.or_else(|| self.pending.get(&uid).map(|(slot, _)| *slot));
+        let slot = slot.or_else(|| self.late.get(&(self.epoch, uid)).copied());
+        slot.map(|slot| self.records[slot].id)
+    }
+
+    /// Whether clients may be told of the message's present UID.
+    pub fn standing(&self, message: &MessageId) -> Standing {
+        let slot = self.by_id.get(message);
+        match slot.map(|slot| &self.records[*slot]) {
+            Some(record) if !record.alive() => Standing::Gone,
+            Some(record) if record.shown == record.uid => Standing::Shown(record.uid),
+            Some(_) => Standing::Waits,
+            None => Standing::Gone,
+        }
     }
 
     /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is neither of the future nor of a time that

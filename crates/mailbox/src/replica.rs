@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
 use crate::ids::IdHasher;
+use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
 use crate::record::{BoxRecord, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
@@ -24,19 +25,53 @@ pub struct Peer {
     pub patience_micros: u64,
 }
 
-/// The other live replicas with readers on the account.
+/// The other live replicas with readers on the account, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peers(pub Vec<Peer>);
+pub struct Peers {
+    readers: Vec<Peer>,
+    /// Waiting is by a clock that nobody sets, and that does not stand still while nothing is written. At the end of time nobody waits.
+    mono_micros: u64,
+}
 
 impl Peers {
     /// Readers here only, the common case: nobody waits.
     pub const fn none() -> Self {
-        Self(Vec::new())
+        Self::new(u64::MAX, Vec::new())
+    }
+
+    /// These, at this moment of the monotonic clock.
+    pub const fn new(mono_micros: u64, readers: Vec<Peer>) -> Self {
+        Self {
+            readers,
+            mono_micros,
+        }
+    }
+
+    /// How many of them have lower slots.
+    pub(crate) fn rank(&self, slot: u8) -> u32 {
+        let lower = self.readers.iter().filter(|peer| peer.slot < slot);
+        u32::try_from(lower.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Until when greater claims wait for a body that is not here at this moment.
+    pub(crate) fn body_until(&self) -> Option<u64> {
+        self.mono_micros.checked_add(BODY_PATIENCE_MICROS)
+    }
+
+    /// The moment.
+    pub(crate) fn mono_micros(&self) -> u64 {
+        self.mono_micros
+    }
+
+    /// Until when what is claimed at this moment waits for them.
+    pub(crate) fn until(&self) -> u64 {
+        let patience = self.readers.iter().map(|peer| peer.patience_micros);
+        self.mono_micros.saturating_add(patience.max().unwrap_or(0))
     }
 
     /// Whether from each a counter at least as high as that of the claim was heard.
     pub(crate) fn heard(&self, uid: u32) -> bool {
-        self.0.iter().all(|peer| peer.heard >= uid / 64)
+        self.readers.iter().all(|peer| peer.heard >= uid / 64)
     }
 }
 
@@ -53,7 +88,7 @@ pub struct Step<'a> {
     pub deps: &'a VersionVector,
     /// What this replica has applied, this batch included.
     pub applied: &'a VersionVector,
-    /// This replica's hybrid clock, in microseconds: for MODSEQ and for waiting.
+    /// This replica's hybrid clock, in microseconds: for MODSEQ.
     pub now_micros: u64,
     /// Who else reads.
     pub peers: &'a Peers,
@@ -89,7 +124,8 @@ pub struct Effects {
     pub list_changed: bool,
     /// There are late messages: [`Replica::plan_late`] is due.
     pub late: bool,
-    /// Something waits for peers: [`Replica::release`] is due when they are heard, or at this time in microseconds.
+    /// Something waits for peers: [`Replica::release`] is due when they are heard, or at this time in microseconds, on the clock of
+    /// [`Peers::new`].
     pub wait_until: Option<u64>,
 }
 
@@ -195,10 +231,12 @@ pub struct Replica {
     pub(crate) floor: u32,
     /// Late messages by (epoch, claim).
     pub(crate) late: BTreeMap<(u32, u32), u32>,
-    /// Messages that wait for peers, by claim, with the time when they wait no longer.
+    /// Messages that wait for peers, by claim, with the time when they wait no longer. Those that waited before a load wait for nobody.
     pub(crate) pending: BTreeMap<u32, (u32, u64)>,
     /// Bodies that are not here, with the messages that are not shown for it.
     pub(crate) lacking: BTreeMap<BlobName, Vec<u32>>,
+    /// Claims of some of them, for which greater ones wait, with the message and until when.
+    pub(crate) awaited: BTreeMap<u32, (u32, u64)>,
     /// The last MODSEQ without its slot.
     pub(crate) last_change: u64,
     pub(crate) history: VecDeque<Vanished>,
@@ -256,6 +294,7 @@ impl Replica {
             late: BTreeMap::new(),
             pending: BTreeMap::new(),
             lacking: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             last_change: 0,
             history: VecDeque::new(),
             history_uids: 0,

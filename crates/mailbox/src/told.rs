@@ -110,6 +110,7 @@ impl Replica {
         self.older.clear();
         self.late.clear();
         self.pending.clear();
+        self.awaited.clear();
         for (name, state) in &mut self.names {
             state.mark = 0;
             self.dirty_keys.insert(RowKey::Mark(name.clone()));

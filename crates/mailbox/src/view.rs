@@ -1,7 +1,7 @@
 //! What is shown: after each step the touched records are compared with what this replica shows of them.
 //!
 //! A living message is shown under its greatest claim, unless that is *late* (below what was told of the name, rule 4) or
-//! *pending* (a peer may still bring a lower one, rule 5), or its body is not here. While a new claim is late or pending, the message stays
+//! *pending* (a peer may still bring a lower one, rule 5, or a lower one is here and its body is not), or its body is not here. While a new claim is late or pending, the message stays
 //! shown under its former UID: that vanishes when the new one is final.
 //!
 //! Order within [`Replica::settle`]: count the living, hide what is gone, list the mailboxes, then show. So a message
@@ -92,6 +92,7 @@ impl Replica {
     /// Changes the claims of a record, and the indexes of them.
     pub(crate) fn change_claims(&mut self, slot: u32, change: impl FnOnce(&mut Record)) {
         self.stop_waiting(slot);
+        self.awaits_no_body(slot);
         let record = &mut self.records[slot];
         for uid in record.older() {
             if self.older.get(uid) == Some(&slot) {
@@ -392,6 +393,7 @@ impl Replica {
         self.stop_waiting(slot);
         let record = &self.records[slot];
         if !record.alive() {
+            self.awaits_no_body(slot);
             return;
         }
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
@@ -402,7 +404,7 @@ impl Replica {
         if self.records[slot].shown == uid && epoch == self.epoch {
             return;
         }
-        if self.hold_back(slot) {
+        if self.hold_back(slot, telling.peers) {
             return;
         }
         let name = self.boxes[number].listed.as_ref();
@@ -421,17 +423,13 @@ impl Replica {
             self.records[slot].bits.late = true;
             return;
         }
-        let until = pending_until.flatten().unwrap_or_else(|| {
-            let patience = telling
-                .peers
-                .0
-                .iter()
-                .map(|peer| peer.patience_micros)
-                .max()
-                .unwrap_or(0);
-            telling.now.saturating_add(patience)
-        });
-        if until > telling.now && !telling.peers.heard(uid) && !broken("nobody-waits") {
+        let below = self.body_awaited_below(uid, telling.peers);
+        let until = pending_until
+            .flatten()
+            .unwrap_or_else(|| telling.peers.until().max(below.unwrap_or(0)));
+        let in_time = until > telling.peers.mono_micros();
+        let waits = !telling.peers.heard(uid) || below.is_some();
+        if in_time && waits && !broken("nobody-waits") {
             self.pending.insert(uid, (slot, until));
             self.records[slot].bits.pending = true;
             return;
@@ -514,8 +512,11 @@ impl Replica {
 
     /// Shows what waited for peers (rule 5) and need wait no longer.
     pub fn release(&mut self, now_micros: u64, peers: &Peers) -> Effects {
-        let ready =
-            |(uid, (_, until)): &(&u32, &(u32, u64))| *until <= now_micros || peers.heard(**uid);
+        let body = self.lowest_awaited_body(peers).map(|(uid, _)| uid);
+        let ready = |(uid, (_, until)): &(&u32, &(u32, u64))| {
+            let heard = peers.heard(**uid) && body.is_none_or(|lowest| lowest > **uid);
+            *until <= peers.mono_micros() || heard
+        };
         let due: Vec<u32> = self
             .pending
             .iter()

@@ -18,6 +18,8 @@ const START: u64 = 1_700_000_100_000_000;
 struct Node {
     replica: Replica,
     applied: VersionVector,
+    /// The monotonic clock; at the end of time nobody waits.
+    mono: u64,
     rows: std::collections::BTreeMap<RowKey, Vec<u8>>,
 }
 
@@ -30,6 +32,7 @@ impl Node {
         Node {
             replica: Replica::new(ACCOUNT, slot),
             applied: VersionVector::new(),
+            mono: u64::MAX,
             rows: std::collections::BTreeMap::new(),
         }
     }
@@ -46,7 +49,7 @@ impl Node {
         let deps = self.applied.clone();
         let first = self.applied.get(origin) + 1;
         self.applied.advance(origin, first - 1 + ops.len() as u64);
-        let peers = Peers::none();
+        let peers = Peers::new(self.mono, Vec::new());
         let step = Step {
             origin,
             first,
@@ -86,13 +89,13 @@ impl Node {
 
 /// Node 1 adds a message; node 2 has applied all of it, and lacks the body.
 fn two() -> (Node, Node, u32) {
-    let (mut one, mut two) = (Node::new(1), Node::new(2));
-    let open = one.replica.plan_open(1_700_000_000, 3, &[]).ops;
-    one.apply(maker(1), open.clone());
-    two.apply(maker(1), open);
-    let message = NewMessage {
+    two_at(u64::MAX)
+}
+
+fn message(blob: BlobName) -> NewMessage {
+    NewMessage {
         flags: Flags::none(),
-        blob: BLOB,
+        blob,
         size: 5,
         open_end: false,
         date: Date {
@@ -100,9 +103,17 @@ fn two() -> (Node, Node, u32) {
             zone_minutes: 0,
         },
         content: b"summary".to_vec(),
-    };
-    let inbox = MailboxName::inbox();
-    let plan = one.replica.plan_append(&one.at(), &inbox, vec![message]);
+    }
+}
+
+fn two_at(mono: u64) -> (Node, Node, u32) {
+    let (mut one, mut two) = (Node::new(1), Node::new(2));
+    let open = one.replica.plan_open(1_700_000_000, 3, &[]).ops;
+    one.apply(maker(1), open.clone());
+    two.apply(maker(1), open);
+    two.mono = mono;
+    let (inbox, new) = (MailboxName::inbox(), vec![message(BLOB)]);
+    let plan = one.replica.plan_append(&one.at(), &inbox, new);
     let plan = plan.expect("INBOX is there");
     one.apply(maker(1), plan.ops.clone());
     two.replica.lack(BLOB);
@@ -123,6 +134,40 @@ fn a_message_is_shown_when_its_body_is_here() {
     assert_eq!(effects.changed, [MailboxName::inbox()]);
     assert_eq!(two.shown(), [uid]);
     assert!(two.replica.is_clean());
+}
+
+/// Small bodies come before large ones: what has a greater claim waits for two seconds, so that the lower one is not late.
+#[test]
+fn what_is_above_waits_for_the_body() {
+    let check = |came_at: u64, late: bool| {
+        let (one, mut two, lower) = two_at(7);
+        let other = BlobName {
+            upload: [3; 16],
+            ..BLOB
+        };
+        let (inbox, new) = (MailboxName::inbox(), vec![message(other)]);
+        let plan = one
+            .replica
+            .plan_append(&one.at(), &inbox, new)
+            .expect("INBOX");
+        let upper = plan.outcome[0];
+        let effects = two.apply(maker(1), plan.ops);
+        assert_eq!((two.shown(), effects.wait_until), (vec![], Some(2_000_007)));
+        assert!(!two.replica.announce(&inbox));
+        let peers = Peers::new(came_at, Vec::new());
+        two.replica.release(START + 9, &peers);
+        two.replica.announce(&inbox);
+        let effects = two.replica.body_came(&BLOB, START + 9, &peers);
+        assert_eq!((effects.late, effects.wait_until), (late, None));
+        let all = if late {
+            vec![upper]
+        } else {
+            vec![lower, upper]
+        };
+        assert_eq!(two.shown(), all);
+    };
+    check(2_000_006, false);
+    check(2_000_007, true);
 }
 
 #[test]

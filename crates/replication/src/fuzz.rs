@@ -72,7 +72,7 @@ pub fn peer(data: &[u8]) {
     let mut announced = Announced::new(id);
     let mut now = Now::default();
     partition.handle(now, Input::Linked(peer));
-    readers.linked(now, peer);
+    readers.linked(peer);
     announced.linked(peer);
     for frame in frames {
         now.mono_micros += 1_000_000;

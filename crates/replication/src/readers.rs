@@ -24,7 +24,8 @@ use crate::{
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// A peer that was not heard for so long is not live: DESIGN's failure detector, the same as a link's.
+    /// A peer without a link for so long is not live: DESIGN's failure detector. A link ends by itself when nothing was heard on it for
+    /// as long.
     pub silence_micros_max: u64,
     /// How many round trips a peer is waited for.
     pub patience_round_trips: u64,
@@ -95,7 +96,8 @@ struct Peer {
     /// The next frame says that all from before is void.
     anew: bool,
     due: BTreeSet<Account>,
-    heard_at: u64,
+    /// When it was linked last, if it is not.
+    unlinked_at: u64,
     round_trip_micros: Option<u64>,
     accounts: BTreeMap<Account, Known>,
     /// Candidates by the number they wait for.
@@ -165,29 +167,28 @@ impl Readers {
     }
 
     /// There is a link to this peer now; an older one is gone.
-    pub fn linked(&mut self, now: Now, id: Incarnation) {
+    pub fn linked(&mut self, id: Incarnation) {
         let peer = self.peers.entry(id).or_default();
         peer.linked = true;
         peer.awake = false;
         peer.anew = true;
-        peer.heard_at = now.mono_micros;
         peer.due = self.here.keys().copied().collect();
         self.wake(id);
     }
 
-    /// The link is gone. The peer counts as live until it was silent for long enough.
-    pub fn unlinked(&mut self, id: Incarnation) {
-        if let Some(peer) = self.peers.get_mut(&id) {
+    /// The link is gone. The peer counts as live until there was none for long enough.
+    pub fn unlinked(&mut self, now: Now, id: Incarnation) {
+        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) {
             peer.linked = false;
+            peer.unlinked_at = now.mono_micros;
             peer.due.clear();
         }
     }
 
-    /// Something was heard on the link to this peer; and how long its last round trip took.
-    pub fn alive(&mut self, now: Now, id: Incarnation, round_trip_micros: Option<u64>) {
+    /// How long the last round trip to this peer took.
+    pub fn round_trip(&mut self, id: Incarnation, micros: u64) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.heard_at = now.mono_micros;
-            peer.round_trip_micros = round_trip_micros.or(peer.round_trip_micros);
+            peer.round_trip_micros = Some(micros);
         }
     }
 
@@ -253,7 +254,6 @@ impl Readers {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
         };
-        peer.heard_at = now.mono_micros;
         if told.anew == Some(true) && !broken("readers-of-an-older-link") {
             for known in peer.accounts.values_mut() {
                 known.stale_since.get_or_insert(now.mono_micros);
@@ -326,10 +326,10 @@ impl Readers {
 
     /// The other live replicas with readers on the account.
     pub fn peers(&self, now: Now, account: Account) -> Vec<Heard> {
-        let live = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| self.is_live(now, peer) || broken("the-silent-are-waited-for"));
+        let live = self.peers.iter().filter(|(_, peer)| {
+            is_live(now, peer, self.config.silence_micros_max)
+                || broken("the-silent-are-waited-for")
+        });
         let readers = live.filter_map(|(id, peer)| {
             let trips = self.config.patience_round_trips;
             let patience = peer.round_trip_micros.map(|m| m.saturating_mul(trips));
@@ -353,7 +353,7 @@ impl Readers {
     pub fn time(&mut self, now: Now) {
         let silence = self.config.silence_micros_max;
         for (id, peer) in &mut self.peers {
-            let dead = now.mono_micros.saturating_sub(peer.heard_at) >= silence;
+            let dead = !is_live(now, peer, silence);
             let gone = peer.accounts.iter().filter(|(_, known)| {
                 let stale = known.stale_since;
                 dead || stale.is_some_and(|since| now.mono_micros.saturating_sub(since) >= silence)
@@ -369,8 +369,7 @@ impl Readers {
                 });
             }
         }
-        let silent = |peer: &Peer| now.mono_micros.saturating_sub(peer.heard_at) >= silence;
-        self.peers.retain(|_, peer| peer.linked || !silent(peer));
+        self.peers.retain(|_, peer| is_live(now, peer, silence));
     }
 
     /// When [`Readers::time`] is wanted, on the monotonic clock.
@@ -379,13 +378,17 @@ impl Readers {
         let peers = self.peers.values().filter(|p| !p.accounts.is_empty());
         let ends = peers.map(|peer| {
             let stale = peer.accounts.values().filter_map(|known| known.stale_since);
-            stale.min().unwrap_or(u64::MAX).min(peer.heard_at)
+            let gone = (!peer.linked).then_some(peer.unlinked_at);
+            stale.chain(gone).min()
         });
-        ends.min().map(|since| since.saturating_add(silence))
+        ends.flatten()
+            .min()
+            .map(|since| since.saturating_add(silence))
     }
 
-    fn is_live(&self, now: Now, peer: &Peer) -> bool {
-        now.mono_micros.saturating_sub(peer.heard_at) < self.config.silence_micros_max
+    /// Whether there are readers of the account here.
+    pub fn is_watched(&self, account: Account) -> bool {
+        self.here.contains_key(&account)
     }
 
     /// All peers are to know of the account.
@@ -408,6 +411,10 @@ impl Readers {
             self.out.push_back(Output::Wake(id));
         }
     }
+}
+
+fn is_live(now: Now, peer: &Peer, silence_micros_max: u64) -> bool {
+    peer.linked || now.mono_micros.saturating_sub(peer.unlinked_at) < silence_micros_max
 }
 
 #[cfg(test)]
@@ -443,7 +450,7 @@ mod tests {
     /// Node 2 is linked and has readers.
     fn readers() -> Readers {
         let mut readers = Readers::new(Config::default(), PartitionId(1), 0);
-        readers.linked(at(0), node(2));
+        readers.linked(node(2));
         readers.received(at(0), node(2), told(0, true, 5, true));
         readers
     }
@@ -478,11 +485,13 @@ mod tests {
     #[test]
     fn the_silent_are_not_waited_for() {
         let mut readers = readers();
-        readers.unlinked(node(2));
-        assert!(!readers.is_heard(at(2999), X, 6));
-        assert!(readers.is_heard(at(3000), X, 6));
-        assert_eq!(readers.deadline(), Some(3_000_000));
-        readers.time(at(3000));
+        assert_eq!(readers.deadline(), None);
+        readers.unlinked(at(1000), node(2));
+        readers.unlinked(at(2000), node(2));
+        assert!(!readers.is_heard(at(3999), X, 6));
+        assert!(readers.is_heard(at(4000), X, 6));
+        assert_eq!(readers.deadline(), Some(4_000_000));
+        readers.time(at(4000));
         assert_eq!(readers.deadline(), None);
         assert!(readers.peers.is_empty());
     }
@@ -490,11 +499,10 @@ mod tests {
     #[test]
     fn an_older_link_is_forgotten() {
         let mut readers = readers();
-        readers.linked(at(100), node(2));
+        readers.linked(node(2));
         let mut again = told(0, true, 5, true);
         again.accounts[0].account = [2; 16];
         readers.received(at(100), node(2), again);
-        readers.alive(at(3000), node(2), None);
         readers.time(at(3099));
         assert_eq!(readers.peers(at(3099), X).len(), 1);
         readers.time(at(3100));
@@ -506,7 +514,9 @@ mod tests {
     fn patience_is_three_round_trips() {
         let check = |round_trip: Option<u64>, expected: u64| {
             let mut readers = readers();
-            readers.alive(at(0), node(2), round_trip);
+            if let Some(micros) = round_trip {
+                readers.round_trip(node(2), micros);
+            }
             assert_eq!(readers.peers(at(0), X)[0].patience_micros, expected);
         };
         check(None, 2_000_000);
@@ -521,7 +531,7 @@ mod tests {
             ..Config::default()
         };
         let mut readers = Readers::new(config, PartitionId(1), 0);
-        readers.linked(at(0), node(2));
+        readers.linked(node(2));
         for account in 0..10 {
             let mut frame = told(0, true, 5, false);
             frame.accounts[0].account = [account; 16];
@@ -541,7 +551,7 @@ mod tests {
             readers.watch([account; 16], 1);
         }
         readers.durable(4, &[([1; 16], 8), ([9; 16], 9)]);
-        readers.linked(at(0), node(2));
+        readers.linked(node(2));
         let frames: Vec<Told> = std::iter::from_fn(|| readers.transmit(node(2)))
             .map(|frame| match frame {
                 Frame::Readers(told) => told,

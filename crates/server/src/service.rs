@@ -1,7 +1,7 @@
 //! The machines of the service over a store, without sockets: what a server serves and what an offline command uses.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -81,13 +81,12 @@ impl<S: Store> Service<S> {
         });
         let shipping = shipping(membership.is_some());
         let peers = membership.map_or_else(BTreeMap::new, |of| of.peers);
-        let peers: BTreeSet<Incarnation> = peers.into_keys().collect();
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
         let decoy = password::decoy(&config.auth)?;
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
         let directory_config = directory::Config {
-            peers: peers.clone(),
+            peers: peers.keys().copied().collect(),
             shipping,
             ..directory::Config::alone(origin, identity.slot)
         };

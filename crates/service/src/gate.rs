@@ -30,7 +30,7 @@ impl Gate {
 
     /// Lets out an answer that saw everything submitted so far, now or when it is durable.
     pub fn reply(&mut self, answer: Output, out: &mut VecDeque<Output>) {
-        self.reply_after(self.pending.back().copied(), answer, out);
+        self.reply_after(self.newest(), answer, out);
     }
 
     /// Lets out an answer that saw commits up to `newest`.

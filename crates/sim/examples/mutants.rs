@@ -13,10 +13,15 @@ const MUTANTS: &[&str] = &[
     "applied-early",
     "body-not-awaited",
     "foreign-not-applied",
+    "heard-not-released",
+    "heard-without-number",
     "late-is-shown",
     "late-not-claimed",
+    "nobody-waits",
+    "nobody-waits-for-bodies",
     "removed-comes-back",
     "resume-skips-unapplied",
+    "uids-told-at-once",
 ];
 
 #[cfg(feature = "mutants")]
@@ -24,10 +29,35 @@ fn main() -> std::process::ExitCode {
     harness::run(MUTANTS, 100, object)
 }
 
-/// The first cluster that objects.
+/// The first cluster that objects: regions that write to one account, then whatever comes.
 #[cfg(feature = "mutants")]
 fn object(seeds: u64) -> Option<String> {
-    use whimbrel_sim::cluster::{self, Plan};
+    use whimbrel_sim::cluster::{self, Plan, claims};
+
+    for cut in [false, true] {
+        let setting = claims::Setting {
+            regions: 3,
+            per_second: 5,
+            latency_micros: 120_000,
+            cut,
+        };
+        match std::panic::catch_unwind(|| claims::run(&setting, 1)) {
+            Ok(Ok(outcome)) if outcome.again > 0 && !cut => {
+                let again = outcome.again;
+                return Some(format!("in a whole network ({again} claims made again)"));
+            }
+            Ok(Ok(outcome)) if outcome.answered_micros.0 > 600_000 => {
+                let (median, _) = outcome.answered_micros;
+                return Some(format!("in regions (APPEND answered after {median} us)"));
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(breach)) => {
+                let line = breach.0.lines().next().unwrap_or_default().to_owned();
+                return Some(format!("in regions ({line})"));
+            }
+            Err(_) => return Some("in regions (panic)".into()),
+        }
+    }
 
     (1..=seeds).find_map(|seed| {
         match std::panic::catch_unwind(|| cluster::run(&Plan::new(seed), false)) {

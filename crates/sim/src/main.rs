@@ -1,4 +1,5 @@
 //! Runs seeds: `whimbrel-sim --seeds N [--first S]`, or one with its history: `--seed S`, of a cluster: `--cluster-seed S`.
+//! `--claims` prints how often UIDs are claimed again when regions write to one account (the table in `docs/replication.md`).
 //!
 //! Of every [`NODE_SEEDS`] seeds of one node there is one of a cluster.
 
@@ -49,13 +50,16 @@ fn main() -> ExitCode {
         println!("{:?}", cluster::Plan::new(seed));
         return one(Kind::Cluster, seed);
     }
+    if arguments.iter().any(|argument| argument == "--claims") {
+        return claims();
+    }
     let first = number("--first").unwrap_or(1);
     match (number("--seeds"), number("--cluster-seeds")) {
         (Some(seeds), clusters) => many(first, seeds, clusters.unwrap_or(seeds / NODE_SEEDS)),
         (None, Some(clusters)) => many(first, 0, clusters),
         (None, None) => {
             eprintln!(
-                "usage: whimbrel-sim --seeds N [--cluster-seeds N] [--first S] | --seed S | --cluster-seed S"
+                "usage: whimbrel-sim --seeds N [--cluster-seeds N] [--first S] | --seed S | --cluster-seed S | --claims"
             );
             ExitCode::from(2)
         }
@@ -73,6 +77,38 @@ fn one(kind: Kind, seed: u64) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// One row for each setting, in virtual time only: whoever runs it gets the same.
+fn claims() -> ExitCode {
+    println!(
+        "| regions | messages/s in each | cut off | messages | claims made again | claims a message | APPEND answered after, median | at most |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for setting in cluster::claims::settings() {
+        let outcome = match cluster::claims::run(&setting, 1) {
+            Ok(outcome) => outcome,
+            Err(Breach(cause)) => {
+                println!("{cause}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let claims = outcome.claims_percent();
+        let (median, most) = outcome.answered_micros;
+        println!(
+            "| {} | {} | {} | {} | {} | {}.{:02} | {} ms | {} ms |",
+            setting.regions,
+            setting.per_second,
+            if setting.cut { "10 s of 30" } else { "never" },
+            outcome.messages,
+            outcome.again,
+            claims / 100,
+            claims % 100,
+            median / 1000,
+            most / 1000,
+        );
+    }
+    ExitCode::SUCCESS
 }
 
 fn many(first: u64, nodes: u64, clusters: u64) -> ExitCode {

@@ -287,6 +287,15 @@ impl Node {
         self.settle();
     }
 
+    /// The last round trip to another node took so long.
+    pub fn round_trip(&mut self, peer: Incarnation, micros: u64) {
+        for owner in 0..self.owners.len() {
+            let input = PeerInput::RoundTrip(peer, micros);
+            self.input(Dest::Owner(owner), Input::Peer(input));
+        }
+        self.settle();
+    }
+
     /// A frame has come from another node.
     pub fn receive(&mut self, peer: Incarnation, frame: Frame) {
         if let Some(partition) = frame.partition() {
@@ -1006,7 +1015,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
     let config = directory::Config {
         origin: config.origin,
         slot: config.slot,
-        peers: config.peers.clone(),
+        peers: config.peers.keys().copied().collect(),
         shipping: config.shipping,
     };
     DirectoryOwner::new(config, authenticator)

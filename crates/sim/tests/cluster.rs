@@ -56,7 +56,11 @@ impl Cluster {
             let config = owner::Config {
                 origin: *id,
                 slot: u8::try_from(id.get()).unwrap(),
-                peers: ids.iter().copied().filter(|other| other != id).collect(),
+                peers: ids
+                    .iter()
+                    .filter(|other| *other != id)
+                    .map(|other| (*other, u8::try_from(other.get()).unwrap()))
+                    .collect(),
                 shipping,
                 collect_after_seconds: 1,
                 ..owner::Config::default()

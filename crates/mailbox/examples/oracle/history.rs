@@ -413,7 +413,7 @@ impl World<'_> {
             });
             let plan = self.nodes[i]
                 .replica
-                .plan_late(&self.at(i), &Peers(peers.collect()));
+                .plan_late(&self.at(i), &Peers::new(0, peers.collect()));
             if plan.ops.is_empty() {
                 return Ok(());
             }

@@ -17,7 +17,7 @@ impl Replica {
                 outcome: (),
             };
         }
-        let rank = peers.0.iter().filter(|peer| peer.slot < self.slot).count() as u32;
+        let rank = peers.rank(self.slot);
         let mut claims = self.claims(at);
         claims.next = claims
             .next

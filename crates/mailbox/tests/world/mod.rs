@@ -312,7 +312,7 @@ impl World {
                 });
             }
         }
-        Peers(peers)
+        Peers::new(self.now, peers)
     }
 
     fn local(&mut self, i: usize, ops: Vec<Op>) -> Result<Effects, String> {

@@ -614,21 +614,24 @@ fn shown_when_peers_are_heard() -> Outcome {
     ensure_eq!(w.count(0, "INBOX"), Some(0));
     ensure!(!w.nodes[0].replica.is_clean());
     // What the peer says of itself has reached the counter: nothing lower can come.
-    let peers = |heard| {
-        Peers(vec![Peer {
+    let peers = |mono_micros, heard| {
+        let peer = Peer {
             slot: 4,
             heard,
             patience_micros: 1_000_000,
-        }])
+        };
+        Peers::new(mono_micros, vec![peer])
     };
     let now = w.now;
-    w.nodes[0].replica.release(now, &peers(uid / 64 - 1));
+    w.nodes[0].replica.release(now, &peers(now, uid / 64 - 1));
     ensure_eq!(w.count(0, "INBOX"), Some(0));
-    w.nodes[0].replica.release(now, &peers(uid / 64));
+    w.nodes[0].replica.release(now, &peers(now, uid / 64));
     ensure_eq!(w.count(0, "INBOX"), Some(1));
     w.append(0, "INBOX")?;
-    // Or the time is over.
-    w.nodes[0].replica.release(now + 4_000_000, &peers(0));
+    // Or the time is over, whatever the hybrid clock says.
+    w.nodes[0].replica.release(now + 4_000_000, &peers(now, 0));
+    ensure_eq!(w.count(0, "INBOX"), Some(1));
+    w.nodes[0].replica.release(now, &peers(now + 4_000_000, 0));
     ensure_eq!(w.count(0, "INBOX"), Some(2));
     Ok(())
 }
@@ -953,11 +956,12 @@ fn blocks_by_rank_do_not_interleave() -> Outcome {
                 .apply(&Step::of(&batch, 0, &vector, 1, &NOBODY), ops)
                 .map_err(|e| e.to_string())?;
         }
-        let peers = Peers(vec![Peer {
+        let peer = Peer {
             slot: 7 - slot,
             heard: 0,
             patience_micros: 0,
-        }]);
+        };
+        let peers = Peers::new(0, vec![peer]);
         let mut uids = Vec::new();
         for op in replica.plan_late(&at, &peers).ops {
             if let Op::Claim { claims, .. } = op {

@@ -186,11 +186,6 @@ impl Histories {
     fn pass(&mut self) {
         let now = self.clock();
         for a in 0..self.nodes.len() {
-            for b in (0..self.nodes.len()).filter(|b| *b != a) {
-                if self.nodes[b].up {
-                    self.nodes[a].readers.alive(now, id(b), Some(20 * MS));
-                }
-            }
             self.nodes[a].readers.time(now);
             self.outputs(a);
         }
@@ -264,9 +259,10 @@ impl Histories {
 
     fn unlink(&mut self, a: usize, b: usize) {
         *self.links.entry((a.min(b), a.max(b))).or_default() += 1;
+        let now = self.clock();
         for (from, to) in [(a, b), (b, a)] {
             self.arrives.remove(&(from, to));
-            self.nodes[from].readers.unlinked(id(to));
+            self.nodes[from].readers.unlinked(now, id(to));
             self.nodes[from].announced.unlinked(id(to));
         }
     }
@@ -277,9 +273,8 @@ impl Histories {
         if !self.nodes[a].up || !self.nodes[b].up {
             return;
         }
-        let now = self.clock();
         for (from, to) in [(a, b), (b, a)] {
-            self.nodes[from].readers.linked(now, id(to));
+            self.nodes[from].readers.linked(id(to));
             self.nodes[from].announced.linked(id(to));
             let upto = self.nodes[from].disk.own.len() as u64;
             let time = self.now + self.rng.below(500 * MS);
@@ -470,19 +465,19 @@ fn told(reading: &[Account], anew: bool) -> whimbrel_replication::wire::Readers 
 
 fn silent() -> Result<(), String> {
     let (mut readers, _) = machines(0);
-    readers.linked(at(0), node(2));
+    readers.linked(node(2));
     readers.received(at(0), node(2), told(&[account(0)], true));
+    readers.unlinked(at(0), node(2));
     ensure(!readers.is_heard(at(2), account(0), 9), "it is waited for")?;
     ensure(readers.is_heard(at(3), account(0), 9), "while it is live")
 }
 
 fn older_link() -> Result<(), String> {
     let (mut readers, _) = machines(0);
-    readers.linked(at(0), node(2));
+    readers.linked(node(2));
     readers.received(at(0), node(2), told(&[account(0), account(1)], true));
-    readers.linked(at(1), node(2));
+    readers.linked(node(2));
     readers.received(at(1), node(2), told(&[account(1)], true));
-    readers.alive(at(4), node(2), None);
     readers.time(at(4));
     ensure(readers.is_heard(at(4), account(0), 9), "nobody reads it")?;
     ensure(!readers.is_heard(at(4), account(1), 9), "this is read")

@@ -84,6 +84,7 @@ impl DirectoryOwner {
             }
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
             PeerInput::Linked(_)
+            | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)

@@ -497,6 +497,7 @@ impl PartitionOwner {
         if let Some(entry) = self.accounts.get_mut(&account) {
             entry.watchers.insert(session);
         }
+        self.looked.insert(account);
         Ok(Reply::Selected(Selected {
             status,
             uids,

@@ -158,14 +158,10 @@ impl PartitionOwner {
         self.drop_account(account, Failure::NoSuchAccount);
         let partition = keys::partition_of(account);
         let entry = super::Account {
-            partition,
             phase: Phase::Purging,
-            waiting: std::collections::VecDeque::new(),
-            watchers: std::collections::BTreeSet::new(),
             newest: under_way,
-            collect_at: None,
             last_use: self.next_use,
-            bytes: 0,
+            ..super::Account::new(partition)
         };
         self.accounts.insert(account, entry);
         match under_way {

@@ -5,14 +5,13 @@
 //! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
 //! is claimed again at once (DESIGN, 4, rule 4).
 //!
-//! Nobody waits here before new claims are shown (rule 5): no node knows yet who reads at others. So what two nodes claim at once is claimed again
-//! until one of them is ahead.
+//! Who reads at other nodes, and what waits for them before it is shown, is in `reading` (rule 5).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Peers, Replica, Step};
+use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
@@ -48,29 +47,35 @@ pub(super) struct Read {
 impl PartitionOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
-            PeerInput::Members(members) => {
-                let members: BTreeSet<Incarnation> = members.into_keys().collect();
-                self.config.peers.clone_from(&members);
+            PeerInput::Members(slots) => {
+                let members: BTreeSet<Incarnation> = slots.keys().copied().collect();
+                self.config.peers = slots;
                 self.config.peers.remove(&self.config.origin);
                 self.of_all(now, |own, now| own.shipping.members(now, members.clone()));
             }
-            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
-                self.links.insert(peer);
+            PeerInput::Linked(peer) if self.config.peers.contains_key(&peer) => {
+                self.links.insert(peer, None);
                 self.drop_early(peer);
-                self.of_all(now, |own, now| own.shipping.linked(now, peer));
+                self.of_all(now, |own, now| own.linked(now, peer, None));
             }
             PeerInput::Unlinked(peer) => {
                 self.links.remove(&peer);
                 self.drop_early(peer);
-                self.of_all(now, |own, now| own.shipping.unlinked(now, peer));
+                self.of_all(now, |own, now| own.unlinked(now, peer));
             }
-            PeerInput::Frame(peer, frame) if self.links.contains(&peer) => {
+            PeerInput::RoundTrip(peer, micros) => {
+                if let Some(known) = self.links.get_mut(&peer) {
+                    *known = Some(micros);
+                    self.of_all(now, |own, _| own.readers.round_trip(peer, micros));
+                }
+            }
+            PeerInput::Frame(peer, frame) if self.links.contains_key(&peer) => {
                 self.frame(now, peer, frame);
             }
             PeerInput::Linked(_) | PeerInput::Frame(..) => {}
             PeerInput::Ready(partition, peer) => {
                 if let Some(own) = self.running(partition)
-                    && let Some(frame) = own.shipping.transmit(now, peer)
+                    && let Some(frame) = own.transmit(now, peer)
                 {
                     self.out
                         .push_back(Output::Peer(PeerOutput::Send(peer, frame)));
@@ -91,7 +96,7 @@ impl PartitionOwner {
         }
     }
 
-    fn running(&mut self, partition: PartitionId) -> Option<&mut super::Own> {
+    pub(super) fn running(&mut self, partition: PartitionId) -> Option<&mut super::Own> {
         match self.partitions.get_mut(&partition) {
             Some(Partition::Running(own)) if !own.failed => Some(own),
             _ => None,
@@ -127,7 +132,7 @@ impl PartitionOwner {
                 opening.frames.push((peer, frame));
             }
             Some(Partition::Running(own)) if !own.failed => {
-                own.shipping.received(now, peer, frame);
+                own.received(now, peer, frame);
                 self.ship(now, partition);
             }
             _ => {}
@@ -141,16 +146,20 @@ impl PartitionOwner {
         partition: PartitionId,
         frames: Vec<(Incarnation, Frame)>,
     ) {
-        let links: Vec<Incarnation> = self.links.iter().copied().collect();
+        let links: Vec<_> = self
+            .links
+            .iter()
+            .map(|(peer, trip)| (*peer, *trip))
+            .collect();
         let Some(own) = self.running(partition) else {
             return;
         };
-        for peer in links {
-            own.shipping.linked(now, peer);
+        for (peer, round_trip) in links {
+            own.linked(now, peer, round_trip);
         }
         let lacking: Vec<BlobName> = own.lacking.iter().copied().collect();
         for (peer, frame) in frames {
-            own.shipping.received(now, peer, frame);
+            own.received(now, peer, frame);
         }
         let want = |blob| Output::Peer(PeerOutput::Want(blob));
         self.out.extend(lacking.into_iter().map(want));
@@ -160,7 +169,7 @@ impl PartitionOwner {
     /// Everything sent on the streams may have been lost: they are made anew, and both sides say again where they stand.
     pub(super) fn relink(&mut self) {
         let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
-        self.out.extend(self.links.iter().map(unlink));
+        self.out.extend(self.links.keys().map(unlink));
     }
 
     // --- The machine ---------------------------------------------------------------------------------------------------
@@ -208,8 +217,8 @@ impl PartitionOwner {
             return;
         };
         let waits = own.shipping.next_work().is_some();
-        let before = own.shipping.deadline();
-        let after = own.shipping.reckon(now);
+        let before = own.deadline();
+        let after = own.reckon(now);
         if before != after {
             if let Some(before) = before {
                 self.timers.remove(&(before, partition));
@@ -219,6 +228,7 @@ impl PartitionOwner {
         if waits {
             self.stirred.insert(partition);
         }
+        self.hear(now, partition);
     }
 
     fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<Entry>) {
@@ -273,12 +283,8 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            if own
-                .shipping
-                .deadline()
-                .is_some_and(|at| at <= now.mono_micros)
-            {
-                own.shipping.time(now);
+            if own.deadline().is_some_and(|at| at <= now.mono_micros) {
+                own.time(now);
             }
             self.ship(now, partition);
         }
@@ -416,7 +422,9 @@ impl PartitionOwner {
             }
             self.out.push_back(Output::Peer(PeerOutput::Want(*blob)));
         }
-        let peers = Peers::none();
+        if applies {
+            own.applied(batch);
+        }
         if broken("foreign-not-applied") {
             sections.clear();
         }
@@ -461,6 +469,7 @@ impl PartitionOwner {
             };
             named.iter().for_each(|blob| replica.lack(*blob));
             let epoch = replica.epoch();
+            let peers = own.peers(now, account, &self.config.peers);
             let step = Step::of(
                 batch,
                 index,
@@ -503,6 +512,12 @@ impl PartitionOwner {
             self.bytes = self.bytes - entry.bytes + bytes;
             entry.bytes = bytes;
             entry.newest = Some(ticket);
+            entry.wait_until = effects.wait_until;
+            self.waits
+                .extend(effects.wait_until.map(|at| (at, account)));
+            if !entry.watchers.is_empty() {
+                own.counters.push_back((ticket, account, replica.counter()));
+            }
             late.push((account, effects.late, replica.hidden() > 0));
             let told = Told {
                 sessions: &mut self.sessions,
@@ -538,6 +553,8 @@ impl PartitionOwner {
         for (account, cause) in stalled {
             self.stall(account, &cause);
         }
+        // Before anything is told that was not there a moment ago: what others were heard of now is below it.
+        self.hear(now, partition);
         for (account, late, hidden) in late {
             if late {
                 self.claim_late(now, account);
@@ -586,7 +603,11 @@ impl PartitionOwner {
         else {
             return;
         };
-        let effects = replica.body_came(blob, own.log.hlc().last(), &Peers::none());
+        let peers = own.peers(now, account, &self.config.peers);
+        let effects = replica.body_came(blob, own.log.hlc().last(), &peers);
+        entry.wait_until = effects.wait_until;
+        self.waits
+            .extend(effects.wait_until.map(|at| (at, account)));
         let mut rows: Vec<Vec<Mutation>> = Vec::new();
         rows.extend(
             take_shown(replica, account)
@@ -623,7 +644,7 @@ impl PartitionOwner {
     }
 
     /// Late messages are claimed again before they are shown.
-    fn claim_late(&mut self, now: Now, account: AccountId) {
+    pub(super) fn claim_late(&mut self, now: Now, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -636,7 +657,8 @@ impl PartitionOwner {
             now_micros: now.wall_micros,
             next: Dot::new(own.log.origin(), own.log.next()),
         };
-        let ops = replica.plan_late(&at, &Peers::none()).ops;
+        let peers = own.peers(now, account, &self.config.peers);
+        let ops = replica.plan_late(&at, &peers).ops;
         self.write(now, account, ops, &[]);
     }
 

@@ -16,8 +16,9 @@ use crate::{
     gate::Gate,
     log::{self, Log},
     machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
-    peers::{Frame, LogEnd, PeerOutput, Shipping},
+    peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
+use whimbrel_replication::readers::Readers;
 
 /// What every account is born with (RFC 6154), besides INBOX.
 const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
@@ -79,16 +80,10 @@ impl PartitionOwner {
     pub(super) fn entry(&mut self, account: AccountId) -> &mut Account {
         self.next_use += 1;
         let last_use = self.next_use;
-        let entry = self.accounts.entry(account).or_insert_with(|| Account {
-            partition: keys::partition_of(account),
-            phase: Phase::Absent,
-            waiting: VecDeque::new(),
-            watchers: BTreeSet::new(),
-            newest: None,
-            collect_at: None,
-            last_use,
-            bytes: 0,
-        });
+        let entry = self
+            .accounts
+            .entry(account)
+            .or_insert_with(|| Account::new(keys::partition_of(account)));
         entry.last_use = last_use;
         entry
     }
@@ -259,12 +254,13 @@ impl PartitionOwner {
             },
         };
         let ends = logs.clone().unwrap_or_else(|| log.ends());
-        let (config, peers) = (self.config.shipping, &self.config.peers);
+        let peers: BTreeSet<Incarnation> = self.config.peers.keys().copied().collect();
+        let config = self.config.shipping;
         let shipping = match Shipping::resume(
             config,
             partition,
             origin,
-            peers,
+            &peers,
             ends,
             log.applied(),
             log.collected(),
@@ -273,9 +269,17 @@ impl PartitionOwner {
             Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
         };
         let frames = std::mem::take(&mut opening.frames);
+        let durable = shipping.durable(origin);
+        let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
+        for (other, number) in log.applied().iter() {
+            readers.applied(other, number, &[]);
+        }
         let own = Own {
             log,
             shipping,
+            readers,
+            counters: VecDeque::new(),
+            deadline: None,
             lacking,
             gate: Gate::default(),
             retry_at: None,
@@ -403,7 +407,7 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
             return;
         };
-        // What waited for other replicas when it was stored need not wait now: there are none.
+        // What waited for other replicas when it was stored has waited long enough: accounts that wait are not evicted.
         replica.release(own.log.hlc().last(), &Peers::none());
         let at = At {
             now_micros: now.wall_micros,
@@ -425,7 +429,9 @@ impl PartitionOwner {
             }
         } else if ops.is_empty() {
             // A crash may have come between a RENAME and the claims that follow from it.
-            ops = replica.plan_late(&at, &Peers::none()).ops;
+            ops = replica
+                .plan_late(&at, &own.peers(now, account, &self.config.peers))
+                .ops;
         }
         if replica.epoch() > 0 {
             // The directory may have missed it.
@@ -436,6 +442,10 @@ impl PartitionOwner {
         let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
+        if !entry.watchers.is_empty() {
+            // They have stayed through a failed commit.
+            self.looked.insert(account);
+        }
         if hidden {
             // Removed before the last stop, and not yet collected.
             self.collect_soon(now, account);
@@ -465,6 +475,9 @@ impl PartitionOwner {
         for session in entry.watchers {
             self.sessions.remove(&session);
             self.out.push_back(Output::Notify(session, Event::Shutdown));
+        }
+        for held in entry.held {
+            self.out.push_back(held.refused(failure));
         }
         for input in entry.waiting {
             self.refuse(input, failure);

@@ -11,7 +11,7 @@
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
-//! [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`reading`] (who else looks, and what waits for them), [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
@@ -19,6 +19,7 @@ mod collect;
 mod foreign;
 pub mod keys;
 mod loading;
+mod reading;
 mod rows;
 mod sent;
 mod stalled;
@@ -41,6 +42,7 @@ use crate::{
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
     peers::{self, Shipping},
 };
+use whimbrel_replication::readers::Readers;
 
 /// What an owner is told at the start.
 #[derive(Clone, Debug)]
@@ -63,8 +65,8 @@ pub struct Config {
     pub messages_per_call_max: usize,
     /// How long a removed message's bytes stay, in seconds, so that a session which is reading them can end. `storage.collect_after`.
     pub collect_after_seconds: u64,
-    /// The other members of its partitions: nothing is forgotten before all of them have it. Empty: this node is alone.
-    pub peers: BTreeSet<Incarnation>,
+    /// The other members of its partitions, and their slots: nothing is forgotten before all of them have it. Empty: this node is alone.
+    pub peers: BTreeMap<Incarnation, u8>,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -91,7 +93,7 @@ impl Default for Config {
             lead: LEAD,
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             collect_after_seconds: 60,
-            peers: BTreeSet::new(),
+            peers: BTreeMap::new(),
             shipping: peers::Config::default(),
         }
     }
@@ -112,14 +114,20 @@ pub struct PartitionOwner {
     searches: sent::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
-    /// Nodes to which there is a stream.
-    links: BTreeSet<Incarnation>,
+    /// Nodes to which there is a stream, and the last round trip if it is known.
+    links: BTreeMap<Incarnation, Option<u64>>,
     /// Logs that are being read for a partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Partitions that wait to hand something to the store.
     stirred: BTreeSet<PartitionId>,
     /// When a partition is to be looked at again: one that has no deadline then is passed over.
     timers: BTreeSet<(u64, PartitionId)>,
+    /// When an account no longer waits for other nodes: one that waits for another time is passed over.
+    waits: BTreeSet<(u64, AccountId)>,
+    /// Accounts with answers that are held.
+    holding: BTreeSet<AccountId>,
+    /// Accounts that have got watchers, or have lost some.
+    looked: BTreeSet<AccountId>,
     /// Removals of accounts that wait for a commit: of what was written last, or of the last of the removal itself.
     purges: BTreeMap<Ticket, (AccountId, collect::Purge)>,
     /// When which account is due for collection; one that is not due any more is passed over.
@@ -147,6 +155,12 @@ enum Partition {
 struct Own {
     log: Log,
     shipping: Shipping,
+    /// Who else looks at accounts.
+    readers: Readers,
+    /// Counters of accounts that are looked at here, by the commit with which each is durable.
+    counters: VecDeque<(Ticket, AccountId, u32)>,
+    /// When it wants to be called.
+    deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
     lacking: BTreeSet<BlobName>,
     gate: Gate,
@@ -164,12 +178,33 @@ struct Account {
     /// What waits for it to be loaded.
     waiting: VecDeque<Input>,
     watchers: BTreeSet<SessionId>,
+    /// Answers that tell UIDs which other nodes must have heard of first.
+    held: Vec<reading::Held>,
+    /// When something of it is shown although not all have heard of it, on the monotonic clock.
+    wait_until: Option<u64>,
     /// The newest commit of the account.
     newest: Option<Ticket>,
     /// When removed messages are due to be dropped, on the monotonic clock.
     collect_at: Option<u64>,
     last_use: u64,
     bytes: usize,
+}
+
+impl Account {
+    fn new(partition: PartitionId) -> Self {
+        Account {
+            partition,
+            phase: Phase::Absent,
+            waiting: VecDeque::new(),
+            watchers: BTreeSet::new(),
+            held: Vec::new(),
+            wait_until: None,
+            newest: None,
+            collect_at: None,
+            last_use: 0,
+            bytes: 0,
+        }
+    }
 }
 
 enum Phase {
@@ -224,10 +259,13 @@ impl PartitionOwner {
             loads: BTreeMap::new(),
             searches: sent::Searches::default(),
             commits: BTreeMap::new(),
-            links: BTreeSet::new(),
+            links: BTreeMap::new(),
             reads: BTreeMap::new(),
             stirred: BTreeSet::new(),
             timers: BTreeSet::new(),
+            waits: BTreeSet::new(),
+            holding: BTreeSet::new(),
+            looked: BTreeSet::new(),
             purges: BTreeMap::new(),
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
@@ -255,6 +293,9 @@ impl PartitionOwner {
                 matches!(entry.phase, Phase::Running(_))
                     && entry.watchers.is_empty()
                     && entry.waiting.is_empty()
+                    // At most for two seconds.
+                    && entry.held.is_empty()
+                    && (hard || entry.wait_until.is_none())
                     && (hard || entry.collect_at.is_none())
                     && !self.is_writing(entry)
             });
@@ -287,6 +328,7 @@ impl PartitionOwner {
         if let Some(entry) = self.accounts.get_mut(&watch.account) {
             entry.watchers.remove(&session);
         }
+        self.looked.insert(watch.account);
     }
 
     fn mailbox_call(
@@ -302,11 +344,18 @@ impl PartitionOwner {
             return;
         };
         self.epoch_if_due(now, account, 0);
+        let target = reading::tells_uids_of(&call);
         let reply = match self.carry_out(now, account, call) {
             Ok(reply) => reply,
             Err(failure) => Reply::Failed(failure),
         };
-        self.answer(account, Output::Reply(request, reply));
+        let reply = match target {
+            Some(target) => self.hold(account, request, target, reply),
+            None => Some(reply),
+        };
+        if let Some(reply) = reply {
+            self.answer(account, Output::Reply(request, reply));
+        }
     }
 }
 
@@ -355,9 +404,12 @@ impl Machine for PartitionOwner {
             Input::Time => {
                 self.collect_due(now);
                 self.peers_due(now);
+                self.waits_due(now);
             }
         }
         self.work_on(now);
+        self.tell_of_readers(now);
+        self.answer_all_held(now);
         self.evict();
     }
 
@@ -395,6 +447,7 @@ impl Machine for PartitionOwner {
     fn deadline(&self) -> Option<u64> {
         let collection = self.due.first().map(|(at, _)| *at);
         let peers = self.timers.first().map(|(at, _)| *at);
-        collection.into_iter().chain(peers).min()
+        let waits = self.waits.first().map(|(at, _)| *at);
+        collection.into_iter().chain(peers).chain(waits).min()
     }
 }

@@ -140,10 +140,11 @@ impl PartitionOwner {
         else {
             return;
         };
-        let Some(row) = replica.row(name, uid) else {
+        // It may wait for other nodes before it is shown.
+        let Some(message) = replica.claimant(name, uid) else {
             return;
         };
-        let (message, ticket) = (row.message, entry.newest);
+        let ticket = entry.newest;
         let message_id = message_id(content);
         let known = &mut self.searches.known;
         known.insert(account, message, message_id.as_deref());

@@ -1,7 +1,7 @@
 //! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
 
 use whimbrel_crdt::{Dot, PartitionId, Section};
-use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, Step};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Replica, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
     rows::{free_room, named_blob, push_row},
 };
 use crate::{
+    api::Failure,
     machine::{Now, Output, Ticket},
     peers::Then,
 };
@@ -58,6 +59,7 @@ impl PartitionOwner {
             let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
                 return;
             };
+            let peers = own.peers(now, account, &self.config.peers);
             let mut sealed = None;
             let mut late = false;
             let room = match ops.is_empty() {
@@ -77,7 +79,6 @@ impl PartitionOwner {
                     }
                 }
                 let reserved = own.log.reserve(now, count);
-                let peers = Peers::none();
                 let step = Step {
                     origin: own.log.origin(),
                     first: reserved.first,
@@ -97,6 +98,9 @@ impl PartitionOwner {
                     }
                 };
                 late = effects.late;
+                entry.wait_until = effects.wait_until;
+                self.waits
+                    .extend(effects.wait_until.map(|at| (at, account)));
                 let told = Told {
                     sessions: &mut self.sessions,
                     out: &mut self.out,
@@ -151,7 +155,7 @@ impl PartitionOwner {
                     now_micros: now.wall_micros,
                     next: Dot::new(own.log.origin(), own.log.next()),
                 };
-                ops = replica.plan_late(&at, &Peers::none()).ops;
+                ops = replica.plan_late(&at, &peers).ops;
             }
             if let Some(commit) = commit {
                 self.hand_out(account, commit);
@@ -226,6 +230,9 @@ impl PartitionOwner {
         own.gate.submitted(ticket);
         let then = Then::own(&commit, own.log.hash());
         own.shipping.committing(ticket, then);
+        if let (Phase::Running(replica), false) = (&entry.phase, entry.watchers.is_empty()) {
+            own.counters.push_back((ticket, account, replica.counter()));
+        }
         self.commits.insert(ticket, entry.partition);
         self.out.push_back(Output::Commit(ticket, commit));
     }
@@ -250,6 +257,7 @@ impl PartitionOwner {
             own.gate.committed(ticket, &mut self.out);
             if !own.failed {
                 own.shipping.committed(now, ticket);
+                own.counted(self.config.origin, ticket);
             }
         } else {
             own.failed = true;
@@ -296,6 +304,10 @@ impl PartitionOwner {
             self.bytes -= entry.bytes;
             entry.bytes = 0;
             entry.newest = None;
+            entry.wait_until = None;
+            for held in std::mem::take(&mut entry.held) {
+                self.out.push_back(held.refused(Failure::Storage));
+            }
             let purging = matches!(entry.phase, Phase::Purging);
             entry.phase = Phase::Absent;
             if purging {

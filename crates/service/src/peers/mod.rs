@@ -19,13 +19,14 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
     partition::{Config, Entry, LogEnd},
+    readers,
     wire::Frame,
 };
 
 pub(crate) use self::shipping::{Shipping, Then, Want, Work};
 use crate::machine::{Now, Ticket};
 
-fn clocks(now: Now) -> whimbrel_replication::Now {
+pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
     whimbrel_replication::Now {
         wall_micros: now.wall_micros,
         mono_micros: now.mono_micros,
@@ -41,6 +42,9 @@ pub enum PeerInput {
     Linked(Incarnation),
     /// The stream is gone.
     Unlinked(Incarnation),
+    /// How long the last round trip to the node took: so long its readers are waited for, three times. Without it they are waited for
+    /// for the longest time.
+    RoundTrip(Incarnation, u64),
     /// The node sent a frame for a partition of this owner.
     Frame(Incarnation, Frame),
     /// The stream to the node takes a frame: answer [`PeerOutput::Send`], or nothing until the next [`PeerOutput::Wake`].

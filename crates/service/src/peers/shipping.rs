@@ -129,6 +129,11 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Members(members));
     }
 
+    /// Up to where our own log is durable.
+    pub(crate) fn durable(&self, origin: Incarnation) -> u64 {
+        self.machine.durable().get(origin)
+    }
+
     pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {
         self.linked = true;
         self.machine.handle(clocks(now), Input::Linked(peer));

@@ -60,7 +60,7 @@ impl Node {
         let config = Config {
             origin: incarnation(node),
             slot: node as u8,
-            peers: [incarnation(1 - node)].into(),
+            peers: [(incarnation(1 - node), (1 - node) as u8)].into(),
             ..config
         };
         Node {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_service::{
-    api::{AccountId, MailboxCall, MailboxName, MessageId, Reply, Row},
+    api::{AccountId, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row},
     log::{lacking_of_key, store_partition},
     owner::keys,
 };
@@ -194,11 +194,15 @@ impl World {
         self.looks.validity(account, selected.status.uid_validity)?;
         self.looks
             .looked(node, account, name.as_str(), &uids, next)?;
-        let uids = selected.uids.to_vec();
-        let reply = self.ask_and_wait(node, account, MailboxCall::Rows { name, uids })?;
-        let Reply::Rows(rows) = reply else {
-            return Err(format!("rows were answered by {reply:?}"));
-        };
+        let mut rows = Vec::new();
+        for uids in selected.uids.to_vec().chunks(ROWS_PER_CALL_MAX) {
+            let (name, uids) = (name.clone(), uids.to_vec());
+            let reply = self.ask_and_wait(node, account, MailboxCall::Rows { name, uids })?;
+            let Reply::Rows(some) = reply else {
+                return Err(format!("rows were answered by {reply:?}"));
+            };
+            rows.extend(some);
+        }
         let mut shown = Vec::new();
         for row in rows {
             self.looks.seen(account, row.uid, row.id)?;

@@ -7,9 +7,10 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`].
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`]; [`claims`] (a benchmark).
 
 mod checks;
+pub mod claims;
 mod clients;
 mod directory;
 mod network;
@@ -198,8 +199,8 @@ impl World {
             .map(|(number, id)| {
                 let config = owner::Config {
                     origin: *id,
-                    slot: number * 5 + 1,
-                    peers: ids.iter().copied().filter(|other| other != id).collect(),
+                    slot: slot_of(number),
+                    peers: others(&ids, *id),
                     shipping,
                     collect_after_seconds: rng.between(1, 3),
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
@@ -260,7 +261,8 @@ impl World {
         RequestId(self.next_request)
     }
 
-    fn play(&mut self) -> Result<(), String> {
+    /// Accounts are there, and the nodes are linked.
+    fn begin(&mut self) -> Result<(), String> {
         for index in 0..self.plan.accounts {
             let mut id = [0; 16];
             id[0] = u8::try_from(index + 1).unwrap_or(1);
@@ -280,6 +282,11 @@ impl World {
                 self.network.connect_at(self.now, a, b);
             }
         }
+        Ok(())
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        self.begin()?;
         for index in 0..self.plan.clients {
             self.new_client(index);
         }
@@ -545,6 +552,17 @@ impl World {
         self.nothing_lost()?;
         self.directory_holds()
     }
+}
+
+/// The slot of the node with this number.
+fn slot_of(number: u8) -> u8 {
+    number * 5 + 1
+}
+
+/// The other members, with their slots.
+fn others(ids: &[Incarnation], me: Incarnation) -> BTreeMap<Incarnation, u8> {
+    let all = (0u8..).zip(ids).map(|(number, id)| (*id, slot_of(number)));
+    all.filter(|(id, _)| *id != me).collect()
 }
 
 /// Names by position: which of the accounts are those where nothing is removed.

@@ -211,6 +211,10 @@ impl World {
         let id = self.members[peer].id;
         self.bring(at);
         self.members[at].node.link(id, up);
+        if up {
+            let micros = 2 * self.network.latency_micros;
+            self.members[at].node.round_trip(id, micros);
+        }
         self.outcomes(at)
     }
 

@@ -1,0 +1,336 @@
+//! Who looks at accounts, here and at other nodes, and what waits for them (DESIGN, 4, rule 5).
+//!
+//! While another node has readers on an account, a new claim is shown, and its UID told, only when that node was heard with a counter at
+//! least as high: whatever it claims from then on is above. So nothing is late in a whole network. Who was waited for long enough (three round trips,
+//! two seconds at most) is waited for no longer; what is late then is claimed again (rule 4).
+//!
+//! `mailbox` says what waits; `replication::readers` says who was heard with what. Here the two meet: counters go out when they are durable, what
+//! comes in releases what waits, and answers that tell UIDs of waiting messages are held until these are shown.
+//!
+//! Invariants:
+//! - A counter is told when the commit that raised it is durable.
+//! - What was heard releases what waits before anything else is told: else a lower claim that waited would be late.
+//! - An answer that tells UIDs tells those under which the messages are shown.
+
+use whimbrel_crdt::{Batch, Incarnation, mutants::broken};
+use whimbrel_mailbox::{AccountId, MailboxName, MessageId, Peer, Peers, Standing};
+use whimbrel_replication::readers;
+use whimbrel_storage::{Mutation, Room};
+
+use super::{
+    BTreeMap, Own, Partition, PartitionOwner, Phase, foreign::Told, keys, rows::push_row,
+    writing::take_shown,
+};
+use crate::{
+    api::{Failure, MailboxCall, Reply},
+    machine::{Now, Output, RequestId, Ticket},
+    peers::{Frame, PeerOutput, clocks},
+};
+
+/// An answer that waits until the messages whose UIDs it tells are shown.
+pub(super) struct Held {
+    request: RequestId,
+    /// Where they were put.
+    target: MailboxName,
+    messages: Vec<MessageId>,
+    /// Tells the UIDs that were claimed first.
+    reply: Reply,
+}
+
+impl Held {
+    /// What is told when it will never be known.
+    pub(super) fn refused(self, failure: Failure) -> Output {
+        Output::Reply(self.request, Reply::Failed(failure))
+    }
+}
+
+/// The mailbox of which the answer to this call tells new UIDs. An importer is told of UIDs, too, and tells them to nobody.
+pub(super) fn tells_uids_of(call: &MailboxCall) -> Option<MailboxName> {
+    match call {
+        MailboxCall::Append { name, .. } => Some(name.clone()),
+        MailboxCall::Copy { to, .. } => Some(to.clone()),
+        _ => None,
+    }
+}
+
+/// The new UIDs that an answer tells, in its order.
+fn told_uids(reply: &mut Reply) -> Vec<&mut u32> {
+    match reply {
+        Reply::Appended { uids, .. } => uids.iter_mut().collect(),
+        Reply::Copied { uids, .. } => uids.iter_mut().map(|(_, new)| new).collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl Own {
+    pub(super) fn linked(&mut self, now: Now, peer: Incarnation, round_trip: Option<u64>) {
+        self.shipping.linked(now, peer);
+        self.readers.linked(peer);
+        if let Some(micros) = round_trip {
+            self.readers.round_trip(peer, micros);
+        }
+    }
+
+    pub(super) fn unlinked(&mut self, now: Now, peer: Incarnation) {
+        self.shipping.unlinked(now, peer);
+        self.readers.unlinked(clocks(now), peer);
+    }
+
+    pub(super) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        match frame {
+            Frame::Readers(told) => self.readers.received(clocks(now), peer, told),
+            other => self.shipping.received(now, peer, other),
+        }
+    }
+
+    /// Small ones first.
+    pub(super) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
+        let small = self.readers.transmit(peer);
+        small.or_else(|| self.shipping.transmit(now, peer))
+    }
+
+    pub(super) fn time(&mut self, now: Now) {
+        self.shipping.time(now);
+        self.readers.time(clocks(now));
+    }
+
+    /// When it wants to be called, as it was reckoned last.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+
+    pub(super) fn reckon(&mut self, now: Now) -> Option<u64> {
+        let shipping = self.shipping.reckon(now);
+        self.deadline = shipping.into_iter().chain(self.readers.deadline()).min();
+        self.deadline
+    }
+
+    /// A batch of another node is being applied: what its origin claimed up to the counters in it is here.
+    pub(super) fn applied(&mut self, batch: &Batch) {
+        let sections = batch.sections.iter();
+        let counters: Vec<_> = sections.map(|of| (of.subject, of.counter)).collect();
+        self.readers.applied(batch.origin, batch.last(), &counters);
+    }
+
+    /// A commit is durable, and with it the counters that rose by it.
+    pub(super) fn counted(&mut self, origin: Incarnation, ticket: Ticket) {
+        let mut counters = Vec::new();
+        while let Some((_, account, counter)) = self.counters.pop_front_if(|(of, ..)| *of <= ticket)
+        {
+            counters.push((account.0, counter));
+        }
+        let durable = self.shipping.durable(origin);
+        self.readers.durable(durable, &counters);
+    }
+
+    /// The other live replicas with readers on the account. `slots`: of all members.
+    pub(super) fn peers(
+        &self,
+        now: Now,
+        account: AccountId,
+        slots: &BTreeMap<Incarnation, u8>,
+    ) -> Peers {
+        if slots.is_empty() {
+            return Peers::none();
+        }
+        let heard = self.readers.peers(clocks(now), account.0).into_iter();
+        let peers = heard.filter_map(|heard| {
+            Some(Peer {
+                slot: *slots.get(&heard.peer)?,
+                heard: heard.counter,
+                patience_micros: heard.patience_micros,
+            })
+        });
+        Peers::new(now.mono_micros, peers.collect())
+    }
+}
+
+impl PartitionOwner {
+    /// Tells other nodes of accounts that are looked at here from now on, or no more.
+    pub(super) fn tell_of_readers(&mut self, now: Now) {
+        for account in std::mem::take(&mut self.looked) {
+            let partition = keys::partition_of(account);
+            let counter = self.accounts.get(&account).and_then(|entry| {
+                let watched = !entry.watchers.is_empty();
+                match &entry.phase {
+                    Phase::Running(replica) if watched => Some(replica.counter()),
+                    _ => None,
+                }
+            });
+            if self.config.peers.is_empty() {
+                continue;
+            }
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
+            match counter {
+                None => own.readers.unwatch(account.0),
+                Some(_) if own.readers.is_watched(account.0) => {}
+                Some(counter) => match own.gate.newest() {
+                    None => own.readers.watch(account.0, counter),
+                    Some(newest) => {
+                        own.readers.watch(account.0, 0);
+                        own.counters.push_back((newest, account, counter));
+                    }
+                },
+            }
+            self.hear(now, partition);
+        }
+    }
+
+    /// Does what follows from what was heard.
+    pub(super) fn hear(&mut self, now: Now, partition: whimbrel_crdt::PartitionId) {
+        while let Some(output) = self.running(partition).and_then(|own| own.readers.poll()) {
+            match output {
+                readers::Output::Wake(peer) => {
+                    let wake = PeerOutput::Wake(partition, peer);
+                    self.out.push_back(Output::Peer(wake));
+                }
+                readers::Output::Heard(account) if !broken("heard-not-released") => {
+                    self.release(now, AccountId(account));
+                }
+                readers::Output::Heard(_) | readers::Output::Reads { .. } => {}
+            }
+        }
+    }
+
+    /// Accounts of which something has waited long enough.
+    pub(super) fn waits_due(&mut self, now: Now) {
+        while let Some((at, account)) = self
+            .waits
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now.mono_micros)
+        {
+            self.waits.pop_first();
+            let entry = self.accounts.get(&account);
+            if entry.is_some_and(|entry| entry.wait_until == Some(at)) {
+                self.release(now, account);
+            }
+        }
+    }
+
+    /// Shows what need wait no longer.
+    fn release(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let (Phase::Running(replica), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get(&entry.partition))
+        else {
+            return;
+        };
+        if entry.wait_until.is_none() || own.failed {
+            return;
+        }
+        let peers = own.peers(now, account, &self.config.peers);
+        let effects = replica.release(own.log.hlc().last(), &peers);
+        entry.wait_until = effects.wait_until;
+        self.waits
+            .extend(effects.wait_until.map(|at| (at, account)));
+        let shown = take_shown(replica, account).into_iter();
+        let mut rows: Vec<Vec<Mutation>> = shown.map(|row| vec![row]).collect();
+        let mut last = Vec::new();
+        for (row, value) in replica.take_dirty_state() {
+            push_row(&mut last, account, &row, value);
+        }
+        rows.push(last);
+        let bytes = replica.memory_bytes();
+        self.bytes = self.bytes - entry.bytes + bytes;
+        entry.bytes = bytes;
+        let told = Told {
+            sessions: &mut self.sessions,
+            out: &mut self.out,
+        };
+        told.of(account, &mut entry.watchers, &effects, None);
+        // What is shown was accepted before.
+        self.write_rows(account, Room::Vital, rows);
+        if effects.late {
+            self.claim_late(now, account);
+        }
+    }
+
+    // --- Answers that tell UIDs -----------------------------------------------------------------------------------------
+
+    /// Keeps an answer that tells UIDs of messages which wait; gives it back if none does.
+    pub(super) fn hold(
+        &mut self,
+        account: AccountId,
+        request: RequestId,
+        target: MailboxName,
+        mut reply: Reply,
+    ) -> Option<Reply> {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return Some(reply);
+        };
+        let Phase::Running(replica) = &entry.phase else {
+            return Some(reply);
+        };
+        if replica.is_clean() || broken("uids-told-at-once") {
+            return Some(reply);
+        }
+        let claimed = told_uids(&mut reply);
+        let messages: Option<Vec<MessageId>> = claimed
+            .iter()
+            .map(|uid| replica.claimant(&target, **uid))
+            .collect();
+        let Some(messages) = messages.filter(|messages| waits(replica, messages)) else {
+            return Some(reply);
+        };
+        entry.held.push(Held {
+            request,
+            target,
+            messages,
+            reply,
+        });
+        self.holding.insert(account);
+        None
+    }
+
+    /// Gives the answers whose messages are shown, by whatever it was.
+    pub(super) fn answer_all_held(&mut self, now: Now) {
+        for account in std::mem::take(&mut self.holding) {
+            self.answer_held(now, account);
+            let entry = self.accounts.get(&account);
+            if entry.is_some_and(|entry| !entry.held.is_empty()) {
+                self.holding.insert(account);
+            }
+        }
+    }
+
+    fn answer_held(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Phase::Running(replica) = &entry.phase else {
+            return;
+        };
+        let ready: Vec<Held> = entry
+            .held
+            .extract_if(.., |held| !waits(replica, &held.messages))
+            .collect();
+        for mut held in ready {
+            self.write(now, account, Vec::new(), &[&held.target]);
+            let Ok(replica) = self.replica(account) else {
+                return;
+            };
+            for (uid, message) in told_uids(&mut held.reply).into_iter().zip(&held.messages) {
+                // What is gone by now keeps the claim that was made for it.
+                if let Standing::Shown(shown) = replica.standing(message) {
+                    *uid = shown;
+                }
+            }
+            if let Reply::Appended { uid_validity, .. } | Reply::Copied { uid_validity, .. } =
+                &mut held.reply
+            {
+                *uid_validity = replica.uidvalidity();
+            }
+            self.answer(account, Output::Reply(held.request, held.reply));
+        }
+    }
+}
+
+fn waits(replica: &whimbrel_mailbox::Replica, messages: &[MessageId]) -> bool {
+    let mut standings = messages.iter().map(|message| replica.standing(message));
+    standings.any(|standing| standing == Standing::Waits)
+}

@@ -1,0 +1,34 @@
+//! UIDs are claimed again only where the network was not whole (DESIGN, 4, rule 5).
+
+#![allow(clippy::unwrap_used)]
+
+use whimbrel_sim::cluster::claims::{Outcome, Setting, run};
+
+fn outcome(regions: u64, per_second: u64, cut: bool) -> Outcome {
+    let setting = Setting {
+        regions,
+        per_second,
+        latency_micros: 120_000,
+        cut,
+    };
+    run(&setting, 2).unwrap_or_else(|breach| panic!("{}", breach.0))
+}
+
+#[test]
+fn in_a_whole_network_nothing_is_late() {
+    for (regions, per_second) in [(2, 1), (2, 20), (3, 20)] {
+        let outcome = outcome(regions, per_second, false);
+        assert!(outcome.messages > 20 * regions * per_second);
+        assert_eq!(outcome.again, 0, "{regions} regions, {per_second}/s");
+    }
+}
+
+/// What was claimed apart is claimed again when the regions meet, and that ends.
+#[test]
+fn after_a_partition_claims_end() {
+    for regions in [2, 3] {
+        let outcome = outcome(regions, 10, true);
+        assert!(outcome.again > 0);
+        assert!(outcome.claims_percent() < 200, "{outcome:?}");
+    }
+}
