@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `authority.pem`, `authority.key` | the cluster's own authority, which every node holds (`docs/decisions/0014`) |
 //! | `node.pem`, `node.key` | this node's certificate |
+//! | `sum` | a checksum of these four: a certificate that is damaged may still be one |
 //! | `roster` | the cluster's id and its members; written last, so that a node that has it has all |
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
@@ -87,6 +88,18 @@ pub struct Joining {
 
 const SUM_BYTES: usize = 32;
 
+/// What `sum` is made of, in this order.
+const PEMS: [&str; 4] = ["authority.pem", "authority.key", "node.pem", "node.key"];
+
+fn sum(texts: [&str; 4]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_be_bytes());
+        hasher.update(text.as_bytes());
+    }
+    hasher.finalize()
+}
+
 impl Files {
     /// Of this data directory. There may be none.
     pub fn of(data: &Path) -> Self {
@@ -116,11 +129,18 @@ impl Files {
     /// [`FilesError::Io`]
     pub fn keep(&self, kept: &Kept) -> Result<(), FilesError> {
         self.make()?;
-        let authority = &kept.authority;
-        self.write("authority.pem", authority.certificate_pem().as_bytes())?;
-        self.write("authority.key", authority.key_pem().as_bytes())?;
-        self.write("node.pem", kept.credentials.certificate_pem().as_bytes())?;
-        self.write("node.key", kept.credentials.key_pem().as_bytes())?;
+        let (authority, credentials) = (&kept.authority, &kept.credentials);
+        let key = authority.key_pem();
+        let texts = [
+            authority.certificate_pem(),
+            &key,
+            credentials.certificate_pem(),
+            credentials.key_pem(),
+        ];
+        for (name, text) in PEMS.iter().zip(texts) {
+            self.write(name, text.as_bytes())?;
+        }
+        self.write("sum", sum(texts).as_bytes())?;
         self.keep_roster(authority.cluster(), &kept.roster)
     }
 
@@ -150,13 +170,17 @@ impl Files {
             path: self.0.clone(),
             cause,
         };
-        let (authority, key) = (text("authority.pem")?, text("authority.key")?);
-        let credentials = Credentials::from_pem(
-            known.cluster,
-            &authority,
-            &text("node.pem")?,
-            &text("node.key")?,
-        );
+        let [authority, key, certificate, own_key] = PEMS.map(text);
+        let (authority, key) = (authority?, key?);
+        let (certificate, own_key) = (certificate?, own_key?);
+        let sum = sum([&authority, &key, &certificate, &own_key]);
+        if self
+            .read("sum")?
+            .is_none_or(|kept| **kept != *sum.as_bytes())
+        {
+            return Err(self.damaged("sum"));
+        }
+        let credentials = Credentials::from_pem(known.cluster, &authority, &certificate, &own_key);
         Ok(Some(Kept {
             authority: Authority::from_pem(known.cluster, &authority, &key).map_err(wrong)?,
             credentials: credentials.map_err(wrong)?,
@@ -334,6 +358,7 @@ mod tests {
         check("roster", &|bytes| bytes[40] ^= 1);
         check("roster", &Vec::clear);
         check("node.key", &Vec::clear);
+        check("sum", &Vec::clear);
         check("authority.pem", &|bytes| bytes[100] ^= 1);
     }
 
