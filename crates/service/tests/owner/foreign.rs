@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use whimbrel_mailbox::{CreateMailbox, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey};
 use whimbrel_service::{
-    api::{AccountId, Failure, MailboxCall, Reply},
+    api::{AccountId, BlobName, Date, Delivery, Entry, EntryId, Failure, MailboxCall, Reply},
     log::{POSITION_KEY, Position},
-    machine::Input,
+    machine::{Input, Ticket},
     owner::{Config, keys},
 };
 
@@ -19,6 +19,30 @@ fn bea() -> AccountId {
     let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
     let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
     beside.next().expect("a partition has many accounts")
+}
+
+fn entry() -> Entry {
+    let delivery = Delivery {
+        account: ANNE,
+        target: name("INBOX"),
+        content: Bytes::new(),
+        size: 1,
+        open_end: false,
+        sent: false,
+    };
+    Entry {
+        id: EntryId([5; 16]),
+        sender: String::new(),
+        deliveries: vec![delivery],
+        blob: BlobName {
+            hash: [8; 32],
+            upload: [8; 16],
+        },
+        date: Date {
+            seconds: 1,
+            zone_minutes: 0,
+        },
+    }
 }
 
 fn create(mailbox: &str) -> Vec<u8> {
@@ -144,6 +168,14 @@ fn what_was_held_is_applied_when_it_can_be() {
     for _ in 0..3 {
         pair.append(0, "INBOX", 1);
     }
+    // Its mail stays in the queue.
+    let deliver = Input::Deliver {
+        ticket: Ticket(7),
+        entry: std::sync::Arc::new(entry()),
+        index: 0,
+    };
+    pair.input(1, deliver);
+    assert_eq!(pair.nodes[1].delivered, [(Ticket(7), false)]);
     pair.settle();
     let of_bea = pair.append_for(0, bea(), "INBOX", 1);
     assert!(matches!(of_bea, Reply::Appended { .. }), "{of_bea:?}");

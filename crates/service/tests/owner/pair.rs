@@ -11,7 +11,7 @@ use whimbrel_service::{
         AccountId, BlobName, Call, Date, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing},
+    machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner},
     peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
 };
@@ -35,6 +35,8 @@ pub(crate) struct Node {
     pub(crate) warnings: Vec<String>,
     /// Its disk takes what leads to more room, and what the node could not work without.
     pub(crate) full: bool,
+    /// What became of deliveries.
+    pub(crate) delivered: Vec<(Ticket, bool)>,
     replies: BTreeMap<RequestId, Reply>,
     /// Frames that came and were not taken.
     inbox: VecDeque<(Incarnation, Frame)>,
@@ -73,6 +75,7 @@ impl Node {
             largest_foreign: 0,
             warnings: Vec::new(),
             full: false,
+            delivered: Vec::new(),
             replies: BTreeMap::new(),
             inbox: VecDeque::new(),
             partition: PartitionId::accounts(blake3::hash(&ANNE.0).as_bytes()[0]),
@@ -271,6 +274,14 @@ impl Pair {
                     uid_validity: 7,
                 };
                 Input::Birth(account, Standing::Living(birth))
+            }
+            Output::Delivered(ticket) => {
+                node.delivered.push((ticket, true));
+                return None;
+            }
+            Output::NotDelivered(ticket) => {
+                node.delivered.push((ticket, false));
+                return None;
             }
             Output::Log(Note::Warning(text)) => {
                 node.warnings.push(text);
