@@ -395,6 +395,19 @@ pub enum DecodeError {
 }
 
 impl Op {
+    /// Whether all UIDs that it claims are of this slot. Whoever knows the slot of its maker refuses it otherwise: the UIDs would be another's.
+    pub fn claims_only(&self, slot: u8) -> bool {
+        let of = |uid: u32| uid % 64 == u32::from(slot);
+        match self {
+            Self::Append(append) => of(append.uid),
+            Self::Deliver(deliver) => of(deliver.uid),
+            Self::Copy { entries, .. } => entries.iter().all(|entry| of(entry.uid)),
+            Self::Move { entries, .. } => entries.iter().all(|entry| of(entry.uid)),
+            Self::Claim { claims, .. } => claims.iter().all(|claim| of(claim.uid)),
+            _ => true,
+        }
+    }
+
     /// Encodes the operations of one section.
     pub fn encode_all(ops: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);

@@ -445,7 +445,8 @@ impl PartitionOwner {
                 woken.push(account);
                 continue;
             }
-            let ops = match ops {
+            let slot = self.config.peers.get(&batch.origin).copied();
+            let ops = match ops.and_then(|ops| of_slot(ops, slot)) {
                 Ok(ops) => ops,
                 // A later version made it: half of it must not be applied, and what comes after it rests on it.
                 Err(cause) => {
@@ -700,6 +701,16 @@ pub(super) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
         hash: *hash,
         upload,
     })
+}
+
+/// The operations, if they claim UIDs of their maker's slot alone. Of who is no member any more the slot is not known.
+pub(super) fn of_slot(ops: Vec<Op>, slot: Option<u8>) -> Result<Vec<Op>, String> {
+    match slot {
+        Some(slot) if !ops.iter().all(|op| op.claims_only(slot)) => Err(format!(
+            "an operation claims UIDs of another slot than {slot}, its maker's"
+        )),
+        _ => Ok(ops),
+    }
 }
 
 /// The operations of a batch on one account.

@@ -16,7 +16,7 @@ use whimbrel_storage::{Mutation, Room};
 use super::{
     Load, Own, Partition, PartitionOwner, Phase,
     batches::BATCH_BYTES_MAX,
-    foreign::blob_of_batch,
+    foreign::{blob_of_batch, of_slot},
     keys,
     rows::{blob_name, push_row},
     writing::take_shown,
@@ -196,6 +196,7 @@ impl PartitionOwner {
     fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
         let held = Held::decode(value)?;
         let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
+        let ops = of_slot(ops, self.config.peers.get(&held.origin).copied())?;
         let Some(entry) = self.accounts.get_mut(&account) else {
             return Ok(());
         };

@@ -1,9 +1,13 @@
 //! What another node did, in commits that the store takes.
 
 use bytes::Bytes;
-use whimbrel_mailbox::{CreateMailbox, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey};
+use whimbrel_mailbox::{
+    Append, CreateMailbox, MailboxId, Message, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey,
+};
 use whimbrel_service::{
-    api::{AccountId, BlobName, Date, Delivery, Entry, EntryId, Failure, MailboxCall, Reply},
+    api::{
+        AccountId, BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply,
+    },
     log::{POSITION_KEY, Position},
     machine::{Input, Ticket},
     owner::{Config, keys},
@@ -135,6 +139,38 @@ fn an_unknown_operation_stalls_its_account_and_nothing_else() {
     pair.restart(1);
     pair.settle();
     only_anne_is_stalled(&mut pair, 2);
+}
+
+/// A UID of a slot that is another's could be given twice.
+#[test]
+fn an_operation_of_another_slot_stalls_its_account_and_nothing_else() {
+    let mut pair = two_accounts();
+    let append = |slot: u32| {
+        let entry = entry();
+        let append = Append {
+            mailbox: MailboxId::inbox(),
+            // Above all that were given.
+            uid: 60_000_000 * 64 + slot,
+            flags: Flags::none(),
+            message: Message {
+                blob: entry.blob,
+                size: 1,
+                date: entry.date,
+                open_end: false,
+            },
+            content: Vec::new(),
+            epoch: 0,
+        };
+        Op::encode_all(&[Op::Append(append)])
+    };
+    // Node 0 has slot 0.
+    pair.forge(bea(), append(0));
+    pair.forge(ANNE, append(5));
+    pair.forge(bea(), create("new"));
+    only_anne_is_stalled(&mut pair, 1);
+    pair.restart(1);
+    pair.settle();
+    only_anne_is_stalled(&mut pair, 1);
 }
 
 #[test]
