@@ -2,7 +2,7 @@
 //!
 //! To all that is shown such a message does not exist; it is neither late nor does it wait for peers. When its body comes it is looked at as if it had
 //! arrived only then: so below a mark that was told meanwhile it is late. Lest that be so of every second message, what has a greater claim waits
-//! for it a while ([`BODY_PATIENCE_MICROS`], docs/decisions/0018). Which bodies are missing the caller knows, and tells after a load.
+//! for it a while ([`BODY_PATIENCE_MICROS`], docs/decisions/0019). Which bodies are missing the caller knows, and tells after a load.
 
 use std::collections::BTreeSet;
 
