@@ -29,6 +29,8 @@ pub struct Config {
     pub silence_micros_max: u64,
     /// How many round trips a peer is waited for.
     pub patience_round_trips: u64,
+    /// But at least so long: what is waited for is told after a sync of the peer's disk, which no round trip of its pings holds.
+    pub patience_micros_min: u64,
     /// And no longer than this. Also where no round trip was measured.
     pub patience_micros_max: u64,
     /// Accounts that one peer may say to have readers: for more nobody waits.
@@ -42,6 +44,7 @@ impl Default for Config {
         Self {
             silence_micros_max: 3_000_000,
             patience_round_trips: 3,
+            patience_micros_min: 100_000,
             patience_micros_max: 2_000_000,
             accounts_max: 1 << 16,
             frame_accounts_max: 4096,
@@ -333,11 +336,14 @@ impl Readers {
         let readers = live.filter_map(|(id, peer)| {
             let trips = self.config.patience_round_trips;
             let patience = peer.round_trip_micros.map(|m| m.saturating_mul(trips));
-            let most = self.config.patience_micros_max;
+            let (least, most) = (
+                self.config.patience_micros_min,
+                self.config.patience_micros_max,
+            );
             Some(Heard {
                 peer: *id,
                 counter: peer.accounts.get(&account)?.heard,
-                patience_micros: patience.unwrap_or(most).min(most),
+                patience_micros: patience.unwrap_or(most).max(least).min(most),
             })
         });
         readers.collect()
@@ -520,6 +526,7 @@ mod tests {
             assert_eq!(readers.peers(at(0), X)[0].patience_micros, expected);
         };
         check(None, 2_000_000);
+        check(Some(100), 100_000);
         check(Some(100_000), 300_000);
         check(Some(1_000_000), 2_000_000);
     }

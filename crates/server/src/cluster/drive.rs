@@ -1,18 +1,22 @@
 //! What comes on links goes to the machines, link by link.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     task::JoinSet,
+    time::{MissedTickBehavior, interval},
 };
-use whimbrel_cluster::{Event, Handle};
+use whimbrel_cluster::{Event, Handle, Linked};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{link::Agreed, wire::Hello};
 use whimbrel_service::peers::{Frame, PeerInput};
 
 use super::{bodies, settle, state::State};
 use crate::{store_calls::Store, switchboard::Switchboard};
+
+/// How often owners are told how long a round trip to each peer takes: as often as links are measured (`replication::link`).
+const MEASURED_EVERY: Duration = Duration::from_secs(1);
 
 /// Where frames go.
 struct Ways<S> {
@@ -75,6 +79,27 @@ pub(super) async fn drive<S: Store>(
             Event::Down { .. } => {}
         }
         while links.try_join_next().is_some() {}
+    }
+}
+
+/// Tells the machines, for ever, how long a round trip to each linked peer takes: three of them are how long readers there are waited for. A machine
+/// that has not been told of the link yet passes over it, and is told again.
+pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>) {
+    let mut ticks = interval(MEASURED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        tell_round_trips(&board, &state.transport.links()).await;
+    }
+}
+
+async fn tell_round_trips(board: &Switchboard, links: &[Linked]) {
+    for link in links {
+        if let Some(micros) = link.round_trip_micros {
+            board
+                .tell_of_peers(|| PeerInput::RoundTrip(link.incarnation, micros))
+                .await;
+        }
     }
 }
 
@@ -198,6 +223,46 @@ impl<S: Store> Ways<S> {
                 tracing::warn!(%error, "a log cannot be read");
                 false
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_cluster::NodeName;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn owners_are_told_of_round_trips() {
+        let link = |name, incarnation, round_trip_micros| Linked {
+            name: NodeName::new(name).unwrap(),
+            incarnation: Incarnation::from_hash(incarnation),
+            wire: 1,
+            features: 0,
+            round_trip_micros,
+            received: 0,
+            sent: 0,
+        };
+        let (board, mut inboxes) = Switchboard::new(2);
+        let links = [
+            link("eu-1", 1, Some(20_000)),
+            link("us-1", 2, None),
+            link("us-2", 3, Some(90_000)),
+        ];
+        tell_round_trips(&board, &links).await;
+        for owner in &mut inboxes.owners {
+            let mut told = Vec::new();
+            while let Ok(from) = owner.peers.try_recv() {
+                if let PeerInput::RoundTrip(peer, micros) = from.input {
+                    told.push((peer, micros));
+                }
+            }
+            let expected = [(1, 20_000), (3, 90_000)];
+            assert_eq!(
+                told,
+                expected.map(|(id, m)| (Incarnation::from_hash(id), m))
+            );
         }
     }
 }

@@ -184,6 +184,7 @@ impl<S: Store> Cluster<S> {
             to_bodies,
             room,
         ));
+        tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
         state
             .transport
             .begin(handshake(&state.credentials, state.me()));
