@@ -116,30 +116,18 @@ pub struct Refused(pub String);
 /// # Errors
 /// If it does not answer, or says no.
 pub async fn ask(token: &Token, name: &NodeName, detail: Vec<u8>) -> Result<Admission, JoinError> {
-    let io = |cause: io::Error| JoinError::Io {
-        address: token.address.clone(),
-        cause,
+    let other = |error| failed(&token.address, io::Error::other(error));
+    let config = joining(token.fingerprint).map_err(other)?;
+    let question = Question {
+        id: token.id,
+        secret: token.secret,
+        name: name.to_string(),
+        detail,
     };
-    let asked = timeout(JOIN_TIME_MAX, async {
-        let tcp = TcpStream::connect(&token.address).await?;
-        let server = ServerName::try_from(token.sponsor.clone()).map_err(io::Error::other)?;
-        let config = joining(token.fingerprint).map_err(io::Error::other)?;
-        let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
-        let question = Question {
-            id: token.id,
-            secret: token.secret,
-            name: name.to_string(),
-            detail,
-        };
-        send(&mut stream, &question).await?;
-        receive::<Answer, _>(&mut stream).await
-    });
-    let mut answer = asked
-        .await
-        .map_err(|_| io(io::ErrorKind::TimedOut.into()))?
-        .map_err(io)?;
+    let answer = exchange(&token.address, token.sponsor.clone(), config, &question).await;
+    let mut answer = answer.map_err(|cause| failed(&token.address, cause))?;
     match &mut answer {
-        Answer::Told { .. } => Err(io(io::ErrorKind::InvalidData.into())),
+        Answer::Told { .. } => Err(failed(&token.address, io::ErrorKind::InvalidData.into())),
         Answer::Come {
             cluster,
             certificate,
@@ -150,6 +138,30 @@ pub async fn ask(token: &Token, name: &NodeName, detail: Vec<u8>) -> Result<Admi
             detail: std::mem::take(detail),
         }),
         Answer::No { why } => Err(refused(why)),
+    }
+}
+
+/// One question and its answer, on a stream of their own.
+async fn exchange(
+    address: &str,
+    server: String,
+    config: Arc<ClientConfig>,
+    question: &Question,
+) -> io::Result<Answer> {
+    let asked = timeout(JOIN_TIME_MAX, async {
+        let tcp = TcpStream::connect(address).await?;
+        let server = ServerName::try_from(server).map_err(io::Error::other)?;
+        let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
+        send(&mut stream, question).await?;
+        receive::<Answer, _>(&mut stream).await
+    });
+    asked.await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+fn failed(address: &str, cause: io::Error) -> JoinError {
+    JoinError::Io {
+        address: address.to_owned(),
+        cause,
     }
 }
 
@@ -169,32 +181,20 @@ pub async fn ask_member(
     address: &str,
     detail: Vec<u8>,
 ) -> Result<Vec<u8>, JoinError> {
-    let io = |cause: io::Error| JoinError::Io {
-        address: address.to_owned(),
-        cause,
+    let other = |error| failed(address, io::Error::other(error));
+    let config = credentials.client_for(ALPN_ASK).map_err(other)?;
+    let question = Question {
+        id: 0,
+        secret: [0; 32],
+        name: credentials.name().to_string(),
+        detail,
     };
-    let asked = timeout(JOIN_TIME_MAX, async {
-        let tcp = TcpStream::connect(address).await?;
-        let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
-        let config = credentials.client_for(ALPN_ASK).map_err(io::Error::other)?;
-        let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
-        let question = Question {
-            id: 0,
-            secret: [0; 32],
-            name: credentials.name().to_string(),
-            detail,
-        };
-        send(&mut stream, &question).await?;
-        receive::<Answer, _>(&mut stream).await
-    });
-    let mut answer = asked
-        .await
-        .map_err(|_| io(io::ErrorKind::TimedOut.into()))?
-        .map_err(io)?;
+    let answer = exchange(address, name.to_string(), config, &question).await;
+    let mut answer = answer.map_err(|cause| failed(address, cause))?;
     match &mut answer {
         Answer::Told { detail } => Ok(std::mem::take(detail)),
         Answer::No { why } => Err(refused(why)),
-        Answer::Come { .. } => Err(io(io::ErrorKind::InvalidData.into())),
+        Answer::Come { .. } => Err(failed(address, io::ErrorKind::InvalidData.into())),
     }
 }
 

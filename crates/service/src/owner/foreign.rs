@@ -590,47 +590,10 @@ impl PartitionOwner {
             });
             let waiting: Vec<AccountId> = waiting.map(|(account, _)| *account).collect();
             for account in waiting {
-                self.show_with_body(now, account, &blob);
+                self.show_anew(now, account, Room::Ordinary, |replica, at, peers| {
+                    replica.body_came(&blob, at, peers)
+                });
             }
-        }
-    }
-
-    fn show_with_body(&mut self, now: Now, account: AccountId, blob: &BlobName) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let (Phase::Running(replica), Some(Partition::Running(own))) =
-            (&mut entry.phase, self.partitions.get(&entry.partition))
-        else {
-            return;
-        };
-        let peers = own.peers(now, account, &self.config.peers);
-        let effects = replica.body_came(blob, own.log.hlc().last(), &peers);
-        entry.wait_until = effects.wait_until;
-        self.waits
-            .extend(effects.wait_until.map(|at| (at, account)));
-        let mut rows: Vec<Vec<Mutation>> = Vec::new();
-        rows.extend(
-            take_shown(replica, account)
-                .into_iter()
-                .map(|row| vec![row]),
-        );
-        let mut last = Vec::new();
-        for (row, value) in replica.take_dirty_state() {
-            push_row(&mut last, account, &row, value);
-        }
-        rows.push(last);
-        let bytes = replica.memory_bytes();
-        self.bytes = self.bytes - entry.bytes + bytes;
-        entry.bytes = bytes;
-        let told = Told {
-            sessions: &mut self.sessions,
-            out: &mut self.out,
-        };
-        told.of(account, &mut entry.watchers, &effects, None);
-        self.write_rows(account, Room::Ordinary, rows);
-        if effects.late {
-            self.claim_late(now, account);
         }
     }
 

@@ -13,7 +13,9 @@
 //! - An answer that tells UIDs tells those under which the messages are shown.
 
 use whimbrel_crdt::{Batch, Incarnation, mutants::broken};
-use whimbrel_mailbox::{AccountId, MailboxName, MessageId, Peer, Peers, Standing};
+use whimbrel_mailbox::{
+    AccountId, Effects, MailboxName, MessageId, Peer, Peers, Replica, Standing,
+};
 use whimbrel_replication::readers;
 use whimbrel_storage::{Mutation, Room};
 
@@ -212,6 +214,27 @@ impl PartitionOwner {
 
     /// Shows what need wait no longer.
     fn release(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+            return;
+        };
+        if entry.wait_until.is_none() || own.failed {
+            return;
+        }
+        // What is shown was accepted before.
+        self.show_anew(now, account, Room::Vital, Replica::release);
+    }
+
+    /// A step that adds nothing and shows what was not shown: its rows are written, and sessions are told.
+    pub(super) fn show_anew(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        room: Room,
+        step: impl FnOnce(&mut Replica, u64, &Peers) -> Effects,
+    ) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -220,11 +243,8 @@ impl PartitionOwner {
         else {
             return;
         };
-        if entry.wait_until.is_none() || own.failed {
-            return;
-        }
         let peers = own.peers(now, account, &self.config.peers);
-        let effects = replica.release(own.log.hlc().last(), &peers);
+        let effects = step(replica, own.log.hlc().last(), &peers);
         entry.wait_until = effects.wait_until;
         self.waits
             .extend(effects.wait_until.map(|at| (at, account)));
@@ -243,8 +263,7 @@ impl PartitionOwner {
             out: &mut self.out,
         };
         told.of(account, &mut entry.watchers, &effects, None);
-        // What is shown was accepted before.
-        self.write_rows(account, Room::Vital, rows);
+        self.write_rows(account, room, rows);
         if effects.late {
             self.claim_late(now, account);
         }
