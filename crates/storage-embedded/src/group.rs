@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use fjall::{Readable, Snapshot};
-use whimbrel_storage::rules::{Broken, check_cut, check_follows, check_sizes};
+use whimbrel_storage::rules::{Broken, check_cut, check_follows, check_jump, check_sizes};
 use whimbrel_storage::{
     BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, Room, StoreError,
     UploadId,
@@ -121,14 +121,26 @@ impl<'a> Group<'a> {
                 },
             ));
         }
+        let staged = |moved: &[(Log, LogPosition)], log| {
+            let mut staged = moved.iter().rev();
+            staged.find(|(of, _)| *of == log).map(|(_, at)| *at)
+        };
+        for jump in &commit.jumps {
+            let log = (partition, jump.origin);
+            let position = staged(&moved, log).unwrap_or_else(|| self.position(log));
+            check_jump(partition, jump, position.next)?;
+            let jumped = LogPosition {
+                low: jump.next,
+                next: jump.next,
+                hash: jump.hash,
+            };
+            moved.push((log, jumped));
+            // As with cuts below.
+            self.cut.insert(log);
+        }
         for cut in &commit.cuts {
             let log = (partition, cut.origin);
-            let staged = moved
-                .iter()
-                .rev()
-                .find(|(moved, _)| *moved == log)
-                .map(|(_, position)| *position);
-            let position = staged.unwrap_or_else(|| self.position(log));
+            let position = staged(&moved, log).unwrap_or_else(|| self.position(log));
             check_cut(partition, cut, position.next)?;
             let low = self.boundary(log, commit.entry.as_ref(), cut.below)?;
             if low > position.low {

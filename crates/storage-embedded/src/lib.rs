@@ -16,7 +16,7 @@
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
 //! Reading order: `config`, `keys` (what lies where), `seal`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`,
-//! `group` (one atomic write made of many commits), `blobs`, `reads`, `along`; `check` (every byte, without opening).
+//! `group` (one atomic write made of many commits), `blobs`, `reads`, `snapshots`, `along`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -38,6 +38,7 @@ mod open;
 mod reads;
 mod removed;
 mod seal;
+mod snapshots;
 mod sweep;
 #[cfg(test)]
 mod tests;

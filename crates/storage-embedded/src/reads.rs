@@ -9,7 +9,7 @@ use fjall::{Keyspace, Readable, Snapshot, UserKey};
 use tokio::sync::Semaphore;
 use whimbrel_storage::{
     BlobName, Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit,
-    ScanPage, StoreError,
+    ScanPage, SnapshotId, StoreError,
 };
 
 use crate::engine::{Core, Embedded};
@@ -97,6 +97,7 @@ impl Sealer {
 
     fn scan(
         &self,
+        view: &Snapshot,
         partition: PartitionId,
         range: &KeyRange,
         limit: ScanLimit,
@@ -112,11 +113,7 @@ impl Sealer {
         };
         let end = end.map_or(Bound::Unbounded, Bound::Excluded);
         let mut bytes = 0usize;
-        for row in self
-            .db()
-            .snapshot()
-            .range(&self.trees.records, (start, end))
-        {
+        for row in view.range(&self.trees.records, (start, end)) {
             let (key, value) = row.into_inner().map_err(read_error)?;
             let key = Bytes::from(key).slice(keys::RECORD_PREFIX_BYTES..);
             if !page.rows.is_empty() && (page.rows.len() >= limit.rows || bytes >= limit.bytes) {
@@ -263,9 +260,38 @@ impl LogStore for Embedded {
     ) -> Result<ScanPage, StoreError> {
         let core = self.core();
         core.blocking(&core.readers, move |sealer| {
-            sealer.scan(partition, &range, limit)
+            sealer.scan(&sealer.db().snapshot(), partition, &range, limit)
         })
         .await
+    }
+
+    async fn snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |sealer| sealer.take_snapshot(partition))
+            .await
+    }
+
+    async fn scan_at(
+        &self,
+        snapshot: SnapshotId,
+        range: KeyRange,
+        limit: ScanLimit,
+    ) -> Result<ScanPage, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, move |sealer| {
+            let (partition, view) = sealer.find_snapshot(snapshot)?;
+            sealer.scan(&view, partition, &range, limit)
+        })
+        .await
+    }
+
+    fn release(&self, snapshot: SnapshotId) {
+        // A tree that is being opened anew has none.
+        if let Ok(tree) = self.core().tree.try_read()
+            && let Some(sealer) = &*tree
+        {
+            sealer.release_snapshot(snapshot);
+        }
     }
 
     async fn read_log(

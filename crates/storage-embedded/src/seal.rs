@@ -20,6 +20,7 @@ use crate::buffers::Buffers;
 use crate::config::Config;
 use crate::failure::tree_passes;
 use crate::keys::{MARK_KEY, SEAL_KEY};
+use crate::snapshots::Snapshots;
 use crate::writer;
 
 pub(crate) const SEAL_MAGIC: &[u8; 8] = b"\xf1WhSeal\x01";
@@ -153,6 +154,8 @@ pub(crate) enum Tree {
 pub(crate) struct Sealer {
     // First, so that its thread has ended before the tree is shut.
     buffers: Buffers,
+    /// They are of this tree, and go with it.
+    pub(crate) snapshots: Mutex<Snapshots>,
     db: Database,
     pub(crate) trees: Trees,
     id: StoreId,
@@ -177,6 +180,7 @@ impl Sealer {
         let synced = AtomicU64::new(last.number);
         Ok(Sealer {
             buffers: Buffers::new(&config, &trees)?,
+            snapshots: Mutex::default(),
             db,
             trees,
             id,

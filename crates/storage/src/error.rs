@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BlobName, Hash, Origin, PartitionId, UploadId};
+use crate::{BlobName, Hash, Origin, PartitionId, SnapshotId, UploadId};
 
 /// Why an operation was not done. Cheap to clone: one failure is told to everyone it concerns.
 ///
@@ -19,6 +19,12 @@ pub enum StoreError {
     /// A blob or a part of it is not there (any more).
     #[error("no such blob: {0}")]
     NoBlob(BlobName),
+    /// The snapshot was released, or the engine has dropped it. Another may be taken.
+    #[error("no such snapshot: {0:?}")]
+    NoSnapshot(SnapshotId),
+    /// There are [`SNAPSHOTS_MAX`](crate::SNAPSHOTS_MAX) snapshots. Temporary.
+    #[error("too many snapshots at once")]
+    Snapshots,
     /// What is on disk is not what was written. Permanent for what it touches: the node must not serve it as if it were whole.
     #[error("damaged data: {0}")]
     Damaged(Arc<str>),
@@ -40,7 +46,11 @@ impl StoreError {
     pub fn is_temporary(&self) -> bool {
         matches!(
             self,
-            StoreError::Full(_) | StoreError::Read(_) | StoreError::Closed
+            StoreError::Full(_)
+                | StoreError::Read(_)
+                | StoreError::Closed
+                | StoreError::Snapshots
+                | StoreError::NoSnapshot(_)
         )
     }
 
@@ -115,6 +125,18 @@ pub enum Refusal {
         next: u64,
         /// The number asked for.
         below: u64,
+    },
+    /// A jump that does not lead ahead, or two of one log, or one of the log that the commit appends to.
+    #[error("jump of {origin:?} in {partition:?} to {to}, but the log goes on with {next}")]
+    JumpBack {
+        /// The log's partition.
+        partition: PartitionId,
+        /// The log's origin.
+        origin: Origin,
+        /// The number the log goes on with.
+        next: u64,
+        /// The number asked for.
+        to: u64,
     },
     /// A key, holder or commit above its limit, or an empty key.
     #[error("{what} of {bytes} bytes (limit {bytes_max}, at least 1)")]

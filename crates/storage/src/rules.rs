@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::types::{COMMIT_BYTES_MAX, HOLDER_BYTES_MAX, RECORD_KEY_BYTES_MAX};
-use crate::{Commit, Cut, LogEntry, LogPosition, Mutation, PartitionId, Refusal};
+use crate::{Commit, Cut, Jump, LogEntry, LogPosition, Mutation, PartitionId, Refusal};
 
 /// Refuses a commit with a part beyond its limit.
 ///
@@ -97,6 +97,23 @@ pub fn check_follows(
             first,
             named: previous,
             there: position.hash,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a jump that does not lead ahead. `next`: the number the log goes on with, the commit's entry and jumps before this one included, so that a
+/// log jumps once and never behind what is appended with it.
+///
+/// # Errors
+/// [`Refusal::JumpBack`].
+pub fn check_jump(partition: PartitionId, jump: &Jump, next: u64) -> Result<(), Refusal> {
+    if jump.next <= next {
+        return Err(Refusal::JumpBack {
+            partition,
+            origin: jump.origin,
+            next,
+            to: jump.next,
         });
     }
     Ok(())

@@ -9,7 +9,8 @@ use std::future::Future;
 use bytes::Bytes;
 
 use crate::{
-    Commit, KeyRange, LogPage, LogPosition, Origin, PartitionId, ScanLimit, ScanPage, StoreError,
+    Commit, KeyRange, LogPage, LogPosition, Origin, PartitionId, ScanLimit, ScanPage, SnapshotId,
+    StoreError,
 };
 
 /// The log-and-record store. All methods may be called from several tasks at once.
@@ -49,6 +50,24 @@ pub trait LogStore: Send + Sync + 'static {
         range: KeyRange,
         limit: ScanLimit,
     ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
+
+    /// Fixes the records of a partition as reads see them now, all of them of one moment, until [`LogStore::release`]. An engine that has to be
+    /// opened anew forgets them, and may forget one that was not read for long; there are at most [`SNAPSHOTS_MAX`](crate::SNAPSHOTS_MAX).
+    fn snapshot(
+        &self,
+        partition: PartitionId,
+    ) -> impl Future<Output = Result<SnapshotId, StoreError>> + Send;
+
+    /// As [`LogStore::scan`], of the records as the snapshot fixed them.
+    fn scan_at(
+        &self,
+        snapshot: SnapshotId,
+        range: KeyRange,
+        limit: ScanLimit,
+    ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
+
+    /// Nobody needs the snapshot any more; no error if it is not there.
+    fn release(&self, snapshot: SnapshotId);
 
     /// Entries of a log, beginning with the one that holds number `from` (or the oldest retained one above). At least one
     /// entry is given if there is one; no further one is added when `bytes_max` is reached.

@@ -83,6 +83,25 @@ pub struct Cut {
     pub below: u64,
 }
 
+/// A log goes on behind a number although nothing before it is here: what it held came in another way. What there is of it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Jump {
+    /// Whose log.
+    pub origin: Origin,
+    /// The number that the next entry must have as its first, above that which it had to have until now.
+    pub next: u64,
+    /// The hash that the next entry must name as the one before.
+    pub hash: Hash,
+}
+
+/// Names the records of a partition as they were at one moment ([`LogStore::snapshot`](crate::LogStore::snapshot)). None is named twice by one engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SnapshotId(pub u64);
+
+/// Snapshots at once, of all partitions: each keeps what was overwritten or removed since from being given up. A node that is asked for the states
+/// of all its partitions by several others gives some first; who finds none left asks again.
+pub const SNAPSHOTS_MAX: usize = 32;
+
 /// Where the log of an origin stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogPosition {
@@ -168,7 +187,7 @@ pub enum Room {
 
 /// What becomes durable together, in one partition: at most one batch, and what it changes.
 ///
-/// Order inside: the batch is appended, then logs are cut, then mutations are done one after the other.
+/// Order inside: the batch is appended, then logs jump, then they are cut, then mutations are done one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
     /// The partition all of this belongs to.
@@ -184,6 +203,8 @@ pub struct Commit {
     /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
+    /// Logs that begin behind a number from now on.
+    pub jumps: Vec<Jump>,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
     /// Changes to records and references.
@@ -200,6 +221,7 @@ impl Commit {
             follows: false,
             room: Room::Ordinary,
             lazy: false,
+            jumps: Vec::new(),
             cuts: Vec::new(),
             mutations: Vec::new(),
         }
@@ -213,7 +235,8 @@ impl Commit {
             .as_ref()
             .map_or(0, |entry| entry.bytes.len() + PART_BYTES);
         let mutations = self.mutations.iter().map(Mutation::bytes);
-        PART_BYTES + entry + self.cuts.len() * PART_BYTES + mutations.sum::<usize>()
+        let logs = self.cuts.len() + 2 * self.jumps.len();
+        PART_BYTES + entry + logs * PART_BYTES + mutations.sum::<usize>()
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Chain, Factory, download, noise, upload, upload_id};
-use crate::{BlobName, BlobStore, Commit, LogStore, Mutation, PartitionId};
+use crate::{
+    BlobName, BlobStore, Commit, Hash, Jump, LogPosition, LogStore, Mutation, Origin, PartitionId,
+};
 
 const PARTITIONS: u64 = 3;
 const ROUNDS: u64 = 6;
@@ -13,6 +15,48 @@ const ROUNDS: u64 = 6;
 pub(super) async fn run<F: Factory>(make: &mut impl FnMut() -> F) {
     for seed in 0..4 {
         crash_again_and_again(&mut make(), seed).await;
+        jump_and_crash(&mut make(), seed).await;
+    }
+}
+
+/// Logs that jump, each with a row that says how far: after a crash both are there or neither.
+async fn jump_and_crash<F: Factory>(factory: &mut F, seed: u64) {
+    let (partition, origin) = (PartitionId(5), Origin(4));
+    let mut acknowledged = 1;
+    let mut next = 1;
+    for round in 0..ROUNDS {
+        let engine = factory.open().await.expect("opens after a crash");
+        let positions = engine.log_positions(partition).await.expect("reads");
+        let there = positions.first().map_or(LogPosition::EMPTY, |(_, at)| *at);
+        let rows = engine.get(partition, vec!["next".into()]).await;
+        let row = rows.expect("reads").remove(0);
+        let said = row.map_or(1, |row| u64::from_be_bytes(row[..].try_into().expect("8")));
+        assert_eq!(there.next, said, "the log and the row of one commit");
+        assert!(there.next >= acknowledged, "what was acknowledged is there");
+        next = next.max(there.next);
+        let mut under_way = Vec::new();
+        for step in 0..10 {
+            next += 1 + step % 3;
+            let commit = Commit {
+                jumps: vec![Jump {
+                    origin,
+                    next,
+                    hash: Hash::of(&next.to_be_bytes()),
+                }],
+                mutations: vec![Mutation::Put {
+                    key: "next".into(),
+                    value: Bytes::copy_from_slice(&next.to_be_bytes()),
+                }],
+                ..Commit::new(partition)
+            };
+            under_way.push((next, engine.commit(commit)));
+        }
+        for (number, commit) in under_way.drain(..5) {
+            commit.await.expect("is taken");
+            acknowledged = number;
+        }
+        drop(under_way);
+        factory.crash(engine, seed ^ round).await;
     }
 }
 

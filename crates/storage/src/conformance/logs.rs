@@ -1,7 +1,9 @@
 //! Logs: order, no gap, no fork, no repetition; cut; positions; what outlives a restart.
 
 use super::{Chain, Factory, put, records, refused};
-use crate::{Commit, Cut, KeyRange, LogPosition, LogStore, Origin, PartitionId, ScanLimit};
+use crate::{
+    Commit, Cut, Hash, Jump, KeyRange, LogPosition, LogStore, Origin, PartitionId, ScanLimit,
+};
 
 const P: PartitionId = PartitionId(7);
 
@@ -13,6 +15,87 @@ pub(super) async fn run<F: Factory>(make: &mut impl FnMut() -> F) {
     what_rests_on_a_refused_commit_is_refused(&mut make()).await;
     logs_are_apart(&mut make()).await;
     cuts(&mut make()).await;
+    jumps(&mut make()).await;
+}
+
+/// A log begins behind a number, with the rows of the same commit.
+async fn jumps<F: Factory>(factory: &mut F) {
+    let mut engine = factory.open().await.expect("opens");
+    let mut chain = Chain::new(3);
+    for index in 0..5u32 {
+        let commit = chain.commit(P, index.to_be_bytes().to_vec());
+        engine.commit(commit).await.expect("is taken");
+    }
+    let hash = Hash::of(b"the entry before");
+    let jump = |origin, next| Commit {
+        jumps: vec![Jump {
+            origin: Origin(origin),
+            next,
+            hash,
+        }],
+        mutations: vec![put("jumped", "1")],
+        ..Commit::new(P)
+    };
+    for next in [1, 5, 6] {
+        let back = engine.commit(jump(3, next)).await;
+        refused(back, "a jump that does not lead ahead");
+    }
+    let mut twice = jump(3, 7);
+    twice.jumps.push(twice.jumps[0]);
+    refused(engine.commit(twice).await, "a second jump to one number");
+    let mut before = jump(3, 7);
+    before.entry = Some(Chain { ..chain }.entry(9, "beyond it"));
+    refused(
+        engine.commit(before).await,
+        "a jump to before what is appended with it",
+    );
+    let rows = engine.scan(P, KeyRange::all(), ScanLimit::default()).await;
+    assert!(
+        rows.expect("reads").rows.is_empty(),
+        "a refused jump leaves nothing"
+    );
+    // One that is there, and one of which there was nothing.
+    for origin in [3, 4] {
+        engine.commit(jump(origin, 100)).await.expect("jumps");
+    }
+    let position = LogPosition {
+        low: 100,
+        next: 100,
+        hash,
+    };
+    for _ in 0..2 {
+        let positions = engine.log_positions(P).await.expect("reads");
+        assert_eq!(positions, [(Origin(3), position), (Origin(4), position)]);
+        for origin in [3, 4] {
+            let page = engine.read_log(P, Origin(origin), 0, usize::MAX).await;
+            assert!(page.expect("reads").entries.is_empty());
+        }
+        let rows = engine.scan(P, KeyRange::all(), ScanLimit::default()).await;
+        assert_eq!(rows.expect("reads").rows.len(), 1);
+        factory.close(engine).await;
+        engine = factory.open().await.expect("opens again");
+    }
+    let mut fork = Chain {
+        next: 100,
+        ..Chain::new(3)
+    };
+    let fork = engine.commit(fork.commit(P, "another")).await;
+    refused(fork, "an entry that does not follow what was jumped over");
+    for origin in [3, 4] {
+        let mut chain = Chain {
+            origin: Origin(origin),
+            next: 100,
+            hash,
+        };
+        let commit = chain.commit(P, "goes on");
+        let entry = commit.entry.clone().expect("it has one");
+        engine.commit(commit).await.expect("the log goes on");
+        let page = engine.read_log(P, Origin(origin), 1, usize::MAX).await;
+        assert_eq!(page.expect("reads").entries, [entry]);
+    }
+    factory.close(engine).await;
+    engine = factory.open().await.expect("opens a log that was jumped");
+    factory.close(engine).await;
 }
 
 async fn appends_in_order<F: Factory>(factory: &mut F) {

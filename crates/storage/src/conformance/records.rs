@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Factory, delete, noise, put, records, refused};
 use crate::types::RECORD_KEY_BYTES_MAX;
-use crate::{KeyRange, LogStore, Mutation, PartitionId, ScanLimit};
+use crate::{KeyRange, LogStore, Mutation, PartitionId, SNAPSHOTS_MAX, ScanLimit, StoreError};
 
 const P: PartitionId = PartitionId(1);
 
@@ -14,6 +14,70 @@ pub(super) async fn run<F: Factory>(make: &mut impl FnMut() -> F) {
     partitions_are_apart(&mut make()).await;
     sizes(&mut make()).await;
     many(&mut make()).await;
+    snapshots_are_of_one_moment(&mut make()).await;
+}
+
+async fn snapshots_are_of_one_moment<F: Factory>(factory: &mut F) {
+    let engine = factory.open().await.expect("opens");
+    let key = |index: u32| format!("{index:04}");
+    let rows = |value: &str| {
+        let rows = (0..200).map(|index| put(&key(index), value));
+        records(P, rows.collect())
+    };
+    engine.commit(rows("before")).await.expect("is taken");
+    let elsewhere = records(PartitionId(2), vec![put("0007", "elsewhere")]);
+    engine.commit(elsewhere).await.expect("is taken");
+    let snapshot = engine.snapshot(P).await.expect("there is room");
+    engine.commit(rows("after")).await.expect("is taken");
+    let more = vec![put("0000a", "new"), delete("0100"), put("0300", "new")];
+    engine.commit(records(P, more)).await.expect("is taken");
+    // From a key on, a page at a time, while the rows change.
+    let mut range = KeyRange {
+        start: "0050".into(),
+        end: None,
+    };
+    let mut seen = Vec::new();
+    loop {
+        let limit = ScanLimit {
+            rows: 7,
+            bytes: 4096,
+        };
+        let page = engine.scan_at(snapshot, range.clone(), limit).await;
+        let page = page.expect("it was not released");
+        let change = records(P, vec![put("0199", "later")]);
+        engine.commit(change).await.expect("is taken");
+        seen.extend(page.rows);
+        match page.next {
+            Some(next) => range.start = next,
+            None => break,
+        }
+    }
+    let expected = (50..200).map(|index| (Bytes::from(key(index)), Bytes::from("before")));
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+    let another = engine.snapshot(P).await.expect("there is room");
+    assert!(another != snapshot, "each has its own name");
+    let all = |snapshot| engine.scan_at(snapshot, KeyRange::all(), ScanLimit::default());
+    assert_eq!(all(another).await.expect("reads").rows.len(), 201);
+    engine.release(snapshot);
+    let gone = all(snapshot).await;
+    assert_eq!(gone, Err(StoreError::NoSnapshot(snapshot)));
+    engine.release(snapshot);
+    // Bounded.
+    let mut taken = vec![another];
+    while taken.len() < SNAPSHOTS_MAX {
+        taken.push(engine.snapshot(P).await.expect("there is room"));
+    }
+    assert_eq!(engine.snapshot(P).await, Err(StoreError::Snapshots));
+    engine.release(another);
+    engine.snapshot(P).await.expect("there is room again");
+    factory.close(engine).await;
+    // They do not outlive the engine, nor are their names given again.
+    let engine = factory.open().await.expect("opens");
+    for snapshot in taken {
+        let gone = engine.scan_at(snapshot, KeyRange::all(), ScanLimit::default());
+        assert_eq!(gone.await, Err(StoreError::NoSnapshot(snapshot)));
+    }
+    factory.close(engine).await;
 }
 
 async fn puts_gets_deletes<F: Factory>(factory: &mut F) {

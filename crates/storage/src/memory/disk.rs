@@ -1,6 +1,6 @@
 //! The model itself: two states, the durable one and the one that reads see, and what lies between.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use super::state::{Op, State, hash_chunks};
 use crate::rules::Broken;
 use crate::{
     BlobInfo, BlobName, Commit, KeyRange, LogPage, LogPosition, Mutation, Origin, PartitionId,
-    Refusal, Room, ScanLimit, ScanPage, StoreError, UploadId,
+    Refusal, Room, SNAPSHOTS_MAX, ScanLimit, ScanPage, SnapshotId, StoreError, UploadId,
 };
 
 /// What can go wrong with the disk.
@@ -42,6 +42,8 @@ pub struct Memory {
     synced: u64,
     poison: Option<Arc<str>>,
     broken: Broken,
+    snapshots: BTreeMap<SnapshotId, BTreeMap<Bytes, Bytes>>,
+    next_snapshot: u64,
     /// What is wrong with the disk at present.
     pub faults: Faults,
 }
@@ -154,6 +156,11 @@ impl Memory {
         self.crash_keeping_all();
     }
 
+    /// The disk is lost, and an empty one is there instead.
+    pub fn lose(&mut self) {
+        self.put_back(DiskCopy::default());
+    }
+
     /// A copy of what is durable, as a backup of a node that was stopped.
     #[must_use]
     pub fn copy(&self) -> DiskCopy {
@@ -178,6 +185,7 @@ impl Memory {
         self.synced = 0;
         self.poison = None;
         self.broken = Broken::default();
+        self.snapshots.clear();
         let unnamed: Vec<UploadId> = self
             .durable
             .blobs
@@ -205,26 +213,50 @@ impl Memory {
     /// Records in a range, in ascending order.
     #[must_use]
     pub fn scan(&self, partition: PartitionId, range: &KeyRange, limit: ScanLimit) -> ScanPage {
-        let mut page = ScanPage::default();
-        let Some(records) = self.current.records.get(&partition) else {
-            return page;
-        };
-        if range.end.as_ref().is_some_and(|end| *end <= range.start) {
-            return page;
+        let records = self.current.records.get(&partition);
+        records.map_or_else(ScanPage::default, |records| page(records, range, limit))
+    }
+
+    /// Fixes the records of a partition as reads see them now.
+    ///
+    /// # Errors
+    /// `Snapshots`: there are too many.
+    pub fn snapshot(&mut self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
+        if self.snapshots.len() >= SNAPSHOTS_MAX {
+            return Err(StoreError::Snapshots);
         }
-        let mut bytes = 0usize;
-        for (key, value) in records
-            .range(range.start.clone()..)
-            .take_while(|(key, _)| range.contains(key))
-        {
-            if !page.rows.is_empty() && (page.rows.len() >= limit.rows || bytes >= limit.bytes) {
-                page.next = Some(key.clone());
-                break;
-            }
-            bytes += key.len() + value.len();
-            page.rows.push((key.clone(), value.clone()));
-        }
-        page
+        self.next_snapshot += 1;
+        let id = SnapshotId(self.next_snapshot);
+        let records = self.current.records.get(&partition);
+        self.snapshots
+            .insert(id, records.cloned().unwrap_or_default());
+        Ok(id)
+    }
+
+    /// As [`Memory::scan`], of what was fixed.
+    ///
+    /// # Errors
+    /// `NoSnapshot`.
+    pub fn scan_at(
+        &self,
+        snapshot: SnapshotId,
+        range: &KeyRange,
+        limit: ScanLimit,
+    ) -> Result<ScanPage, StoreError> {
+        let records = self.snapshots.get(&snapshot);
+        let records = records.ok_or(StoreError::NoSnapshot(snapshot))?;
+        Ok(page(records, range, limit))
+    }
+
+    /// Lets a snapshot go.
+    pub fn release(&mut self, snapshot: SnapshotId) {
+        self.snapshots.remove(&snapshot);
+    }
+
+    /// Snapshots that were not released.
+    #[must_use]
+    pub fn snapshots(&self) -> usize {
+        self.snapshots.len()
     }
 
     /// Entries of a log from the one that holds `from`.
@@ -441,6 +473,26 @@ impl Memory {
             _ => Err(Refusal::UploadUnknown(upload).into()),
         }
     }
+}
+
+fn page(records: &BTreeMap<Bytes, Bytes>, range: &KeyRange, limit: ScanLimit) -> ScanPage {
+    let mut page = ScanPage::default();
+    if range.end.as_ref().is_some_and(|end| *end <= range.start) {
+        return page;
+    }
+    let mut bytes = 0usize;
+    for (key, value) in records
+        .range(range.start.clone()..)
+        .take_while(|(key, _)| range.contains(key))
+    {
+        if !page.rows.is_empty() && (page.rows.len() >= limit.rows || bytes >= limit.bytes) {
+            page.next = Some(key.clone());
+            break;
+        }
+        bytes += key.len() + value.len();
+        page.rows.push((key.clone(), value.clone()));
+    }
+    page
 }
 
 /// Spreads a seed over 64 bits, so that neighbouring seeds decide differently (the finalizer of SplitMix64).

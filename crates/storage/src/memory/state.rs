@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::rules::{check_cut, check_follows, check_sizes};
+use crate::rules::{check_cut, check_follows, check_jump, check_sizes};
 use crate::{
     BlobInfo, Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError,
     UploadId,
@@ -79,6 +79,16 @@ impl State {
             log.position.hash = entry.hash();
             log.entries.insert(entry.first, entry.clone());
         }
+        for jump in &commit.jumps {
+            let position = LogPosition {
+                low: jump.next,
+                next: jump.next,
+                hash: jump.hash,
+            };
+            let entries = BTreeMap::new();
+            let log = Log { entries, position };
+            self.logs.insert((partition, jump.origin), log);
+        }
         for cut in &commit.cuts {
             if let Some(log) = self.logs.get_mut(&(partition, cut.origin)) {
                 log.position.low = log.position.low.max(log.boundary(cut.below));
@@ -123,16 +133,20 @@ impl State {
                 .get(&(commit.partition, origin))
                 .map_or(LogPosition::EMPTY, |log| log.position)
         };
-        let mut appended = None;
+        let mut moved = BTreeMap::new();
         if let Some(entry) = &commit.entry {
             check_follows(commit.partition, entry, position(entry.origin))?;
-            appended = Some((entry.origin, entry.end()));
+            moved.insert(entry.origin, entry.end());
+        }
+        for jump in &commit.jumps {
+            let next = moved.get(&jump.origin).copied();
+            let next = next.unwrap_or_else(|| position(jump.origin).next);
+            check_jump(commit.partition, jump, next)?;
+            moved.insert(jump.origin, jump.next);
         }
         for cut in &commit.cuts {
-            let next = match appended {
-                Some((origin, end)) if origin == cut.origin => end,
-                _ => position(cut.origin).next,
-            };
+            let next = moved.get(&cut.origin).copied();
+            let next = next.unwrap_or_else(|| position(cut.origin).next);
             check_cut(commit.partition, cut, next)?;
         }
         Ok(())

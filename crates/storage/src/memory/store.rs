@@ -16,7 +16,8 @@ use crate::blob::{CHUNK_BYTES_MAX, read_ahead};
 use crate::group::{GROUP_BYTES_MAX_DEFAULT, GroupCommit};
 use crate::{
     BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogPage,
-    LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage, StoreError, UploadId,
+    LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage, SnapshotId, StoreError,
+    UploadId,
 };
 
 /// A [`Memory`] that several tasks share. Clones are the same store.
@@ -216,6 +217,23 @@ impl LogStore for MemoryStore {
         limit: ScanLimit,
     ) -> Result<ScanPage, StoreError> {
         Ok(self.with(|memory| memory.scan(partition, &range, limit)))
+    }
+
+    async fn snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
+        self.with(|memory| memory.snapshot(partition))
+    }
+
+    async fn scan_at(
+        &self,
+        snapshot: SnapshotId,
+        range: KeyRange,
+        limit: ScanLimit,
+    ) -> Result<ScanPage, StoreError> {
+        self.with(|memory| memory.scan_at(snapshot, &range, limit))
+    }
+
+    fn release(&self, snapshot: SnapshotId) {
+        self.with(|memory| memory.release(snapshot));
     }
 
     async fn read_log(

@@ -1,0 +1,113 @@
+//! Snapshots that outlive one read.
+//!
+//! The tree keeps what a snapshot shows and has been overwritten since, so they are few, and one that nobody reads goes when its place is wanted: whoever
+//! took it may have forgotten it. All go when the tree is opened anew.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use whimbrel_storage::{PartitionId, SNAPSHOTS_MAX, SnapshotId, StoreError};
+
+use crate::seal::Sealer;
+
+/// One that was not read for so long gives way to another: twice as long as who gives a state to a peer waits for it to ask.
+const IDLE_MAX: Duration = Duration::from_secs(120);
+
+/// Names are not given again when the tree is opened anew.
+static NAMES: AtomicU64 = AtomicU64::new(1);
+
+/// The snapshots of an open tree.
+#[derive(Default)]
+pub(crate) struct Snapshots(BTreeMap<SnapshotId, Taken>);
+
+struct Taken {
+    partition: PartitionId,
+    view: fjall::Snapshot,
+    read_at: Instant,
+}
+
+impl Snapshots {
+    fn take(
+        &mut self,
+        now: Instant,
+        partition: PartitionId,
+        view: fjall::Snapshot,
+    ) -> Result<SnapshotId, StoreError> {
+        if self.0.len() >= SNAPSHOTS_MAX {
+            self.0
+                .retain(|_, taken| now.saturating_duration_since(taken.read_at) < IDLE_MAX);
+        }
+        if self.0.len() >= SNAPSHOTS_MAX {
+            return Err(StoreError::Snapshots);
+        }
+        let id = SnapshotId(NAMES.fetch_add(1, Ordering::Relaxed));
+        let read_at = now;
+        self.0.insert(
+            id,
+            Taken {
+                partition,
+                view,
+                read_at,
+            },
+        );
+        Ok(id)
+    }
+
+    fn find(
+        &mut self,
+        now: Instant,
+        id: SnapshotId,
+    ) -> Result<(PartitionId, fjall::Snapshot), StoreError> {
+        let taken = self.0.get_mut(&id).ok_or(StoreError::NoSnapshot(id))?;
+        taken.read_at = now;
+        Ok((taken.partition, taken.view.clone()))
+    }
+}
+
+impl Sealer {
+    pub(crate) fn take_snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
+        let view = self.db().snapshot();
+        self.lock().take(Instant::now(), partition, view)
+    }
+
+    pub(crate) fn find_snapshot(
+        &self,
+        id: SnapshotId,
+    ) -> Result<(PartitionId, fjall::Snapshot), StoreError> {
+        self.lock().find(Instant::now(), id)
+    }
+
+    pub(crate) fn release_snapshot(&self, id: SnapshotId) {
+        self.lock().0.remove(&id);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Snapshots> {
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_nobody_reads_gives_way_to_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = fjall::Database::builder(folder.path()).open().unwrap();
+        let mut snapshots = Snapshots::default();
+        let then = Instant::now();
+        let mut take = |now| snapshots.take(now, PartitionId(1), db.snapshot());
+        let taken: Vec<SnapshotId> = (0..SNAPSHOTS_MAX).map(|_| take(then).unwrap()).collect();
+        assert_eq!(take(then), Err(StoreError::Snapshots));
+        let later = then + IDLE_MAX;
+        assert!(snapshots.find(later, taken[3]).is_ok());
+        let another = snapshots.take(later, PartitionId(1), db.snapshot());
+        assert!(another.is_ok());
+        assert!(snapshots.find(later, taken[3]).is_ok(), "it was read");
+        assert!(snapshots.find(later, taken[4]).is_err(), "it was not");
+    }
+}
