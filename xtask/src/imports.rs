@@ -82,6 +82,7 @@ const RULES: &[Rule] = &[
             "whimbrel-imap",
             "whimbrel-mailbox",
             "whimbrel-mime",
+            "whimbrel-replication",
             "whimbrel-service",
             "whimbrel-smtp",
             "whimbrel-storage",

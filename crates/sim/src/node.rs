@@ -182,7 +182,7 @@ pub struct Node {
 const BODY_RETRY_MICROS: u64 = 100_000;
 
 /// Virtual time begins in 2026, so that stamps look like stamps.
-const EPOCH_MICROS: u64 = 1_767_225_600_000_000;
+pub(crate) const EPOCH_MICROS: u64 = 1_767_225_600_000_000;
 
 impl Node {
     /// A node on an empty disk with two owners.

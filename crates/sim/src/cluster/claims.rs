@@ -91,7 +91,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         accounts: 1,
         clients: 0,
         calls: 0,
-        latency_micros: setting.latency_micros,
+        latency_micros: Some(setting.latency_micros),
         skewed: false,
         tiny_memory: false,
         small_windows: false,

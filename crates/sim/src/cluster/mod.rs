@@ -31,7 +31,7 @@ use self::{
     network::Network,
 };
 use crate::{
-    node::{Node, Outcome, Speed},
+    node::{EPOCH_MICROS, Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
 };
@@ -41,6 +41,11 @@ const SECOND: u64 = 1_000_000;
 
 /// After the faults have ended nodes must be alike within this virtual time.
 const HEALING_MICROS_MAX: u64 = 600 * SECOND;
+
+/// Calls of clients in a seed, at least.
+const CALLS_MIN: u64 = 300;
+/// Kinds of faults in a seed, at least.
+const FAULTS_MIN: u64 = 3;
 
 /// What a seed draws for itself.
 #[derive(Clone, Debug)]
@@ -57,16 +62,20 @@ pub struct Plan {
     pub calls: u64,
     /// The longest time between two calls of one client.
     pub pause_micros: u64,
-    /// One way between two nodes, at most.
-    pub latency_micros: u64,
-    /// Once in how many calls each fault happens; 0: never in this seed.
+    /// One way between two nodes, at most; if there is none, as between regions of the world, drawn for each two nodes.
+    pub latency_micros: Option<u64>,
+    /// Once in how many calls each fault happens; 0: never in this seed. Of these [`FAULTS_MIN`] at least happen.
     pub cut: u64,
+    /// What one node sends another is lost, and the other way goes on.
+    pub lose: u64,
     /// A stream breaks and is made anew.
     pub flap: u64,
     /// A node dies and comes back.
     pub crash: u64,
     /// A node's disk is full for a while.
     pub full: u64,
+    /// A node's wall clock jumps.
+    pub clock: u64,
     /// A client goes to another node.
     pub wander: u64,
     /// A message comes for an account, at some node.
@@ -86,34 +95,40 @@ impl Plan {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x00c1_0573_u64);
-        let mut fault = |often: u64| {
+        // How often each happens: cut, lose, flap, crash, full, clock.
+        let often = [15, 15, 20, 25, 60, 40];
+        let mut faults = often.map(|often| rng.between(often, often * 4));
+        let mut left_out: Vec<usize> = (0..faults.len()).collect();
+        for _ in 0..rng.between(FAULTS_MIN, faults.len() as u64) {
+            let kept = rng.below(left_out.len() as u64);
+            left_out.swap_remove(usize::try_from(kept).unwrap_or(0));
+        }
+        for index in left_out {
+            faults[index] = 0;
+        }
+        let [cut, lose, flap, crash, full, clock] = faults;
+        let mut other = |often: u64| {
             if rng.one_in(3) {
                 0
             } else {
                 rng.between(often, often * 4)
             }
         };
-        let (cut, flap, crash, full, wander, delivery, administer) = (
-            fault(15),
-            fault(20),
-            fault(25),
-            fault(60),
-            fault(10),
-            fault(4),
-            fault(5),
-        );
+        let (wander, delivery, administer) = (other(10), other(4), other(5));
         Plan {
             seed,
-            nodes: rng.between(2, 5),
+            nodes: rng.between(3, 5),
             accounts: rng.between(1, 3),
             clients: rng.between(2, 6),
-            calls: rng.between(60, 240),
+            calls: rng.between(CALLS_MIN, CALLS_MIN + 200),
             pause_micros: *rng.pick(&[5 * MS, 100 * MS, 2 * SECOND]),
-            latency_micros: *rng.pick(&[MS, 20 * MS, 120 * MS]),
+            latency_micros: *rng.pick(&[Some(MS), Some(120 * MS), None, None]),
             cut,
+            lose,
             flap,
             crash,
             full,
+            clock,
             wander,
             delivery,
             administer,
@@ -226,7 +241,7 @@ impl World {
             })
             .collect();
         World {
-            network: Network::new(ids.len(), plan.latency_micros),
+            network: Network::new(ids.len(), plan.latency_micros, &mut rng),
             plan,
             rng,
             now: 0,
@@ -410,11 +425,13 @@ impl World {
 
     fn maybe_fault(&mut self) -> Result<(), String> {
         let mut hits = |often: u64| often > 0 && self.rng.one_in(often);
-        let (cut, flap, crash, full, wander, delivery, administer) = (
+        let (cut, lose, flap, crash, full, clock, wander, delivery, administer) = (
             hits(self.plan.cut),
+            hits(self.plan.lose),
             hits(self.plan.flap),
             hits(self.plan.crash),
             hits(self.plan.full),
+            hits(self.plan.clock),
             hits(self.plan.wander),
             hits(self.plan.delivery),
             hits(self.plan.administer),
@@ -443,6 +460,28 @@ impl World {
                     }
                 }
             }
+        }
+        if lose {
+            self.note("cluster: one way lost");
+            let (from, to) = self.pair();
+            let until = self.now + self.rng.between(100 * MS, 20 * SECOND);
+            self.say(|| format!("what {from} sends {to} is lost until {until}"));
+            let silence = self.rng.between(SECOND, 3 * SECOND);
+            self.network.lose(self.now, from, to, until, silence);
+        }
+        if clock {
+            self.note("cluster: clock jump");
+            let index = self.any_member();
+            // Within what a node takes for a clock that is right: those of others are at most a minute off, and this one twice that.
+            let jump = self.rng.below(60 * SECOND);
+            let forward = self.rng.one_in(2);
+            let offset = &mut self.members[index].node.wall_offset_micros;
+            *offset = if forward {
+                (*offset + jump).min(EPOCH_MICROS + 120 * SECOND)
+            } else {
+                (*offset - jump).max(EPOCH_MICROS - 60 * SECOND)
+            };
+            self.say(|| format!("the clock of {index} jumps"));
         }
         if flap {
             self.note("cluster: flap");
@@ -574,7 +613,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 25] = [
+pub const COVERAGE: [&str; 27] = [
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
@@ -593,11 +632,13 @@ pub const COVERAGE: [&str; 25] = [
     "cluster: alias removed",
     "cluster: claims made again",
     "cluster: client goes to another node",
+    "cluster: clock jump",
     "cluster: crash",
     "cluster: cut",
     "cluster: delivery",
     "cluster: flap",
     "cluster: full disk",
+    "cluster: one way lost",
     "cluster: password set",
     "cluster: refused commit",
 ];

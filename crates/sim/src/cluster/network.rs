@@ -1,14 +1,17 @@
 //! Streams between nodes: in order, with latency, and gone whenever the network likes.
 //!
 //! A stream between two nodes has a number; what was on the way when it ended never arrives. A cut is noticed by each end after a silence of its own.
-//! Streams keep their order, different streams do not.
+//! Streams keep their order, different streams do not. What crosses is bytes: each frame is written and read by the production codec.
+//!
+//! Where one direction alone is lost its frames come late, as TCP sends them again, until the end that hears nothing gives the stream up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::PartitionId;
-use whimbrel_service::peers::Frame;
+use whimbrel_replication::wire::Decoder;
 
 use super::{MS, SECOND, World};
+use crate::rng::Rng;
 
 /// What happens on the network.
 pub(super) enum Event {
@@ -17,10 +20,12 @@ pub(super) enum Event {
         from: usize,
         to: usize,
         stream: u64,
-        frame: Box<Frame>,
+        bytes: Vec<u8>,
     },
     /// The stream takes a frame.
     Ready { from: usize, to: usize, stream: u64 },
+    /// Nothing was heard from this node for so long that its peer ends the stream, if it is still the same.
+    Silent { from: usize, to: usize, stream: u64 },
     /// One end notices that the stream is gone.
     Gone { at: usize, peer: usize, stream: u64 },
     /// A new stream is tried.
@@ -34,30 +39,52 @@ struct Pair {
     /// Counts streams; the last one is up or not.
     stream: u64,
     up: bool,
+    latency_micros: u64,
     cut_until: u64,
+}
+
+/// One way between two regions of the world, in milliseconds: from one city to places on the other side of the globe.
+const REGIONS_MILLIS: [u64; 10] = [1, 4, 8, 14, 20, 35, 45, 70, 95, 150];
+
+/// What is on its way from one node to another.
+#[derive(Default)]
+struct Way {
+    /// When the last frame arrives.
+    last: u64,
+    /// What arrived is read by this.
+    decoder: Decoder,
 }
 
 /// All streams.
 pub(super) struct Network {
-    latency_micros: u64,
     pairs: BTreeMap<(usize, usize), Pair>,
     /// Partitions that have something to send, by direction; `None`: bodies, which come last.
     awake: BTreeMap<(usize, usize), BTreeSet<Option<PartitionId>>>,
-    /// When the last frame arrives, by direction.
-    last: BTreeMap<(usize, usize), u64>,
+    ways: BTreeMap<(usize, usize), Way>,
+    /// Until when a direction is lost.
+    lost_until: BTreeMap<(usize, usize), u64>,
     down: BTreeSet<usize>,
     events: BTreeMap<(u64, u64), Event>,
     count: u64,
 }
 
 impl Network {
-    pub(super) fn new(nodes: usize, latency_micros: u64) -> Self {
-        let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| ((a, b), Pair::default())));
+    /// Between two nodes it takes `latency_micros` at most, or what it takes between two regions.
+    pub(super) fn new(nodes: usize, latency_micros: Option<u64>, rng: &mut Rng) -> Self {
+        let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let pairs = pairs.map(|ends| {
+            let latency_micros = latency_micros.unwrap_or_else(|| *rng.pick(&REGIONS_MILLIS) * MS);
+            let pair = Pair {
+                latency_micros,
+                ..Pair::default()
+            };
+            (ends, pair)
+        });
         Network {
-            latency_micros,
             pairs: pairs.collect(),
             awake: BTreeMap::new(),
-            last: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            lost_until: BTreeMap::new(),
             down: BTreeSet::new(),
             events: BTreeMap::new(),
             count: 0,
@@ -114,13 +141,13 @@ impl Network {
         let stream = pair.stream;
         for (at, peer, time) in [(a, b, heard[0]), (b, a, heard[1])] {
             self.awake.remove(&(at, peer));
-            self.last.remove(&(at, peer));
+            self.ways.remove(&(at, peer));
             self.at(time, Event::Gone { at, peer, stream });
         }
     }
 
     pub(super) fn flap(&mut self, now: u64, a: usize, b: usize, pause: u64) {
-        let later = now + self.latency_micros;
+        let later = now + self.pair(a, b).latency_micros;
         self.end(a, b, [now, later]);
         self.at(later + pause + 1, Event::Connect(a, b));
     }
@@ -132,12 +159,31 @@ impl Network {
         self.at(until, Event::Mend(a, b));
     }
 
+    /// Nothing that `from` sends reaches `to`; the other direction works.
+    pub(super) fn lose(&mut self, now: u64, from: usize, to: usize, until: u64, silence: u64) {
+        let lost = self.lost_until.entry((from, to)).or_default();
+        *lost = until.max(*lost);
+        let pair = self.pair(from, to);
+        let (up, stream) = (pair.up, pair.stream);
+        if up {
+            self.at(now + silence, Event::Silent { from, to, stream });
+        }
+        self.at(until, Event::Mend(from, to));
+    }
+
+    fn is_lost(&self, now: u64, a: usize, b: usize) -> bool {
+        [(a, b), (b, a)]
+            .iter()
+            .any(|way| self.lost_until.get(way).is_some_and(|until| *until > now))
+    }
+
     pub(super) fn die(&mut self, now: u64, index: usize) {
         self.down.insert(index);
         for other in 0..self.nodes() {
             if other != index {
                 // Itself it hears nothing any more.
-                self.end(index, other, [now, now + self.latency_micros]);
+                let later = now + self.pair(index, other).latency_micros;
+                self.end(index, other, [now, later]);
             }
         }
     }
@@ -146,7 +192,8 @@ impl Network {
         self.down.remove(&index);
         for other in 0..self.nodes() {
             if other != index {
-                self.at(now + self.latency_micros + 1, Event::Connect(index, other));
+                let later = now + self.pair(index, other).latency_micros;
+                self.at(later + 1, Event::Connect(index, other));
             }
         }
     }
@@ -156,6 +203,7 @@ impl Network {
     }
 
     pub(super) fn heal(&mut self, now: u64) {
+        self.lost_until.clear();
         let pairs: Vec<(usize, usize)> = self.pairs.keys().copied().collect();
         for (a, b) in pairs {
             self.pair(a, b).cut_until = 0;
@@ -175,13 +223,31 @@ impl World {
                 from,
                 to,
                 stream,
-                frame,
+                bytes,
             } => {
                 if self.network.is_up(from, to, stream) {
                     let peer = self.members[from].id;
                     self.bring(to);
-                    self.members[to].node.receive(peer, *frame);
+                    // It may come in pieces.
+                    let middle = bytes.len() / 2;
+                    for piece in [&bytes[..middle], &bytes[middle..]] {
+                        let decoder = &mut self.network.ways.entry((from, to)).or_default().decoder;
+                        decoder.push(piece);
+                        while let Some(frame) = decoder
+                            .frame()
+                            .map_err(|cause| format!("a frame from {from} to {to}: {cause}"))?
+                        {
+                            self.members[to].node.receive(peer, frame);
+                        }
+                    }
                     return self.outcomes(to);
+                }
+            }
+            Event::Silent { from, to, stream } => {
+                let network = &mut self.network;
+                if network.is_lost(self.now, from, to) && network.is_up(from, to, stream) {
+                    let later = self.now + network.pair(from, to).latency_micros;
+                    network.end(to, from, [self.now, later]);
                 }
             }
             Event::Ready { from, to, stream } => {
@@ -212,7 +278,7 @@ impl World {
         self.bring(at);
         self.members[at].node.link(id, up);
         if up {
-            let micros = 2 * self.network.latency_micros;
+            let micros = 2 * self.network.pair(at, peer).latency_micros;
             self.members[at].node.round_trip(id, micros);
         }
         self.outcomes(at)
@@ -222,8 +288,9 @@ impl World {
         let now = self.now;
         let network = &mut self.network;
         let down = network.down.contains(&a) || network.down.contains(&b);
+        let lost = network.is_lost(now, a, b);
         let pair = network.pair(a, b);
-        if down || pair.up || pair.cut_until > now {
+        if down || lost || pair.up || pair.cut_until > now {
             return Ok(());
         }
         pair.stream += 1;
@@ -246,17 +313,20 @@ impl World {
             let Some(frame) = frame else {
                 continue;
             };
-            let latency = self.network.latency_micros;
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            let latency = self.network.pair(from, to).latency_micros;
             let latency = self.rng.between(latency / 4, latency);
-            let last = self.network.last.get(&(from, to)).copied().unwrap_or(0);
-            let arrives = (self.now + latency).max(last + 1);
-            self.network.last.insert((from, to), arrives);
-            let frame = Box::new(frame);
+            let lost = self.network.lost_until.get(&(from, to)).copied();
+            let leaves = lost.map_or(self.now, |until| until.max(self.now));
+            let way = self.network.ways.entry((from, to)).or_default();
+            let arrives = (leaves + latency).max(way.last + 1);
+            way.last = arrives;
             let arrive = Event::Arrive {
                 from,
                 to,
                 stream,
-                frame,
+                bytes,
             };
             self.network.at(arrives, arrive);
             // There may be more of it; the others come first.
