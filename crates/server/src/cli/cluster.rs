@@ -44,7 +44,13 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
     };
     let config = open(of)?;
     match command {
-        Cluster::Init { .. } => runtime()?.block_on(init(&config)),
+        Cluster::Init { .. } => {
+            let name = runtime()?.block_on(found(&config))?;
+            print(&format!(
+                "{name} is the first node of a cluster. Start it (`whimbrel serve`), and let others in with `whimbrel cluster token`.\n\
+                 Not ready for mail: docs/replication.md says what is missing.\n"
+            ))
+        }
         Cluster::Join { token, .. } => {
             let token = match token {
                 Some(token) => Zeroizing::new(token),
@@ -57,9 +63,16 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
                 }
             };
             let token = Token::from_text(&token)?;
-            runtime()?.block_on(join(&config, &token))
+            let name = runtime()?.block_on(enter(&config, &token))?;
+            print(&format!(
+                "{name} is a member, let in by {}. Start it (`whimbrel serve`).\nNot ready for mail: docs/replication.md says what is missing.\n",
+                token.sponsor
+            ))
         }
-        Cluster::Token { valid, .. } => token(&config, valid),
+        Cluster::Token { valid, .. } => {
+            let token = new_token(&config, valid)?.to_text();
+            print(&Zeroizing::new(format!("{}\n", *token)))
+        }
         Cluster::Status { json, .. } => runtime()?.block_on(status(&config, json)),
     }
 }
@@ -98,7 +111,8 @@ async fn open_store(config: &Config, data: &mut DataDir) -> Result<Embedded, Fai
     Ok(serve::open_store(config, data).await?)
 }
 
-async fn init(config: &Config) -> Result<(), Failure> {
+/// Makes this node the first of a cluster.
+pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
     let name = name(config)?;
     let mut data = DataDir::open(&config.server.data_dir)?;
     let files = Files::of(data.path());
@@ -124,10 +138,7 @@ async fn init(config: &Config) -> Result<(), Failure> {
         credentials,
         roster,
     })?;
-    print(&format!(
-        "{name} is the first node of a cluster. Start it (`whimbrel serve`), and let others in with `whimbrel cluster token`.\n\
-         Not ready for mail: docs/replication.md says what is missing.\n"
-    ))
+    Ok(name)
 }
 
 /// Whether a log lacks its beginning, or is not this incarnation's.
@@ -145,7 +156,8 @@ async fn is_shortened(store: &Embedded, me: Incarnation) -> Result<bool, Failure
     Ok(false)
 }
 
-async fn join(config: &Config, token: &Token) -> Result<(), Failure> {
+/// Lets this node in by a member's token.
+pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Failure> {
     let name = name(config)?;
     let mut data = DataDir::open(&config.server.data_dir)?;
     let files = Files::of(data.path());
@@ -184,13 +196,11 @@ async fn join(config: &Config, token: &Token) -> Result<(), Failure> {
         credentials,
         roster,
     })?;
-    print(&format!(
-        "{name} is a member, let in by {}. Start it (`whimbrel serve`).\nNot ready for mail: docs/replication.md says what is missing.\n",
-        token.sponsor
-    ))
+    Ok(name)
 }
 
-fn token(config: &Config, minutes: u64) -> Result<(), Failure> {
+/// A token that lets one node in.
+pub(crate) fn new_token(config: &Config, minutes: u64) -> Result<Token, Failure> {
     let files = Files::of(&config.server.data_dir);
     let kept = files.open()?.ok_or(
         "this node belongs to no cluster: `whimbrel cluster init` founds one, `whimbrel cluster join` joins one",
@@ -208,7 +218,7 @@ fn token(config: &Config, minutes: u64) -> Result<(), Failure> {
         tokens.give(now, &token, until)?;
         Ok::<_, TokenFailure>(())
     })?;
-    print(&Zeroizing::new(format!("{}\n", *token.to_text())))
+    Ok(token)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@
 
 mod accounts;
 mod check;
-mod cluster;
+pub(crate) mod cluster;
 mod node;
 mod prompt;
 mod run;
@@ -16,6 +16,8 @@ mod transfer;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+use crate::demo::regions::{FIRST_PORT, REGIONS_MAX};
 
 pub(crate) use run::Stop;
 pub use run::run;
@@ -27,6 +29,7 @@ pub const EXIT_FATAL: i32 = 3;
 const EXAMPLES: &str = "\
 Examples:
   whimbrel demo                                     a server to play with, in a temporary directory
+  whimbrel demo --regions 3                         three, as regions of one cluster
   whimbrel config > whimbrel.toml                   every key with its default
   whimbrel account add anne@example.org             asks for a password, or makes one
   whimbrel serve --config whimbrel.toml             serves until SIGTERM or Ctrl-C
@@ -168,9 +171,17 @@ pub enum Command {
     },
     /// Show a server with accounts and mail in a temporary directory
     #[command(
-        after_help = "Examples:\n  whimbrel demo            until Ctrl-C\n  whimbrel demo --exit     ends when all is shown"
+        after_help = "Examples:\n  whimbrel demo                until Ctrl-C\n  whimbrel demo --exit         ends when all is shown\n  \
+                      whimbrel demo --regions 3    nodes that hold the same accounts; one is cut off, both sides write, all agree\n\n\
+                      Each region's ports are 1,000 above those of the one before."
     )]
     Demo {
+        /// So many nodes of one cluster, each a region, 2 to 5
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=i64::from(REGIONS_MAX)))]
+        regions: Option<u16>,
+        /// The ports of the regions begin here
+        #[arg(long, value_name = "PORT", requires = "regions", default_value_t = FIRST_PORT, value_parser = clap::value_parser!(u16).range(10_000..=60_000))]
+        first_port: u16,
         /// End when everything has been shown
         #[arg(long)]
         exit: bool,
@@ -415,6 +426,9 @@ mod tests {
         check("whimbrel cluster token --valid 0", false);
         check("whimbrel cluster status --json", true);
         check("whimbrel demo --exit", true);
+        check("whimbrel demo --regions 3 --first-port 20000 --exit", true);
+        check("whimbrel demo --regions 1", false);
+        check("whimbrel demo --regions 6", false);
         check("whimbrel config --markdown", true);
         check("whimbrel", false);
         check("whimbrel account add", false);

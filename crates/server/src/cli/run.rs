@@ -63,9 +63,18 @@ pub fn run(cli: Cli) -> ExitCode {
         } else {
             config::example()
         }),
-        Command::Demo { exit } => runtime()
+        Command::Demo {
+            regions,
+            first_port,
+            exit,
+        } => runtime()
             .map_err(Failure::from)
-            .and_then(|runtime| runtime.block_on(demo::run(exit, fatal()))),
+            .and_then(|runtime| match regions {
+                None => runtime.block_on(demo::run(exit, fatal())),
+                Some(count) => {
+                    runtime.block_on(demo::regions::run(count, first_port, exit, fatal()))
+                }
+            }),
     };
     ended(done.map(|()| ExitCode::SUCCESS))
 }

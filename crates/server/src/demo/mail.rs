@@ -114,6 +114,18 @@ pub(super) fn live() -> Letter {
     )
 }
 
+/// Delivered where the others cannot be reached.
+pub(super) fn alone() -> Letter {
+    letter(
+        "ferry@example.net",
+        ANNE,
+        0,
+        "From: Ferry Office <ferry@example.net>\nSubject: The cable is cut, the ferry goes\nMessage-ID: <ferry@example.net>\n\
+         Content-Type: text/plain\n",
+        "Whoever is on this island gets mail, too.\n",
+    )
+}
+
 /// Sent by Anne herself.
 pub(super) fn answer() -> Letter {
     letter(

@@ -1,12 +1,17 @@
 //! `whimbrel demo`: a server in a temporary directory, used by the project's own clients over real sockets.
 //!
-//! Reading order: this file (what happens), [`mail`] (what there is to read), [`show`] (how it looks).
+//! Reading order: this file (what happens), [`mail`] (what there is to read), [`show`] (how it looks); then several servers: [`regions`],
+//! `sea` (what lies between them).
 
 mod mail;
+pub mod regions;
+mod sea;
 mod show;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use rustls::ClientConfig;
+use tempfile::TempDir;
 use tokio::time::timeout;
 use whimbrel_imap::client::Response;
 use whimbrel_smtp::{
@@ -42,19 +47,9 @@ const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(20);
 /// # Errors
 /// When anything that should work does not.
 pub async fn run(exit: bool, fatal: Fatal) -> Result<(), Failure> {
-    log::start(&LogSection {
-        level: LogLevel::Warn,
-        format: LogFormat::Text,
-    });
     let mut stop = Stop::new()?;
-    let directory = tempfile::Builder::new()
-        .prefix("whimbrel-demo-")
-        .tempdir()?;
-    let mut config = Config::default();
-    config.server.data_dir = directory.path().to_owned();
-    config.server.hostname = "localhost".to_owned();
-    // A disk with little room is no reason not to look at a demo.
-    config.storage.free_bytes_min = crate::config::Size(1 << 20);
+    let directory = begin()?;
+    let config = configuration(directory.path());
     let data = DataDir::open(directory.path())?;
     let server = Server::start(&config, data, Sockets::open(&config, true)?, fatal, None).await?;
 
@@ -69,6 +64,25 @@ pub async fn run(exit: bool, fatal: Fatal) -> Result<(), Failure> {
     server.stop().await;
     directory.close()?;
     shown.map(drop)
+}
+
+/// Starts the log, and makes the directory that everything is in.
+fn begin() -> Result<TempDir, Failure> {
+    log::start(&LogSection {
+        level: LogLevel::Warn,
+        format: LogFormat::Text,
+    });
+    let mut directory = tempfile::Builder::new();
+    Ok(directory.prefix("whimbrel-demo-").tempdir()?)
+}
+
+fn configuration(directory: &Path) -> Config {
+    let mut config = Config::default();
+    config.server.data_dir = directory.to_owned();
+    config.server.hostname = "localhost".to_owned();
+    // A disk with little room is no reason not to look at a demo.
+    config.storage.free_bytes_min = crate::config::Size(1 << 20);
+    config
 }
 
 fn address(server: &Server, wanted: Kind) -> Result<SocketAddr, Failure> {
@@ -87,33 +101,14 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
     let lmtp = address(server, Kind::Mail(Protocol::Lmtp, false))?;
     show::server(&config.server.data_dir, server.addresses());
 
-    let passwords = [generate(), generate()];
-    for (name, password) in [ANNE, BOB].into_iter().zip(&passwords) {
-        let kept = password::make(&config.auth, password.as_bytes())?;
-        let question = Question::AccountAdd {
-            address: name.to_owned(),
-            verifier: kept.verifier,
-            scram: kept.scram,
-        };
-        let reply = server.service().board.admin(question.into_call()?).await?;
-        if let Some(Answer::Refused { reason }) = frames(reply).pop() {
-            return Err(reason.into());
-        }
-    }
+    let passwords = make_accounts(config, server).await?;
     show::accounts(&[(ANNE, &passwords[0]), (BOB, &passwords[1])]);
 
     let tls = client::trusting(server.certificates().path())?;
     let prepared = mail::prepared();
     let for_anne = prepared.iter().filter(|letter| letter.to == ANNE).count();
     let count = prepared.len();
-    let mut plain = SmtpConfig::new(HostName::new("demo.example.org")?);
-    plain.lmtp = true;
-    plain.starttls = StartTls::Never;
-    let mails = prepared
-        .into_iter()
-        .map(envelope)
-        .collect::<Result<Vec<_>, Failure>>()?;
-    client::send(lmtp, plain, &tls, mails).await?;
+    deliver(lmtp, &tls, prepared).await?;
     show::step(&format!("LMTP  {count} messages delivered"));
 
     // Anne waits for mail, as clients do.
@@ -165,6 +160,44 @@ async fn present(config: &Config, server: &Server) -> Result<(), Failure> {
         &server.certificates().fingerprint(),
     );
     show::ready();
+    Ok(())
+}
+
+/// Anne's and Bob's, and their passwords.
+async fn make_accounts(
+    config: &Config,
+    server: &Server,
+) -> Result<[Zeroizing<String>; 2], Failure> {
+    let passwords = [generate(), generate()];
+    for (name, password) in [ANNE, BOB].into_iter().zip(&passwords) {
+        let kept = password::make(&config.auth, password.as_bytes())?;
+        let question = Question::AccountAdd {
+            address: name.to_owned(),
+            verifier: kept.verifier,
+            scram: kept.scram,
+        };
+        let reply = server.service().board.admin(question.into_call()?).await?;
+        if let Some(Answer::Refused { reason }) = frames(reply).pop() {
+            return Err(reason.into());
+        }
+    }
+    Ok(passwords)
+}
+
+/// By LMTP.
+async fn deliver(
+    lmtp: SocketAddr,
+    tls: &Arc<ClientConfig>,
+    letters: Vec<mail::Letter>,
+) -> Result<(), Failure> {
+    let mut plain = SmtpConfig::new(HostName::new("demo.example.org")?);
+    plain.lmtp = true;
+    plain.starttls = StartTls::Never;
+    let mails = letters
+        .into_iter()
+        .map(envelope)
+        .collect::<Result<Vec<_>, Failure>>()?;
+    client::send(lmtp, plain, tls, mails).await?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 use whimbrel_imap::client::{FetchData, Response};
 use whimbrel_mime::Address;
 
-use super::{ANNE, BOB};
+use super::{ANNE, BOB, regions::View};
 use crate::serve::Kind;
 
 /// Prints a line. Nobody reads it any more (`whimbrel demo | head`): the demo goes on all the same.
@@ -123,6 +123,61 @@ pub(super) fn connect(
         "  printf 'From: {ANNE}\\r\\nSubject: hello\\r\\n\\r\\nIt works.\\r\\n' | curl -k -u {ANNE}:{password} smtps://{submissions} --mail-from {ANNE} --mail-rcpt {BOB} -T -"
     );
     say!("  neomutt -f 'imaps://{user}:{password}@{imaps}/INBOX'     (mutt likewise)\n");
+}
+
+pub(super) fn regions(data: &Path) {
+    say!(
+        "Whimbrel demo, regions in {} (removed at the end). A cluster is not ready for mail: docs/replication.md\n",
+        data.display()
+    );
+}
+
+pub(super) fn region(name: &str, addresses: &[(Kind, SocketAddr)]) {
+    let shown: Vec<String> = addresses
+        .iter()
+        .map(|(kind, address)| format!("{} {}", kind.name(), address.port()))
+        .collect();
+    say!("  {name:<8} {}", shown.join(", "));
+}
+
+pub(super) fn mailbox((name, view): (&String, &View)) {
+    if view.lines.is_empty() {
+        return;
+    }
+    say!("  {name}  UIDVALIDITY {}", view.validity);
+    for line in &view.lines {
+        let flags: Vec<&str> = line.flags.iter().map(String::as_str).collect();
+        say!(
+            "    UID {:<6} {:<20}  {}",
+            line.uid,
+            flags.join(" "),
+            line.subject
+        );
+    }
+}
+
+pub(super) fn regions_connect(password: &str) {
+    say!(
+        "Your own client: user {ANNE}, password {password}, at any region; what you do in one is in all. Accept the\n\
+         self-signed certificate of each, SHA-256 fingerprint as shown."
+    );
+}
+
+pub(super) fn region_connect(
+    name: &str,
+    imaps: SocketAddr,
+    submissions: SocketAddr,
+    password: &str,
+    fingerprint: &str,
+) {
+    say!(
+        "\n  {name}: host {}, port {} (IMAP, SSL/TLS), to send {} (SMTP, SSL/TLS)",
+        imaps.ip(),
+        imaps.port(),
+        submissions.port()
+    );
+    say!("    {fingerprint}");
+    say!("    curl -k -u {ANNE}:{password} 'imaps://{imaps}/INBOX' -X 'FETCH 1:* (UID FLAGS)'");
 }
 
 pub(super) fn ready() {
