@@ -32,6 +32,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz [TARGET] [--seconds N]
                            fuzzers with coverage guidance, see fuzz/README.md; 0 seconds: the seeds alone
   sim --seeds N | --seed S the simulator; further arguments are passed on
+  sim --mutants [ARGS]     rules broken on purpose, each caught by the simulator
 ";
 
 fn main() -> ExitCode {
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["proofs"] => proofs::run(),
         ["mutants", rest @ ..] => test::mutants(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["sim", "--mutants", rest @ ..] => test::mutants(&[&["whimbrel-sim"], rest].concat()),
         ["sim", rest @ ..] => test::sim(rest),
         _ => {
             eprint!("{USAGE}");

@@ -1,22 +1,35 @@
 //! Breaks one rule after the other on purpose and sees whether the simulated clusters object.
 //!
-//! `cargo run -p whimbrel-sim --features mutants --example mutants [NAME...]`; `WHIMBREL_SEEDS` is how many clusters each may survive.
+//! `cargo xtask sim --mutants [NAME...]`; `WHIMBREL_SEEDS` is how many clusters each may survive.
 
 #[cfg(feature = "mutants")]
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-/// Every name is that of a switch in `service`, `mailbox` or `replication`. Those of rules that show only where streams lose frames or logs are cut
+/// Every name is that of a switch in `service`, `mailbox`, `directory` or `replication`. Those of rules that show only where streams lose frames or logs are cut
 /// are seen by `replication`'s own histories.
 #[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
+    "announce-forgotten",
     "applied-early",
     "body-not-awaited",
+    "claim-for-any-placement",
+    "claim-last-wins",
+    "counter-ignores-claims",
+    "counter-not-told",
+    "credential-by-arrival",
+    "duplicate-taken",
+    "expunge-forgets-a-dot",
+    "expunge-removes-unseen",
+    "expunge-spares-delivery",
     "foreign-not-applied",
     "heard-not-released",
     "heard-without-number",
     "late-is-shown",
     "late-not-claimed",
+    "latest-decoy",
+    "mark-goes-with-name",
+    "move-last-arrival-wins",
     "nobody-waits",
     "nobody-waits-for-bodies",
     "removed-comes-back",
@@ -26,7 +39,7 @@ const MUTANTS: &[&str] = &[
 
 #[cfg(feature = "mutants")]
 fn main() -> std::process::ExitCode {
-    harness::run(MUTANTS, 100, object)
+    harness::run(MUTANTS, 300, object)
 }
 
 /// The first cluster that objects: regions that write to one account, then whatever comes.

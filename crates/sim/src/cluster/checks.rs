@@ -51,6 +51,11 @@ impl Looks {
         }
     }
 
+    /// The message that this UID denotes, if it was told.
+    pub(super) fn owner(&self, account: AccountId, uid: u32) -> Option<MessageId> {
+        self.owners.get(&(account, uid)).copied()
+    }
+
     /// U2, by node: what is shown and was not before has a UID of at least the UIDNEXT told before.
     pub(super) fn looked(
         &mut self,
@@ -94,6 +99,14 @@ impl Kept {
 
     pub(super) fn acknowledged(&mut self, account: AccountId, body: u32) {
         self.bodies.insert((account, body), true);
+    }
+
+    /// Bodies of this account's messages that were acknowledged.
+    pub(super) fn acknowledged_of(&self, account: AccountId) -> Vec<u32> {
+        let all = self.bodies.range((account, 0)..=(account, u32::MAX));
+        all.filter(|(_, acknowledged)| **acknowledged)
+            .map(|((_, body), _)| *body)
+            .collect()
     }
 
     pub(super) fn flagged(&mut self, account: AccountId, id: MessageId, set: &BTreeSet<u8>) {
@@ -206,6 +219,7 @@ impl World {
         let mut shown = Vec::new();
         for row in rows {
             self.looks.seen(account, row.uid, row.id)?;
+            self.removals.shown(&row);
             self.holds(node, account, &row)?;
             shown.push(Shown {
                 uid: row.uid,
@@ -228,6 +242,16 @@ impl World {
                 row.size
             ))
         }
+    }
+
+    /// The messages of an account, and their bodies, at the first node.
+    pub(super) fn all_shown(
+        &mut self,
+        account: AccountId,
+    ) -> Result<Vec<(MessageId, u32)>, String> {
+        let picture = self.picture(0, account)?;
+        let all = picture.boxes.values().flatten();
+        Ok(all.map(|shown| (shown.id, shown.body)).collect())
     }
 
     /// D1 and D2, when nodes are alike: what was acknowledged is there, and once.

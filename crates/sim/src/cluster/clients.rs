@@ -55,6 +55,7 @@ enum What {
     Resolve,
     Deliver(u32, Vec<AccountId>),
     Store(BTreeSet<u8>),
+    Expunge,
     Other,
 }
 
@@ -143,6 +144,7 @@ impl World {
         client.due = None;
         let (account, node) = (client.account, client.node);
         self.say(|| format!("client {index} at {node}: {call:?}"));
+        self.removals.asked(node, account, &call, &self.looks);
         self.bring(node);
         self.members[node]
             .node
@@ -239,7 +241,12 @@ impl World {
                 let change = if keeping {
                     FlagChange::Add
                 } else {
-                    *rng.pick(&[FlagChange::Add, FlagChange::Remove, FlagChange::Replace])
+                    *rng.pick(&[
+                        FlagChange::Add,
+                        FlagChange::Add,
+                        FlagChange::Remove,
+                        FlagChange::Replace,
+                    ])
                 };
                 let call = MailboxCall::Store {
                     session,
@@ -257,7 +264,7 @@ impl World {
                     name: mailbox(&name),
                     uids,
                     to: mailbox(&any(&mut rng)),
-                    remove: keeping || rng.one_in(2),
+                    remove: keeping || rng.one_in(4),
                 };
                 ("cluster: COPY or MOVE", call, What::Other)
             }
@@ -268,7 +275,7 @@ impl World {
                     uids: None,
                     up_to: view.uids.last().copied().unwrap_or(0),
                 };
-                ("cluster: EXPUNGE", call, What::Other)
+                ("cluster: EXPUNGE", call, What::Expunge)
             }
             27..=28 => {
                 let call = MailboxCall::Create {
@@ -277,7 +284,7 @@ impl World {
                 };
                 ("cluster: CREATE", call, What::Other)
             }
-            29 if !keeping => {
+            29 if !keeping && self.plan.deletes => {
                 let call = MailboxCall::Delete {
                     name: mailbox(&any(&mut rng)),
                 };
@@ -446,12 +453,17 @@ impl World {
             (What::Store(set), Reply::Stored { rows, .. }) => {
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
+                    self.removals.shown(row);
                     self.kept.flagged(account, row.id, set);
                 }
+            }
+            (What::Expunge, reply) => {
+                self.removals.answered(node, account, reply, &self.looks);
             }
             (What::Rows, Reply::Rows(rows)) => {
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
+                    self.removals.shown(row);
                     self.holds(node, account, row)?;
                 }
             }

@@ -5,15 +5,16 @@
 //!
 //! Checked at each answer: U1 (over all nodes) and U2 (by node). In the end, when all is healed and nothing has happened for a while: U3 (all nodes
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
-//! with the flags that were set. What a seed does is drawn from the seed alone, so a failing seed fails again.
+//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`]; [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`], [`removals`]; [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
 mod clients;
 mod directory;
 mod network;
+mod removals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ use self::{
     clients::Client,
     directory::Guests,
     network::Network,
+    removals::Removals,
 };
 use crate::{
     node::{EPOCH_MICROS, Node, Outcome, Speed},
@@ -82,6 +84,8 @@ pub struct Plan {
     pub delivery: u64,
     /// An administrator changes the directory, at some node.
     pub administer: u64,
+    /// Mailboxes are deleted where messages are removed.
+    pub deletes: bool,
     /// Wall clocks differ by up to a minute.
     pub skewed: bool,
     /// Accounts are evicted all the time.
@@ -132,6 +136,7 @@ impl Plan {
             wander,
             delivery,
             administer,
+            deletes: rng.one_in(2),
             skewed: rng.one_in(2),
             tiny_memory: rng.one_in(3),
             small_windows: rng.one_in(2),
@@ -163,6 +168,7 @@ struct World {
     answers: BTreeMap<RequestId, Reply>,
     looks: Looks,
     kept: Kept,
+    removals: Removals,
     next_request: u64,
     next_session: u64,
     next_body: u32,
@@ -253,6 +259,7 @@ impl World {
             answers: BTreeMap::new(),
             looks: Looks::default(),
             kept: Kept::default(),
+            removals: Removals::default(),
             next_request: 0,
             next_session: 0,
             next_body: 0,
@@ -589,6 +596,7 @@ impl World {
             wait *= 2;
         }
         self.nothing_lost()?;
+        self.removals_hold()?;
         self.directory_holds()
     }
 }
@@ -613,7 +621,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 27] = [
+pub const COVERAGE: [&str; 29] = [
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
@@ -636,9 +644,11 @@ pub const COVERAGE: [&str; 27] = [
     "cluster: crash",
     "cluster: cut",
     "cluster: delivery",
+    "cluster: expunged and gone",
     "cluster: flap",
     "cluster: full disk",
     "cluster: one way lost",
     "cluster: password set",
     "cluster: refused commit",
+    "cluster: there where others were removed",
 ];

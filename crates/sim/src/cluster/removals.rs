@@ -1,0 +1,173 @@
+//! What must hold where messages are removed, too: what is gone stays gone, and what nobody removed is there.
+//!
+//! Which messages survive an EXPUNGE depends on what it had seen: a MOVE or a cleared `\Deleted` of which it did not know saves the message. So the
+//! checker judges those messages alone of which all that could save them was asked of the node that expunged them: it had seen whatever came before, and nothing
+//! comes after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_service::api::{AccountId, FlagChange, MailboxCall, MessageId, Reply, Row};
+
+use super::{World, checks::Looks, is_keeping};
+use crate::client;
+
+/// The number of `\Deleted` among the flags of the clients.
+const DELETED: u8 = 0;
+
+/// What clients asked for that removes messages, or saves them.
+#[derive(Default)]
+pub(super) struct Removals {
+    /// Nodes that were asked to move this message, or to clear its `\Deleted`.
+    savers: BTreeMap<(AccountId, MessageId), BTreeSet<usize>>,
+    /// Nodes that were asked the same of messages of which the client did not know which they are.
+    savers_of_any: BTreeMap<AccountId, BTreeSet<usize>>,
+    /// The nodes that expunged it, and said so.
+    expunged: BTreeMap<(AccountId, MessageId), usize>,
+    bodies: BTreeMap<MessageId, u32>,
+    /// Bodies of messages that were to be marked `\Deleted`.
+    marked: BTreeSet<(AccountId, u32)>,
+    /// Accounts where it is not known what was removed.
+    unclear: BTreeSet<AccountId>,
+}
+
+impl Removals {
+    /// A node has shown this message.
+    pub(super) fn shown(&mut self, row: &Row) {
+        self.bodies.insert(row.id, row.size);
+    }
+
+    /// A client asks this of a node.
+    pub(super) fn asked(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: &MailboxCall,
+        looks: &Looks,
+    ) {
+        match call {
+            MailboxCall::Copy {
+                uids, remove: true, ..
+            } => self.saves(node, account, uids, looks),
+            MailboxCall::Store {
+                uids,
+                change,
+                flags,
+                ..
+            } => {
+                let names_deleted = client::numbers(flags).contains(&DELETED);
+                let (marks, clears) = match change {
+                    FlagChange::Add => (names_deleted, false),
+                    FlagChange::Remove => (false, names_deleted),
+                    FlagChange::Replace => (names_deleted, !names_deleted),
+                };
+                if clears {
+                    self.saves(node, account, uids, looks);
+                }
+                if marks {
+                    self.marks(account, uids, looks);
+                }
+            }
+            // What is in INBOX moves, whatever that is.
+            MailboxCall::Rename { from, .. } if from.is_inbox() => {
+                self.savers_of_any.entry(account).or_default().insert(node);
+            }
+            MailboxCall::Delete { .. } => {
+                self.unclear.insert(account);
+            }
+            _ => {}
+        }
+    }
+
+    fn saves(&mut self, node: usize, account: AccountId, uids: &[u32], looks: &Looks) {
+        for uid in uids {
+            let nodes = match looks.owner(account, *uid) {
+                Some(id) => self.savers.entry((account, id)).or_default(),
+                None => self.savers_of_any.entry(account).or_default(),
+            };
+            nodes.insert(node);
+        }
+    }
+
+    fn marks(&mut self, account: AccountId, uids: &[u32], looks: &Looks) {
+        for uid in uids {
+            let id = looks.owner(account, *uid);
+            match id.and_then(|id| self.bodies.get(&id)) {
+                Some(body) => {
+                    self.marked.insert((account, *body));
+                }
+                None => {
+                    self.unclear.insert(account);
+                }
+            }
+        }
+    }
+
+    /// A node has answered EXPUNGE.
+    pub(super) fn answered(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        reply: &Reply,
+        looks: &Looks,
+    ) {
+        if let Reply::Expunged { uids, .. } = reply {
+            let ids = uids.iter().filter_map(|uid| looks.owner(account, *uid));
+            self.expunged.extend(ids.map(|id| ((account, id), node)));
+        }
+    }
+
+    /// Whether nothing could save this message that the node which expunged it had not seen.
+    fn is_gone(&self, account: AccountId, id: MessageId) -> bool {
+        let Some(node) = self.expunged.get(&(account, id)) else {
+            return false;
+        };
+        let savers = self.savers.get(&(account, id)).into_iter();
+        let mut savers = savers.chain(self.savers_of_any.get(&account)).flatten();
+        savers.all(|saver| saver == node)
+    }
+}
+
+impl World {
+    /// When nodes are alike: what was removed is not there, what nobody removed is.
+    pub(super) fn removals_hold(&mut self) -> Result<(), String> {
+        let (mut gone, mut there) = (0, 0);
+        for account in self.accounts.clone() {
+            if is_keeping(account) {
+                continue;
+            }
+            let all = self.all_shown(account)?;
+            if let Some((id, body)) = all
+                .iter()
+                .find(|(id, _)| self.removals.is_gone(account, *id))
+            {
+                return Err(format!(
+                    "message {id} (body {body}) of {account} was expunged, nothing saved it, and it is there"
+                ));
+            }
+            let expunged = self.removals.expunged.keys();
+            gone += expunged
+                .filter(|(of, id)| *of == account && self.removals.is_gone(account, *id))
+                .count();
+            if self.removals.unclear.contains(&account) {
+                continue;
+            }
+            let bodies: BTreeSet<u32> = all.iter().map(|(_, body)| *body).collect();
+            for body in self.kept.acknowledged_of(account) {
+                let marked = self.removals.marked.contains(&(account, body));
+                there += usize::from(!marked);
+                if !marked && !bodies.contains(&body) {
+                    return Err(format!(
+                        "D1: message {body} of {account} was acknowledged, nobody removed it, and it is gone"
+                    ));
+                }
+            }
+        }
+        for (what, count) in [
+            ("cluster: expunged and gone", gone),
+            ("cluster: there where others were removed", there),
+        ] {
+            *self.report.coverage.entry(what).or_default() += count as u64;
+        }
+        Ok(())
+    }
+}
