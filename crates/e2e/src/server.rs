@@ -285,6 +285,28 @@ impl Server {
         process::run(&mut command, stdin.as_bytes())
     }
 
+    /// From its next start on a library is loaded into it, `scripts/{script}.c`. It looks at a file, of which this variable tells it and in which
+    /// [`Server::tell_preloaded`] writes; at first 0.
+    pub fn preload(&mut self, script: &str, variable: &'static str) {
+        let library = self.path("preloaded.so");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+        compiler.arg(format!("{}/scripts/{script}.c", env!("CARGO_MANIFEST_DIR")));
+        let _ = process::run(&mut compiler, b"").expect("cc");
+        let text = |path: PathBuf| path.to_str().expect("a path of ours").to_owned();
+        let told = self.path("told");
+        self.environment.push(("LD_PRELOAD", text(library)));
+        self.environment.push((variable, text(told)));
+        self.tell_preloaded(0);
+    }
+
+    /// From now on the library finds this in its file.
+    pub fn tell_preloaded(&self, number: i64) {
+        let new = self.path("told.new");
+        fs::write(&new, number.to_string()).expect("told");
+        fs::rename(new, self.path("told")).expect("told");
+    }
+
     /// Starts serving, by way of a wrapper such as strace, and waits until all ports answer.
     ///
     /// # Panics
@@ -458,9 +480,12 @@ impl Server {
         let (validity, next) = (number("UIDVALIDITY")?, number("UIDNEXT")?);
         let mut messages = Vec::new();
         if examined.exists() != Some(0) {
-            let fetched = imap
-                .command("FETCH 1:* (UID FLAGS BODY.PEEK[])")?
-                .ok("FETCH of everything");
+            let fetched = imap.command("FETCH 1:* (UID FLAGS BODY.PEEK[])")?;
+            // Somebody removed some of them meanwhile: whoever looks has to look again.
+            if fetched.code == "EXPUNGEISSUED" {
+                return Err(Trouble::Protocol("expunged meanwhile".to_owned()));
+            }
+            let fetched = fetched.ok("FETCH of everything");
             for (_, items) in fetched.fetched() {
                 let message = Message {
                     uid: items.uid().unwrap_or(0),

@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[cfg(feature = "clients")]
+mod clients;
 mod directory;
 mod proxy;
+mod trouble;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,7 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
     thread,
 };
 
@@ -13,6 +13,23 @@ use whimbrel_e2e::server::free_port;
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     state: Arc<Mutex<State>>,
+    held: Arc<Held>,
+}
+
+/// An end of the streams.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    /// Who dials through the proxy.
+    Dialer,
+    /// Who is reached by it.
+    Dialed,
+}
+
+/// Of whom nothing is carried at present. It is late, not lost: what is lost of a TCP stream is sent again.
+#[derive(Default)]
+struct Held {
+    sides: Mutex<[bool; 2]>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -32,6 +49,8 @@ impl Proxy {
         let listener = TcpListener::bind(local(port)).unwrap();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
+        let held = Arc::new(Held::default());
+        let holds = Arc::clone(&held);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut state = shared.lock().unwrap();
@@ -40,15 +59,18 @@ impl Proxy {
                     continue;
                 }
                 if let (Ok(near), Ok(far)) = (stream, TcpStream::connect(local(to))) {
-                    for (from, to) in [(&near, &far), (&far, &near)] {
+                    for (side, from, to) in
+                        [(Side::Dialer, &near, &far), (Side::Dialed, &far, &near)]
+                    {
                         let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                        thread::spawn(move || carry(from, to));
+                        let held = Arc::clone(&holds);
+                        thread::spawn(move || carry(from, to, side, &held));
                     }
                     state.streams.extend([near, far]);
                 }
             }
         });
-        Proxy { port, state }
+        Proxy { port, state, held }
     }
 
     pub(crate) fn cut(&self) {
@@ -63,12 +85,22 @@ impl Proxy {
     pub(crate) fn heal(&self) {
         self.state.lock().unwrap().cut = false;
     }
+
+    /// From now on, or no longer, nothing that this side says comes to the other.
+    pub(crate) fn hold(&self, side: Side, held: bool) {
+        self.held.sides.lock().unwrap()[side as usize] = held;
+        self.held.changed.notify_all();
+    }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream) {
+fn carry(mut from: TcpStream, mut to: TcpStream, side: Side, held: &Held) {
     let mut buffer = [0; 16 << 10];
     while let Ok(length) = from.read(&mut buffer)
         && length > 0
+        && held
+            .changed
+            .wait_while(held.sides.lock().unwrap(), |sides| sides[side as usize])
+            .is_ok()
         && to.write_all(&buffer[..length]).is_ok()
     {}
     let _ = to.shutdown(Shutdown::Both);

@@ -29,28 +29,17 @@ use whimbrel_e2e::{
     wire::{Trouble, Wire},
 };
 
-/// A server into which a library is loaded, `scripts/{script}.c`. It looks at a file, of which this variable tells it and that says 0 at first.
+/// A server into which a library is loaded: [`Server::preload`].
 fn preloaded(builder: Builder, script: &str, variable: &'static str) -> Server {
     let mut server = builder.build();
-    let library = server.path("preloaded.so");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
-    compiler.arg(format!("{}/scripts/{script}.c", env!("CARGO_MANIFEST_DIR")));
-    let _ = run(&mut compiler, b"").expect("cc");
-    let text = |path: PathBuf| path.to_str().unwrap().to_owned();
-    let told = server.path("told");
-    server.environment.push(("LD_PRELOAD", text(library)));
-    server.environment.push((variable, text(told)));
-    tell(&server, 0);
+    server.preload(script, variable);
     server.start(&[]);
     server
 }
 
 /// From now on the library finds this in its file.
 fn tell(server: &Server, number: i64) {
-    let new = server.path("told.new");
-    fs::write(&new, number.to_string()).unwrap();
-    fs::rename(new, server.path("told")).unwrap();
+    server.tell_preloaded(number);
 }
 
 /// Runs a program as root.
