@@ -10,7 +10,7 @@ use crate::{
     compare::Comparison,
     disk,
     error::{Result, io_at, wrong},
-    process,
+    lag, process,
     progress::Progress,
     report::{Report, Run, text},
     scenario::{Context, Scenario, Sizes, bounds},
@@ -24,6 +24,8 @@ Examples:
   whimbrel-bench compare --mode full --runs 5 --out report
   whimbrel-bench compare --only write,lmtp --runs 3
   whimbrel-bench bounds                              Whimbrel's memory under load, below 256 MiB
+  whimbrel-bench lag --nodes 1,2,3,5,7 --out report --name lag    how far nodes are behind each other, beside Dovecot with dsync
+  whimbrel-bench lag --quick --alone                 the same, only to see that it works
   whimbrel-bench run write read --imaps 993 --host 192.0.2.1 --user 'test{}' --password 'x{}'
   whimbrel-bench tables report/bench.json --into docs/performance.md
   whimbrel-bench run idle --imaps 10993 --pid 4711 --idle-sessions 10000
@@ -77,6 +79,21 @@ pub enum Command {
         /// How much.
         #[command(flatten)]
         amount: Amount,
+        /// The report.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Start Debian's Dovecot as a pair with dsync and Whimbrel as clusters, with delays between nodes, and see how far nodes are behind (needs root, for Dovecot)
+    Lag {
+        /// Whimbrel's binary; else the one beside this program
+        #[arg(long, value_name = "FILE")]
+        whimbrel: Option<PathBuf>,
+        /// Where they keep their data; a temporary directory if not given
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: Option<PathBuf>,
+        /// What is measured.
+        #[command(flatten)]
+        options: lag::Options,
         /// The report.
         #[command(flatten)]
         output: Output,
@@ -232,6 +249,20 @@ pub fn run(cli: Cli) -> Result<()> {
                 keep: &|report| finish(report, &output),
             };
             comparison.run().and_then(|report| finish(&report, &output))
+        }
+        Command::Lag {
+            whimbrel,
+            directory,
+            options,
+            output,
+        } => {
+            let place = Place::new(directory)?;
+            let binary = whimbrel::binary(whimbrel.as_deref())?;
+            let keep = |report: &lag::LagReport| match &output.out {
+                Some(directory) => lag::show::write(report, directory, &output.name),
+                None => Ok(()),
+            };
+            lag::run(options, &binary, place.path(), &progress, &keep).map(drop)
         }
         Command::Tables { reports, into } => tables(&reports, into.as_deref()),
         Command::WithinBounds {
@@ -411,6 +442,12 @@ mod tests {
         check("whimbrel-bench run write --imaps 993 --pid 3", true);
         check("whimbrel-bench bounds --bulk-mib 10", true);
         check("whimbrel-bench tables a.json b.json --into c.md", true);
+        check("whimbrel-bench lag --quick --alone --out x", true);
+        check(
+            "whimbrel-bench lag --nodes 1,2,7 --delays 0,20 --partition 600",
+            true,
+        );
+        check("whimbrel-bench lag --nodes 0", false);
         check("whimbrel-bench tables", false);
         check("whimbrel-bench run nothing", false);
         check("whimbrel-bench", false);

@@ -4,7 +4,7 @@
 //! every answer, because a server that does less than it is asked for is fast.
 //!
 //! Reading order: [`cli`] (what can be asked), [`scenario`] (the loads), [`measure`] and [`process`] (what is counted), [`report`],
-//! [`compare`] and [`servers`]; then the clients ([`wire`], [`imap`], [`smtp`], [`pop3`]).
+//! [`compare`] and [`servers`], [`lag`] (several nodes); then the clients ([`wire`], [`imap`], [`smtp`], [`pop3`]).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -14,6 +14,7 @@ pub mod disk;
 pub mod error;
 pub mod facts;
 pub mod imap;
+pub mod lag;
 pub mod mail;
 pub mod measure;
 pub mod pop3;

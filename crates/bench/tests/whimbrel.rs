@@ -8,6 +8,7 @@ use std::{
 };
 
 use whimbrel_bench::{
+    lag,
     progress::Progress,
     scenario::{Context, Scenario, Sizes, bounds},
     servers::{self, Running, certificate},
@@ -77,4 +78,47 @@ fn memory_stays_within_its_bound() {
     let mut context = Context::new(&target, &Progress::hidden(), &Sizes::tiny(), 1);
     bounds::run(&mut context, &bounds::Bounds::tiny()).unwrap();
     running.stop().unwrap();
+}
+
+#[test]
+fn lag_is_measured_and_all_nodes_come_to_hold_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = lag::Options {
+        nodes: Vec::new(),
+        delays: Vec::new(),
+        seconds: 3,
+        rate: None,
+        partition: 3,
+        alone: true,
+        quick: true,
+        seed: 1,
+    };
+    let kept = std::cell::Cell::new(0);
+    let keep = |report: &lag::LagReport| {
+        kept.set(report.experiments.len());
+        Ok(())
+    };
+    let hidden = Progress::hidden();
+    let report = lag::run(options, &binary(), directory.path(), &hidden, &keep).unwrap();
+    let what: Vec<(usize, &str, usize)> = report
+        .experiments
+        .iter()
+        .map(|of| (of.nodes, of.what.as_str(), of.regions))
+        .collect();
+    let expected = [
+        (1, "peak", 1),
+        (2, "peak", 1),
+        (2, "injected", 1),
+        (2, "injected", 2),
+        (2, "partition", 2),
+    ];
+    assert_eq!(what, expected);
+    assert_eq!(kept.get(), expected.len());
+    for of in &report.experiments {
+        assert!(of.commands > 0 && of.unlike == 0, "{of:?}");
+        if of.what == "injected" {
+            assert!(of.lag_ms_p50.is_some() && of.lag_kb_mean.is_some());
+            assert!(of.curves.len() == 2 && of.curves.iter().all(|curve| !curve.is_empty()));
+        }
+    }
 }

@@ -97,7 +97,8 @@ fn converse(target: &Target, user: usize, session: &mut Session, noted: &mut Not
     imap.logout()
 }
 
-fn take(imap: &mut Imap, step: Step) -> Result<()> {
+/// Does one step, and checks its answer.
+pub(crate) fn take(imap: &mut Imap, step: Step) -> Result<()> {
     match step {
         Step::Create(mailbox) => imap.run(&format!("CREATE {mailbox}")).map(drop),
         Step::Delete(mailbox) => imap.run(&format!("DELETE {mailbox}")).map(drop),

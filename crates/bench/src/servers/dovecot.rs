@@ -28,8 +28,28 @@ pub enum Manner {
     Hibernating,
 }
 
+/// One of two that hold the same accounts: dsync, set off by each change (the `replication` plugin), over TCP.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Its name: two on one machine must differ by that.
+    pub name: &'static str,
+    /// Where its doveadm listens.
+    pub doveadm: u16,
+    /// Where the other one's is reached.
+    pub other: u16,
+}
+
 /// Starts it on a directory, which has `certificate.pem` and `key.pem`.
 pub fn start(directory: &Path, manner: Manner) -> Result<Running> {
+    run(directory, manner, None)
+}
+
+/// Starts one of two.
+pub fn start_replica(directory: &Path, replica: &Replica) -> Result<Running> {
+    run(directory, Manner::Fast, Some(replica))
+}
+
+fn run(directory: &Path, manner: Manner, replica: Option<&Replica>) -> Result<Running> {
     let mut address = address("Dovecot")?;
     let pop3s = Path::new("/usr/lib/dovecot/pop3").exists();
     address.pop3s = if pop3s { Some(free_port()?) } else { None };
@@ -55,13 +75,16 @@ pub fn start(directory: &Path, manner: Manner) -> Result<Running> {
         Manner::Fast => "dovecot.conf",
         Manner::Hibernating => "dovecot-hibernating.conf",
     });
-    let text = configuration(
+    let mut text = configuration(
         directory,
         manner,
         address.imaps,
         address.lmtp,
         address.pop3s,
     );
+    if let Some(replica) = replica {
+        text += &replication(directory, replica);
+    }
     fs::write(&config, text).map_err(io_at(config.display()))?;
     let log = File::create(directory.join("dovecot.out")).map_err(io_at("a log"))?;
     let mut command = Command::new("dovecot");
@@ -69,13 +92,41 @@ pub fn start(directory: &Path, manner: Manner) -> Result<Running> {
     command.stdin(Stdio::null());
     command.stdout(log.try_clone().map_err(io_at("a log"))?);
     command.stderr(log);
+    if let Some(replica) = replica {
+        command.env("DOVECOT_HOSTDOMAIN", replica.name);
+    }
     let words = match manner {
+        Manner::Fast if replica.is_some() => {
+            "sdbox, mail_fsync=always, service_count=0, PLAIN passwords; two, dsync over TCP by the replication plugin, replication_max_conns=10"
+        }
         Manner::Fast => "sdbox, mail_fsync=always, service_count=0, PLAIN passwords",
         Manner::Hibernating => {
             "sdbox, mail_fsync=always, service_count=0 for logins, imap_hibernate_timeout=5s, PLAIN passwords"
         }
     };
     Running::start(command, address, words.to_owned())
+}
+
+/// As the documentation of the replication plugin has it.
+fn replication(directory: &Path, replica: &Replica) -> String {
+    let at = directory.display();
+    let Replica {
+        name,
+        doveadm,
+        other,
+    } = replica;
+    format!(
+        "import_environment = $import_environment DOVECOT_HOSTDOMAIN={name}\n\
+         mail_plugins = $mail_plugins notify replication\n\
+         doveadm_password = secret\nreplication_max_conns = 10\n\
+         userdb {{\n  driver = passwd-file\n  args = username_format=%u {at}/users\n\
+         \x20 override_fields = uid={NOBODY} gid={NOBODY} home={at}/mail/%u\n}}\n\
+         service replicator {{\n  process_min_avail = 1\n  unix_listener replicator-doveadm {{\n    mode = 0666\n  }}\n}}\n\
+         service aggregator {{\n  fifo_listener replication-notify-fifo {{\n    mode = 0666\n  }}\n\
+         \x20 unix_listener replication-notify {{\n    mode = 0666\n  }}\n}}\n\
+         service doveadm {{\n  inet_listener {{\n    port = {doveadm}\n  }}\n}}\n\
+         plugin {{\n  mail_replica = tcp:127.0.0.1:{other}\n}}\n"
+    )
 }
 
 fn configuration(

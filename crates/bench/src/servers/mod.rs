@@ -92,7 +92,8 @@ impl Drop for Running {
     }
 }
 
-fn free_port() -> Result<u16> {
+/// A port that nobody uses now.
+pub(crate) fn free_port() -> Result<u16> {
     // Below those that the kernel gives to connections: the clients of another load could take one before the server does.
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;
