@@ -40,7 +40,7 @@ pub struct PartitionId(#[n(0)] pub u16);
 impl PartitionId {
     /// The directory of the whole cluster.
     pub const DIRECTORY: Self = Self(0x0100);
-    /// The queue of this node.
+    /// The queue of the whole cluster.
     pub const QUEUE: Self = Self(0x0200);
 
     /// The partition of the accounts in one bucket.

@@ -40,8 +40,8 @@ use crate::session::{Action, Note, Peer, Session, Tls};
 pub struct Limits {
     /// Accounts that the recipients of one transaction may lead to, aliases followed: bounds the queue entry. `smtp.targets_max`.
     pub targets_max: usize,
-    /// Bytes of all summaries in one queue entry; with many recipients each gets less. Keeps an entry well below the store's
-    /// 16 MiB for one commit. Not a key: it follows from the store.
+    /// Bytes of all summaries in one queue entry; with many recipients each gets less. Keeps an entry, which is in a commit twice
+    /// (in a log and by itself), below the store's 16 MiB for one. Not a key: it follows from the store.
     pub entry_bytes_max: usize,
     /// What the parser takes from a message.
     pub mime: whimbrel_mime::Limits,
@@ -55,7 +55,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             targets_max: 1000,
-            entry_bytes_max: 8 << 20,
+            entry_bytes_max: 6 << 20,
             mime: whimbrel_mime::Limits::default(),
             submission: Submission::default(),
             scram: true,
@@ -539,6 +539,8 @@ fn close_text(reason: CloseReason) -> &'static str {
 fn refusal(failure: Failure) -> Refusal {
     match failure {
         Failure::Storage => Refusal::no_space(),
+        Failure::TooFewNodes => Refusal::not_accepting(),
+        Failure::NotConfirmed => Refusal::not_confirmed(),
         _ => Refusal::try_later(),
     }
 }

@@ -93,7 +93,19 @@ impl<S: Store> Service<S> {
         let machine = DirectoryOwner::new(directory_config, authenticator)
             .with_senders(sender_limits(config));
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
-        let machine = QueueOwner::new(queue_limits(config));
+        let queue_config = queue::Config {
+            origin,
+            peers: peers.keys().copied().collect(),
+            other_nodes: config.queue.other_nodes,
+            takeover_after_seconds: config.queue.takeover_after.as_secs(),
+            limits: queue_limits(config),
+            waits: queue::waits::Config {
+                patience_micros: duration_micros(config.queue.patience),
+                ..queue::waits::Config::default()
+            },
+            shipping,
+        };
+        let machine = QueueOwner::new(queue_config);
         actors.spawn(Actor::new("queue", machine, queue, Arc::clone(&shared)).run());
         let owner_config = owner::Config {
             origin,
@@ -175,6 +187,10 @@ fn sender_limits(config: &Config) -> senders::Limits {
         messages_max: config.submission.messages_max,
         window_seconds: config.submission.messages_window.as_secs(),
     }
+}
+
+fn duration_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn queue_limits(config: &Config) -> queue::Limits {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_mailbox::AccountId;
+use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{Call, Failure, Reply, SessionId},
@@ -255,9 +255,28 @@ impl Switchboard {
         }
     }
 
-    /// The machines that have peers.
+    /// The machines that have peers: all.
     fn replicating(&self) -> impl Iterator<Item = &Address> {
-        std::iter::once(&self.directory).chain(&self.owners)
+        [&self.directory, &self.queue]
+            .into_iter()
+            .chain(&self.owners)
+    }
+
+    /// A peer has a body on disk: the queue waits for that. In the order of what the peer sends.
+    pub(crate) async fn body_at_peer(&self, peer: Incarnation, frame: Frame) {
+        let told = FromPeer {
+            input: PeerInput::Frame(peer, frame),
+            handle: None,
+        };
+        // As above.
+        let _ = self.queue.peers.send(told).await;
+    }
+
+    /// A body is here: all machines that may wait for it.
+    pub(crate) fn tell_of_body(&self, blob: BlobName) {
+        for machine in self.owners.iter().chain([&self.queue]) {
+            self.tell(machine, Input::Peer(PeerInput::Body(blob)));
+        }
     }
 
     /// A frame for a partition; waits until its machine has room for it.
@@ -269,6 +288,8 @@ impl Switchboard {
     ) {
         let machine = if partition == PartitionId::DIRECTORY {
             &self.directory
+        } else if partition == PartitionId::QUEUE {
+            &self.queue
         } else if partition.bucket().is_some() {
             self.owner_of_partition(partition)
         } else {

@@ -547,6 +547,12 @@ pub enum Failure {
     /// Full disk, or the queue is full: temporary.
     #[error("insufficient storage, try again later")]
     Storage,
+    /// Fewer other nodes are reachable than have to have what was given: temporary.
+    #[error("too few other nodes are reachable, try again later")]
+    TooFewNodes,
+    /// Too few other nodes said in time that they have it: temporary.
+    #[error("other nodes do not answer, try again later")]
+    NotConfirmed,
     /// Any other temporary cause.
     #[error("temporary failure, try again later")]
     Temporary,

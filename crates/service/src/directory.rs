@@ -647,6 +647,7 @@ impl Machine for DirectoryOwner {
             | Input::Deliver { .. }
             | Input::Delivered(_)
             | Input::NotDelivered(_)
+            | Input::Unfinished(_)
             | Input::Finished(_)
             | Input::QueueRecovered
             | Input::Hangup(_)

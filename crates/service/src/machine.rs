@@ -99,6 +99,8 @@ pub enum Input {
     Delivered(Ticket),
     /// A delivery was not made for a temporary cause (queue only).
     NotDelivered(Ticket),
+    /// The entry is in the queue's store, so deliveries of it may come (partition owners only): [`Input::Finished`] ends that.
+    Unfinished(EntryId),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
     Finished(EntryId),
     /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
@@ -115,7 +117,7 @@ pub enum Input {
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
     Purge(AccountId),
-    /// Of other nodes (partition owners and the directory only).
+    /// Of other nodes.
     Peer(PeerInput),
     /// The deadline that the machine named has come.
     Time,
@@ -173,13 +175,15 @@ pub enum Output {
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].
     NotDelivered(Ticket),
+    /// Route to every partition owner as [`Input::Unfinished`].
+    Unfinished(EntryId),
     /// Route to every partition owner as [`Input::Finished`].
     Finished(EntryId),
     /// Route to every partition owner as [`Input::QueueRecovered`].
     QueueRecovered,
     /// Route to the owner of the account as [`Input::Purge`].
     Purge(AccountId),
-    /// For other nodes (partition owners and the directory only, and only of those that have peers).
+    /// For other nodes (only of machines that have peers).
     Peer(PeerOutput),
     /// Tell the log.
     Log(Note),

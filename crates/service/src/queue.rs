@@ -1,9 +1,20 @@
-//! The queue: accepted transactions until every recipient's mailbox has them. One-node form of DESIGN, 5.
+//! The queue: accepted transactions until every recipient's mailbox has them.
 //!
-//! An entry is accepted when its row is on disk; then its deliveries are handed to the owners of the accounts, which add the
-//! message under an id derived from entry, account and target. A crash at any point leads to the deliveries being handed out again, and
-//! that changes nothing where they were made. When the last one is durable the row goes; when that is durable no delivery can come
-//! again, and the owners are told that the entry is finished.
+//! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then its
+//! deliveries are handed to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at any
+//! point leads to the deliveries being handed out again, here or at another node, and that changes nothing where they were made. When the last one is
+//! durable the row goes, everywhere; when that is durable no delivery can come again, and the owners are told that the entry is finished.
+//!
+//! Alone the queue is rows and nothing else. In a cluster it is a partition, with a log that says which entries were taken, finished and given up
+//! ([`foreign`], `docs/decisions/0026`).
+//!
+//! Invariants:
+//! - What is provisional (too few nodes have it yet) is not delivered. Its client gets one answer: done, or a temporary failure.
+//! - Whatever is in the queue after a crash counts, whoever took it: a client may have been answered.
+//! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it.
+
+mod foreign;
+mod rows;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,23 +22,27 @@ use std::{
 };
 
 use bytes::Bytes;
-use minicbor::{Decode, Encode};
-use whimbrel_crdt::PartitionId;
-use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName, Order};
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::{BlobName, EntryId, Order};
+pub use whimbrel_replication::waits;
+use whimbrel_replication::waits::{Refused, Waits};
+use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Room};
 
+pub(crate) use self::rows::{entry_of_row, fuzz_row, holder};
+use self::{
+    foreign::{Other, Read},
+    rows::{ENTRY_ROW, Op, named, row_of_entry, with, without},
+};
 use crate::{
-    api::{Call, Delivery, Entry, Failure, Reply, UploadId},
+    api::{Call, Entry, Failure, Reply, UploadId},
     figures::Figures,
-    log,
+    log::{self, Log},
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    owner::blob_name,
+    peers::{self, Frame, LogEnd, PeerOutput, Shipping, Then, clocks, on_wire},
 };
 
-/// Before the rows of entries.
-const ENTRY_ROW: u8 = b'e';
-/// Format of a row.
-const ROW_VERSION: u8 = 1;
+/// What is left of a commit for what stands beside an entry: its row is in it twice, in the log and by itself.
+const COMMIT_SPARE_BYTES: usize = 64 << 10;
 
 /// What bounds the queue. Keys in `[queue]`.
 #[derive(Clone, Debug)]
@@ -51,33 +66,135 @@ impl Default for Limits {
     }
 }
 
+/// What the queue's owner is told at the start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's incarnation.
+    pub origin: Incarnation,
+    /// The other nodes. Empty: this node is alone.
+    pub peers: BTreeSet<Incarnation>,
+    /// How many of them must have an entry before it is accepted; never more than there are. `queue.other_nodes`.
+    pub other_nodes: usize,
+    /// After how many seconds without its node an entry is delivered by another one. `queue.takeover_after`.
+    pub takeover_after_seconds: u64,
+    /// What bounds it.
+    pub limits: Limits,
+    /// How long a client waits for the other nodes. `queue.patience`.
+    pub waits: waits::Config,
+    /// Bounds and times of what goes to and comes from them.
+    pub shipping: peers::Config,
+}
+
+impl Config {
+    /// Of a node that is alone.
+    #[must_use]
+    pub fn alone(origin: Incarnation, limits: Limits) -> Self {
+        Config {
+            origin,
+            peers: BTreeSet::new(),
+            other_nodes: 1,
+            takeover_after_seconds: 60,
+            limits,
+            waits: waits::Config::default(),
+            shipping: peers::Config::default(),
+        }
+    }
+}
+
 /// The queue's owner.
 pub struct QueueOwner {
-    limits: Limits,
+    config: Config,
+    phase: Phase,
+    /// Calls that wait until the rows are read.
+    calls: VecDeque<(RequestId, Call)>,
+    /// Entries that this node delivers.
     entries: BTreeMap<EntryId, Pending>,
     bytes: usize,
     /// Deliveries handed out.
     deliveries: BTreeMap<Ticket, (EntryId, usize)>,
     commits: BTreeMap<Ticket, Waiting>,
-    /// How many of these accept an entry: what is being removed is still among the entries.
+    /// How many entries are being accepted: what is being removed is still among the entries.
     accepting: usize,
-    recovery: Option<Recovery>,
     /// When unconfirmed deliveries and failed removals are tried again, on the monotonic clock.
     retry_at: Option<u64>,
+    // In a cluster.
+    waits: Waits,
+    /// Entries that are in our log and wait for other nodes, by their numbers in it.
+    provisional: BTreeMap<u64, Provisional>,
+    /// Entries that other nodes deliver.
+    others: BTreeMap<EntryId, Other>,
+    /// Bodies of theirs that are not here, or not durable.
+    lacking: BTreeMap<BlobName, EntryId>,
+    /// Bodies of which peers are to be told that they are here.
+    haves: BTreeMap<Incarnation, VecDeque<BlobName>>,
+    /// Nodes to which there is a stream.
+    links: BTreeSet<Incarnation>,
+    /// Since when there has been none to these.
+    gone: BTreeMap<Incarnation, u64>,
+    /// When entries of others are looked at.
+    look_at: Option<u64>,
+    /// Rows of entries that are being taken over.
+    adopting: BTreeMap<Ticket, EntryId>,
+    /// Logs that are being read for the partition's machine.
+    reads: BTreeMap<Ticket, Read>,
+    /// Reads that failed are tried again then.
+    reads_at: Option<u64>,
     next_ticket: u64,
     out: VecDeque<Output>,
+}
+
+enum Phase {
+    Loading(Loading),
+    Running(Box<Running>),
+}
+
+/// The rows are being read; calls wait.
+struct Loading {
+    ticket: Ticket,
+    position: Option<Bytes>,
+    /// Whether all rows are read.
+    read: bool,
+    /// Where the logs stand; the store is not asked where there are no peers.
+    logs: Option<Option<BTreeMap<Incarnation, LogEnd>>>,
+    /// What peers sent meanwhile.
+    frames: Vec<(Incarnation, Frame)>,
+}
+
+/// What is written and told as a partition.
+struct Running {
+    log: Log,
+    shipping: Shipping,
+    /// Commits that rest on each other.
+    under_way: BTreeSet<Ticket>,
+    /// A batch of another node cannot be applied by this program: nothing behind it is.
+    stalled: bool,
+    /// A commit failed: everything is read again when the ones behind it have failed, too.
+    failed: bool,
 }
 
 struct Pending {
     entry: Arc<Entry>,
     bytes: usize,
+    /// Other nodes have it, too, or may.
+    shared: bool,
     /// Deliveries not confirmed yet.
     open: BTreeSet<usize>,
-    /// When it was accepted, on the monotonic clock; `None`: before the start.
+    /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
     accepted: Option<u64>,
     /// When they were handed out last, on the monotonic clock.
     handed_out: u64,
     removing: bool,
+}
+
+/// In our log, and not accepted yet.
+struct Provisional {
+    request: RequestId,
+    entry: Arc<Entry>,
+    bytes: usize,
+    /// How many other nodes have to have it.
+    needed: usize,
+    /// It is on this disk.
+    durable: bool,
 }
 
 /// What a commit was for.
@@ -85,46 +202,52 @@ enum Waiting {
     /// With the size of its row.
     Accept(RequestId, Arc<Entry>, usize),
     Remove(EntryId),
-}
-
-/// The entries that were there at the start are being read; calls wait.
-struct Recovery {
-    ticket: Ticket,
-    calls: VecDeque<(RequestId, Call)>,
+    // In a cluster; these rest on each other.
+    /// The provisional entry of this number.
+    Take(u64),
+    /// Finished, or given up: with whom to tell.
+    Close(EntryId, Option<RequestId>),
+    /// What another node did: these entries are closed, these taken.
+    Foreign(Vec<EntryId>, Vec<EntryId>),
+    Body(BlobName),
 }
 
 impl QueueOwner {
     /// Begins by reading the entries that are there.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        let ticket = Ticket(1);
-        let load = Output::Load {
-            ticket,
-            partition: PartitionId::QUEUE,
-            from: vec![ENTRY_ROW],
-            to: vec![ENTRY_ROW + 1],
-        };
-        QueueOwner {
-            limits,
+    pub fn new(config: Config) -> Self {
+        let mut queue = QueueOwner {
+            waits: Waits::new(config.waits),
+            config,
+            phase: Phase::Loading(Loading::new(Ticket(0))),
+            calls: VecDeque::new(),
             entries: BTreeMap::new(),
             bytes: 0,
             deliveries: BTreeMap::new(),
             commits: BTreeMap::new(),
             accepting: 0,
-            recovery: Some(Recovery {
-                ticket,
-                calls: VecDeque::new(),
-            }),
             retry_at: None,
-            next_ticket: 1,
-            out: VecDeque::from([load]),
-        }
+            provisional: BTreeMap::new(),
+            others: BTreeMap::new(),
+            lacking: BTreeMap::new(),
+            haves: BTreeMap::new(),
+            links: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            look_at: None,
+            adopting: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            reads_at: None,
+            next_ticket: 0,
+            out: VecDeque::new(),
+        };
+        queue.load();
+        queue
     }
 
-    /// Entries not yet delivered, each once: for the metrics, and for a shutdown that waits for them.
+    /// Entries that are not finished, each once, those of other nodes included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len() + self.accepting
+        self.entries.len() + self.accepting + self.others.len()
     }
 
     /// Whether nothing is waiting.
@@ -138,34 +261,108 @@ impl QueueOwner {
         Ticket(self.next_ticket)
     }
 
-    fn recovered(&mut self, now: Now, page: Vec<(Vec<u8>, Bytes)>, done: bool) {
-        for (key, row) in page {
-            let Some(entry) = entry_of_row(&key, &row) else {
-                // It was accepted, so it must not be dropped: someone has to look at it.
-                self.out.push_back(Output::Fatal(format!(
-                    "queue entry {key:02x?} cannot be read"
-                )));
-                return;
-            };
-            self.insert(Arc::new(entry), row.len(), None);
+    // --- Reading -------------------------------------------------------------------------------------------------------
+
+    /// Reads all of it. What is provisional stays as it is: it waits for other nodes.
+    fn load(&mut self) {
+        let (ticket, partition) = (self.ticket(), PartitionId::QUEUE);
+        let mut loading = Loading::new(ticket);
+        self.out.push_back(Output::Load {
+            ticket,
+            partition,
+            from: vec![0],
+            to: vec![ENTRY_ROW + 1],
+        });
+        if self.config.peers.is_empty() {
+            loading.logs = Some(None);
+        } else {
+            let load = PeerOutput::LoadLogs { ticket, partition };
+            self.out.push_back(Output::Peer(load));
         }
-        if !done {
-            return;
-        }
-        let Some(recovery) = self.recovery.take() else {
+        self.entries.clear();
+        self.deliveries.clear();
+        self.others.clear();
+        self.lacking.clear();
+        self.adopting.clear();
+        self.reads.clear();
+        self.bytes = self.provisional.values().map(|of| of.bytes).sum();
+        let accepting = self.commits.values().map(|waiting| match waiting {
+            Waiting::Accept(_, _, bytes) => *bytes,
+            _ => 0,
+        });
+        self.bytes += accepting.sum::<usize>();
+        self.phase = Phase::Loading(loading);
+    }
+
+    fn loaded_page(&mut self, now: Now, page: Vec<(Vec<u8>, Bytes)>, done: bool) {
+        let Phase::Loading(loading) = &mut self.phase else {
             return;
         };
+        loading.read = done;
+        for (key, row) in page {
+            if key == log::POSITION_KEY {
+                if let Phase::Loading(loading) = &mut self.phase {
+                    loading.position = Some(row);
+                }
+            } else if let Some(blob) = log::lacking_of_key(&key) {
+                let id = entry_id(&blob.upload);
+                self.lacking.insert(blob, id);
+            } else if let Some((entry, taken_by)) = entry_of_row(&key, &row) {
+                self.found(now, entry, taken_by, row.len());
+            } else {
+                // It was accepted, so it must not be dropped: someone has to look at it.
+                return self.out.push_back(Output::Fatal(format!(
+                    "queue entry {key:02x?} cannot be read"
+                )));
+            }
+        }
+        self.loaded(now);
+    }
+
+    /// An entry is there at the start.
+    fn found(&mut self, now: Now, entry: Entry, taken_by: Option<Incarnation>, bytes: usize) {
+        self.out.push_back(Output::Unfinished(entry.id));
+        match taken_by.filter(|by| *by != self.config.origin) {
+            // It still waits for other nodes, or did a moment ago.
+            None if self.entries.contains_key(&entry.id)
+                || self.provisional.values().any(|of| of.entry.id == entry.id) => {}
+            None => self.insert(Arc::new(entry), bytes, None, taken_by.is_some()),
+            Some(taken_by) => {
+                let other = Other::new(now, taken_by, entry.blob, true);
+                self.others.insert(entry.id, other);
+            }
+        }
+    }
+
+    /// Goes on if everything was read.
+    fn loaded(&mut self, now: Now) {
+        let Phase::Loading(loading) = &mut self.phase else {
+            return;
+        };
+        if !loading.read {
+            return;
+        }
+        let Some(logs) = loading.logs.take() else {
+            return;
+        };
+        let position = loading.position.take();
+        let frames = std::mem::take(&mut loading.frames);
+        match Running::new(&self.config, position.as_deref(), logs) {
+            Ok(running) => self.phase = Phase::Running(Box::new(running)),
+            Err(cause) => return self.out.push_back(Output::Fatal(cause)),
+        }
         let ids: Vec<EntryId> = self.entries.keys().copied().collect();
         for id in ids {
             self.hand_out(now, id);
         }
         self.out.push_back(Output::QueueRecovered);
-        for (request, call) in recovery.calls {
-            self.call(request, call);
+        self.link_loaded(now, frames);
+        for (request, call) in std::mem::take(&mut self.calls) {
+            self.call(now, request, call);
         }
     }
 
-    fn insert(&mut self, entry: Arc<Entry>, bytes: usize, accepted: Option<u64>) {
+    fn insert(&mut self, entry: Arc<Entry>, bytes: usize, accepted: Option<u64>, shared: bool) {
         self.bytes += bytes;
         let open = (0..entry.deliveries.len()).collect();
         self.entries.insert(
@@ -173,6 +370,7 @@ impl QueueOwner {
             Pending {
                 entry,
                 bytes,
+                shared,
                 open,
                 accepted,
                 handed_out: 0,
@@ -181,35 +379,174 @@ impl QueueOwner {
         );
     }
 
-    fn call(&mut self, request: RequestId, call: Call) {
+    // --- Accepting -----------------------------------------------------------------------------------------------------
+
+    fn call(&mut self, now: Now, request: RequestId, call: Call) {
+        match &self.phase {
+            Phase::Running(running) if !running.failed => {}
+            _ => return self.calls.push_back((request, call)),
+        }
         let Call::Accept(entry) = call else {
             return self.out.push_back(Output::Fatal(
                 "a call that is not the queue's was routed to it".into(),
             ));
         };
-        let row = row_of_entry(&entry);
-        if self.len() >= self.limits.entries_max || self.bytes + row.len() > self.limits.bytes_max {
-            return self
-                .out
-                .push_back(Output::Reply(request, Reply::Failed(Failure::Storage)));
+        let answer = if self.config.peers.is_empty() {
+            self.accept(request, entry)
+        } else {
+            self.take(now, request, entry)
+        };
+        if let Err(failure) = answer {
+            self.out
+                .push_back(Output::Reply(request, Reply::Failed(failure)));
         }
+    }
+
+    fn has_room(&self, bytes: usize) -> Result<(), Failure> {
+        let limits = &self.config.limits;
+        let full = self.entries.len() + self.accepting >= limits.entries_max
+            || self.bytes + bytes > limits.bytes_max;
+        match full {
+            true => Err(Failure::Storage),
+            false => Ok(()),
+        }
+    }
+
+    /// Alone.
+    fn accept(&mut self, request: RequestId, entry: Entry) -> Result<(), Failure> {
+        let row = row_of_entry(&entry, None);
         let bytes = row.len();
+        self.has_room(bytes)?;
         self.bytes += bytes;
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
-        commit.mutations.push(Mutation::Reference {
-            blob: blob_name(&entry.blob),
-            holder: holder(entry.id),
-        });
-        commit.mutations.push(Mutation::Put {
-            key: entry_key(entry.id),
-            value: row,
-        });
+        commit.mutations.extend(with(entry.id, &entry.blob, row));
         let ticket = self.ticket();
         self.accepting += 1;
         self.commits
             .insert(ticket, Waiting::Accept(request, Arc::new(entry), bytes));
         self.out.push_back(Output::Commit(ticket, commit));
+        Ok(())
     }
+
+    /// In a cluster.
+    fn take(&mut self, now: Now, request: RequestId, entry: Entry) -> Result<(), Failure> {
+        let needed = self.config.other_nodes.min(self.config.peers.len());
+        let Phase::Running(running) = &mut self.phase else {
+            return Err(Failure::Temporary);
+        };
+        if needed > 0 {
+            let greeted = |peer: &&Incarnation| running.shipping.is_greeted(**peer);
+            let reachable = self.links.iter().filter(greeted).count();
+            let may = self.waits.check(needed, reachable);
+            may.map_err(|refused| match refused {
+                Refused::TooFew { .. } => Failure::TooFewNodes,
+                Refused::TooMany => Failure::Storage,
+            })?;
+        }
+        let row = row_of_entry(&entry, Some(self.config.origin));
+        let bytes = row.len();
+        self.has_room(bytes)?;
+        if 2 * bytes + COMMIT_SPARE_BYTES > COMMIT_BYTES_MAX {
+            return Err(Failure::Limit("too many recipients for one message"));
+        }
+        let op = Op::Take {
+            id: entry.id,
+            row: row.to_vec(),
+        };
+        let mutations = with(entry.id, &entry.blob, row).into();
+        let number = self.say(now, &op, Some(&entry.blob), mutations, false, Waiting::Take);
+        if needed > 0 {
+            let blobs = BTreeSet::from([on_wire(&entry.blob)]);
+            self.waits.begin(clocks(now), number, needed, blobs);
+        }
+        self.bytes += bytes;
+        self.accepting += 1;
+        self.provisional.insert(
+            number,
+            Provisional {
+                request,
+                entry: Arc::new(entry),
+                bytes,
+                needed,
+                durable: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// Writes an operation into our log, with what it changes here. Gives its number.
+    fn say(
+        &mut self,
+        now: Now,
+        op: &Op,
+        blob: Option<&BlobName>,
+        mutations: Vec<whimbrel_storage::Mutation>,
+        lazy: bool,
+        waiting: impl FnOnce(u64) -> Waiting,
+    ) -> u64 {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.phase else {
+            unreachable!("nothing is said before the rows are read");
+        };
+        let reserved = running.log.reserve(now, 1);
+        let blobs = blob.map(named).into_iter().collect();
+        let (_, mut commit) = running.log.seal(&reserved, vec![rows::section(op)], blobs);
+        commit.mutations.extend(mutations);
+        commit.lazy = lazy;
+        if !matches!(op, Op::Take { .. }) {
+            commit.room = Room::Frees;
+        }
+        let then = Then::own(&commit, running.log.hash());
+        running.shipping.committing(ticket, then);
+        running.under_way.insert(ticket);
+        self.commits.insert(ticket, waiting(reserved.first));
+        self.out.push_back(Output::Commit(ticket, commit));
+        reserved.first
+    }
+
+    /// What other nodes have by now.
+    fn resolve(&mut self, now: Now, outcomes: Vec<waits::Outcome>) {
+        for outcome in outcomes {
+            match outcome {
+                waits::Outcome::Enough(number) => self.count(now, number),
+                waits::Outcome::Abort(number) => self.give_up(now, number),
+            }
+        }
+    }
+
+    /// A provisional entry counts.
+    fn count(&mut self, now: Now, number: u64) {
+        let Some(of) = self.provisional.remove(&number) else {
+            return;
+        };
+        self.accepting -= 1;
+        self.bytes -= of.bytes;
+        self.out.push_back(Output::Reply(of.request, Reply::Done));
+        let id = of.entry.id;
+        self.insert(of.entry, of.bytes, Some(now.mono_micros), true);
+        self.hand_out(now, id);
+    }
+
+    /// Too few nodes have it in time.
+    fn give_up(&mut self, now: Now, number: u64) {
+        let is_writable = matches!(&self.phase, Phase::Running(running) if !running.failed);
+        let Some(of) = self.provisional.remove(&number) else {
+            return;
+        };
+        self.accepting -= 1;
+        self.bytes -= of.bytes;
+        if !is_writable || broken("abort-not-logged") {
+            // The disk is full: it is found when the rows are read again, and counts.
+            let reply = Reply::Failed(Failure::NotConfirmed);
+            return self.out.push_back(Output::Reply(of.request, reply));
+        }
+        let id = of.entry.id;
+        let mutations = without(id, &of.entry.blob).into();
+        let waiting = |_| Waiting::Close(id, Some(of.request));
+        self.say(now, &Op::Abort { id }, None, mutations, false, waiting);
+    }
+
+    // --- Commits -------------------------------------------------------------------------------------------------------
 
     fn committed(&mut self, now: Now, ticket: Ticket, done: bool) {
         match self.commits.remove(&ticket) {
@@ -224,7 +561,7 @@ impl QueueOwner {
                 }
                 self.out.push_back(Output::Reply(request, Reply::Done));
                 let id = entry.id;
-                self.insert(entry, bytes, Some(now.mono_micros));
+                self.insert(entry, bytes, Some(now.mono_micros), false);
                 self.hand_out(now, id);
             }
             Some(Waiting::Remove(id)) if done => {
@@ -239,8 +576,11 @@ impl QueueOwner {
                 }
                 self.retry_later(now);
             }
+            Some(waiting) => self.said(now, ticket, waiting, done),
         }
     }
+
+    // --- Delivering ----------------------------------------------------------------------------------------------------
 
     fn hand_out(&mut self, now: Now, id: EntryId) {
         let Some(pending) = self.entries.get_mut(&id) else {
@@ -249,7 +589,7 @@ impl QueueOwner {
         pending.handed_out = now.mono_micros;
         let (entry, open) = (pending.entry.clone(), pending.open.clone());
         if open.is_empty() {
-            return self.remove(id);
+            return self.remove(now, id);
         }
         for index in open {
             let ticket = self.ticket();
@@ -265,7 +605,7 @@ impl QueueOwner {
 
     fn retry_later(&mut self, now: Now) {
         self.retry_at
-            .get_or_insert(now.mono_micros + self.limits.retry_after_seconds * 1_000_000);
+            .get_or_insert(now.mono_micros + self.config.limits.retry_after_seconds * 1_000_000);
     }
 
     fn delivered(&mut self, now: Now, ticket: Ticket) {
@@ -282,27 +622,28 @@ impl QueueOwner {
             self.out.push_back(Output::Log(Note::DeliveryTook(took)));
         }
         if pending.open.is_empty() {
-            self.remove(id);
+            self.remove(now, id);
         }
     }
 
-    fn remove(&mut self, id: EntryId) {
-        let ticket = self.ticket();
+    fn remove(&mut self, now: Now, id: EntryId) {
+        let is_writable = matches!(&self.phase, Phase::Running(running) if !running.failed);
         let Some(pending) = self.entries.get_mut(&id) else {
             return;
         };
-        if std::mem::replace(&mut pending.removing, true) {
+        if !is_writable || std::mem::replace(&mut pending.removing, true) {
             return;
         }
+        let mutations = without(id, &pending.entry.blob).into();
+        if pending.shared {
+            let waiting = |_| Waiting::Close(id, None);
+            self.say(now, &Op::Finish { id }, None, mutations, true, waiting);
+            return;
+        }
+        let ticket = self.ticket();
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
         commit.lazy = true;
-        commit
-            .mutations
-            .push(Mutation::Delete { key: entry_key(id) });
-        commit.mutations.push(Mutation::Release {
-            blob: blob_name(&pending.entry.blob),
-            holder: holder(id),
-        });
+        commit.mutations = mutations;
         self.commits.insert(ticket, Waiting::Remove(id));
         self.out.push_back(Output::Commit(ticket, commit));
     }
@@ -315,7 +656,7 @@ impl QueueOwner {
         self.retry_at = None;
         let before = now
             .mono_micros
-            .saturating_sub(self.limits.retry_after_seconds * 1_000_000);
+            .saturating_sub(self.config.limits.retry_after_seconds * 1_000_000);
         let waiting = self.entries.iter().filter(|(_, pending)| !pending.removing);
         let due: BTreeSet<EntryId> = waiting
             .filter(|(_, pending)| pending.handed_out <= before)
@@ -334,21 +675,58 @@ impl QueueOwner {
     }
 }
 
+impl Loading {
+    fn new(ticket: Ticket) -> Self {
+        Loading {
+            ticket,
+            position: None,
+            read: false,
+            logs: None,
+            frames: Vec::new(),
+        }
+    }
+}
+
+impl Running {
+    fn new(
+        config: &Config,
+        position: Option<&[u8]>,
+        logs: Option<BTreeMap<Incarnation, LogEnd>>,
+    ) -> Result<Self, String> {
+        let (id, origin) = (PartitionId::QUEUE, config.origin);
+        let log = match position {
+            Some(record) => Log::load(id, origin, record).map_err(|error| error.to_string())?,
+            None => Log::new(id, origin),
+        };
+        let ends = logs.unwrap_or_else(|| log.ends());
+        let (applied, stable) = (log.applied(), log.collected());
+        let (shipping, peers) = (config.shipping, &config.peers);
+        let shipping = Shipping::resume(shipping, id, origin, peers, ends, applied, stable);
+        Ok(Running {
+            shipping: shipping.map_err(|error| error.to_string())?,
+            log,
+            under_way: BTreeSet::new(),
+            stalled: false,
+            failed: false,
+        })
+    }
+}
+
 impl Machine for QueueOwner {
     fn handle(&mut self, now: Now, input: Input) {
         match input {
-            Input::Call(request, call) => match &mut self.recovery {
-                Some(recovery) => recovery.calls.push_back((request, call)),
-                None => self.call(request, call),
+            Input::Call(request, call) => self.call(now, request, call),
+            Input::Loaded { ticket, rows, done } => match &self.phase {
+                Phase::Loading(loading) if loading.ticket == ticket => {
+                    self.loaded_page(now, rows, done);
+                }
+                _ => self.adopted(now, ticket, rows),
             },
-            Input::Loaded { ticket, rows, done }
-                if self.recovery.as_ref().is_some_and(|r| r.ticket == ticket) =>
-            {
-                self.recovered(now, rows, done);
+            Input::LoadFailed(ticket, cause) => {
+                let is_known = self.read_failed(now, ticket, &cause);
+                let fatal = || Output::Fatal(format!("the queue cannot be read: {cause}"));
+                self.out.extend((!is_known).then(fatal));
             }
-            Input::LoadFailed(_, cause) => self
-                .out
-                .push_back(Output::Fatal(format!("the queue cannot be read: {cause}"))),
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Delivered(ticket) => self.delivered(now, ticket),
@@ -356,9 +734,14 @@ impl Machine for QueueOwner {
             Input::NotDelivered(ticket) => {
                 self.deliveries.remove(&ticket);
             }
-            Input::Time => self.retry(now),
+            Input::Peer(input) => self.peer(now, input),
+            Input::Time => {
+                self.retry(now);
+                self.time(now);
+            }
             _ => {}
         }
+        self.ship(now);
     }
 
     fn poll(&mut self) -> Option<Output> {
@@ -373,7 +756,8 @@ impl Machine for QueueOwner {
         let now = i64::try_from(now.wall_seconds()).unwrap_or(i64::MAX);
         let age = oldest.min().map_or(0, |oldest| now.saturating_sub(oldest));
         Figures {
-            queue_entries: self.len() as u64,
+            // Those of other nodes are in their figures.
+            queue_entries: (self.entries.len() + self.accepting) as u64,
             queue_bytes: self.bytes as u64,
             queue_oldest_seconds: u64::try_from(age).unwrap_or(0),
             ..Figures::default()
@@ -381,7 +765,13 @@ impl Machine for QueueOwner {
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.retry_at
+        let shipping = match &self.phase {
+            Phase::Running(running) => running.shipping.deadline(),
+            Phase::Loading(_) => None,
+        };
+        let times = [self.retry_at, self.waits.deadline(), self.look_at];
+        let times = times.into_iter().chain([self.reads_at, shipping]);
+        times.flatten().min()
     }
 }
 
@@ -393,98 +783,4 @@ pub fn entry_id(upload: &UploadId) -> EntryId {
     let derived = blake3::derive_key("whimbrel queue entry v1", upload);
     id.copy_from_slice(&derived[..16]);
     EntryId(Order::of(upload).before(id))
-}
-
-fn entry_key(id: EntryId) -> Bytes {
-    [&[ENTRY_ROW], &id.0[..]].concat().into()
-}
-
-/// The name under which an entry holds its blob.
-pub(crate) fn holder(id: EntryId) -> Bytes {
-    entry_key(id)
-}
-
-#[derive(Encode, Decode)]
-struct EntryRow<'a> {
-    #[n(0)]
-    version: u8,
-    #[b(1)]
-    sender: &'a str,
-    #[n(2)]
-    blob: BlobName,
-    #[n(3)]
-    date: Date,
-    #[b(4)]
-    deliveries: Vec<DeliveryRow<'a>>,
-}
-
-#[derive(Encode, Decode)]
-struct DeliveryRow<'a> {
-    #[n(0)]
-    account: AccountId,
-    #[n(1)]
-    target: MailboxName,
-    #[cbor(b(2), with = "minicbor::bytes")]
-    content: &'a [u8],
-    #[n(3)]
-    size: u32,
-    /// Absent but for a sender's own copy.
-    #[n(4)]
-    sent: Option<bool>,
-    /// Absent unless it does not end with CRLF.
-    #[n(5)]
-    open_end: Option<bool>,
-}
-
-fn row_of_entry(entry: &Entry) -> Bytes {
-    let deliveries = entry.deliveries.iter().map(|delivery| DeliveryRow {
-        account: delivery.account,
-        target: delivery.target.clone(),
-        content: &delivery.content,
-        size: delivery.size,
-        sent: delivery.sent.then_some(true),
-        open_end: delivery.open_end.then_some(true),
-    });
-    let row = EntryRow {
-        version: ROW_VERSION,
-        sender: &entry.sender,
-        blob: entry.blob,
-        date: entry.date,
-        deliveries: deliveries.collect(),
-    };
-    log::encode(&row).into()
-}
-
-pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<Entry> {
-    let id = EntryId(key.get(1..)?.try_into().ok()?);
-    let decoded: EntryRow<'_> = minicbor::decode(row).ok()?;
-    if decoded.version != ROW_VERSION {
-        return None;
-    }
-    let deliveries = decoded.deliveries.iter().map(|delivery| Delivery {
-        account: delivery.account,
-        target: delivery.target.clone(),
-        content: row.slice_ref(delivery.content),
-        size: delivery.size,
-        sent: delivery.sent == Some(true),
-        open_end: delivery.open_end == Some(true),
-    });
-    Some(Entry {
-        id,
-        sender: decoded.sender.to_owned(),
-        blob: decoded.blob,
-        date: decoded.date,
-        deliveries: deliveries.collect(),
-    })
-}
-
-/// For fuzzers: a row that can be read is written and read as the same.
-pub(crate) fn fuzz_row(row: &Bytes) {
-    let key = entry_key(EntryId([1; 16]));
-    if let Some(entry) = entry_of_row(&key, row) {
-        let held: usize = entry.deliveries.iter().map(|d| d.content.len()).sum();
-        assert!(held <= row.len(), "contents are slices of the row");
-        let again = entry_of_row(&key, &row_of_entry(&entry));
-        assert!(again.is_some_and(|again| row_of_entry(&again) == row_of_entry(&entry)));
-    }
 }

@@ -346,7 +346,7 @@ pub fn directory(rows: &[(Vec<u8>, Bytes)], batches: Option<&[Batch]>) -> (Direc
 /// # Errors
 /// What is wrong with it.
 pub fn queue_entry(key: &[u8], row: &Bytes) -> Result<Needed, Fault> {
-    let entry = queue::entry_of_row(key, row)
+    let (entry, _) = queue::entry_of_row(key, row)
         .ok_or_else(|| Fault::damage(key, "the entry cannot be read"))?;
     Ok(Needed {
         key: key.to_vec(),

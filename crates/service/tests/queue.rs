@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
     figures::Figures,
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    queue::{Limits, QueueOwner, entry_id},
+    queue::{Config, Limits, QueueOwner, entry_id},
 };
 use whimbrel_storage::{Commit, Mutation};
 
@@ -57,7 +58,7 @@ impl Bench {
     /// One that finds these rows, in pages of two.
     fn over(rows: BTreeMap<Vec<u8>, Bytes>, limits: Limits) -> Bench {
         let mut bench = Bench {
-            queue: QueueOwner::new(limits),
+            queue: QueueOwner::new(Config::alone(Incarnation::from_hash(1), limits)),
             seconds: 100,
             requests: 0,
             rows: rows.clone(),
@@ -119,6 +120,7 @@ impl Bench {
                 Output::Reply(RequestId(n), Reply::Failed(Failure::Storage)) => {
                     words.push(format!("{n} full"))
                 }
+                Output::Unfinished(_) => {}
                 Output::Finished(id) => words.push(format!("finished {}", id.0[0])),
                 Output::QueueRecovered => words.push("recovered".into()),
                 Output::Log(Note::DeliveryTook(micros)) => {
@@ -318,7 +320,7 @@ fn an_entry_is_read_back_as_it_was_accepted() {
     let accepted = entry(1, 3);
     bench.accept(&accepted);
     bench.commit();
-    let mut queue = QueueOwner::new(Limits::default());
+    let mut queue = QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
     let Some(Output::Load { ticket, .. }) = queue.poll() else {
         panic!()
     };
@@ -331,6 +333,7 @@ fn an_entry_is_read_back_as_it_was_accepted() {
             done: true,
         },
     );
+    assert!(matches!(queue.poll(), Some(Output::Unfinished(_))));
     let Some(Output::Deliver { entry: found, .. }) = queue.poll() else {
         panic!()
     };
@@ -351,7 +354,8 @@ fn a_row_that_cannot_be_read_stops_the_node() {
         (key.clone(), row.slice(..row.len() - 1)),
         (key[..5].to_vec(), row),
     ] {
-        let mut queue = QueueOwner::new(Limits::default());
+        let mut queue =
+            QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
         let Some(Output::Load { ticket, .. }) = queue.poll() else {
             panic!()
         };
@@ -370,7 +374,7 @@ fn a_row_that_cannot_be_read_stops_the_node() {
             "nothing is delivered, nothing forgotten"
         );
     }
-    let mut queue = QueueOwner::new(Limits::default());
+    let mut queue = QueueOwner::new(Config::alone(Incarnation::from_hash(1), Limits::default()));
     queue.poll();
     queue.handle(
         Now::default(),

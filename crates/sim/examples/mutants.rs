@@ -10,8 +10,12 @@ mod harness;
 /// are seen by `replication`'s own histories.
 #[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
+    "abort-not-heard",
+    "abort-not-logged",
+    "accepted-before-enough",
     "announce-forgotten",
     "applied-early",
+    "body-held-by-another",
     "body-not-awaited",
     "claim-for-any-placement",
     "claim-last-wins",
@@ -32,9 +36,11 @@ const MUTANTS: &[&str] = &[
     "move-last-arrival-wins",
     "nobody-waits",
     "nobody-waits-for-bodies",
+    "provisional-delivered",
     "removed-comes-back",
     "resume-skips-unapplied",
     "uids-told-at-once",
+    "wait-without-blobs",
 ];
 
 #[cfg(feature = "mutants")]
@@ -76,6 +82,19 @@ fn object(seeds: u64) -> Option<String> {
         }
     }
 
+    let lost = (1..=seeds).find_map(|seed| {
+        match std::panic::catch_unwind(|| cluster::lost::run(seed, false)) {
+            Ok(Ok(_)) => None,
+            Ok(Err(breach)) => Some(format!(
+                "at seed {seed}, a disk lost ({})",
+                short(&breach.0)
+            )),
+            Err(_) => Some(format!("at seed {seed}, a disk lost (panic)")),
+        }
+    });
+    if lost.is_some() {
+        return lost;
+    }
     (1..=seeds).find_map(|seed| {
         match std::panic::catch_unwind(|| cluster::run(&Plan::new(seed), false)) {
             Ok(Ok(_)) => None,

@@ -24,7 +24,10 @@ impl Kind {
     fn run(self, seed: u64, trace: bool) -> Result<Report, Breach> {
         match self {
             Kind::Node => world::run(&world::Plan::new(seed), trace),
-            Kind::Cluster => cluster::run(&cluster::Plan::new(seed), trace),
+            Kind::Cluster => {
+                cluster::lost::run(seed, trace)?;
+                cluster::run(&cluster::Plan::new(seed), trace)
+            }
         }
     }
 

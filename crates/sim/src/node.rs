@@ -207,7 +207,7 @@ impl Node {
             senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
-            queue: QueueOwner::new(queue_limits.clone()),
+            queue: QueueOwner::new(queue_config(&owner_config, &queue_limits)),
             owners: owners(&owner_config),
             owner_config,
             queue_limits,
@@ -274,7 +274,7 @@ impl Node {
     /// There is a stream to another node, or there is none any more.
     pub fn link(&mut self, peer: Incarnation, up: bool) {
         let owners = (0..self.owners.len()).map(Dest::Owner);
-        for dest in owners.chain([Dest::Directory]) {
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let input = if up {
                 PeerInput::Linked(peer)
             } else {
@@ -301,6 +301,9 @@ impl Node {
         if let Some(partition) = frame.partition() {
             let input = Input::Peer(PeerInput::Frame(peer, frame));
             self.input(self.dest_of(partition), input);
+        } else if matches!(&frame, Frame::BlobHave(have) if have.here) {
+            let input = Input::Peer(PeerInput::Frame(peer, frame));
+            self.input(Dest::Queue, input);
         } else {
             let now = self.now();
             self.bodies.received(now, peer, frame);
@@ -468,7 +471,7 @@ impl Node {
         self.runs = self.runs.wrapping_add(1);
         self.directory =
             directory(&self.owner_config, self.runs).with_senders(self.senders.clone());
-        self.queue = QueueOwner::new(self.queue_limits.clone());
+        self.queue = QueueOwner::new(queue_config(&self.owner_config, &self.queue_limits));
         self.owners = owners(&self.owner_config);
         self.happenings.clear();
         self.timers.clear();
@@ -510,6 +513,8 @@ impl Node {
     fn dest_of(&self, partition: PartitionId) -> Dest {
         if partition == PartitionId::DIRECTORY {
             Dest::Directory
+        } else if partition == PartitionId::QUEUE {
+            Dest::Queue
         } else {
             Dest::Owner(usize::from(partition.0) % self.owners.len())
         }
@@ -649,6 +654,11 @@ impl Node {
                 }
                 self.input_soon(Dest::Queue, Input::NotDelivered(ticket));
             }
+            Output::Unfinished(entry) => {
+                for owner in 0..self.owners.len() {
+                    self.input_soon(Dest::Owner(owner), Input::Unfinished(entry));
+                }
+            }
             Output::Finished(entry) => {
                 for owner in 0..self.owners.len() {
                     self.input_soon(Dest::Owner(owner), Input::Finished(entry));
@@ -730,6 +740,8 @@ impl Node {
             let input = Input::Peer(PeerInput::Body(blob));
             self.input_soon(Dest::Owner(owner), input);
         }
+        let input = Input::Peer(PeerInput::Body(blob));
+        self.input_soon(Dest::Queue, input);
     }
 
     fn do_for_bodies(&mut self) {
@@ -1019,6 +1031,19 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
         shipping: config.shipping,
     };
     DirectoryOwner::new(config, authenticator)
+}
+
+fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config {
+    queue::Config {
+        peers: config.peers.keys().copied().collect(),
+        shipping: config.shipping,
+        takeover_after_seconds: 10,
+        waits: queue::waits::Config {
+            patience_micros: 6_000_000,
+            ..queue::waits::Config::default()
+        },
+        ..queue::Config::alone(config.origin, limits.clone())
+    }
 }
 
 fn owners(config: &owner::Config) -> Vec<PartitionOwner> {

@@ -36,6 +36,10 @@ struct Cluster {
     /// Frames of this partition are not taken from one node to another.
     withheld: Option<PartitionId>,
     held: BTreeSet<(usize, usize, Option<PartitionId>)>,
+    /// Bodies are not taken either.
+    bodies_withheld: bool,
+    /// Nodes that are gone for good, disks included.
+    lost: BTreeSet<usize>,
     notes: Vec<(usize, Note)>,
     lists: Vec<Vec<AccountLine>>,
 }
@@ -77,6 +81,8 @@ impl Cluster {
             requests: 0,
             withheld: None,
             held: BTreeSet::new(),
+            bodies_withheld: false,
+            lost: BTreeSet::new(),
             notes: Vec::new(),
             lists: Vec::new(),
         };
@@ -149,7 +155,7 @@ impl Cluster {
         for a in 0..self.nodes.len() {
             for b in 0..self.nodes.len() {
                 let id = self.nodes[b].0;
-                if a != b {
+                if a != b && !self.lost.contains(&a) && !self.lost.contains(&b) {
                     self.nodes[a].1.link(id, up);
                 }
             }
@@ -164,14 +170,17 @@ impl Cluster {
         loop {
             self.carry();
             let next = self.nodes.iter().enumerate();
+            let next = next.filter(|(index, _)| !self.lost.contains(index));
             let next = next.filter_map(|(index, (_, node))| Some((node.next_time()?, index)));
             match next.min().filter(|(time, _)| *time <= end) {
                 Some((_, index)) => _ = self.nodes[index].1.step(),
                 None => break,
             }
         }
-        for (_, node) in &mut self.nodes {
-            node.advance_to(end);
+        for (index, (_, node)) in self.nodes.iter_mut().enumerate() {
+            if !self.lost.contains(&index) {
+                node.advance_to(end);
+            }
         }
         self.carry();
     }
@@ -180,6 +189,9 @@ impl Cluster {
     fn carry(&mut self) {
         loop {
             for from in 0..self.nodes.len() {
+                if self.lost.contains(&from) {
+                    continue;
+                }
                 while let Some(outcome) = self.nodes[from].1.outcome() {
                     match outcome {
                         Outcome::Reply(request, reply) => self.replies.push((request, reply)),
@@ -199,7 +211,11 @@ impl Cluster {
             let Some((from, to, partition)) = self.awake.pop_first() else {
                 return;
             };
-            if partition.is_some() && partition == self.withheld {
+            if self.lost.contains(&from) || self.lost.contains(&to) {
+                continue;
+            }
+            let is_body = partition.is_none() && self.bodies_withheld;
+            if is_body || partition.is_some() && partition == self.withheld {
                 self.held.insert((from, to, partition));
                 continue;
             }
@@ -340,6 +356,9 @@ impl Cluster {
         logs.iter().map(|(_, position)| position.low).collect()
     }
 }
+
+#[path = "cluster/queue.rs"]
+mod queued;
 
 #[test]
 fn who_watches_is_told_of_what_came_elsewhere() {

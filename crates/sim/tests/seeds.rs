@@ -20,7 +20,8 @@ fn seeds_hold() {
 #[test]
 fn clusters_hold() {
     for seed in 1..=30 {
-        if let Err(breach) = cluster::run(&cluster::Plan::new(seed), false) {
+        let lost = cluster::lost::run(seed, false);
+        if let Err(breach) = lost.and_then(|_| cluster::run(&cluster::Plan::new(seed), false)) {
             panic!(
                 "seed {seed}: {}\nreplay with: cargo xtask sim --cluster-seed {seed}",
                 breach.0

@@ -200,6 +200,26 @@ impl Refusal {
         Refusal::new(452, Enhanced(3, 1), "Insufficient storage, try again later")
     }
 
+    /// 451 4.3.2: what is accepted lies on more than one node, and too few can be reached.
+    #[must_use]
+    pub fn not_accepting() -> Self {
+        Refusal::new(
+            451,
+            Enhanced(3, 2),
+            "Too few nodes of this server can be reached, try again later",
+        )
+    }
+
+    /// 451 4.4.2: the same, found out later.
+    #[must_use]
+    pub fn not_confirmed() -> Self {
+        Refusal::new(
+            451,
+            Enhanced(4, 2),
+            "Other nodes of this server do not answer, try again later",
+        )
+    }
+
     /// 552 5.3.4.
     #[must_use]
     pub fn too_large() -> Self {

@@ -175,6 +175,14 @@ impl Outcome {
             Failure::HasChildren => (Code::HasChildren, "Mailbox has inferior names"),
             Failure::Limit(what) => (Code::Limit, what),
             Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
+            Failure::TooFewNodes => (
+                Code::Unavailable,
+                "Too few other nodes are reachable, try again later",
+            ),
+            Failure::NotConfirmed => (
+                Code::Unavailable,
+                "Other nodes do not answer, try again later",
+            ),
             Failure::Temporary => (Code::Unavailable, "Temporary failure, try again later"),
             Failure::NoSuchAccount => (Code::ContactAdmin, "Account is unavailable"),
             Failure::NoSuchMessage => (Code::ExpungeIssued, "The message has been expunged"),

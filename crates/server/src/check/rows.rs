@@ -11,6 +11,7 @@ use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
     log::{POSITION_KEY, lacking_of_key, stalled_of_key, store_partition},
+    owner::blob_name,
     verify::{self, Fault, Needed, Replay},
 };
 use whimbrel_storage::{
@@ -350,9 +351,22 @@ impl Checker<'_> {
 
     async fn queue(&mut self) -> Result<(), Failure> {
         let partition = PartitionId::QUEUE;
-        for (key, row) in self.rows(partition, KeyRange::all()).await? {
+        let logs = self.logs(partition, drop).await?;
+        let rows = self.rows(partition, KeyRange::all()).await?;
+        let position = rows.iter().find(|(key, _)| key == POSITION_KEY);
+        if let Err(fault) = verify::position(position.map(|(_, value)| value), &logs) {
+            self.faults(partition, vec![fault]);
+        }
+        let lacking = rows.iter().filter_map(|(key, _)| lacking_of_key(key));
+        let lacking: Vec<_> = lacking.map(|blob| blob_name(&blob)).collect();
+        for (key, row) in rows {
+            if key == POSITION_KEY || lacking_of_key(&key).is_some() {
+                continue;
+            }
             self.report.summary.queued += 1;
             match verify::queue_entry(&key, &row) {
+                // On its way from another node.
+                Ok(needed) if lacking.contains(&needed.blob) => {}
                 Ok(needed) => self.needed(partition, needed).await?,
                 Err(fault) => self.faults(partition, vec![fault]),
             }

@@ -15,10 +15,9 @@ use whimbrel_cluster::Handle;
 use whimbrel_crdt::Incarnation;
 use whimbrel_mailbox::BlobName;
 use whimbrel_service::{
-    machine::Input,
     owner::blob_name,
     peers::{
-        Frame, PeerInput,
+        Frame,
         bodies::{Bodies, BodyOutput, Config},
     },
 };
@@ -171,8 +170,7 @@ impl<S: Store> Driver<S> {
 
     /// What was finished before is durable no later than what an owner commits for it.
     fn tell(&self, blob: BlobName) {
-        self.board
-            .tell_all_owners(|| Input::Peer(PeerInput::Body(blob)));
+        self.board.tell_of_body(blob);
     }
 
     /// `None`: the node stops.

@@ -350,6 +350,14 @@ schema! {
         bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"16GiB\"";
         /// After how long a delivery that could not be made (a full disk) is tried again.
         retry_after: Duration = "\"10s\"", "\"1s\"" ..= "\"1h\"";
+        /// How many other nodes of the cluster must have a message on disk, its body included, before whoever brings it is told that it is accepted
+        /// (never more than there are): what was accepted survives the loss of so many disks. When too few can be reached, mail is refused for a while
+        /// (451), which senders are made for. 0: a node accepts mail alone, and what only it has is lost with its disk.
+        other_nodes: usize = "1", "0" ..= "63";
+        /// How long they are waited for; then mail is refused for a while (451).
+        patience: Duration = "\"10s\"", "\"1s\"" ..= "\"25s\"";
+        /// After how long without the node that accepted a message another one delivers it.
+        takeover_after: Duration = "\"60s\"", "\"5s\"" ..= "\"1d\"";
     }
 
     /// What storage may use.

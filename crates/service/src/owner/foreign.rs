@@ -420,6 +420,7 @@ impl PartitionOwner {
                     value: Bytes::from_static(&[1]),
                 });
             }
+            own.naming.insert(*blob, (ticket, false));
             self.out.push_back(Output::Peer(PeerOutput::Want(*blob)));
         }
         if applies {
@@ -576,6 +577,12 @@ impl PartitionOwner {
             let Some(own) = self.running(partition) else {
                 continue;
             };
+            if let Some((_, early)) = own.naming.get_mut(&blob)
+                && !broken("body-held-by-another")
+            {
+                *early = true;
+                continue;
+            }
             if !own.lacking.remove(&blob) {
                 continue;
             }
@@ -595,6 +602,18 @@ impl PartitionOwner {
                 });
             }
         }
+    }
+
+    /// A commit that names bodies is durable: from now on they are held for it. One that was here before may be gone meanwhile, if all others that held it
+    /// have let go (the queue has, when it is delivered): it is looked for again.
+    pub(super) fn held(&mut self, partition: PartitionId, ticket: Ticket) {
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        let held = own.naming.extract_if(.., |_, (of, _)| *of <= ticket);
+        let early = held.filter(|(_, (_, early))| *early);
+        let want = |(blob, _)| Output::Peer(PeerOutput::Want(blob));
+        self.out.extend(early.map(want));
     }
 
     /// Hands out a commit of no account.

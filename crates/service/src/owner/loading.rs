@@ -281,6 +281,7 @@ impl PartitionOwner {
             counters: VecDeque::new(),
             deadline: None,
             lacking,
+            naming: BTreeMap::new(),
             gate: Gate::default(),
             retry_at: None,
             stalled,

@@ -132,7 +132,7 @@ pub struct PartitionOwner {
     purges: BTreeMap<Ticket, (AccountId, collect::Purge)>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
-    /// Queue entries of which a delivery was made here and that may be handed out again.
+    /// Queue entries of which a delivery may be handed out, for the first time or again.
     unfinished: BTreeSet<EntryTag>,
     /// Whether the queue has handed out again all that it held at the start.
     queue_recovered: bool,
@@ -163,6 +163,8 @@ struct Own {
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
     lacking: BTreeSet<BlobName>,
+    /// Bodies that commits under way name, and whether they were said to be here before.
+    naming: BTreeMap<BlobName, (Ticket, bool)>,
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,
@@ -394,6 +396,9 @@ impl Machine for PartitionOwner {
                 entry,
                 index,
             } => self.deliver(now, ticket, entry, index),
+            Input::Unfinished(entry) => {
+                self.unfinished.insert(entry.tag());
+            }
             Input::Finished(entry) => {
                 self.unfinished.remove(&entry.tag());
             }

@@ -264,6 +264,9 @@ impl PartitionOwner {
             own.gate.failed(ticket, &mut self.out);
         }
         let reset = own.failed && own.gate.is_idle();
+        if done {
+            self.held(partition, ticket);
+        }
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);
         if reset {

@@ -61,7 +61,7 @@ pub struct Bodies {
     out: VecDeque<BodyOutput>,
 }
 
-fn on_wire(name: &BlobName) -> wire::BlobName {
+pub(crate) fn on_wire(name: &BlobName) -> wire::BlobName {
     let mut bytes = [0; 48];
     bytes[..16].copy_from_slice(&name.upload);
     bytes[16..].copy_from_slice(&name.hash);

@@ -23,7 +23,10 @@ pub use whimbrel_replication::{
     wire::Frame,
 };
 
-pub(crate) use self::shipping::{Shipping, Then, Want, Work};
+pub(crate) use self::{
+    bodies::on_wire,
+    shipping::{Shipping, Then, Want, Work},
+};
 use crate::machine::{Now, Ticket};
 
 pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {

@@ -134,6 +134,17 @@ impl Shipping {
         self.machine.durable().get(origin)
     }
 
+    /// Whether the peer has said on its present stream where it stands.
+    pub(crate) fn is_greeted(&self, peer: Incarnation) -> bool {
+        self.machine.is_greeted(peer)
+    }
+
+    /// Up to where a peer has said to have a log on its disk.
+    pub(crate) fn durable_at(&self, peer: Incarnation, origin: Incarnation) -> u64 {
+        let durable = self.machine.durable_at(peer);
+        durable.map_or(0, |durable| durable.get(origin))
+    }
+
     pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {
         self.linked = true;
         self.machine.handle(clocks(now), Input::Linked(peer));

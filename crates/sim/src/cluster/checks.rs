@@ -88,6 +88,8 @@ impl Looks {
 pub(super) struct Kept {
     /// Bodies by account, and whether their message was acknowledged.
     bodies: BTreeMap<(AccountId, u32), bool>,
+    /// Bodies whose senders were told that too few nodes have them.
+    refused: BTreeSet<u32>,
     /// Flags that were set, and acknowledged.
     flags: BTreeMap<(AccountId, MessageId), BTreeSet<u8>>,
 }
@@ -107,6 +109,20 @@ impl Kept {
         all.filter(|(_, acknowledged)| **acknowledged)
             .map(|((_, body), _)| *body)
             .collect()
+    }
+
+    pub(super) fn refused(&mut self, body: u32) {
+        self.refused.insert(body);
+    }
+
+    pub(super) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// How many messages were acknowledged.
+    pub(super) fn count(&self) -> usize {
+        let acknowledged = self.bodies.values().filter(|of| **of);
+        acknowledged.count()
     }
 
     pub(super) fn flagged(&mut self, account: AccountId, id: MessageId, set: &BTreeSet<u8>) {
@@ -134,14 +150,18 @@ struct Picture {
 impl World {
     /// U3: what is not alike, if anything.
     pub(super) fn differences(&mut self) -> Result<Option<String>, String> {
+        let there = self.there();
+        let Some((&low, others)) = there.split_first() else {
+            return Err("no node is left".into());
+        };
         for account in self.accounts.clone() {
-            let first = self.picture(0, account)?;
-            for node in 1..self.members.len() {
+            let first = self.picture(low, account)?;
+            for &node in others {
                 let other = self.picture(node, account)?;
                 if other != first {
-                    let (at0, at) = (self.stands(0, account), self.stands(node, account));
+                    let (at0, at) = (self.stands(low, account), self.stands(node, account));
                     return Ok(Some(format!(
-                        "account {account}: node 0 shows\n  {first:?}\n  {at0}\nnode {node} shows\n  {other:?}\n  {at}"
+                        "account {account}: node {low} shows\n  {first:?}\n  {at0}\nnode {node} shows\n  {other:?}\n  {at}"
                     )));
                 }
             }
@@ -254,13 +274,29 @@ impl World {
         Ok(all.map(|shown| (shown.id, shown.body)).collect())
     }
 
+    /// What was given up is not shown.
+    pub(super) fn nothing_refused(&mut self, node: usize) -> Result<(), String> {
+        for account in self.accounts.clone() {
+            let picture = self.picture(node, account)?;
+            let mut all = picture.boxes.values().flatten();
+            if let Some(shown) = all.find(|shown| self.kept.refused.contains(&shown.body)) {
+                return Err(format!(
+                    "node {node} shows message {}, whose sender was told to come back",
+                    shown.body
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// D1 and D2, when nodes are alike: what was acknowledged is there, and once.
     pub(super) fn nothing_lost(&mut self) -> Result<(), String> {
         for account in self.accounts.clone() {
             if !is_keeping(account) {
                 continue;
             }
-            let picture = self.picture(0, account)?;
+            let low = self.there()[0];
+            let picture = self.picture(low, account)?;
             let all: Vec<&Shown> = picture.boxes.values().flatten().collect();
             for ((of, body), acknowledged) in &self.kept.bodies {
                 if *of != account {

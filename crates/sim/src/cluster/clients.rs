@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use whimbrel_service::{
     api::{
-        AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
-        Reply, Resolution, SessionId,
+        AccountId, Call, Date, Delivery, Entry, Failure, FlagChange, MailboxCall, MailboxName,
+        NewMail, Reply, Resolution, SessionId,
     },
     content::Content,
     machine::RequestId,
@@ -384,7 +384,7 @@ impl World {
     }
 
     /// It is accepted for these.
-    fn accept(&mut self, node: usize, targets: Vec<AccountId>) {
+    pub(super) fn accept(&mut self, node: usize, targets: Vec<AccountId>) {
         self.note("cluster: delivery");
         let target = *self.rng.pick(&NAMES);
         self.next_body += 1;
@@ -445,6 +445,9 @@ impl World {
                 for account in targets {
                     self.kept.acknowledged(*account, *body);
                 }
+            }
+            (What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
+                self.kept.refused(*body);
             }
             (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
                 let targets = targets.iter().map(|target| target.account).collect();

@@ -7,12 +7,13 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`], [`removals`]; [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
 mod clients;
 mod directory;
+pub mod lost;
 mod network;
 mod removals;
 
@@ -40,6 +41,8 @@ use crate::{
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
+/// A node that is down until then never comes back, nor does its disk.
+const GONE: u64 = u64::MAX;
 
 /// After the faults have ended nodes must be alike within this virtual time.
 const HEALING_MICROS_MAX: u64 = 600 * SECOND;
@@ -422,6 +425,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Those that are not gone for good.
+    fn there(&self) -> Vec<usize> {
+        let there = 0..self.members.len();
+        let is_there = |index: &usize| self.members[*index].down != Some(GONE);
+        there.filter(is_there).collect()
     }
 
     fn index_of(&self, id: Incarnation) -> Option<usize> {

@@ -1,0 +1,72 @@
+//! Mail is accepted when another node has it.
+
+use super::{directory::two, *};
+
+/// The node that accepted it is killed at once, and its disk is gone.
+#[test]
+fn accepted_mail_survives_the_loss_of_the_node_that_accepted_it() {
+    let (mut a, mut b) = two();
+    wait_for("links", || (a.links() == 1 && b.links() == 1).then_some(()));
+    // Larger than what is read and sent at once, too.
+    let sizes = [("small", 3_000), ("large", 3_000_000)];
+    let texts = sizes.map(|(name, size)| message::bytes(name, size));
+    a.deliver("first");
+    let mut mail = Mail::lmtp(a.server.ports.lmtp).unwrap();
+    for text in &texts {
+        let replies = mail.deliver("carl@example.net", &[ACCOUNTS[0].0], text, true);
+        let replies = replies.unwrap();
+        assert!(replies[0].is(2), "{replies:?}");
+    }
+    a.server.kill();
+    fs::remove_dir_all(a.server.path("data")).unwrap();
+    let found = wait_for("the mail", || {
+        let mut imap = b.server.login(ACCOUNTS[0]).ok()?;
+        let contents = b.server.contents(&mut imap, "INBOX").ok()?;
+        (contents.messages.len() >= 3).then_some(contents.messages)
+    });
+    let mut found: Vec<Vec<u8>> = found.into_iter().map(|message| message.bytes).collect();
+    found.sort_by_key(Vec::len);
+    assert_eq!(found.len(), 3);
+    for (found, text) in found[1..].iter().zip(&texts) {
+        assert!(found.ends_with(text), "{} bytes", found.len());
+    }
+    b.server.stop();
+}
+
+#[test]
+fn without_the_other_node_mail_is_refused_for_a_while() {
+    let (mut a, mut b) = two();
+    a.deliver("before");
+    b.server.stop();
+    wait_for("the link to end", || (a.links() == 0).then_some(()));
+    let both = [ACCOUNTS[0].0, ACCOUNTS[1].0];
+    let text = message::bytes("refused", 3_000);
+    for lmtp in [true, false] {
+        let mut mail = match lmtp {
+            true => Mail::lmtp(a.server.ports.lmtp).unwrap(),
+            false => Mail::smtp(a.server.ports.smtp).unwrap(),
+        };
+        let replies = mail.deliver("carl@example.net", &both, &text, lmtp);
+        let replies = replies.unwrap();
+        assert_eq!(replies.len(), if lmtp { 2 } else { 1 });
+        for reply in replies {
+            assert_eq!(reply.code, 451, "{reply:?}");
+            let line = reply.lines.concat();
+            assert!(line.contains("4.3.2") && line.contains("nodes"), "{line}");
+        }
+    }
+    // Who is logged in reads and writes all the same.
+    a.append("alone");
+    b.server.start(&[]);
+    a.deliver("after");
+    let shown = wait_for("all of it", || {
+        let mut imap = b.server.login(ACCOUNTS[0]).ok()?;
+        let contents = b.server.contents(&mut imap, "INBOX").ok()?;
+        let names = shown(&contents.messages).into_keys().collect::<Vec<_>>();
+        (names.len() == 3).then_some(names)
+    });
+    assert_eq!(shown, ["after", "alone", "before"]);
+    for node in [&mut a, &mut b] {
+        node.server.stop();
+    }
+}

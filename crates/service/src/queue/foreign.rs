@@ -1,0 +1,617 @@
+//! The queue as a partition: what other nodes took, finished and gave up, and what they are told of ours.
+//!
+//! Every node keeps the row of each entry, and fetches its body; when both are durable the node that took it is told: the log by the partition's machine,
+//! the body by [`Frame::BlobHave`]. A commit that fails has everything read again, as in an owner of accounts.
+//!
+//! **Who delivers.** The node that took an entry, at once. When there has been no stream to it for [`takeover_after`](super::Config), the
+//! first of the others that are linked with each other, by their ids, takes over what it has the body of; the second after twice the time, and so on. So in a whole
+//! network nobody does another's work. An entry that its node does not finish, although it is linked (its disk takes no writes, its copy of the account
+//! stalls), is taken over after [`OLD_TIMES`] times as long.
+
+use bytes::Bytes;
+use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::{BlobName, EntryId};
+use whimbrel_replication::{
+    partition::{Entry as LogEntry, Ticket as Asked},
+    wire::BlobHave,
+};
+use whimbrel_storage::{Mutation, Room};
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    Phase, QueueOwner, Waiting,
+    rows::{ENTRY_ROW, Op, entry_key, entry_of_row, ops, with, without},
+};
+use crate::{
+    api::{Failure, Reply},
+    log,
+    machine::{Note, Now, Output, RequestId, Ticket},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, clocks, on_wire},
+};
+
+/// Frames kept while the rows are being read: see `owner::foreign`.
+const EARLY_FRAMES_MAX: usize = 64;
+
+/// When reading a log from the store has failed it is tried again after so long.
+const RETRY_MICROS: u64 = 1_000_000;
+
+/// Entries of other nodes that are in memory at once, when they are delivered here: a node that dies may leave thousands.
+const ADOPTED_MAX: usize = 64;
+
+/// An entry that its node does not finish is taken over after so many times the usual time.
+const OLD_TIMES: u64 = 10;
+
+/// An entry that another node delivers.
+pub(super) struct Other {
+    taken_by: Incarnation,
+    blob: BlobName,
+    /// Since when it is known here.
+    since: u64,
+    /// Its row is on this disk, and holds the body.
+    durable: bool,
+    /// The body was said to be here before that. It may be gone meanwhile.
+    early: bool,
+}
+
+impl Other {
+    pub(super) fn new(now: Now, taken_by: Incarnation, blob: BlobName, durable: bool) -> Self {
+        Other {
+            taken_by,
+            blob,
+            since: now.mono_micros,
+            durable,
+            early: false,
+        }
+    }
+}
+
+/// A log that is being read.
+pub(super) struct Read {
+    asked: Asked,
+    origin: Incarnation,
+    from: u64,
+    bytes_max: usize,
+    failed: bool,
+}
+
+impl Read {
+    fn output(&self, ticket: Ticket) -> Output {
+        Output::Peer(PeerOutput::ReadLog {
+            ticket,
+            partition: PartitionId::QUEUE,
+            origin: self.origin,
+            from: self.from,
+            bytes_max: self.bytes_max,
+        })
+    }
+}
+
+impl QueueOwner {
+    pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
+        match input {
+            PeerInput::Members(members) => {
+                let members: BTreeSet<Incarnation> = members.into_keys().collect();
+                self.config.peers.clone_from(&members);
+                self.config.peers.remove(&self.config.origin);
+                if let Phase::Running(running) = &mut self.phase {
+                    running.shipping.members(now, members);
+                }
+            }
+            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
+                self.links.insert(peer);
+                self.gone.remove(&peer);
+                match &mut self.phase {
+                    Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
+                    Phase::Running(running) => running.shipping.linked(now, peer),
+                }
+                self.tell_again(peer);
+            }
+            PeerInput::Unlinked(peer) => {
+                self.links.remove(&peer);
+                self.haves.remove(&peer);
+                self.gone.insert(peer, now.mono_micros);
+                match &mut self.phase {
+                    Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
+                    Phase::Running(running) => running.shipping.unlinked(now, peer),
+                }
+            }
+            PeerInput::Frame(peer, frame) if self.links.contains(&peer) => {
+                self.frame(now, peer, frame);
+            }
+            PeerInput::Ready(PartitionId::QUEUE, peer) => {
+                let have = self.haves.get_mut(&peer).and_then(|of| of.pop_front());
+                let frame = match (have, &mut self.phase) {
+                    (Some(blob), _) => Some(Frame::BlobHave(BlobHave {
+                        name: on_wire(&blob),
+                        here: true,
+                        ask: false,
+                    })),
+                    (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
+                    (None, Phase::Loading(_)) => None,
+                };
+                let send = |frame| Output::Peer(PeerOutput::Send(peer, frame));
+                self.out.extend(frame.map(send));
+            }
+            PeerInput::Logs(ticket, logs) => {
+                if let Phase::Loading(loading) = &mut self.phase
+                    && loading.ticket == ticket
+                {
+                    loading.logs = Some(Some(logs.into_iter().collect()));
+                }
+                self.loaded(now);
+            }
+            PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Body(blob) => self.body_came(blob),
+            PeerInput::Linked(_)
+            | PeerInput::RoundTrip(..)
+            | PeerInput::Frame(..)
+            | PeerInput::Ready(..)
+            | PeerInput::Open(_) => {}
+        }
+    }
+
+    fn frame(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        if let Frame::BlobHave(have) = frame {
+            let blob = have.name;
+            let outcomes = match have.here {
+                true => self.waits.has_blob(peer, blob),
+                false => Vec::new(),
+            };
+            return self.resolve(now, outcomes);
+        }
+        match &mut self.phase {
+            Phase::Loading(loading) => {
+                if loading.frames.len() < EARLY_FRAMES_MAX {
+                    loading.frames.push((peer, frame));
+                }
+            }
+            Phase::Running(running) => {
+                running.shipping.received(now, peer, frame);
+                let origin = self.config.origin;
+                let durable = running.shipping.durable_at(peer, origin);
+                let own = running.log.next() - 1;
+                let outcomes = self.waits.durable(peer, durable, own);
+                self.resolve(now, outcomes);
+            }
+        }
+    }
+
+    /// The rows were read: streams that are there, what came on them meanwhile, and bodies that are not here.
+    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>) {
+        if let Phase::Running(running) = &mut self.phase {
+            for peer in &self.links {
+                running.shipping.linked(now, *peer);
+            }
+        }
+        if !self.config.peers.is_empty() {
+            let want = |blob: &BlobName| Output::Peer(PeerOutput::Want(*blob));
+            self.out.extend(self.lacking.keys().map(want));
+        }
+        for (peer, frame) in frames {
+            self.frame(now, peer, frame);
+        }
+        self.look_later(now);
+    }
+
+    /// On a new stream: what was told of bodies may have been lost with the one before.
+    fn tell_again(&mut self, peer: Incarnation) {
+        let of_peer = self.others.values().filter(|of| of.taken_by == peer);
+        let here = of_peer.filter(|of| !self.lacking.contains_key(&of.blob));
+        let here: Vec<BlobName> = here.map(|of| of.blob).collect();
+        for blob in here {
+            self.tell_of(peer, blob);
+        }
+    }
+
+    fn tell_of(&mut self, peer: Incarnation, blob: BlobName) {
+        if self.links.contains(&peer) {
+            self.haves.entry(peer).or_default().push_back(blob);
+            let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
+            self.out.push_back(Output::Peer(wake));
+        }
+    }
+
+    // --- The machine ---------------------------------------------------------------------------------------------------
+
+    /// Carries out what the partition's machine wants.
+    pub(super) fn ship(&mut self, now: Now) {
+        loop {
+            let ticket = self.ticket();
+            let Phase::Running(running) = &mut self.phase else {
+                return;
+            };
+            if running.failed {
+                return;
+            }
+            let Some(want) = running.shipping.poll() else {
+                break;
+            };
+            self.out.push_back(match want {
+                Want::Read {
+                    asked,
+                    origin,
+                    from,
+                    bytes_max,
+                } => {
+                    let read = Read {
+                        asked,
+                        origin,
+                        from,
+                        bytes_max,
+                        failed: false,
+                    };
+                    let output = read.output(ticket);
+                    self.reads.insert(ticket, read);
+                    output
+                }
+                Want::Cut(origin, below) => {
+                    running.log.cut(origin, below);
+                    continue;
+                }
+                Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
+                Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
+                Want::Warn(text) => Output::Log(Note::Warning(text)),
+                Want::Fatal(cause) => Output::Fatal(cause),
+            });
+        }
+        while self.carry_on(now) {}
+        if let Phase::Running(running) = &mut self.phase {
+            running.shipping.reckon(now);
+        }
+    }
+
+    fn log_read(&mut self, now: Now, ticket: Ticket, entries: Vec<LogEntry>) {
+        if let (Some(read), Phase::Running(running)) = (self.reads.remove(&ticket), &mut self.phase)
+        {
+            running.shipping.read(now, read.asked, read.origin, entries);
+        }
+    }
+
+    /// Whether it was a read that is tried again.
+    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
+        if self.adopting.remove(&ticket).is_some() {
+            // It is looked at again.
+            return true;
+        }
+        let Some(read) = self.reads.get_mut(&ticket) else {
+            // Of before everything was read again.
+            return !matches!(&self.phase, Phase::Loading(loading) if loading.ticket == ticket);
+        };
+        read.failed = true;
+        self.reads_at = Some(now.mono_micros + RETRY_MICROS);
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "reading a log of the queue failed: {cause}"
+        ))));
+        true
+    }
+
+    /// Time has passed.
+    pub(super) fn time(&mut self, now: Now) {
+        if self.reads_at.is_some_and(|at| at <= now.mono_micros) {
+            self.reads_at = None;
+            for (ticket, read) in &mut self.reads {
+                if std::mem::take(&mut read.failed) {
+                    self.out.push_back(read.output(*ticket));
+                }
+            }
+        }
+        if let Phase::Running(running) = &mut self.phase
+            && running
+                .shipping
+                .deadline()
+                .is_some_and(|at| at <= now.mono_micros)
+        {
+            running.shipping.time(now);
+        }
+        let outcomes = self.waits.time(clocks(now));
+        self.resolve(now, outcomes);
+        if self.look_at.is_some_and(|at| at <= now.mono_micros) {
+            self.look_at = None;
+            self.look(now);
+        }
+    }
+
+    /// Hands the next batch of another node to the store, if there is one.
+    fn carry_on(&mut self, now: Now) -> bool {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.phase else {
+            return false;
+        };
+        if running.stalled || running.failed {
+            return false;
+        }
+        let Some(work) = running.shipping.next_work() else {
+            return false;
+        };
+        let taken = match work.applies().map(read).transpose() {
+            Ok(taken) => taken,
+            Err(text) => {
+                // A later version made it: half of it must not be applied, and what comes after it rests on it.
+                running.stalled = true;
+                self.out.push_back(Output::Log(Note::Warning(text)));
+                return false;
+            }
+        };
+        let Some(work) = running.shipping.take_work() else {
+            return false;
+        };
+        let (asked, batch, foreign) = match &work {
+            Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
+            Work::Apply { asked, batch } => (*asked, batch, None),
+        };
+        let applies = taken.is_some();
+        if applies {
+            running.log.take(batch);
+        }
+        let mut commit = running.log.foreign(foreign, applies);
+        let frees = |done: &Vec<Done>| done.iter().all(|done| matches!(done, Done::Closed(_)));
+        if taken.as_ref().is_some_and(frees) {
+            commit.room = Room::Frees;
+        }
+        running.under_way.insert(ticket);
+        running.shipping.committing(ticket, Then::Done(asked));
+        let (mut closed, mut taken_now) = (Vec::new(), Vec::new());
+        for done in taken.into_iter().flatten() {
+            match done {
+                Done::Taken(id, blob, row) => {
+                    commit.mutations.extend(with(id, &blob, row));
+                    commit.mutations.push(Mutation::Put {
+                        key: log::lacking_key(&blob),
+                        value: Bytes::from_static(&[1]),
+                    });
+                    let other = Other::new(now, batch.origin, blob, false);
+                    self.others.insert(id, other);
+                    taken_now.push(id);
+                    self.lacking.insert(blob, id);
+                    self.out.push_back(Output::Unfinished(id));
+                    self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                }
+                Done::Closed(id) => {
+                    if let Some(blob) = self.close(now, id) {
+                        commit.mutations.extend(without(id, &blob));
+                    }
+                    closed.push(id);
+                }
+            }
+        }
+        self.commits
+            .insert(ticket, Waiting::Foreign(closed, taken_now));
+        self.out.push_back(Output::Commit(ticket, commit));
+        self.look_later(now);
+        true
+    }
+
+    /// Another node has finished an entry, or given it up. Gives its body, if the entry is here.
+    fn close(&mut self, now: Now, id: EntryId) -> Option<BlobName> {
+        let mut waits = self.provisional.iter();
+        let waits = waits.find(|(_, of)| of.entry.id == id);
+        if let Some(number) = waits.map(|(number, _)| *number) {
+            // It was delivered elsewhere.
+            self.count(now, number);
+        }
+        if let Some(pending) = self.entries.remove(&id) {
+            self.bytes -= pending.bytes;
+            return Some(pending.entry.blob);
+        }
+        let other = self.others.remove(&id)?;
+        self.lacking.remove(&other.blob);
+        Some(other.blob)
+    }
+
+    /// A commit of those that rest on each other is durable, or failed.
+    pub(super) fn said(&mut self, now: Now, ticket: Ticket, waiting: Waiting, done: bool) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.under_way.remove(&ticket);
+            if done && !running.failed {
+                running.shipping.committed(now, ticket);
+            }
+            running.failed |= !done;
+        }
+        match waiting {
+            Waiting::Take(number) => self.taken(now, number, done),
+            Waiting::Close(id, client) => {
+                if done {
+                    if let Some(pending) = self.entries.remove(&id) {
+                        self.bytes -= pending.bytes;
+                    }
+                    self.out.push_back(Output::Finished(id));
+                }
+                let failed = |request: RequestId| {
+                    Output::Reply(request, Reply::Failed(Failure::NotConfirmed))
+                };
+                self.out.extend(client.map(failed));
+            }
+            Waiting::Foreign(closed, taken) if done => {
+                self.out.extend(closed.into_iter().map(Output::Finished));
+                for id in taken {
+                    if let Some(other) = self.others.get_mut(&id) {
+                        other.durable = true;
+                        let early = other.early.then_some(other.blob);
+                        let want = |blob| Output::Peer(PeerOutput::Want(blob));
+                        self.out.extend(early.map(want));
+                    }
+                }
+            }
+            Waiting::Body(blob) if done => {
+                let id = self.lacking.remove(&blob);
+                if let Some(other) = id.and_then(|id| self.others.get(&id)) {
+                    let peer = other.taken_by;
+                    self.tell_of(peer, blob);
+                }
+            }
+            _ => {}
+        }
+        let reset =
+            matches!(&self.phase, Phase::Running(of) if of.failed && of.under_way.is_empty());
+        if reset {
+            // What was lost comes again on new streams.
+            let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
+            self.out.extend(self.links.iter().map(unlink));
+            self.load();
+        }
+    }
+
+    /// A provisional entry is on this disk, or it could not be written.
+    fn taken(&mut self, now: Now, number: u64, done: bool) {
+        let Some(of) = self.provisional.get_mut(&number) else {
+            return;
+        };
+        of.durable = done;
+        if !done {
+            let request = of.request;
+            self.accepting -= 1;
+            self.bytes -= of.bytes;
+            self.provisional.remove(&number);
+            let reply = Reply::Failed(Failure::Storage);
+            self.out.push_back(Output::Reply(request, reply));
+        } else if of.needed == 0 || broken("accepted-before-enough") {
+            self.count(now, number);
+        } else if broken("provisional-delivered") {
+            let (entry, bytes) = (Arc::clone(&of.entry), of.bytes);
+            let id = entry.id;
+            self.insert(entry, bytes, None, true);
+            self.hand_out(now, id);
+        }
+    }
+
+    /// A body is here: when that is durable the node that waits for it is told.
+    fn body_came(&mut self, blob: BlobName) {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        let Some(id) = self.lacking.get(&blob).filter(|_| !running.failed) else {
+            return;
+        };
+        if let Some(other) = self.others.get_mut(id).filter(|other| !other.durable) {
+            other.early = true;
+            return;
+        }
+        let mut commit = running.log.commit();
+        commit.mutations.push(Mutation::Delete {
+            key: log::lacking_key(&blob),
+        });
+        running.under_way.insert(ticket);
+        self.commits.insert(ticket, Waiting::Body(blob));
+        self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    // --- Taking over ---------------------------------------------------------------------------------------------------
+
+    fn takeover_micros(&self) -> u64 {
+        self.config.takeover_after_seconds * 1_000_000
+    }
+
+    fn look_later(&mut self, now: Now) {
+        if !self.others.is_empty() && self.look_at.is_none() {
+            let pause = (self.takeover_micros() / 4).max(1_000_000);
+            self.look_at = Some(now.mono_micros + pause);
+        }
+    }
+
+    /// Takes over entries of nodes that have been away for long enough.
+    fn look(&mut self, now: Now) {
+        let adopted = self.entries.values().filter(|of| of.accepted.is_none());
+        let mut room = ADOPTED_MAX.saturating_sub(adopted.count() + self.adopting.len());
+        let mut due = Vec::new();
+        let under_way: BTreeSet<EntryId> = self.adopting.values().copied().collect();
+        let after = self.takeover_micros();
+        for (id, other) in &self.others {
+            if room == 0 {
+                break;
+            }
+            if under_way.contains(id) || self.lacking.contains_key(&other.blob) {
+                continue;
+            }
+            // How many come before us.
+            let before = self.links.iter();
+            let before = before.filter(|peer| **peer != other.taken_by);
+            let before = before.filter(|peer| **peer < self.config.origin).count() as u64;
+            let since = |at: u64| now.mono_micros.saturating_sub(at);
+            let away = match self.links.contains(&other.taken_by) {
+                true => 0,
+                // Of before the start nothing is known.
+                false => since(
+                    self.gone
+                        .get(&other.taken_by)
+                        .copied()
+                        .unwrap_or(0)
+                        .max(other.since),
+                ),
+            };
+            let waited = away.max(since(other.since) / OLD_TIMES);
+            if waited >= after * (before + 1) {
+                due.push(*id);
+                room -= 1;
+            }
+        }
+        for id in due {
+            let (ticket, key) = (self.ticket(), entry_key(id));
+            self.adopting.insert(ticket, id);
+            self.out.push_back(Output::Load {
+                ticket,
+                partition: PartitionId::QUEUE,
+                to: [&key[..], &[0]].concat(),
+                from: key.into(),
+            });
+        }
+        self.look_later(now);
+    }
+
+    /// The row of an entry that is taken over was read.
+    pub(super) fn adopted(&mut self, now: Now, ticket: Ticket, rows: Vec<(Vec<u8>, Bytes)>) {
+        let Some(id) = self.adopting.remove(&ticket) else {
+            return;
+        };
+        let Some((key, row)) = rows.into_iter().next() else {
+            return;
+        };
+        // It may have been finished meanwhile.
+        if !self.others.contains_key(&id) {
+            return;
+        }
+        if let Some((entry, _)) = entry_of_row(&key, &row) {
+            self.others.remove(&id);
+            self.out.push_back(Output::Log(Note::Warning(format!(
+                "queue entry {id} was taken by a node that is away: it is delivered here"
+            ))));
+            self.insert(Arc::new(entry), row.len(), None, true);
+            self.hand_out(now, id);
+        }
+    }
+}
+
+/// What an operation of another node means here.
+enum Done {
+    Taken(EntryId, BlobName, Bytes),
+    Closed(EntryId),
+}
+
+/// What a batch did; else what the log is told.
+fn read(batch: &Batch) -> Result<Vec<Done>, String> {
+    let failed = |cause: &str| {
+        format!(
+            "queue: batch {} of {:016x} is kept and cannot be applied, nor what comes after it: {cause}",
+            batch.first,
+            batch.origin.get()
+        )
+    };
+    let mut done = Vec::new();
+    for op in ops(batch).map_err(|cause| failed(&cause))? {
+        done.push(match op {
+            Op::Take { id, row } => {
+                let row = Bytes::from(row);
+                let (entry, taken_by) = entry_of_row(&[&[ENTRY_ROW], &id.0[..]].concat(), &row)
+                    .ok_or_else(|| failed("it has an entry that cannot be read"))?;
+                if taken_by != Some(batch.origin) {
+                    return Err(failed("it has an entry that its node did not take"));
+                }
+                Done::Taken(id, entry.blob, row)
+            }
+            Op::Abort { .. } if broken("abort-not-heard") => continue,
+            Op::Finish { id } | Op::Abort { id } => Done::Closed(id),
+        });
+    }
+    Ok(done)
+}

@@ -1,0 +1,226 @@
+//! What the queue keeps and tells: the rows of entries, and the operations of its batches.
+
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Batch, Incarnation, Section};
+use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
+use whimbrel_storage::Mutation;
+
+use crate::{
+    api::{Delivery, Entry},
+    log,
+    owner::blob_name,
+};
+
+/// Before the rows of entries.
+pub(super) const ENTRY_ROW: u8 = b'e';
+/// Format of a row.
+const ROW_VERSION: u8 = 1;
+/// Format of operations.
+const OPS_VERSION: u8 = 1;
+/// The subject of the queue's sections: there is one queue.
+const SUBJECT: [u8; 16] = *b"whimbrel queue..";
+
+pub(super) fn entry_key(id: EntryId) -> Bytes {
+    [&[ENTRY_ROW], &id.0[..]].concat().into()
+}
+
+/// The name under which an entry holds its blob.
+pub(crate) fn holder(id: EntryId) -> Bytes {
+    entry_key(id)
+}
+
+#[derive(Encode, Decode)]
+struct EntryRow<'a> {
+    #[n(0)]
+    version: u8,
+    #[b(1)]
+    sender: &'a str,
+    #[n(2)]
+    blob: BlobName,
+    #[n(3)]
+    date: Date,
+    #[b(4)]
+    deliveries: Vec<DeliveryRow<'a>>,
+    /// The node that took it; absent: this one, when it was alone.
+    #[n(5)]
+    taken_by: Option<Incarnation>,
+}
+
+#[derive(Encode, Decode)]
+struct DeliveryRow<'a> {
+    #[n(0)]
+    account: AccountId,
+    #[n(1)]
+    target: MailboxName,
+    #[cbor(b(2), with = "minicbor::bytes")]
+    content: &'a [u8],
+    #[n(3)]
+    size: u32,
+    /// Absent but for a sender's own copy.
+    #[n(4)]
+    sent: Option<bool>,
+    /// Absent unless it does not end with CRLF.
+    #[n(5)]
+    open_end: Option<bool>,
+}
+
+pub(super) fn row_of_entry(entry: &Entry, taken_by: Option<Incarnation>) -> Bytes {
+    let deliveries = entry.deliveries.iter().map(|delivery| DeliveryRow {
+        account: delivery.account,
+        target: delivery.target.clone(),
+        content: &delivery.content,
+        size: delivery.size,
+        sent: delivery.sent.then_some(true),
+        open_end: delivery.open_end.then_some(true),
+    });
+    let row = EntryRow {
+        version: ROW_VERSION,
+        sender: &entry.sender,
+        blob: entry.blob,
+        date: entry.date,
+        deliveries: deliveries.collect(),
+        taken_by,
+    };
+    log::encode(&row).into()
+}
+
+/// An entry, and the node that took it.
+pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<(Entry, Option<Incarnation>)> {
+    let (&ENTRY_ROW, id) = key.split_first()? else {
+        return None;
+    };
+    let id = EntryId(id.try_into().ok()?);
+    let decoded: EntryRow<'_> = minicbor::decode(row).ok()?;
+    if decoded.version != ROW_VERSION {
+        return None;
+    }
+    let deliveries = decoded.deliveries.iter().map(|delivery| Delivery {
+        account: delivery.account,
+        target: delivery.target.clone(),
+        content: row.slice_ref(delivery.content),
+        size: delivery.size,
+        sent: delivery.sent == Some(true),
+        open_end: delivery.open_end == Some(true),
+    });
+    let entry = Entry {
+        id,
+        sender: decoded.sender.to_owned(),
+        blob: decoded.blob,
+        date: decoded.date,
+        deliveries: deliveries.collect(),
+    };
+    Some((entry, decoded.taken_by))
+}
+
+/// For fuzzers: a row that can be read is written and read as the same.
+pub(crate) fn fuzz_row(row: &Bytes) {
+    let key = entry_key(EntryId([1; 16]));
+    if let Some((entry, taken_by)) = entry_of_row(&key, row) {
+        let held: usize = entry.deliveries.iter().map(|d| d.content.len()).sum();
+        assert!(held <= row.len(), "contents are slices of the row");
+        let written = row_of_entry(&entry, taken_by);
+        let again = entry_of_row(&key, &written);
+        assert!(again.is_some_and(|(again, by)| row_of_entry(&again, by) == written));
+    }
+}
+
+/// Mutations that take an entry's row away, and what it holds.
+pub(super) fn without(id: EntryId, blob: &BlobName) -> [Mutation; 3] {
+    [
+        Mutation::Delete { key: entry_key(id) },
+        Mutation::Delete {
+            key: log::lacking_key(blob),
+        },
+        Mutation::Release {
+            blob: blob_name(blob),
+            holder: holder(id),
+        },
+    ]
+}
+
+/// Mutations that put it there.
+pub(super) fn with(id: EntryId, blob: &BlobName, row: Bytes) -> [Mutation; 2] {
+    [
+        Mutation::Reference {
+            blob: blob_name(blob),
+            holder: holder(id),
+        },
+        Mutation::Put {
+            key: entry_key(id),
+            value: row,
+        },
+    ]
+}
+
+/// What a node says of an entry to the others.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) enum Op {
+    /// It was taken: its row, as every node keeps it.
+    #[n(0)]
+    Take {
+        #[n(0)]
+        id: EntryId,
+        #[cbor(n(1), with = "minicbor::bytes")]
+        row: Vec<u8>,
+    },
+    /// All of its deliveries are made.
+    #[n(1)]
+    Finish {
+        #[n(0)]
+        id: EntryId,
+    },
+    /// Too few nodes had it in time: its client was told so.
+    #[n(2)]
+    Abort {
+        #[n(0)]
+        id: EntryId,
+    },
+}
+
+/// The section of a batch that holds one operation.
+pub(super) fn section(op: &Op) -> Section {
+    let mut ops = Vec::new();
+    let mut encoder = minicbor::Encoder::new(&mut ops);
+    let written = encoder
+        .array(2)
+        .and_then(|e| e.u8(OPS_VERSION))
+        .and_then(|e| e.encode([op]));
+    debug_assert!(written.is_ok(), "writing to memory cannot fail");
+    Section {
+        subject: SUBJECT,
+        counter: 0,
+        count: 1,
+        ops,
+    }
+}
+
+/// The operations of a batch; else why they cannot be read.
+pub(super) fn ops(batch: &Batch) -> Result<Vec<Op>, String> {
+    let mut all = Vec::new();
+    for section in &batch.sections {
+        if section.subject != SUBJECT {
+            return Err("it has a section that is not the queue's".into());
+        }
+        let damaged = |error: minicbor::decode::Error| error.to_string();
+        let mut decoder = minicbor::Decoder::new(&section.ops);
+        if decoder.array().map_err(damaged)?.is_none_or(|len| len < 2) {
+            return Err("its operations have no version".into());
+        }
+        let version = decoder.u8().map_err(damaged)?;
+        if version != OPS_VERSION {
+            return Err(format!("its operations have version {version}"));
+        }
+        let ops: Vec<Op> = decoder.decode().map_err(damaged)?;
+        if ops.len() != section.count as usize {
+            return Err("a section has not as many operations as it says".into());
+        }
+        all.extend(ops);
+    }
+    Ok(all)
+}
+
+/// A body's name as batches have it: hash and upload.
+pub(super) fn named(blob: &BlobName) -> Vec<u8> {
+    [&blob.hash[..], &blob.upload[..]].concat()
+}
