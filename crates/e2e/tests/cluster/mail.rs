@@ -1,6 +1,28 @@
 //! Mail is accepted when another node has it.
 
-use super::{directory::two, *};
+use super::*;
+
+fn two() -> (Node, Node) {
+    let ports = [free_port(), free_port()];
+    let node = |name, port, first| Node::with(name, port, port, &[], first, "other_nodes = 1");
+    let (mut a, mut b) = (node("a", ports[0], true), node("b", ports[1], false));
+    let _ = a.cluster(&["init"]).expect("cluster init");
+    a.server.start(&[]);
+    b.join(&a);
+    (a, b)
+}
+
+/// As senders do, which come back when they are told to.
+fn deliver(node: &Node, name: &str) {
+    let text = message::bytes(name, 3_000);
+    wait_for("mail to be accepted", || {
+        let mut mail = Mail::lmtp(node.server.ports.lmtp).unwrap();
+        let replies = mail.deliver("carl@example.net", &[ACCOUNTS[0].0], &text, true);
+        let reply = &replies.unwrap()[0];
+        assert!(reply.is(2) || reply.code == 451, "{reply:?}");
+        reply.is(2).then_some(())
+    });
+}
 
 /// The node that accepted it is killed at once, and its disk is gone.
 #[test]
@@ -10,7 +32,7 @@ fn accepted_mail_survives_the_loss_of_the_node_that_accepted_it() {
     // Larger than what is read and sent at once, too.
     let sizes = [("small", 3_000), ("large", 3_000_000)];
     let texts = sizes.map(|(name, size)| message::bytes(name, size));
-    a.deliver("first");
+    deliver(&a, "first");
     let mut mail = Mail::lmtp(a.server.ports.lmtp).unwrap();
     for text in &texts {
         let replies = mail.deliver("carl@example.net", &[ACCOUNTS[0].0], text, true);
@@ -36,7 +58,7 @@ fn accepted_mail_survives_the_loss_of_the_node_that_accepted_it() {
 #[test]
 fn without_the_other_node_mail_is_refused_for_a_while() {
     let (mut a, mut b) = two();
-    a.deliver("before");
+    deliver(&a, "before");
     b.server.stop();
     wait_for("the link to end", || (a.links() == 0).then_some(()));
     let both = [ACCOUNTS[0].0, ACCOUNTS[1].0];
@@ -58,7 +80,7 @@ fn without_the_other_node_mail_is_refused_for_a_while() {
     // Who is logged in reads and writes all the same.
     a.append("alone");
     b.server.start(&[]);
-    a.deliver("after");
+    deliver(&a, "after");
     let shown = wait_for("all of it", || {
         let mut imap = b.server.login(ACCOUNTS[0]).ok()?;
         let contents = b.server.contents(&mut imap, "INBOX").ok()?;

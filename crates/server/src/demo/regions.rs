@@ -136,6 +136,8 @@ fn region(name: &str, directory: &Path, shift: u16) -> Config {
     let mut config = configuration(directory);
     config.cluster.name = name.to_owned();
     config.cluster.region = name.to_owned();
+    // The region that is cut off takes mail, too: else senders are told to come back.
+    config.queue.other_nodes = 0;
     // The figures are the whole process's: one region's page would tell those of all.
     config.metrics.listen.clear();
     let lists = [
