@@ -16,7 +16,7 @@
 //! Before any UID or UIDNEXT of a name is told: [`Replica::announce`], whose row is in the next `take_dirty`.
 //! After foreign batches: [`Replica::plan_late`] until it gives nothing.
 //!
-//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
+//! Reading order: `ids`, `name`, `flags`, `op`; `record`, `replica`, `apply`, `view`, `lacking`, `told`, `lineage`, `elsewhere`, `merge`; `uids`, `read`, `walk`, `since`, `recent`, `plan`;
 //! `rows`, `load`.
 //!
 //! Changes of the interface since it was first published:
@@ -26,6 +26,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod apply;
+mod elsewhere;
 mod flags;
 #[doc(hidden)]
 pub mod fuzz;

@@ -158,10 +158,7 @@ impl Replica {
     /// A number is a UID, or one more (a UIDNEXT).
     pub fn lost(&self, name: &MailboxName, numbers: &[u32]) -> Option<Takeover> {
         // What is shown and was not told yet may go again: only the mark counts.
-        let of_name = self.names.get(name).map(|state| state.mark);
-        let mark = of_name
-            .or(self.gone_marks.get(name).copied())
-            .unwrap_or(self.floor);
+        let mark = self.told(name);
         let mut named: Option<(u32, &Retired)> = None;
         for number in numbers {
             for uid in [*number, number.saturating_sub(1)] {

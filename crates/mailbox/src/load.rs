@@ -2,6 +2,7 @@
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 
+use crate::elsewhere::Point;
 use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
 use crate::replica::Vanished;
@@ -78,6 +79,14 @@ impl Replica {
         self.epoch = row.epoch;
         self.counter = row.counter;
         self.claimed = row.claimed.into_iter().collect();
+        for point in row.points.into_iter().flatten() {
+            let points = self.points.entry(point.slot).or_default();
+            points.push(Point {
+                origin: point.origin,
+                number: point.number,
+                counter: point.counter,
+            });
+        }
         self.floor = row.floor;
         self.history_from = row.history_from;
         self.last_change = self.last_change.max(row.last_change);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
+use crate::elsewhere::Point;
 use crate::ids::IdHasher;
 use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
@@ -205,6 +206,8 @@ pub struct Replica {
     pub(crate) counter: u32,
     /// For each slot the greatest counter claimed with it in this epoch.
     pub(crate) claimed: BTreeMap<u8, u32>,
+    /// Which operations stand for which of them, ascending.
+    pub(crate) points: BTreeMap<u8, Vec<Point>>,
     pub(crate) records: Slab<Record>,
     pub(crate) boxes: Slab<BoxRecord>,
     pub(crate) subscriptions: OrMap<MailboxName>,
@@ -277,6 +280,7 @@ impl Replica {
             epoch: 0,
             counter: 0,
             claimed: BTreeMap::new(),
+            points: BTreeMap::new(),
             records: Slab::default(),
             boxes: Slab::default(),
             subscriptions: OrMap::default(),
@@ -332,12 +336,12 @@ impl Replica {
         self.counter
     }
 
-    /// Whether everything visible is shown: only then may this replica make known what it has announced (rule 6).
+    /// Whether everything visible is shown.
     pub fn is_clean(&self) -> bool {
         self.late.is_empty() && self.pending.is_empty() && self.lacking.is_empty()
     }
 
-    /// For each slot the greatest counter claimed with it: what this replica may make known as announced (rule 6).
+    /// For each slot the greatest counter claimed with it.
     ///
     /// Claims of one slot are made in ascending order, so that this says of each claim whether it was known.
     pub fn claimed(&self) -> Vec<(u8, u32)> {

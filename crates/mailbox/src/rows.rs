@@ -6,8 +6,9 @@
 use std::num::NonZeroU64;
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{DotSet, Lww, Stamp};
+use whimbrel_crdt::{DotSet, Incarnation, Lww, Stamp};
 
+use crate::elsewhere::Point;
 use crate::lineage::Lineage;
 use crate::record::FlagDot;
 use crate::{
@@ -131,6 +132,22 @@ pub(crate) struct AccountRow {
     /// `None` in rows from before lineages were kept.
     #[n(8)]
     pub(crate) lineage: Option<LineageRow>,
+    /// `None` where there are none: at a node that is alone.
+    #[n(9)]
+    pub(crate) points: Option<Vec<PointRow>>,
+}
+
+/// Claims of the slot up to the counter were made up to the number.
+#[derive(Encode, Decode)]
+pub(crate) struct PointRow {
+    #[n(0)]
+    pub(crate) slot: u8,
+    #[n(1)]
+    pub(crate) origin: Incarnation,
+    #[n(2)]
+    pub(crate) number: u64,
+    #[n(3)]
+    pub(crate) counter: u32,
 }
 
 #[derive(Encode, Decode)]
@@ -324,7 +341,21 @@ impl Replica {
             history_from: if local { self.history_from } else { 0 },
             last_change: if local { self.last_change } else { 0 },
             lineage: (local && self.lineage != Lineage::default()).then(|| self.lineage_row()),
+            points: (local && !self.points.is_empty()).then(|| self.point_rows()),
         })
+    }
+
+    fn point_rows(&self) -> Vec<PointRow> {
+        let row = |slot: u8, point: &Point| PointRow {
+            slot,
+            origin: point.origin,
+            number: point.number,
+            counter: point.counter,
+        };
+        let points = self.points.iter();
+        points
+            .flat_map(|(slot, points)| points.iter().map(|point| row(*slot, point)))
+            .collect()
     }
 
     fn lineage_row(&self) -> LineageRow {

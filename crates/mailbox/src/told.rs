@@ -107,6 +107,7 @@ impl Replica {
         self.counter = 0;
         self.floor = 0;
         self.claimed.clear();
+        self.points.clear();
         self.older.clear();
         self.late.clear();
         self.pending.clear();

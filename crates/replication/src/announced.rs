@@ -1,99 +1,135 @@
-//! What each node has announced of an account (DESIGN 4, rule 6).
+//! What each member has shown to its clients (DESIGN 4, rule 6; docs/decisions/0020).
 //!
-//! Purpose: when a client comes from another node, claims below what it names are made again unless each other node knew them when it told
-//! something. For each slot the greatest counter claimed says that (docs/decisions/0001). A node makes it known to those who have readers on the
-//! account, when nothing is hidden there and all of it is durable.
+//! Purpose: when a client comes from another node, claims below what it names are made again unless that node had shown them before it told the client
+//! something. So each member tells the others up to where it has shown all that is applied at it: one vector for a whole partition, its own number among
+//! it, and the few accounts of which something is hidden there.
 //!
 //! Invariants:
-//! - What a node said counts when its log is applied here up to the number at which it said so.
-//! - Who has said nothing in this epoch has announced nothing that could be relied on.
+//! - What a member said counts when its log is applied here up to the number at which it said so: what it claimed again until then is here.
+//! - Of an account that it excepts, what counted before counts.
+//! - Who has said nothing has shown nothing that could be relied on.
 //!
-//! All is forgotten in a crash, with what was not durable, and said anew on each link.
+//! The caller keeps [`Announced::row`] beside the partition, now and then: so what a member said last is known when it is gone and we were
+//! started anew. An older row says less, never more.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
 use crate::{
     broken,
-    wire::{Account, Announced as Told, Claimed, Frame},
+    wire::{Account, Announced as Told, Frame},
 };
 
-/// Accounts of which what one peer said is kept, and of which we keep what we say: who has more claims again what it need not.
-pub const ACCOUNTS_MAX: usize = 1 << 16;
+/// Accounts that one report excepts: those whose bodies are on the way, as a rule. A frame of control holds them with room to spare; who would
+/// have to except more says nothing for a while.
+pub const EXCEPTED_MAX: usize = 32;
 
-/// What is to be done, in this order.
+/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// There is something to send: [`Announced::transmit`].
     Wake(Incarnation),
-    /// A peer has readers on this account: the owner should say what it may, by [`Announced::say`].
-    Wanted(Account),
 }
 
-/// Claims of one epoch: for each slot the greatest counter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
-    epoch: u32,
-    claimed: BTreeMap<u8, u32>,
-}
-
-/// What a peer said of an account.
-#[derive(Default)]
+/// What counts of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
-    counted: Option<Said>,
-    /// What waits for the peer's log, with the number: the first, and the newest.
-    candidate: Option<(u64, Said)>,
-    latest: Option<(u64, Said)>,
+    vector: VersionVector,
+    /// Accounts for which less counts.
+    except: BTreeMap<Account, VersionVector>,
 }
 
 #[derive(Default)]
 struct Peer {
     linked: bool,
     awake: bool,
-    /// Accounts on which it has readers.
-    watches: BTreeSet<Account>,
-    due: BTreeSet<Account>,
-    accounts: BTreeMap<Account, Known>,
-    waiting: BTreeSet<(u64, Account)>,
+    /// Our newest report was not sent to it.
+    due: bool,
+    counted: Option<Known>,
+    /// What waits for the peer's log: the first, and the newest.
+    candidate: Option<Told>,
+    latest: Option<Told>,
 }
 
-impl Peer {
-    fn count(&mut self, account: Account, applied: u64) {
-        let Some(known) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        while let Some((upto, said)) = known.candidate.take().or_else(|| known.latest.take()) {
-            if upto > applied && !broken("announced-without-number") {
-                known.candidate = Some((upto, said));
-                self.waiting.insert((upto, account));
-                break;
-            }
-            known.counted = Some(said);
-        }
-    }
+/// What counts of one member, as it is kept.
+#[derive(Encode, Decode)]
+struct Row {
+    #[n(0)]
+    member: Incarnation,
+    #[n(1)]
+    vector: VersionVector,
+    #[n(2)]
+    except: Vec<(minicbor::bytes::ByteArray<16>, VersionVector)>,
 }
 
-/// What is announced of one partition's accounts.
+/// What is announced in one partition.
 pub struct Announced {
     partition: PartitionId,
-    /// What we may make known, and the number at which that was so.
-    ours: BTreeMap<Account, (u64, Said)>,
-    applied: VersionVector,
+    ours: Option<Told>,
     peers: BTreeMap<Incarnation, Peer>,
+    /// Something counts that is not in the row that was given last.
+    changed: bool,
     out: VecDeque<Output>,
 }
 
 impl Announced {
-    /// Nothing is known.
-    pub fn new(partition: PartitionId) -> Self {
-        Self {
+    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here.
+    ///
+    /// # Errors
+    /// When the row is damaged.
+    pub fn resume(
+        partition: PartitionId,
+        row: Option<&[u8]>,
+        applied: &VersionVector,
+    ) -> Result<Self, minicbor::decode::Error> {
+        let rows: Vec<Row> = row.map_or(Ok(Vec::new()), minicbor::decode)?;
+        let here = |row: &Row| row.vector.get(row.member) <= applied.get(row.member);
+        let known = rows.into_iter().filter(here).map(|row| {
+            let except = row.except.into_iter();
+            let counted = Known {
+                vector: row.vector,
+                except: except.map(|(account, of)| (*account, of)).collect(),
+            };
+            let peer = Peer {
+                counted: Some(counted),
+                ..Peer::default()
+            };
+            (row.member, peer)
+        });
+        Ok(Self {
             partition,
-            ours: BTreeMap::new(),
-            applied: VersionVector::new(),
-            peers: BTreeMap::new(),
+            ours: None,
+            peers: known.collect(),
+            changed: false,
             out: VecDeque::new(),
+        })
+    }
+
+    /// The row to be kept, if there is more to say than last time.
+    pub fn row(&mut self) -> Option<Vec<u8>> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
         }
+        let counted = self
+            .peers
+            .iter()
+            .filter_map(|(id, peer)| Some((*id, peer.counted.as_ref()?)));
+        let rows = counted.map(|(member, known)| Row {
+            member,
+            vector: known.vector.clone(),
+            except: known
+                .except
+                .iter()
+                .map(|(account, of)| ((*account).into(), of.clone()))
+                .collect(),
+        });
+        let rows: Vec<Row> = rows.collect();
+        let mut out = Vec::new();
+        let written = minicbor::encode(&rows, &mut out);
+        debug_assert!(written.is_ok(), "writing to memory cannot fail");
+        Some(out)
     }
 
     /// The next thing to do.
@@ -103,10 +139,11 @@ impl Announced {
 
     /// There is a link to this peer now; an older one is gone.
     pub fn linked(&mut self, id: Incarnation) {
+        let due = self.ours.is_some();
         let peer = self.peers.entry(id).or_default();
         peer.linked = true;
         peer.awake = false;
-        peer.due = peer.watches.clone();
+        peer.due = due;
         self.wake(id);
     }
 
@@ -114,169 +151,112 @@ impl Announced {
     pub fn unlinked(&mut self, id: Incarnation) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.linked = false;
-            peer.due.clear();
+            peer.due = false;
         }
     }
 
-    /// A peer has readers on the account, or no more: [`crate::readers::Output::Reads`].
-    pub fn watched(&mut self, id: Incarnation, account: Account, reading: bool) {
-        let peer = self.peers.entry(id).or_default();
-        if !reading {
-            peer.watches.remove(&account);
-            peer.due.remove(&account);
-            if !self.is_watched(account) {
-                self.ours.remove(&account);
-            }
+    /// All that this vector covers, which says how far our own log goes, is durable, and shown here or claimed again in our log; but of the accounts in
+    /// `except` something is not. There are at most [`EXCEPTED_MAX`].
+    pub fn say(&mut self, vector: VersionVector, except: Vec<Account>) {
+        assert!(except.len() <= EXCEPTED_MAX, "a report has its bounds");
+        let told = Told {
+            partition: self.partition,
+            vector,
+            except,
+        };
+        if self.ours.as_ref() == Some(&told) {
             return;
         }
-        peer.watches.insert(account);
-        if self.ours.contains_key(&account) {
-            peer.due.insert(account);
-            self.wake(id);
-        } else {
-            self.out.push_back(Output::Wanted(account));
-        }
-    }
-
-    fn is_watched(&self, account: Account) -> bool {
-        let mut peers = self.peers.values();
-        peers.any(|peer| peer.watches.contains(&account))
-    }
-
-    /// Nothing of the account is hidden here, these are its claims, and all of that is durable, as is our own log up to `own`.
-    ///
-    /// Ignored if no peer has readers on it.
-    pub fn say(&mut self, own: u64, account: Account, epoch: u32, claimed: &[(u8, u32)]) {
-        if !self.is_watched(account) {
-            return;
-        }
-        let claimed = claimed.iter().copied().collect();
-        let said = Said { epoch, claimed };
-        let same = self.ours.get(&account).is_some_and(|(_, s)| *s == said);
-        if same || (self.ours.len() >= ACCOUNTS_MAX && !self.ours.contains_key(&account)) {
-            return;
-        }
-        self.ours.insert(account, (own, said));
-        let watching = self
-            .peers
-            .iter_mut()
-            .filter(|(_, peer)| peer.linked && peer.watches.contains(&account));
-        let ids: Vec<Incarnation> = watching
-            .map(|(id, peer)| {
-                peer.due.insert(account);
-                *id
-            })
-            .collect();
+        self.ours = Some(told);
+        let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
         for id in ids {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.due = peer.linked;
+            }
             self.wake(id);
         }
     }
 
-    /// A peer's log is applied here up to this number. Also at the start.
+    /// A peer's log is applied here up to this number.
     pub fn applied(&mut self, id: Incarnation, number: u64) {
-        self.applied.advance(id, number);
-        let applied = self.applied.get(id);
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        while let Some(first) = peer.waiting.first().copied() {
-            if first.0 > applied {
-                break;
+        while let Some(told) = peer.candidate.take().or_else(|| peer.latest.take()) {
+            if told.vector.get(id) > number && !broken("announced-without-number") {
+                peer.candidate = Some(told);
+                return;
             }
-            peer.waiting.remove(&first);
-            peer.count(first.1, applied);
+            peer.counted = Some(counted(peer.counted.take(), told));
+            self.changed = true;
         }
     }
 
-    /// A peer says what it has announced. Without claims by slot, as an older node says it, nothing is said.
-    pub fn received(&mut self, id: Incarnation, told: Told) {
-        let (Some(epoch), Some(claimed)) = (told.epoch, told.claimed) else {
-            return;
-        };
-        let applied = self.applied.get(id);
+    /// A peer says what it has shown; its log is applied here up to `number`.
+    pub fn received(&mut self, id: Incarnation, mut told: Told, number: u64) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
         };
-        let account = told.account;
-        if peer.accounts.len() >= ACCOUNTS_MAX && !peer.accounts.contains_key(&account) {
+        let known = peer.counted.as_ref();
+        // It was longer than it may be: of which accounts else something is hidden is not known.
+        let readable = told.except.len() <= EXCEPTED_MAX;
+        let newer = known.is_none_or(|known| known.vector.get(id) <= told.vector.get(id));
+        if !readable || !newer {
             return;
         }
-        let claimed = claimed.iter().map(|c| (c.slot, c.counter)).collect();
-        let known = peer.accounts.entry(account).or_default();
-        if known.latest.as_ref().is_none_or(|(n, _)| *n <= told.upto) {
-            known.latest = Some((told.upto, Said { epoch, claimed }));
-        }
-        peer.count(account, applied);
+        told.except.sort_unstable();
+        peer.latest = Some(told);
+        self.applied(id, number);
     }
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, id: Incarnation) -> Option<Frame> {
         let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
-        while let Some(account) = peer.due.pop_first() {
-            let Some((upto, said)) = self.ours.get(&account) else {
-                continue;
-            };
-            let claimed = said.claimed.iter().map(|(slot, counter)| Claimed {
-                slot: *slot,
-                counter: *counter,
-            });
-            return Some(Frame::Announced(Told {
-                partition: self.partition,
-                upto: *upto,
-                account,
-                vector: Default::default(),
-                epoch: Some(said.epoch),
-                claimed: Some(claimed.collect()),
-            }));
+        if std::mem::take(&mut peer.due)
+            && let Some(ours) = &self.ours
+        {
+            return Some(Frame::Announced(ours.clone()));
         }
         peer.awake = false;
         None
     }
 
-    /// What all these nodes have announced of the account in this epoch: for each slot the least of their greatest counters. `others`: all members whose
-    /// logs are open, but for us.
-    pub fn known(
-        &self,
-        account: Account,
-        epoch: u32,
-        others: &BTreeSet<Incarnation>,
-    ) -> Vec<(u8, u32)> {
-        let mut least: Option<BTreeMap<u8, u32>> = None;
-        for other in others {
-            let known = self.peers.get(other).and_then(|p| p.accounts.get(&account));
-            let said = known.and_then(|known| known.counted.as_ref());
-            let said = said.filter(|s| s.epoch == epoch || broken("announced-in-another-epoch"));
-            let Some(said) = said else {
-                if broken("announced-by-silence") {
-                    continue;
-                }
-                return Vec::new();
-            };
-            match &mut least {
-                None => least = Some(said.claimed.clone()),
-                Some(least) => least.retain(|slot, counter| {
-                    *counter = (*counter).min(said.claimed.get(slot).copied().unwrap_or(0));
-                    *counter > 0
-                }),
-            }
-        }
-        least.unwrap_or_default().into_iter().collect()
+    /// All that this member has shown of the account, or claimed again in what is here of its log. `None`: it has not said.
+    pub fn shown(&self, member: Incarnation, account: Account) -> Option<&VersionVector> {
+        let known = self.peers.get(&member)?.counted.as_ref()?;
+        let except = known.except.get(&account);
+        Some(
+            except
+                .filter(|_| !broken("excepted-counts"))
+                .unwrap_or(&known.vector),
+        )
     }
 
-    /// Nobody reads the account here any more: what was said of it is forgotten.
-    pub fn forget(&mut self, account: Account) {
-        for peer in self.peers.values_mut() {
-            let known = peer.accounts.remove(&account);
-            if let Some((upto, _)) = known.and_then(|known| known.candidate) {
-                peer.waiting.remove(&(upto, account));
-            }
-        }
+    /// Of all members that have said something, what they have shown of the account.
+    pub fn all_shown(&self, account: Account) -> Vec<&VersionVector> {
+        let members = self.peers.keys();
+        members.filter_map(|of| self.shown(*of, account)).collect()
     }
 
     fn wake(&mut self, id: Incarnation) {
-        if let Some(peer) = self.peers.get_mut(&id).filter(|p| p.linked && !p.awake) {
+        if let Some(peer) = self.peers.get_mut(&id)
+            && peer.linked
+            && peer.due
+            && !peer.awake
+        {
             peer.awake = true;
             self.out.push_back(Output::Wake(id));
         }
+    }
+}
+
+/// What counts after one more report.
+fn counted(before: Option<Known>, told: Told) -> Known {
+    let before = before.unwrap_or_default();
+    let of = |account: &Account| before.except.get(account).unwrap_or(&before.vector).clone();
+    let except = told.except.iter().map(|account| (*account, of(account)));
+    Known {
+        except: except.collect(),
+        vector: told.vector,
     }
 }

@@ -1,7 +1,7 @@
 //! Entry points for fuzzers, also used by tests: each takes any bytes and panics when an invariant is broken.
 
 use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
 use crate::{
     Now,
@@ -69,7 +69,9 @@ pub fn peer(data: &[u8]) {
         unreachable!("an empty store is sound");
     };
     let mut readers = Readers::new(readers::Config::default(), id, 0);
-    let mut announced = Announced::new(id);
+    let Ok(mut announced) = Announced::resume(id, None, &VersionVector::new()) else {
+        unreachable!("nothing was kept");
+    };
     let mut now = Now::default();
     partition.handle(now, Input::Linked(peer));
     readers.linked(peer);
@@ -79,18 +81,13 @@ pub fn peer(data: &[u8]) {
         now.wall_micros += 1_000_000;
         match frame.clone() {
             Frame::Readers(told) => readers.received(now, peer, told),
-            Frame::Announced(told) => announced.received(peer, told),
+            Frame::Announced(told) => announced.received(peer, told, 0),
             _ => {}
         }
-        while let Some(output) = readers.poll() {
-            if let readers::Output::Reads {
-                peer,
-                account,
-                reading,
-            } = output
-            {
-                announced.watched(peer, account, reading);
-            }
+        while readers.poll().is_some() {}
+        if let Some(row) = announced.row() {
+            let again = Announced::resume(id, Some(&row), &VersionVector::new());
+            assert!(again.is_ok(), "what is kept can be read");
         }
         readers.time(now);
         partition.handle(now, Input::Received(peer, frame));

@@ -339,8 +339,8 @@ pub enum MailboxCall {
     },
     /// A client named these numbers under a name: UIDs, or UIDNEXTs (the beginning of `n:*`), which it was told some time. To be asked
     /// before anything else of the command is done when one is greater than the UIDNEXT that the session knows, and with the known
-    /// UIDs of QRESYNC: an older copy of the disk may have been put back since. Answered by [`Reply::Done`]; what it changes is told by
-    /// [`MailboxCall::Changes`].
+    /// UIDs of QRESYNC: it may come from another node, or an older copy of the disk may have been put back since. Answered by [`Reply::Done`]; what
+    /// it changes is told by [`MailboxCall::Changes`].
     Named {
         /// Where.
         name: MailboxName,
@@ -348,6 +348,10 @@ pub enum MailboxCall {
         uid_validity: u32,
         /// The greatest of them, at most [`NAMED_PER_CALL_MAX`].
         numbers: Vec<u32>,
+        /// [`Selected::told`], if the client has been told no UID since; `None`: what is told now.
+        told: Option<u32>,
+        /// The MODSEQ that it knows of this mailbox: whose it is says where the client was.
+        modseq: Option<u64>,
     },
     /// SUBSCRIBE or UNSUBSCRIBE. [`Reply::Done`].
     Subscribe {
@@ -678,6 +682,8 @@ pub struct Selected {
     pub keywords: Vec<Keyword>,
     /// To be given to the next [`MailboxCall::Changes`].
     pub as_of: u64,
+    /// The UIDNEXT that was told under the name before: who knows a greater UID has it from elsewhere.
+    pub told: u32,
 }
 
 /// What has changed since.

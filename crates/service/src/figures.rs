@@ -21,6 +21,12 @@ pub struct Figures {
     pub log_operations: u64,
     /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
     pub claims_again: u64,
+    /// Takeovers that changed something: clients came from other nodes (DESIGN 4, rule 6).
+    pub takeovers: u64,
+    /// Claims among `claims_again` that they made.
+    pub takeover_claims: u64,
+    /// Takeovers for which an account had no room left.
+    pub takeovers_refused: u64,
     /// Entries in the queue.
     pub queue_entries: u64,
     /// Bytes of their envelopes and summaries.
@@ -49,6 +55,9 @@ impl Figures {
             log_partitions: self.log_partitions + other.log_partitions,
             log_operations: self.log_operations + other.log_operations,
             claims_again: self.claims_again + other.claims_again,
+            takeovers: self.takeovers + other.takeovers,
+            takeover_claims: self.takeover_claims + other.takeover_claims,
+            takeovers_refused: self.takeovers_refused + other.takeovers_refused,
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,

@@ -6,7 +6,10 @@
 //!
 //! What of the logs is forgotten is decided by `replication`, which knows what every member has applied; here it waits for the next commit.
 
-use std::{collections::BTreeMap, num::NonZeroU64};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+};
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -22,6 +25,9 @@ pub const POSITION_KEY: &[u8] = b"\0position";
 
 /// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable.
 const LACKING: &[u8] = b"\0lacking";
+
+/// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
+pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 
 /// Before an account for which parts of batches are held: their number.
 const STALLED: &[u8] = b"\0stalled";
@@ -59,6 +65,15 @@ pub fn lacking_of_key(key: &[u8]) -> Option<BlobName> {
     })
 }
 
+/// The accounts in the row of a body that is not here.
+pub(crate) fn accounts_of(value: &[u8]) -> BTreeSet<AccountId> {
+    match value.as_chunks() {
+        (accounts, []) => accounts.iter().copied().map(AccountId).collect(),
+        // From before they were kept.
+        _ => BTreeSet::new(),
+    }
+}
+
 /// Where the own log stands, as stored. The numbers 4 and 5 were used for when to cut.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Position {
@@ -91,6 +106,8 @@ pub struct Log {
     hlc: Hlc,
     /// What the next commit cuts.
     cuts: Vec<Cut>,
+    /// What the next commit writes besides.
+    kept: Option<Mutation>,
     /// Whether a commit was handed out since the state was read from the store: later ones rest on it.
     begun: bool,
 }
@@ -118,6 +135,7 @@ impl Log {
             position,
             hlc: Hlc::default(),
             cuts: Vec::new(),
+            kept: None,
             begun: false,
         }
     }
@@ -149,6 +167,7 @@ impl Log {
             position,
             hlc,
             cuts: Vec::new(),
+            kept: None,
             begun: false,
         })
     }
@@ -189,7 +208,13 @@ impl Log {
         let mut commit = Commit::new(store_partition(self.partition));
         commit.follows = std::mem::replace(&mut self.begun, true);
         commit.cuts = std::mem::take(&mut self.cuts);
+        commit.mutations.extend(self.kept.take());
         commit
+    }
+
+    /// The row of the partition is written with the next commit, whatever that is for.
+    pub(crate) fn keep(&mut self, row: Mutation) {
+        self.kept = Some(row);
     }
 
     /// Entries of a log that end below the number are forgotten with the next commit. If that never comes to be, it is decided again.

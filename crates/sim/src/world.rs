@@ -377,6 +377,8 @@ impl World {
             let name = view.name.clone();
             self.note("named");
             let call = MailboxCall::Named {
+                told: None,
+                modseq: None,
                 name: MailboxName::new(&name).map_err(|error| error.to_string())?,
                 uid_validity: self
                     .uids

@@ -114,13 +114,13 @@ fn is_uid(body: &CommandBody) -> bool {
 impl ImapSession {
     /// Begins a command, if need be by way of what it names.
     pub(super) fn begin(&mut self, command: Command) {
-        let view = self.cx.view.as_deref();
-        let numbers = view.map_or_else(Vec::new, |view| named::unknown(view, &command));
-        if numbers.is_empty() {
+        let view = self.cx.view.as_deref_mut();
+        let unknown = view.and_then(|view| named::unknown(view, &command));
+        let Some(unknown) = unknown else {
             return self.begin_known(command);
-        }
+        };
         let header = Header::of(&command);
-        self.start(header, Ok(Box::new(Named::new(numbers, command))));
+        self.start(header, Ok(Box::new(Named::new(unknown, command))));
     }
 
     /// Begins a command that names nothing unknown.

@@ -1,8 +1,10 @@
 //! UIDs that a client names and that it cannot know from here (DESIGN, 4.6).
 //!
-//! When an older copy of the disk was put back, a client may name what it was told in the time that was lost: a UID, or the UIDNEXT from which
-//! it asks (`n:*`), beyond the UIDNEXT that this session was told. Before the command is carried out the owner is asked to believe it, and what
-//! that changes is told, so that new messages lie where the client looks for them. It costs nothing where nothing such is named.
+//! A client that comes from another node names what it was told there: a UID, or the UIDNEXT from which it asks (`n:*`), beyond the UIDNEXT that was told
+//! here before it came. So does one to which an older copy of the disk, put back since, had told more. Before the command is carried out the owner is asked
+//! to believe it, and what that changes is told, so that new messages lie where the client looks for them. It costs nothing where nothing such is named.
+//!
+//! What was told here before counts for the first command of a session that names UIDs: what a client names later it may have from this session.
 
 use whimbrel_imap::{
     Command, CommandBody,
@@ -18,9 +20,16 @@ use super::{
     view::View,
 };
 
+/// What a command names that the session does not know.
+pub(super) struct Unknown {
+    numbers: Vec<u32>,
+    /// The UIDNEXT that was told here before the session.
+    told: Option<u32>,
+}
+
 /// A command that waits for what it names.
 pub(super) struct Named {
-    numbers: Vec<u32>,
+    unknown: Unknown,
     command: Option<Box<Command>>,
     state: State,
 }
@@ -32,10 +41,10 @@ enum State {
 }
 
 impl Named {
-    /// For a command that names these numbers.
-    pub(super) fn new(numbers: Vec<u32>, command: Command) -> Named {
+    /// For a command that names this.
+    pub(super) fn new(unknown: Unknown, command: Command) -> Named {
         Named {
-            numbers,
+            unknown,
             command: Some(Box::new(command)),
             state: State::Begin,
         }
@@ -43,8 +52,12 @@ impl Named {
 }
 
 /// What a command names that the session does not know: nothing, as a rule.
-pub(super) fn unknown(view: &View, command: &Command) -> Vec<u32> {
-    set_of(&command.body).map_or_else(Vec::new, |set| beyond(set, view.uid_next))
+pub(super) fn unknown(view: &mut View, command: &Command) -> Option<Unknown> {
+    let set = set_of(&command.body)?;
+    let told = view.told_before.take();
+    let from = told.map_or(view.uid_next, |told| told.min(view.uid_next));
+    let numbers = beyond(set, from);
+    (!numbers.is_empty()).then_some(Unknown { numbers, told })
 }
 
 /// The set of UIDs in a command that is carried out on the selected mailbox. EXPUNGE may be told before each of them: they are all `UID`.
@@ -112,7 +125,9 @@ impl Task for Named {
                 let call = MailboxCall::Named {
                     name: view.name.clone(),
                     uid_validity: view.uid_validity,
-                    numbers: std::mem::take(&mut self.numbers),
+                    numbers: std::mem::take(&mut self.unknown.numbers),
+                    told: self.unknown.told,
+                    modseq: None,
                 };
                 Step::Call(cx.call(call))
             }

@@ -72,6 +72,8 @@ impl Select {
                             name: name.clone(),
                             uid_validity: known.uid_validity,
                             numbers,
+                            told: None,
+                            modseq: Some(known.mod_seq),
                         };
                         self.state = State::Named(name, was_selected);
                         Step::Call(cx.call(call))
@@ -147,7 +149,11 @@ fn unselect(cx: &Context) -> Call {
 impl Task for Select {
     fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Step {
         match (&mut self.state, wake) {
-            // Should that have failed, so will this.
+            // Without it the client might overlook mail.
+            (State::Named(_, was_selected), Wake::Reply(reply @ Reply::Failed(_))) => {
+                let was_selected = *was_selected;
+                self.fail(cx, was_selected, Outcome::of_reply(reply))
+            }
             (State::Named(name, was_selected), Wake::Reply(_)) => {
                 let (name, was_selected) = (name.clone(), *was_selected);
                 self.ask(cx, name, was_selected)

@@ -34,6 +34,8 @@ pub(super) struct View {
     pub(super) held_back: bool,
     /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
     pub(super) left: bool,
+    /// The UIDNEXT that was told here before this session, until the client names a UID: a greater one it has from another node.
+    pub(super) told_before: Option<u32>,
     /// In IDLE: [`View::uids`] is empty.
     resting: Option<Resting>,
 }
@@ -73,6 +75,7 @@ impl View {
             uid_next: selected.status.uid_next,
             highest_modseq: selected.status.highest_modseq,
             as_of: selected.as_of,
+            told_before: Some(selected.told),
             keywords,
             saved: Vec::new(),
             dirty: false,
@@ -348,6 +351,7 @@ mod tests {
             first_unseen: None,
             keywords: Vec::new(),
             as_of: 0,
+            told: 1,
         };
         View::new(MailboxName::inbox(), false, selected, 10)
     }

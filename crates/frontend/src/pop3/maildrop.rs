@@ -176,6 +176,7 @@ mod tests {
             first_unseen: None,
             keywords: Vec::new(),
             as_of: 0,
+            told: 1,
         };
         Maildrop::new(AccountId([1; 16]), MailboxName::inbox(), selected)
     }

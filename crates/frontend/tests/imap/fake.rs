@@ -412,6 +412,7 @@ impl Fake {
                     first_unseen: unseen.map(|place| place as u32),
                     keywords: keywords.into_iter().collect(),
                     as_of,
+                    told: u32::MAX,
                 })
             }
             MailboxCall::Unselect { session } => {

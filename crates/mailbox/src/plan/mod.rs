@@ -168,8 +168,8 @@ pub struct Stored {
 pub struct Takeover {
     /// For each name the greatest UID or UIDNEXT - 1 that the client named.
     pub named: Vec<(MailboxName, u32)>,
-    /// For each slot the greatest counter that every other node which served the account has announced: the least over
-    /// those nodes. A claim not covered by it may be unknown to the client.
+    /// For each slot the greatest counter up to which every node at which the client may have been has shown all claims: the least over
+    /// those nodes ([`Replica::shown_by`]). A claim not covered by it may be unknown to the client.
     pub announced: Vec<(u8, u32)>,
 }
 

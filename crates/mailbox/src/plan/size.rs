@@ -15,6 +15,9 @@ const DOT_BYTES: usize = 32;
 /// The frame of a batch and the row of the account, with the counters of 64 slots.
 const BATCH_BYTES: usize = 2048;
 
+/// A point in the row of the account: slot, origin, number, counter.
+const POINT_BYTES: usize = 28;
+
 /// The frame of one operation, its ids, and what the rows of one mailbox and its mark are beside its name.
 const OP_BYTES: usize = 512;
 
@@ -25,16 +28,22 @@ const NAMES: usize = 6;
 impl Replica {
     /// At most how many bytes a commit of these operations has, as the store counts them.
     pub fn commit_bytes_max(&self, ops: &[Op]) -> usize {
-        BATCH_BYTES
+        self.batch_bytes()
             + ops
                 .iter()
                 .map(|op| OP_BYTES + self.op_bytes(op))
                 .sum::<usize>()
     }
 
+    /// Every slot may get one more point.
+    fn batch_bytes(&self) -> usize {
+        let points: usize = self.points.values().map(|points| points.len() + 1).sum();
+        BATCH_BYTES + points * POINT_BYTES
+    }
+
     /// Of these messages, the first ones whose claims make a commit of at most so many bytes; at least one.
     pub(super) fn first_within(&self, slots: &[u32], bytes_max: usize) -> usize {
-        let mut bytes = BATCH_BYTES + OP_BYTES;
+        let mut bytes = self.batch_bytes() + OP_BYTES;
         let fits = |slot: &&u32| {
             bytes += self.slot_bytes(**slot);
             bytes <= bytes_max

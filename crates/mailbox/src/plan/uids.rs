@@ -34,17 +34,19 @@ impl Replica {
         }
     }
 
-    /// The UIDs that a client named, as far as they are plausible: at most 2^20 ahead of the counter.
+    /// The greatest counter that is believed of a client: 2^20 ahead of ours.
+    pub(crate) fn named_max(&self, at: &At) -> u32 {
+        let next = self.claims(at).next;
+        next.saturating_add(NAMED_AHEAD_MAX).min(COUNTER_MAX)
+    }
+
+    /// The UIDs that a client named, as far as they are plausible.
     fn plausible<'a>(
         &'a self,
         at: &At,
         takeover: &'a Takeover,
     ) -> impl Iterator<Item = &'a (MailboxName, u32)> {
-        let ahead = self
-            .claims(at)
-            .next
-            .saturating_add(NAMED_AHEAD_MAX)
-            .min(COUNTER_MAX);
+        let ahead = self.named_max(at);
         takeover
             .named
             .iter()
@@ -79,12 +81,23 @@ impl Replica {
                 .find(|(slot, _)| u32::from(*slot) == uid % 64);
             announced.is_some_and(|(_, counter)| uid / 64 <= *counter)
         };
+        // Of each slot those up to a counter are known: of most mailboxes nothing, or little, has to be looked at.
+        let first_unknown = |(slot, greatest): (&u8, &u32)| {
+            let of = takeover.announced.iter().find(|(other, _)| other == slot);
+            let known = of.map_or(0, |(_, counter)| *counter);
+            (known < *greatest).then(|| known.saturating_add(1).saturating_mul(64))
+        };
+        let from = self.claimed.iter().filter_map(first_unknown).min();
+        let from = from.unwrap_or(u32::MAX);
         let mut again = Vec::new();
         for (name, named) in self.plausible(at, takeover) {
+            if from > *named {
+                continue;
+            }
             for (_, record) in self.members(name) {
                 let below = record
                     .uids
-                    .range(..=*named)
+                    .range(from..=*named)
                     .filter(|(uid, _)| !known(**uid));
                 again.extend(below.map(|(uid, slot)| (*uid, *slot)));
             }

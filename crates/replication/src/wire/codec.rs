@@ -18,7 +18,8 @@ mod kind {
     pub(super) const BATCHES: u16 = 17;
     pub(super) const ACK: u16 = 18;
     pub(super) const READERS: u16 = 19;
-    pub(super) const ANNOUNCED: u16 = 20;
+    // 20 was a report of one account alone; no release sent it.
+    pub(super) const ANNOUNCED: u16 = 21;
     pub(super) const STATE_BEGIN: u16 = 32;
     pub(super) const STATE_CHUNK: u16 = 33;
     pub(super) const STATE_END: u16 = 34;
@@ -191,7 +192,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=20 | 32..=35 | 48..=51)
+    matches!(kind, 1..=4 | 16..=19 | 21 | 32..=35 | 48..=51)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -174,38 +174,42 @@ pub struct Readers {
     pub anew: Option<bool>,
 }
 
-/// The greatest counter claimed with a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Claimed {
-    /// 0..=63.
-    #[n(0)]
-    pub slot: u8,
-    /// The counter.
-    #[n(1)]
-    pub counter: u32,
-}
-
-/// What a node has announced of one account (DESIGN 4, rule 6).
+/// What the sender has shown to its clients (DESIGN 4, rule 6).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Announced {
     /// Which partition.
     #[n(0)]
     pub partition: PartitionId,
-    /// The sender's own number when it said so.
+    /// All that it covers is durable at the sender, and shown there or claimed again in the sender's log, up to its own number.
     #[n(1)]
-    pub upto: u64,
-    /// The account.
-    #[cbor(n(2), with = "minicbor::bytes")]
-    pub account: Account,
-    /// Empty: claims by slot say more in fewer bytes.
-    #[n(3)]
     pub vector: VersionVector,
-    /// The epoch of the claims: its UIDVALIDITY, 0 before the first.
-    #[n(4)]
-    pub epoch: Option<u32>,
-    /// For each slot the greatest counter claimed, all shown there.
-    #[n(5)]
-    pub claimed: Option<Vec<Claimed>>,
+    /// But of these accounts something is not.
+    #[cbor(n(2), with = "accounts")]
+    pub except: Vec<Account>,
+}
+
+/// Ids of accounts, one behind the other.
+mod accounts {
+    use minicbor::decode::{Decoder, Error};
+    use minicbor::encode::{Encoder, Error as WriteError, Write};
+
+    use super::Account;
+
+    pub(super) fn encode<C, W: Write>(
+        accounts: &[Account],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), WriteError<W::Error>> {
+        e.bytes(accounts.as_flattened())?;
+        Ok(())
+    }
+
+    pub(super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<Account>, Error> {
+        match d.bytes()?.as_chunks() {
+            (accounts, []) => Ok(accounts.to_vec()),
+            _ => Err(Error::message("an account's id has 16 bytes")),
+        }
+    }
 }
 
 /// Names the state of a partition at one moment. With 0 for its name: the receiver lacks what no log here has any more, up to `applied`; it should

@@ -16,8 +16,8 @@ mod frames;
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use frames::{
-    Account, Ack, Announced, Batches, Claimed, Handshake, Head, Hello, Ping, Pong, Readers,
-    Reading, Room, StateBegin, StateChunk, StateEnd, StateTake,
+    Account, Ack, Announced, Batches, Handshake, Head, Hello, Ping, Pong, Readers, Reading, Room,
+    StateBegin, StateChunk, StateEnd, StateTake,
 };
 use whimbrel_crdt::PartitionId;
 

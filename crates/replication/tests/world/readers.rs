@@ -1,21 +1,18 @@
 //! Random histories of readers: claims, counters told and heard, links and nodes that break; and what is announced meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, VersionVector};
 use whimbrel_replication::Now;
-use whimbrel_replication::announced::{self, Announced};
+use whimbrel_replication::announced::{self, Announced, EXCEPTED_MAX};
 use whimbrel_replication::readers::{self, Config, Readers};
-use whimbrel_replication::wire::{Account, Announced as Said, Claimed, Frame};
+use whimbrel_replication::wire::{Account, Announced as Told, Frame};
 
 use super::rng::Rng;
 use super::scenarios::{Scenario, ensure, node};
 use super::{MS, PARTITION, SECOND};
 
 const ACCOUNTS: usize = 2;
-
-/// For each slot the greatest counter.
-type Claims = Vec<(u8, u32)>;
 
 /// One claim: of which account, which counter, and the account's counter before it.
 #[derive(Clone, Copy)]
@@ -31,9 +28,23 @@ struct State {
     own: Vec<Claim>,
     applied: Vec<u64>,
     counters: [u32; ACCOUNTS],
-    /// For each node the greatest counter it claimed.
-    claimed: [BTreeMap<u8, u32>; ACCOUNTS],
 }
+
+impl State {
+    /// What is applied at this node, its own log among it.
+    fn vector(&self, node: usize) -> VersionVector {
+        let others = self.applied.iter().enumerate();
+        let others = others.map(|(other, number)| (id(other), *number));
+        let own = (id(node), self.own.len() as u64);
+        others
+            .chain([own])
+            .filter(|(_, number)| *number > 0)
+            .collect()
+    }
+}
+
+/// By whom, of which account, up to where.
+type Said = (usize, usize, Vec<(Incarnation, u64)>);
 
 struct Node {
     up: bool,
@@ -42,6 +53,8 @@ struct Node {
     reads: [bool; ACCOUNTS],
     readers: Readers,
     announced: Announced,
+    /// What is kept of what others announced.
+    row: Option<Vec<u8>>,
 }
 
 enum Event {
@@ -64,8 +77,8 @@ struct Histories {
     nodes: Vec<Node>,
     links: BTreeMap<(usize, usize), u64>,
     arrives: BTreeMap<(usize, usize), u64>,
-    /// At which number a node first said this.
-    said: BTreeMap<(usize, usize, Claims), u64>,
+    /// What each node said of each account.
+    said: BTreeSet<Said>,
 }
 
 fn account(number: usize) -> Account {
@@ -78,7 +91,11 @@ fn id(number: usize) -> Incarnation {
 
 fn machines(own: usize) -> (Readers, Announced) {
     let readers = Readers::new(Config::default(), PARTITION, own as u64);
-    (readers, Announced::new(PARTITION))
+    (readers, kept(None, &VersionVector::new()))
+}
+
+fn kept(row: Option<&[u8]>, applied: &VersionVector) -> Announced {
+    Announced::resume(PARTITION, row, applied).expect("a sound row")
 }
 
 pub fn run(seed: u64) -> Result<(), String> {
@@ -92,7 +109,7 @@ pub fn run(seed: u64) -> Result<(), String> {
         nodes: Vec::new(),
         links: BTreeMap::new(),
         arrives: BTreeMap::new(),
-        said: BTreeMap::new(),
+        said: BTreeSet::new(),
     };
     for _ in 0..nodes {
         let (readers, announced) = machines(0);
@@ -107,6 +124,7 @@ pub fn run(seed: u64) -> Result<(), String> {
             reads: [false; ACCOUNTS],
             readers,
             announced,
+            row: None,
         });
     }
     let dead = histories.plan();
@@ -163,6 +181,7 @@ impl Histories {
         let dead = self.rng.one_in(3).then(|| self.rng.below(nodes) as usize);
         for node in 0..self.nodes.len() {
             self.at(16 * SECOND, Event::Start(node));
+            self.at(16 * SECOND, Event::Sync(node));
         }
         if let Some(dead) = dead {
             self.at(17 * SECOND, Event::Crash(dead));
@@ -199,7 +218,6 @@ impl Histories {
                 let before = memory.counters[account];
                 let counter = before + more;
                 memory.counters[account] = counter;
-                memory.claimed[account].insert(node as u8, counter);
                 memory.own.push(Claim {
                     account,
                     counter,
@@ -214,7 +232,6 @@ impl Histories {
                     it.readers.watch(account(number), it.disk.counters[number]);
                 } else {
                     it.readers.unwatch(account(number));
-                    it.announced.forget(account(number));
                 }
             }
             Event::Sync(node) if self.nodes[node].up => self.synced(node),
@@ -225,7 +242,10 @@ impl Histories {
                     let it = &mut self.nodes[to];
                     match frame {
                         Frame::Readers(told) => it.readers.received(now, id(from), told),
-                        Frame::Announced(told) => it.announced.received(id(from), told),
+                        Frame::Announced(told) => {
+                            let here = it.memory.applied[from];
+                            it.announced.received(id(from), told, here);
+                        }
                         _ => {}
                     }
                 }
@@ -235,7 +255,8 @@ impl Histories {
                 it.up = false;
                 it.memory = it.disk.clone();
                 it.reads = [false; ACCOUNTS];
-                (it.readers, it.announced) = machines(it.disk.own.len());
+                it.readers = machines(it.disk.own.len()).0;
+                it.announced = kept(it.row.as_deref(), &it.disk.vector(node));
                 for other in 0..self.nodes.len() {
                     self.unlink(node, other);
                 }
@@ -245,8 +266,8 @@ impl Histories {
                 it.up = true;
                 for (other, number) in it.disk.applied.iter().enumerate() {
                     it.readers.applied(id(other), *number, &[]);
-                    it.announced.applied(id(other), *number);
                 }
+                self.say(node, None);
                 for other in (0..self.nodes.len()).filter(|other| *other != node) {
                     self.link(node, other);
                 }
@@ -295,9 +316,10 @@ impl Histories {
             .map(|number| (account(number), it.disk.counters[number]))
             .collect();
         it.readers.durable(own, &counters);
-        for number in 0..ACCOUNTS {
-            self.say(node, number);
-        }
+        it.row = it.announced.row().or(it.row.take());
+        let hidden = self.rng.one_in(4) && self.now < 12 * SECOND;
+        let hidden = hidden.then(|| self.rng.below(ACCOUNTS as u64) as usize);
+        self.say(node, hidden);
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             // By whatever way, beside the frames.
             let time = self.now + self.rng.below(300 * MS);
@@ -305,13 +327,14 @@ impl Histories {
         }
     }
 
-    fn say(&mut self, node: usize, number: usize) {
+    fn say(&mut self, node: usize, hidden: Option<usize>) {
         let it = &mut self.nodes[node];
-        let own = it.disk.own.len() as u64;
-        let claimed = it.disk.claimed[number].clone();
-        let claimed: Claims = claimed.into_iter().collect();
-        it.announced.say(own, account(number), 0, &claimed);
-        self.said.entry((node, number, claimed)).or_insert(own);
+        let vector = it.disk.vector(node);
+        for number in (0..ACCOUNTS).filter(|number| Some(*number) != hidden) {
+            self.said.insert((node, number, vector.iter().collect()));
+        }
+        let except = hidden.map(account).into_iter().collect();
+        it.announced.say(vector, except);
     }
 
     fn apply(&mut self, from: usize, to: usize, upto: u64) -> Result<(), String> {
@@ -333,7 +356,6 @@ impl Histories {
             sections.push((account(claim.account), claim.before));
             let counter = &mut it.memory.counters[claim.account];
             *counter = (*counter).max(claim.counter);
-            it.memory.claimed[claim.account].insert(from as u8, claim.counter);
             it.memory.applied[from] += 1;
         }
         if !sections.is_empty() {
@@ -353,12 +375,7 @@ impl Histories {
                     let it = &mut self.nodes[from].readers;
                     frames.extend(std::iter::from_fn(|| it.transmit(peer)).map(|f| (peer, f)));
                 }
-                readers::Output::Reads {
-                    peer,
-                    account,
-                    reading,
-                } => self.nodes[from].announced.watched(peer, account, reading),
-                readers::Output::Heard(_) => {}
+                readers::Output::Reads { .. } | readers::Output::Heard(_) => {}
             }
         }
         while let Some(output) = self.nodes[from].announced.poll() {
@@ -367,7 +384,6 @@ impl Histories {
                     let it = &mut self.nodes[from].announced;
                     frames.extend(std::iter::from_fn(|| it.transmit(peer)).map(|f| (peer, f)));
                 }
-                announced::Output::Wanted(wanted) => self.say(from, usize::from(wanted[0]) - 1),
             }
         }
         for (peer, frame) in frames {
@@ -380,16 +396,21 @@ impl Histories {
         }
     }
 
-    /// What counts as announced was said at a number up to which the log is here.
+    /// What counts of an account was said of it, at a number up to which the log is here.
     fn check_announced(&self) -> Result<(), String> {
         for (a, it) in self.nodes.iter().enumerate() {
             for b in (0..self.nodes.len()).filter(|b| *b != a) {
                 for number in 0..ACCOUNTS {
-                    let known = it.announced.known(account(number), 0, &[id(b)].into());
-                    let said = self.said.get(&(b, number, known.clone()));
+                    let shown = it.announced.shown(id(b), account(number));
+                    let Some(shown) = shown.filter(|shown| shown.iter().next().is_some()) else {
+                        continue;
+                    };
                     let here = it.memory.applied[b];
-                    if !known.is_empty() && said.is_none_or(|said| *said > here) {
-                        return Err(format!("{known:?} counts, said at {said:?}, here {here}"));
+                    if shown.get(id(b)) > here {
+                        return Err(format!("{shown:?} of {b} counts, here is {here}"));
+                    }
+                    if !self.said.contains(&(b, number, shown.iter().collect())) {
+                        return Err(format!("{b} never said {shown:?} of {number}"));
                     }
                 }
             }
@@ -421,11 +442,11 @@ impl Histories {
                     return Err(format!("{a} has not heard {counter}: {readers:?}"));
                 }
                 let others = (0..self.nodes.len()).filter(|b| *b != a && dead != Some(*b));
-                for b in others.filter(|_| it.reads[number]) {
-                    let known = it.announced.known(account(number), 0, &[id(b)].into());
-                    let claimed = &self.nodes[b].disk.claimed[number];
-                    if known != claimed.clone().into_iter().collect::<Vec<_>>() {
-                        return Err(format!("{a} knows {known:?} of {b}: {claimed:?}"));
+                for b in others {
+                    let shown = it.announced.shown(id(b), account(number));
+                    let vector = self.nodes[b].disk.vector(b);
+                    if shown != Some(&vector) {
+                        return Err(format!("{a} knows {shown:?} of {b}: {vector:?}"));
                     }
                 }
             }
@@ -437,7 +458,8 @@ impl Histories {
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a silent node has no readers", silent),
     ("readers that went with a link", older_link),
-    ("what all have announced", least),
+    ("an account that a report excepts", excepted),
+    ("a report of which nothing is here yet", early),
 ];
 
 fn at(seconds: u64) -> Now {
@@ -483,39 +505,78 @@ fn older_link() -> Result<(), String> {
     ensure(!readers.is_heard(at(4), account(1), 9), "this is read")
 }
 
-fn least() -> Result<(), String> {
+fn report(own: u64, of_us: u64, except: &[Account]) -> Told {
+    Told {
+        partition: PARTITION,
+        vector: [(node(2), own), (node(1), of_us)].into_iter().collect(),
+        except: except.to_vec(),
+    }
+}
+
+fn excepted() -> Result<(), String> {
     let (_, mut announced) = machines(0);
-    let mut said = |peer: u64, epoch: u32, claimed: &[(u8, u32)]| {
-        announced.linked(node(peer));
-        announced.received(
-            node(peer),
-            Said {
-                partition: PARTITION,
-                upto: 0,
-                account: account(0),
-                vector: Default::default(),
-                epoch: Some(epoch),
-                claimed: Some(
-                    claimed
-                        .iter()
-                        .map(|(slot, counter)| Claimed {
-                            slot: *slot,
-                            counter: *counter,
-                        })
-                        .collect(),
-                ),
-            },
-        );
+    announced.linked(node(2));
+    announced.received(node(2), report(5, 10, &[]), 5);
+    announced.received(node(2), report(6, 20, &[account(0)]), 6);
+    announced.received(node(2), report(7, 30, &[account(0)]), 7);
+    let shown = |announced: &Announced, number: usize| {
+        let shown = announced.shown(node(2), account(number));
+        shown.map(|shown| shown.get(node(1)))
     };
-    said(2, 7, &[(1, 10), (2, 20)]);
-    said(3, 7, &[(1, 15), (3, 5)]);
-    said(4, 6, &[(1, 99)]);
-    let known = |epoch, others: &[u64]| {
-        let others = others.iter().map(|id| node(*id)).collect();
-        announced.known(account(0), epoch, &others)
-    };
-    ensure(known(7, &[2]) == [(1, 10), (2, 20)], "of one")?;
-    ensure(known(7, &[2, 3]) == [(1, 10)], "of both")?;
-    ensure(known(7, &[2, 5]).is_empty(), "who is silent hides all")?;
-    ensure(known(7, &[2, 4]).is_empty(), "as who is in another epoch")
+    ensure(
+        shown(&announced, 0) == Some(10),
+        "what counted before it was excepted",
+    )?;
+    ensure(shown(&announced, 1) == Some(30), "of all others the newest")?;
+    // More than may be excepted: nobody knows of which others something is hidden.
+    let many: Vec<Account> = (0..=EXCEPTED_MAX).map(account).collect();
+    announced.received(node(2), report(8, 40, &many), 8);
+    ensure(shown(&announced, 1) == Some(30), "it is not taken")?;
+    // It is kept as it counts; and what a crash took back of the log takes it back.
+    let row = announced.row().ok_or("there is something to keep")?;
+    ensure(announced.row().is_none(), "it is kept once")?;
+    let here = |own| [(node(2), own)].into_iter().collect();
+    let again = kept(Some(&row), &here(7));
+    ensure(
+        shown(&again, 0) == Some(10) && shown(&again, 1) == Some(30),
+        "kept",
+    )?;
+    ensure(
+        shown(&kept(Some(&row), &here(6)), 1).is_none(),
+        "taken back",
+    )?;
+    announced.received(node(2), report(9, 50, &[]), 9);
+    ensure(
+        shown(&announced, 0) == Some(50),
+        "nothing is hidden any more",
+    )?;
+    ensure(
+        announced.shown(node(3), account(0)).is_none(),
+        "who is silent",
+    )
+}
+
+/// Each report is ahead of what is here, and the next one comes before that is: the first of them counts when it can.
+fn early() -> Result<(), String> {
+    let (_, mut announced) = machines(0);
+    announced.linked(node(2));
+    announced.received(node(2), report(5, 10, &[]), 4);
+    announced.received(node(2), report(6, 20, &[]), 4);
+    announced.received(node(2), report(7, 30, &[]), 4);
+    ensure(
+        announced.shown(node(2), account(0)).is_none(),
+        "nothing counts",
+    )?;
+    announced.applied(node(2), 5);
+    let shown = announced.shown(node(2), account(0));
+    ensure(
+        shown.map(|shown| shown.get(node(1))) == Some(10),
+        "the first",
+    )?;
+    announced.applied(node(2), 9);
+    let shown = announced.shown(node(2), account(0));
+    ensure(
+        shown.map(|shown| shown.get(node(1))) == Some(30),
+        "the newest",
+    )
 }

@@ -15,7 +15,8 @@ use super::{
     ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, ACCOUNTS_STALLED,
     CLAIMS_AGAIN, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
     QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
-    STORE_SYNCS, STORE_WAITING, STORE_WAITS, WATCHERS,
+    STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS, TAKEOVERS_REFUSED,
+    WATCHERS,
 };
 use crate::switchboard::Switchboard;
 
@@ -75,6 +76,9 @@ fn machines(figures: &Figures) {
     LOG_PARTITIONS.set([], figures.log_partitions);
     LOG_OPERATIONS.set([], figures.log_operations);
     CLAIMS_AGAIN.set([], figures.claims_again);
+    TAKEOVERS.set([], figures.takeovers);
+    TAKEOVER_CLAIMS.set([], figures.takeover_claims);
+    TAKEOVERS_REFUSED.set([], figures.takeovers_refused);
     QUEUE_ENTRIES.set([], figures.queue_entries);
     QUEUE_BYTES.set([], figures.queue_bytes);
     QUEUE_OLDEST.set([], figures.queue_oldest_seconds);

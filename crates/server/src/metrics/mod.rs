@@ -99,6 +99,12 @@ figures! {
         "Position of these logs: the sum of their last numbers. Not by partition, so that there is one series.";
     CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
         "UIDs given again to messages that had one (late messages, a RENAME onto a known name).";
+    TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",
+        "Times a client came from another node and something had to be claimed again, or counters raised, before it was answered.";
+    TAKEOVER_CLAIMS: Counter<0> = "whimbrel_takeover_claims_total", [], "claims",
+        "UIDs given again for that: what the other node may not have shown.";
+    TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
+        "Times a client named numbers that an account had no room left to believe.";
     UID_VALIDITIES: Counter<0> = "whimbrel_uidvalidities_total", [], "accounts",
         "Accounts whose UIDVALIDITY had to change (an epoch was raised): their clients load everything again.";
     ACCOUNTS: Gauge<0> = "whimbrel_accounts", [], "accounts",

@@ -11,6 +11,7 @@ use whimbrel_mailbox::{
 use super::{
     Partition, PartitionOwner, Phase, Watch,
     batches::{fits, fits_append},
+    elsewhere::Names,
     keys,
 };
 use crate::{
@@ -138,9 +139,17 @@ impl PartitionOwner {
                 name,
                 uid_validity,
                 numbers,
+                told,
+                modseq,
             } => {
                 if self.replica(account)?.uidvalidity() == uid_validity {
-                    self.named(now, account, &name, &numbers)?;
+                    let names = Names {
+                        name: &name,
+                        numbers: &numbers,
+                        told,
+                        modseq,
+                    };
+                    self.named(now, account, &names)?;
                 }
                 Ok(Reply::Done)
             }
@@ -245,37 +254,6 @@ impl PartitionOwner {
         let uids = replica.first_uids(name, u32::MAX, messages_max);
         self.take_away(now, account, name, &uids)?;
         Ok(Reply::Partly { rest: None })
-    }
-
-    /// Takes over from an incarnation whose last time was lost, by what the client says that it was told (DESIGN, 4.6).
-    fn named(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        numbers: &[u32],
-    ) -> Result<(), Failure> {
-        let Some(takeover) = self.replica(account)?.lost(name, numbers) else {
-            return Ok(());
-        };
-        loop {
-            let at = self.at(now, account);
-            let plan = self.replica(account)?.plan_takeover(&at, &takeover);
-            if plan.ops.is_empty() {
-                break;
-            }
-            self.write(now, account, plan.ops, &[]);
-        }
-        let at = self.at(now, account);
-        if let Some(Phase::Running(replica)) = self
-            .accounts
-            .get_mut(&account)
-            .map(|entry| &mut entry.phase)
-        {
-            replica.raise_marks(&at, &takeover);
-        }
-        self.write(now, account, Vec::new(), &[name]);
-        Ok(())
     }
 
     /// UIDVALIDITY rises when UIDs may run out within this call, or because the directory asks for it (DESIGN, 4.7).
@@ -480,6 +458,7 @@ impl PartitionOwner {
         name: MailboxName,
     ) -> Result<Reply, Failure> {
         self.hangup(session);
+        let told = self.replica(account)?.told(&name);
         self.write(now, account, Vec::new(), &[&name]);
         let replica = self.replica(account)?;
         let status = status(replica, &name)?;
@@ -504,6 +483,7 @@ impl PartitionOwner {
             first_unseen: first_unseen.map(|place| place as u32),
             keywords,
             as_of,
+            told,
         }))
     }
 

@@ -246,7 +246,7 @@ impl PartitionOwner {
         }
         if !mutations.is_empty() {
             let mut commit = own.log.commit();
-            commit.mutations = mutations;
+            commit.mutations.extend(mutations);
             commit.room = Room::Frees;
             self.hand_out(account, commit);
         }

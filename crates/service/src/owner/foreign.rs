@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
@@ -213,6 +212,8 @@ impl PartitionOwner {
                 Want::Fatal(cause) => Output::Fatal(cause),
             });
         }
+        self.report(now, partition);
+        self.wake_for_reports(partition);
         let Some(own) = self.running(partition) else {
             return;
         };
@@ -413,11 +414,17 @@ impl PartitionOwner {
         if applies && !all_removed {
             named.extend(batch.blobs.iter().filter_map(|name| blob_of_batch(name)));
         }
+        let accounts: BTreeSet<AccountId> = sections.iter().map(|of| of.account).collect();
         for blob in &named {
-            if own.lacking.insert(*blob) {
+            own.lacking.insert(*blob);
+            let of = own.lacking_of.entry(*blob).or_default();
+            let before = of.len();
+            of.extend(&accounts);
+            if of.len() > before {
+                let value: Vec<u8> = of.iter().flat_map(|account| account.0).collect();
                 mutations.push(Mutation::Put {
                     key: log::lacking_key(blob),
-                    value: Bytes::from_static(&[1]),
+                    value: value.into(),
                 });
             }
             own.naming.insert(*blob, (ticket, false));
@@ -480,6 +487,10 @@ impl PartitionOwner {
                 &peers,
             );
             let applied = replica.apply(&step, ops);
+            if slot.is_some() {
+                let known = own.announced.all_shown(account.0);
+                replica.note_claims(slot, batch.origin, batch.last(), &known);
+            }
             let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
             let mut rows = Vec::new();
             for (row, value) in replica.take_dirty_state() {
@@ -586,6 +597,7 @@ impl PartitionOwner {
             if !own.lacking.remove(&blob) {
                 continue;
             }
+            own.lacking_of.remove(&blob);
             let mut commit = own.log.commit();
             commit.mutations.push(Mutation::Delete {
                 key: log::lacking_key(&blob),

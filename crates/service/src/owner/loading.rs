@@ -8,8 +8,8 @@ use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica,
 use whimbrel_storage::Room;
 
 use super::{
-    Account, Load, Own, Partition, PartitionOwner, Phase, keys, rows::push_row,
-    stalled::stalled_of_row,
+    Account, Load, Own, Partition, PartitionOwner, Phase, elsewhere::Reporting, keys,
+    rows::push_row, stalled::stalled_of_row,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -18,7 +18,7 @@ use crate::{
     machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
     peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
-use whimbrel_replication::readers::Readers;
+use whimbrel_replication::{announced::Announced, readers::Readers};
 
 /// What every account is born with (RFC 6154), besides INBOX.
 const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
@@ -237,9 +237,11 @@ impl PartitionOwner {
         };
         let mut rows = opening.rows.iter();
         let position = rows.find(|(key, _)| key == log::POSITION_KEY);
+        let mut rows = opening.rows.iter();
+        let kept = rows.find(|(key, _)| key == log::ANNOUNCED_KEY);
         let rows = opening.rows.iter();
-        let lacking: BTreeSet<BlobName> = rows
-            .filter_map(|(key, _)| log::lacking_of_key(key))
+        let lacking: BTreeMap<BlobName, BTreeSet<AccountId>> = rows
+            .filter_map(|(key, value)| Some((log::lacking_of_key(key)?, log::accounts_of(value))))
             .collect();
         let rows = opening.rows.iter();
         let stalled = rows
@@ -268,6 +270,14 @@ impl PartitionOwner {
             Ok(shipping) => shipping,
             Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
         };
+        let kept = kept.map(|(_, row)| &row[..]);
+        let announced = match Announced::resume(partition, kept, log.applied()) {
+            Ok(announced) => announced,
+            Err(error) => {
+                let cause = format!("what others announced in {partition:?}: {error}");
+                return self.out.push_back(Output::Fatal(cause));
+            }
+        };
         let frames = std::mem::take(&mut opening.frames);
         let durable = shipping.durable(origin);
         let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
@@ -278,10 +288,17 @@ impl PartitionOwner {
             log,
             shipping,
             readers,
+            announced,
+            reporting: Reporting::default(),
+            nobody_waits: false,
             counters: VecDeque::new(),
             deadline: None,
-            lacking,
             naming: BTreeMap::new(),
+            lacking: lacking.keys().copied().collect(),
+            lacking_of: lacking
+                .into_iter()
+                .filter(|(_, accounts)| !accounts.is_empty())
+                .collect(),
             gate: Gate::default(),
             retry_at: None,
             stalled,
@@ -357,6 +374,11 @@ impl PartitionOwner {
         match Replica::load(account, self.config.slot, rows, own.log.applied()) {
             Ok(mut replica) => {
                 replica.lack_all(&own.lacking);
+                if !self.config.peers.is_empty() {
+                    // What was claimed before it had peers: whoever has our next operation knows it.
+                    let shown = own.announced.all_shown(account.0);
+                    replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
+                }
                 if stalled {
                     self.resume(account, replica);
                 } else {

@@ -11,11 +11,12 @@
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
-//! [`reading`] (who else looks, and what waits for them), [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
 mod collect;
+mod elsewhere;
 mod foreign;
 pub mod keys;
 mod loading;
@@ -42,7 +43,7 @@ use crate::{
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
     peers::{self, Shipping},
 };
-use whimbrel_replication::readers::Readers;
+use whimbrel_replication::{announced::Announced, readers::Readers};
 
 /// What an owner is told at the start.
 #[derive(Clone, Debug)]
@@ -157,12 +158,20 @@ struct Own {
     shipping: Shipping,
     /// Who else looks at accounts.
     readers: Readers,
+    /// What each member has shown to its clients.
+    announced: Announced,
+    /// What is shown here.
+    reporting: elsewhere::Reporting,
+    /// A takeover is being done.
+    nobody_waits: bool,
     /// Counters of accounts that are looked at here, by the commit with which each is durable.
     counters: VecDeque<(Ticket, AccountId, u32)>,
     /// When it wants to be called.
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
     lacking: BTreeSet<BlobName>,
+    /// The accounts of those, as far as they are known.
+    lacking_of: BTreeMap<BlobName, BTreeSet<AccountId>>,
     /// Bodies that commits under way name, and whether they were said to be here before.
     naming: BTreeMap<BlobName, (Ticket, bool)>,
     gate: Gate,
@@ -188,6 +197,7 @@ struct Account {
     newest: Option<Ticket>,
     /// When removed messages are due to be dropped, on the monotonic clock.
     collect_at: Option<u64>,
+    takeover_room: elsewhere::TakeoverRoom,
     last_use: u64,
     bytes: usize,
 }
@@ -203,6 +213,7 @@ impl Account {
             wait_until: None,
             newest: None,
             collect_at: None,
+            takeover_room: elsewhere::TakeoverRoom::default(),
             last_use: 0,
             bytes: 0,
         }

@@ -68,6 +68,7 @@ impl Own {
     pub(super) fn linked(&mut self, now: Now, peer: Incarnation, round_trip: Option<u64>) {
         self.shipping.linked(now, peer);
         self.readers.linked(peer);
+        self.announced.linked(peer);
         if let Some(micros) = round_trip {
             self.readers.round_trip(peer, micros);
         }
@@ -76,11 +77,17 @@ impl Own {
     pub(super) fn unlinked(&mut self, now: Now, peer: Incarnation) {
         self.shipping.unlinked(now, peer);
         self.readers.unlinked(clocks(now), peer);
+        self.announced.unlinked(peer);
+        self.keep_announced_soon();
     }
 
     pub(super) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
         match frame {
             Frame::Readers(told) => self.readers.received(clocks(now), peer, told),
+            Frame::Announced(told) => {
+                let here = self.log.applied().get(peer);
+                self.announced.received(peer, told, here);
+            }
             other => self.shipping.received(now, peer, other),
         }
     }
@@ -88,6 +95,7 @@ impl Own {
     /// Small ones first.
     pub(super) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
         let small = self.readers.transmit(peer);
+        let small = small.or_else(|| self.announced.transmit(peer));
         small.or_else(|| self.shipping.transmit(now, peer))
     }
 
@@ -103,7 +111,8 @@ impl Own {
 
     pub(super) fn reckon(&mut self, now: Now) -> Option<u64> {
         let shipping = self.shipping.reckon(now);
-        self.deadline = shipping.into_iter().chain(self.readers.deadline()).min();
+        let others = self.readers.deadline().into_iter().chain(self.report_at());
+        self.deadline = shipping.into_iter().chain(others).min();
         self.deadline
     }
 
@@ -112,6 +121,7 @@ impl Own {
         let sections = batch.sections.iter();
         let counters: Vec<_> = sections.map(|of| (of.subject, of.counter)).collect();
         self.readers.applied(batch.origin, batch.last(), &counters);
+        self.announced.applied(batch.origin, batch.last());
     }
 
     /// A commit is durable, and with it the counters that rose by it.
@@ -132,7 +142,7 @@ impl Own {
         account: AccountId,
         slots: &BTreeMap<Incarnation, u8>,
     ) -> Peers {
-        if slots.is_empty() {
+        if slots.is_empty() || self.nobody_waits {
             return Peers::none();
         }
         let heard = self.readers.peers(clocks(now), account.0).into_iter();

@@ -98,6 +98,11 @@ impl PartitionOwner {
                     }
                 };
                 late = effects.late;
+                if !self.config.peers.is_empty() {
+                    let last = reserved.first + u64::from(count) - 1;
+                    let shown = own.announced.all_shown(account.0);
+                    replica.note_claims(None, own.log.origin(), last, &shown);
+                }
                 entry.wait_until = effects.wait_until;
                 self.waits
                     .extend(effects.wait_until.map(|at| (at, account)));
@@ -212,7 +217,7 @@ impl PartitionOwner {
             return;
         }
         let mut commit = own.log.commit();
-        commit.mutations = rows;
+        commit.mutations.extend(rows);
         commit.room = room;
         self.hand_out(account, commit);
     }
@@ -258,6 +263,7 @@ impl PartitionOwner {
             if !own.failed {
                 own.shipping.committed(now, ticket);
                 own.counted(self.config.origin, ticket);
+                own.report_durable(ticket);
             }
         } else {
             own.failed = true;

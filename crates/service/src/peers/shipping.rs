@@ -262,6 +262,11 @@ impl Shipping {
         self.deadline
     }
 
+    /// Whether there are streams, or were some.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.linked
+    }
+
     /// When it wants to be called.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.deadline

@@ -3,6 +3,7 @@
 
 mod batches;
 mod collection;
+mod elsewhere;
 mod foreign;
 mod pair;
 mod parts;

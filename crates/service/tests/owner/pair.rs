@@ -48,6 +48,8 @@ pub(crate) struct Pair {
     pub(crate) nodes: [Node; 2],
     pub(crate) now: Now,
     pub(crate) linked: bool,
+    /// What a node has shown it does not tell, as an older program.
+    pub(crate) silent: bool,
     /// How often an owner wanted the streams made anew.
     pub(crate) unlinked: usize,
     requests: u64,
@@ -150,6 +152,7 @@ impl Pair {
                 mono_micros: 1,
             },
             linked: false,
+            silent: false,
             unlinked: 0,
             requests: 0,
         };
@@ -311,7 +314,8 @@ impl Pair {
                 PeerOutput::Wake(partition, peer) => PeerInput::Ready(partition, peer),
                 PeerOutput::Send(peer, frame) => {
                     let partition = frame.partition().unwrap();
-                    if self.linked {
+                    let dropped = self.silent && matches!(frame, Frame::Announced(_));
+                    if self.linked && !dropped {
                         self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
                     }
                     PeerInput::Ready(partition, peer)

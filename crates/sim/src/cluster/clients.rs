@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use whimbrel_service::{
     api::{
         AccountId, Call, Date, Delivery, Entry, Failure, FlagChange, MailboxCall, MailboxName,
-        NewMail, Reply, Resolution, SessionId,
+        NewMail, Reply, Resolution, Row, SessionId,
     },
     content::Content,
     machine::RequestId,
     queue,
 };
 
-use super::{MS, SECOND, Uids, World, is_keeping};
+use super::{MS, SECOND, Uids, World, is_keeping, movers::Knows};
 use crate::{
     client::{self, NAMES},
     rng::Rng,
@@ -24,6 +24,11 @@ pub(super) struct Client {
     pub(super) account: AccountId,
     pub(super) node: usize,
     view: Option<View>,
+    /// What it knows of INBOX, wherever it was.
+    pub(super) knows: Option<Knows>,
+    pub(super) with_qresync: bool,
+    /// It has said what it knows, and selects INBOX next.
+    has_said: bool,
     /// When it does something next; none while it waits for an answer.
     pub(super) due: Option<u64>,
 }
@@ -35,6 +40,12 @@ struct View {
     as_of: u64,
     /// What it was told of and has not read yet.
     unread: Vec<u32>,
+    /// What it has to name first, and whether it must look again for that.
+    names: Option<MailboxCall>,
+    looks_again: bool,
+    uid_validity: u32,
+    uid_next: u32,
+    modseq: u64,
 }
 
 /// What was asked.
@@ -50,6 +61,7 @@ enum What {
     Select(String),
     Changes(String),
     Rows,
+    Named,
     Append(u32),
     /// Who receives for an address.
     Resolve,
@@ -87,6 +99,9 @@ impl World {
             account,
             node,
             view: None,
+            knows: None,
+            with_qresync: index.is_multiple_of(2),
+            has_said: false,
             due,
         });
     }
@@ -115,6 +130,7 @@ impl World {
         client.session = session;
         client.node = node;
         client.view = None;
+        client.has_said = false;
         client.due = Some(self.now + 1 + pause);
     }
 
@@ -216,12 +232,38 @@ impl World {
             (call, What::Select(name))
         };
         let Some(view) = &mut self.clients[index].view else {
-            let (call, what) = select(any(&mut rng));
+            let client = &self.clients[index];
+            let name = match client.has_said || (client.knows.is_some() && rng.one_in(2)) {
+                true => "INBOX".to_owned(),
+                false => any(&mut rng),
+            };
+            if let Some(knows) = &client.knows
+                && (name == "INBOX" && client.with_qresync && !client.has_said)
+            {
+                let call = knows.before_select();
+                self.ask(index, call, What::Named);
+                return Ok(());
+            }
+            self.clients[index].has_said = false;
+            let (call, what) = select(name);
             self.note("cluster: SELECT");
             self.ask(index, call, what);
             return Ok(());
         };
         let name = view.name.clone();
+        if let Some(call) = view.names.clone() {
+            self.ask(index, call, What::Named);
+            return Ok(());
+        }
+        if std::mem::take(&mut view.looks_again) {
+            let call = MailboxCall::Changes {
+                session,
+                since: view.as_of,
+                expunges: true,
+            };
+            self.ask(index, call, What::Changes(name));
+            return Ok(());
+        }
         if !view.unread.is_empty() {
             let uids = std::mem::take(&mut view.unread);
             let name = mailbox(&name);
@@ -312,8 +354,9 @@ impl World {
                 ("cluster: STATUS", call, What::Other)
             }
             34..=36 => {
-                let (call, what) = select(any(&mut rng));
-                ("cluster: SELECT", call, what)
+                self.clients[index].view = None;
+                self.clients[index].due = Some(self.now + 1);
+                return Ok(());
             }
             _ => {
                 let call = MailboxCall::Changes {
@@ -326,6 +369,27 @@ impl World {
         };
         self.note(note);
         self.ask(index, call, what);
+        Ok(())
+    }
+
+    /// A client has read what it was told of.
+    fn read(&mut self, index: usize, rows: &[Row]) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let Some(view) = client.view.as_ref().filter(|view| view.name == "INBOX") else {
+            return Ok(());
+        };
+        let knows = client.knows.get_or_insert_default();
+        let missed = knows.overlooked(rows);
+        if let (Some((uid, id)), true) = (missed.first(), client.with_qresync) {
+            return Err(format!(
+                "client {index} overlooks {id}, UID {uid}, at {}: it asks from {}",
+                client.node, knows.uid_next
+            ));
+        }
+        knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
+        let overlooked = "cluster: overlooked without QRESYNC, for a while or again";
+        *self.report.coverage.entry(overlooked).or_default() += missed;
         Ok(())
     }
 
@@ -482,11 +546,20 @@ impl World {
                 self.looks.validity(account, selected.status.uid_validity)?;
                 self.looks
                     .looked(node, account, &name, &uids, selected.status.uid_next)?;
-                self.clients[index].view = Some(View {
+                let client = &mut self.clients[index];
+                let (told, uid_next) = (selected.told, selected.status.uid_next);
+                let knows = client.knows.as_ref();
+                let knows = knows.filter(|_| name == "INBOX" && !client.with_qresync);
+                client.view = Some(View {
                     name,
                     unread: selected.uids.to_vec(),
                     uids,
                     as_of: selected.as_of,
+                    names: knows.and_then(|knows| knows.after_select(told, uid_next)),
+                    looks_again: false,
+                    uid_validity: selected.status.uid_validity,
+                    uid_next,
+                    modseq: selected.status.highest_modseq,
                 });
             }
             (What::Changes(name), Reply::Changes(changes)) => {
@@ -512,10 +585,23 @@ impl World {
                 view.uids.extend(&changes.arrived);
                 view.unread.extend(&changes.arrived);
                 view.as_of = changes.as_of;
+                view.uid_next = changes.uid_next;
+                view.modseq = changes.highest_modseq;
                 let uids = view.uids.clone();
                 self.looks
                     .looked(node, account, &name, &uids, changes.uid_next)?;
             }
+            (What::Named, Reply::Done) => {
+                let client = &mut self.clients[index];
+                match &mut client.view {
+                    Some(view) => {
+                        view.names = None;
+                        view.looks_again = true;
+                    }
+                    None => client.has_said = true,
+                }
+            }
+            (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
             (What::Select(_) | What::Changes(_), Reply::Failed(_)) => {
                 self.clients[index].view = None;
             }

@@ -7,13 +7,14 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`directory`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
 mod clients;
 mod directory;
 pub mod lost;
+mod movers;
 mod network;
 mod removals;
 
@@ -196,6 +197,15 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Report, Breach> {
                 .report
                 .coverage
                 .insert("cluster: claims made again", claims);
+            for member in &world.members {
+                let figures = member.node.figures();
+                let coverage = &mut world.report.coverage;
+                *coverage.entry("cluster: takeovers").or_default() += figures.takeovers;
+                let claims = coverage
+                    .entry("cluster: claims made by takeovers")
+                    .or_default();
+                *claims += figures.takeover_claims;
+            }
             Ok(world.report)
         }
         Err(cause) => Err(Breach(format!("at {} us: {cause}", world.now))),
@@ -607,6 +617,7 @@ impl World {
         }
         self.nothing_lost()?;
         self.removals_hold()?;
+        self.nothing_overlooked()?;
         self.directory_holds()
     }
 }

@@ -1,0 +1,338 @@
+//! Clients that come from other nodes (DESIGN, 4, rule 6; docs/decisions/0020).
+//!
+//! A client that names a UID which another node may have told it asks only for what lies above. What lies below, and was not shown there before it was told,
+//! is claimed again before it is answered. So each member tells the others, for a whole partition, up to where it has shown all that is applied at it
+//! ([`whimbrel_replication::announced`]); of what is missing in that a client may not know.
+//!
+//! Invariants:
+//! - What is told is durable, and so is what was claimed again for it.
+//! - Whatever clients name, an account's counter does not rise faster for it than [`ROOM_PER_SECOND`], but for [`ROOM_MAX`] at once.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
+use whimbrel_mailbox::{AccountId, MailboxName, Replica, Takeover};
+use whimbrel_replication::announced::{self, EXCEPTED_MAX};
+use whimbrel_storage::{Mutation, Room};
+
+use super::{Account, Own, PartitionOwner, Phase};
+use crate::{
+    api::Failure,
+    log,
+    machine::{Now, Output, Ticket},
+    peers::PeerOutput,
+};
+
+/// A report is sent at most so often for a partition. A client that moves within that time of a message costs a claim of it.
+const REPORT_EVERY_MICROS: u64 = 200_000;
+
+/// What others have shown is kept so often, with whatever is written then, and when a peer goes.
+const KEEP_EVERY_MICROS: u64 = 10_000_000;
+
+/// Claims that takeovers of one account may make at once, and numbers by which they may raise its counter: once as far as a client is believed.
+const ROOM_MAX: u32 = 1 << 20;
+
+/// So many of them come back in a second. All 2^26 take 77 days.
+const ROOM_PER_SECOND: u64 = 10;
+
+/// What takeovers of an account may still cost.
+#[derive(Clone, Copy)]
+pub(super) struct TakeoverRoom {
+    left: u32,
+    at: u64,
+}
+
+impl Default for TakeoverRoom {
+    fn default() -> Self {
+        TakeoverRoom {
+            left: ROOM_MAX,
+            at: 0,
+        }
+    }
+}
+
+impl TakeoverRoom {
+    fn left(&mut self, now: Now) -> u32 {
+        let seconds = now.mono_micros.saturating_sub(self.at) / 1_000_000;
+        self.at += seconds * 1_000_000;
+        let back = u32::try_from(seconds * ROOM_PER_SECOND).unwrap_or(ROOM_MAX);
+        self.left = self.left.saturating_add(back).min(ROOM_MAX);
+        self.left
+    }
+
+    fn take(&mut self, cost: u32) {
+        self.left = self.left.saturating_sub(cost);
+    }
+}
+
+/// What this node has shown of a partition, and when it is told.
+#[derive(Default)]
+pub(super) struct Reporting {
+    /// A report that is true when the commit is durable.
+    pending: Option<(Ticket, VersionVector, Vec<[u8; 16]>)>,
+    /// The last one.
+    vector: VersionVector,
+    excepts: bool,
+    /// None is made before.
+    at: u64,
+    /// What others have shown is not kept before.
+    keep_at: u64,
+}
+
+/// What a client named, and where it says that it was.
+pub(super) struct Names<'a> {
+    pub(super) name: &'a MailboxName,
+    /// UIDs, or UIDNEXTs.
+    pub(super) numbers: &'a [u32],
+    /// The UIDNEXT that was told here before the client came; `None`: that which is told now.
+    pub(super) told: Option<u32>,
+    /// The MODSEQ that it knows.
+    pub(super) modseq: Option<u64>,
+}
+
+impl Own {
+    /// Whether there is something to report.
+    fn reports(&self) -> bool {
+        self.shipping.has_peers()
+            && self.reporting.pending.is_none()
+            && (self.reporting.excepts || self.log.applied() != &self.reporting.vector)
+    }
+
+    /// When a report is due.
+    pub(super) fn report_at(&self) -> Option<u64> {
+        self.reports().then_some(self.reporting.at)
+    }
+
+    /// A commit is durable.
+    pub(super) fn report_durable(&mut self, ticket: Ticket) {
+        let pending = &mut self.reporting.pending;
+        if let Some((_, vector, except)) = pending.take_if(|(of, ..)| *of <= ticket) {
+            self.announced.say(vector, except);
+        }
+    }
+
+    /// Keeps what others have shown, with the next commit.
+    pub(super) fn keep_announced(&mut self, now: Now) {
+        if now.mono_micros < self.reporting.keep_at {
+            return;
+        }
+        if let Some(row) = self.announced.row() {
+            self.reporting.keep_at = now.mono_micros + KEEP_EVERY_MICROS;
+            self.log.keep(Mutation::Put {
+                key: Bytes::from_static(log::ANNOUNCED_KEY),
+                value: row.into(),
+            });
+        }
+    }
+
+    /// A peer is gone: what it said last is kept at once.
+    pub(super) fn keep_announced_soon(&mut self) {
+        self.reporting.keep_at = 0;
+    }
+}
+
+impl PartitionOwner {
+    /// Reports what is shown here, if that is due.
+    pub(super) fn report(&mut self, now: Now, partition: PartitionId) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        own.keep_announced(now);
+        if !own.reports() || now.mono_micros < own.reporting.at {
+            return;
+        }
+        own.reporting.at = now.mono_micros + REPORT_EVERY_MICROS;
+        let waits = self.waits.iter().map(|(_, account)| account);
+        let waits = waits.filter(|account| {
+            let entry = self.accounts.get(account);
+            entry.is_some_and(|of| of.partition == partition && of.wait_until.is_some())
+        });
+        let mut except: BTreeSet<[u8; 16]> = waits.map(|account| account.0).collect();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        // Of bodies that were missing at the start it is not known whose they are.
+        let known = own.lacking.len() == own.lacking_of.len();
+        except.extend(own.lacking_of.values().flatten().map(|account| account.0));
+        except.extend(own.stalled.keys().map(|account| account.0));
+        own.reporting.excepts = !except.is_empty();
+        if broken("hidden-is-reported") {
+            except.clear();
+        } else if !known || except.len() > EXCEPTED_MAX {
+            own.reporting.excepts = true;
+            return;
+        }
+        let (vector, except) = (own.log.applied().clone(), except.into_iter().collect());
+        own.reporting.vector = vector.clone();
+        match own
+            .gate
+            .newest()
+            .filter(|_| !broken("reported-before-sync"))
+        {
+            Some(newest) => own.reporting.pending = Some((newest, vector, except)),
+            None => own.announced.say(vector, except),
+        }
+    }
+
+    /// Wakes those to whom something is to be reported.
+    pub(super) fn wake_for_reports(&mut self, partition: PartitionId) {
+        while let Some(announced::Output::Wake(peer)) =
+            self.running(partition).and_then(|own| own.announced.poll())
+        {
+            let wake = PeerOutput::Wake(partition, peer);
+            self.out.push_back(Output::Peer(wake));
+        }
+    }
+
+    /// Takes over from another node, or from an incarnation whose last time was lost, by what the client says that it was told.
+    pub(super) fn named(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        names: &Names<'_>,
+    ) -> Result<(), Failure> {
+        let lost = self.replica(account)?.lost(names.name, names.numbers);
+        let moved = self.moved(now, account, names)?;
+        let takeover = match (lost, moved) {
+            (None, None) => return Ok(()),
+            (Some(takeover), None) | (None, Some(takeover)) => takeover,
+            (Some(mut lost), Some(moved)) => {
+                lost.named.extend(moved.named);
+                lost.announced = least(lost.announced, &moved.announced);
+                lost
+            }
+        };
+        let at = self.at(now, account);
+        let replica = self.replica(account)?;
+        let greatest = takeover.named.iter().map(|(_, uid)| uid / 64).max();
+        let raise = greatest.unwrap_or(0).saturating_sub(replica.counter());
+        let due = !replica.plan_takeover(&at, &takeover).ops.is_empty();
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return Ok(());
+        };
+        let left = entry.takeover_room.left(now);
+        if due && (left == 0 || left < raise) {
+            self.counted.takeovers_refused += 1;
+            return Ok(());
+        }
+        entry.takeover_room.take(raise);
+        self.counted.takeovers += u64::from(due);
+        self.nobody_waits(account, true);
+        let done = self.claim_below(now, account, &takeover);
+        self.nobody_waits(account, false);
+        done
+    }
+
+    /// A takeover waits for no other node (rule 5): what it claims is shown at once.
+    fn nobody_waits(&mut self, account: AccountId, nobody: bool) {
+        if let Some(entry) = self.accounts.get(&account)
+            && let Some(super::Partition::Running(own)) = self.partitions.get_mut(&entry.partition)
+        {
+            own.nobody_waits = nobody;
+        }
+    }
+
+    fn claim_below(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        takeover: &Takeover,
+    ) -> Result<(), Failure> {
+        // What waits would be late when the marks have risen.
+        self.show_anew(now, account, Room::Vital, Replica::release);
+        loop {
+            let at = self.at(now, account);
+            let before = self.replica(account)?.counter();
+            let plan = self.replica(account)?.plan_takeover(&at, takeover);
+            if plan.ops.is_empty() {
+                break;
+            }
+            let claims = self.counted.claims_again;
+            self.write(now, account, plan.ops, &[]);
+            let claims = self.counted.claims_again - claims;
+            self.counted.takeover_claims += claims;
+            if self.replica(account)?.counter() == before {
+                // It was refused: nothing more comes of it.
+                break;
+            }
+            if let Some(entry) = self.accounts.get_mut(&account) {
+                let cost = u32::try_from(claims).unwrap_or(u32::MAX);
+                entry.takeover_room.take(cost);
+            }
+        }
+        let at = self.at(now, account);
+        if let Some(Account {
+            phase: Phase::Running(replica),
+            ..
+        }) = self.accounts.get_mut(&account)
+        {
+            replica.raise_marks(&at, takeover);
+        }
+        let names: Vec<&MailboxName> = takeover.named.iter().map(|(name, _)| name).collect();
+        self.write(now, account, Vec::new(), &names);
+        Ok(())
+    }
+
+    /// What follows from numbers that other members may have told.
+    ///
+    /// A MODSEQ says where the client was: its slot is that of who gave it. Without one it may have been anywhere, if it names what was not told here.
+    fn moved(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        names: &Names<'_>,
+    ) -> Result<Option<Takeover>, Failure> {
+        if self.config.peers.is_empty() || broken("nobody-comes-from-elsewhere") {
+            return Ok(None);
+        }
+        let at = self.at(now, account);
+        let replica = self.replica(account)?;
+        if names
+            .modseq
+            .is_some_and(|known| replica.is_own_modseq(known))
+        {
+            return Ok(None);
+        }
+        let slot = names.modseq.map(|known| (known % 64) as u8);
+        let slot = slot.filter(|slot| *slot != replica.slot());
+        let told = names.told.unwrap_or_else(|| replica.told(names.name));
+        let told = slot.is_none().then_some(told);
+        let others: BTreeSet<u8> = self.config.peers.values().copied().collect();
+        let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
+            return Ok(None);
+        };
+        let all = self.config.peers.iter();
+        let one = all.clone().find(|(_, of)| slot == Some(**of));
+        let from: Vec<Incarnation> = match one {
+            Some((member, _)) => vec![*member],
+            None => all.map(|(member, _)| *member).collect(),
+        };
+        let Some(super::Partition::Running(own)) =
+            self.partitions.get(&super::keys::partition_of(account))
+        else {
+            return Ok(None);
+        };
+        let shown = from.iter().map(|member| {
+            let shown = own.announced.shown(*member, account.0);
+            shown.map_or(Vec::new(), |shown| replica.shown_by(shown))
+        });
+        let announced = shown.reduce(|all, shown| least(all, &shown));
+        Ok(Some(Takeover {
+            named: vec![(names.name.clone(), named)],
+            announced: match broken("all-was-shown") {
+                true => replica.claimed(),
+                false => announced.unwrap_or_default(),
+            },
+        }))
+    }
+}
+
+/// For each slot the lesser of two counters.
+fn least(all: Vec<(u8, u32)>, other: &[(u8, u32)]) -> Vec<(u8, u32)> {
+    let lesser = |(slot, counter): (u8, u32)| {
+        let (_, of) = other.iter().find(|(of, _)| *of == slot)?;
+        Some((slot, counter.min(*of)))
+    };
+    all.into_iter().filter_map(lesser).collect()
+}

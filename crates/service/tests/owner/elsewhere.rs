@@ -1,0 +1,182 @@
+//! A client that comes from another node (DESIGN, 4, rule 6): what it may not have been shown there is claimed again, and nothing else.
+
+use whimbrel_service::{
+    api::{MailboxCall, Reply, SessionId},
+    machine::Machine,
+};
+
+use crate::{pair::Pair, world::name};
+
+/// What a client knows: UIDNEXT of INBOX, and HIGHESTMODSEQ.
+#[derive(Clone, Copy)]
+struct Knows {
+    uid_next: u32,
+    modseq: u64,
+}
+
+fn look(pair: &mut Pair, node: usize) -> Knows {
+    let select = MailboxCall::Select {
+        session: SessionId(3),
+        name: name("INBOX"),
+        read_only: false,
+    };
+    match pair.call(node, select) {
+        Reply::Selected(selected) => Knows {
+            uid_next: selected.status.uid_next,
+            modseq: selected.status.highest_modseq,
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client says what it knows.
+fn names(pair: &mut Pair, node: usize, number: u32, modseq: Option<u64>) {
+    let call = MailboxCall::Named {
+        name: name("INBOX"),
+        uid_validity: 7,
+        numbers: vec![number],
+        told: None,
+        modseq,
+    };
+    let reply = pair.call(node, call);
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+}
+
+/// Takeovers at node 1, the claims that they made, and how many were refused.
+fn taken_over(pair: &Pair) -> (u64, u64, u64) {
+    let figures = pair.nodes[1].owner.figures(pair.now);
+    (
+        figures.takeovers,
+        figures.takeover_claims,
+        figures.takeovers_refused,
+    )
+}
+
+/// Both nodes have made mail, and know what the other has shown.
+fn two_with_mail() -> Pair {
+    let mut pair = Pair::new();
+    for _ in 0..6 {
+        pair.append(0, "INBOX", 3);
+        pair.settle();
+        pair.append(1, "INBOX", 2);
+        pair.settle();
+    }
+    pair
+}
+
+#[test]
+fn who_comes_from_a_node_that_died_with_nothing_of_its_own_keeps_every_uid() {
+    for (looked, starts) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut pair = two_with_mail();
+        let knows = look(&mut pair, 0);
+        let before = pair.uids(0, "INBOX");
+        pair.unlink();
+        // Whatever comes now lies above what node 0 told.
+        pair.append(1, "INBOX", 1);
+        if starts {
+            // What node 0 said last is known to who has not heard it since its start.
+            pair.restart(1);
+            pair.unlink();
+        }
+        if looked {
+            pair.uids(1, "INBOX");
+        }
+        names(&mut pair, 1, knows.uid_next, None);
+        names(&mut pair, 1, knows.uid_next, Some(knows.modseq));
+        assert_eq!(taken_over(&pair), (0, 0, 0));
+        let after = pair.uids(1, "INBOX");
+        assert_eq!(after[..before.len()], before);
+        assert_eq!(after.len(), before.len() + 1);
+        assert!(after[before.len()] >= knows.uid_next);
+    }
+}
+
+#[test]
+fn what_the_dead_node_did_not_know_is_claimed_again() {
+    for looked in [false, true] {
+        let mut pair = two_with_mail();
+        let known = pair.uids(0, "INBOX");
+        pair.unlink();
+        pair.append(1, "INBOX", 1);
+        // The tail that goes with node 0: the client has been told of it.
+        pair.append(0, "INBOX", 4);
+        let knows = look(&mut pair, 0);
+        if looked {
+            // Somebody else is told of it here.
+            pair.uids(1, "INBOX");
+        }
+        // With a MODSEQ it is known where it was, whatever was told here; else by what it names.
+        names(&mut pair, 1, knows.uid_next, looked.then_some(knows.modseq));
+        assert_eq!(taken_over(&pair), (1, 1, 0), "{looked}");
+        let after = pair.uids(1, "INBOX");
+        assert_eq!(after[..known.len()], known, "no other UID has changed");
+        assert_eq!(after.len(), known.len() + 1);
+        assert!(after[known.len()] >= knows.uid_next);
+        // Once is enough.
+        names(&mut pair, 1, knows.uid_next, looked.then_some(knows.modseq));
+        assert_eq!(taken_over(&pair), (1, 1, 0));
+        pair.append(1, "INBOX", 1);
+        assert!(pair.uids(1, "INBOX")[known.len() + 1] >= knows.uid_next);
+        // The node was not dead: both show the same, and nothing twice.
+        pair.link();
+        pair.settle();
+        let (left, right) = (pair.uids(0, "INBOX"), pair.uids(1, "INBOX"));
+        assert_eq!(left, right);
+        assert_eq!(left.len(), known.len() + 6);
+    }
+}
+
+/// A member that has said nothing, because it runs an older program, may have shown nothing.
+#[test]
+fn of_a_silent_member_nothing_is_believed() {
+    let mut pair = Pair::new();
+    pair.silent = true;
+    pair.append(1, "INBOX", 3);
+    pair.settle();
+    let knows = look(&mut pair, 0);
+    pair.unlink();
+    names(&mut pair, 1, knows.uid_next, Some(knows.modseq));
+    assert_eq!(taken_over(&pair), (1, 3, 0));
+    assert!(pair.uids(1, "INBOX")[0] >= knows.uid_next);
+}
+
+#[test]
+fn what_no_node_can_have_told_changes_nothing() {
+    let mut pair = two_with_mail();
+    let before = pair.uids(1, "INBOX");
+    let next = before.last().expect("mail") + 1;
+    let (counter, slot_of_nobody) = (next / 64, 40);
+    for nonsense in [
+        u32::MAX,
+        (counter + (1 << 21)) * 64,
+        (counter + 5) * 64 + slot_of_nobody,
+        // Ours, and beyond what we gave.
+        (counter + 5) * 64 + 2,
+        0,
+    ] {
+        names(&mut pair, 1, nonsense, None);
+        names(&mut pair, 1, nonsense, Some(64 * 5));
+    }
+    assert_eq!(taken_over(&pair), (0, 0, 0));
+    assert_eq!(pair.uids(1, "INBOX"), before);
+    pair.append(1, "INBOX", 1);
+    assert!(*pair.uids(1, "INBOX").last().expect("mail") < next + 64 * 100);
+}
+
+#[test]
+fn a_client_cannot_raise_uids_again_and_again() {
+    let mut pair = two_with_mail();
+    for _ in 0..10 {
+        let next = pair.uids(1, "INBOX").last().expect("mail") / 64;
+        // A million ahead, in the slot of node 0.
+        names(&mut pair, 1, (next + 1_000_000) * 64, None);
+        pair.append(1, "INBOX", 1);
+    }
+    let (takeovers, _, refused) = taken_over(&pair);
+    assert_eq!((takeovers, refused), (1, 9));
+    // It comes back with time.
+    pair.now.mono_micros += 2 * 86_400 * 1_000_000;
+    let next = pair.uids(1, "INBOX").last().expect("mail") / 64;
+    names(&mut pair, 1, (next + 1_000_000) * 64, None);
+    assert_eq!(taken_over(&pair).0, 2);
+}

@@ -1,0 +1,120 @@
+//! Clients that go from node to node and ask each only for what is new: what they overlook (DESIGN 4, rule 6).
+//!
+//! Of INBOX a client knows UIDNEXT as it was told last, the MODSEQ, and which messages it was shown. Where it selects INBOX it looks only at what has a UID of at
+//! least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must overlook nothing at any time; others
+//! nothing that is still there when all is healed.
+
+use std::collections::BTreeSet;
+
+use whimbrel_service::api::{MailboxCall, MailboxName, MessageId, Reply, Row, SessionId};
+
+use super::World;
+
+/// What a client knows of INBOX.
+#[derive(Clone, Default)]
+pub(super) struct Knows {
+    pub(super) uid_validity: u32,
+    pub(super) uid_next: u32,
+    pub(super) modseq: u64,
+    pub(super) seen: BTreeSet<MessageId>,
+}
+
+impl Knows {
+    /// What a client with QRESYNC says before it selects.
+    pub(super) fn before_select(&self) -> MailboxCall {
+        MailboxCall::Named {
+            name: MailboxName::inbox(),
+            uid_validity: self.uid_validity,
+            numbers: vec![self.uid_next.saturating_sub(1)],
+            told: None,
+            modseq: Some(self.modseq),
+        }
+    }
+
+    /// What one without names after that, if it has to be believed: `n:*`.
+    pub(super) fn after_select(&self, told: u32, uid_next: u32) -> Option<MailboxCall> {
+        (self.uid_next > told.min(uid_next)).then(|| MailboxCall::Named {
+            name: MailboxName::inbox(),
+            uid_validity: self.uid_validity,
+            numbers: vec![self.uid_next],
+            told: Some(told),
+            modseq: None,
+        })
+    }
+
+    /// It asks from its UIDNEXT on: what of these is below, and was never shown to it.
+    pub(super) fn overlooked(&self, rows: &[Row]) -> Vec<(u32, MessageId)> {
+        let below = rows.iter().filter(|row| row.uid < self.uid_next);
+        let missed = below.filter(|row| !self.seen.contains(&row.id));
+        missed.map(|row| (row.uid, row.id)).collect()
+    }
+
+    /// All of these were there, and what is new was read.
+    pub(super) fn read(&mut self, uid_validity: u32, uid_next: u32, modseq: u64, rows: &[Row]) {
+        if self.uid_validity != uid_validity {
+            *self = Knows::default();
+        }
+        let from = self.uid_next;
+        let new = rows.iter().filter(|row| row.uid >= from);
+        self.seen.extend(new.map(|row| row.id));
+        self.uid_validity = uid_validity;
+        self.uid_next = self.uid_next.max(uid_next);
+        self.modseq = modseq;
+    }
+}
+
+impl World {
+    /// All is healed: each client goes somewhere once more, and overlooks nothing.
+    pub(super) fn nothing_overlooked(&mut self) -> Result<(), String> {
+        for index in 0..self.clients.len() {
+            let client = &self.clients[index];
+            let (account, with_qresync) = (client.account, client.with_qresync);
+            let Some(knows) = client.knows.clone() else {
+                continue;
+            };
+            let node = self.any_member();
+            if with_qresync {
+                self.ask_and_wait(node, account, knows.before_select())?;
+            }
+            let (told, mut uids, uid_next) = self.inbox(node, account)?;
+            if let Some(call) = knows.after_select(told, uid_next).filter(|_| !with_qresync) {
+                self.ask_and_wait(node, account, call)?;
+                uids = self.inbox(node, account)?.1;
+            }
+            let call = MailboxCall::Rows {
+                name: MailboxName::inbox(),
+                uids,
+            };
+            let Reply::Rows(rows) = self.ask_and_wait(node, account, call)? else {
+                return Err("rows of INBOX were not told".into());
+            };
+            if let Some((uid, id)) = knows.overlooked(&rows).first() {
+                return Err(format!(
+                    "client {index} overlooks {id}, UID {uid}, at {node}: it asks from {}",
+                    knows.uid_next
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn inbox(
+        &mut self,
+        node: usize,
+        account: whimbrel_service::api::AccountId,
+    ) -> Result<(u32, Vec<u32>, u32), String> {
+        let call = MailboxCall::Select {
+            session: SessionId(u64::MAX),
+            name: MailboxName::inbox(),
+            read_only: true,
+        };
+        match self.ask_and_wait(node, account, call)? {
+            Reply::Selected(selected) => Ok((
+                selected.told,
+                selected.uids.to_vec(),
+                selected.status.uid_next,
+            )),
+            other => Err(format!("INBOX cannot be selected: {other:?}")),
+        }
+    }
+}
