@@ -602,7 +602,7 @@ impl World {
                 }
             }
             (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
-            (What::Select(_) | What::Changes(_), Reply::Failed(_)) => {
+            (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_)) => {
                 self.clients[index].view = None;
             }
             _ => {}
