@@ -1,9 +1,10 @@
-//! Who belongs to a partition, as a CRDT: joining, eviction, closing of logs, slots.
+//! Who belongs to a cluster, as a CRDT: joining, removal, closing of logs, slots. [`crate::roster`] keeps it and hands it on.
 //!
 //! Invariants:
-//! - A member is announced by an operation of its sponsor, which the sponsor has applied before it gives the newcomer its state. So whoever
-//!   still cuts logs without knowing of the newcomer cuts only what that state holds (see `partition::stable`).
 //! - Members own disjoint shares of the slots and give slots from their own only: no two members whose logs are not closed have one slot.
+//! - A log is closed when all other members have said the same of it, each after it knew of the removal and took nothing more from the removed one
+//!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the nodes that
+//!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
 //! - A closed log is the same everywhere, and stays closed.
 //!
 //! A node asks a second sponsor only under a new incarnation, so each is joined once.
@@ -11,52 +12,68 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Context, Dot, Incarnation, VersionVector};
+use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 
 use crate::broken;
 
 /// Slots, one bit each.
 pub type Slots = u64;
 
-/// An operation. Who makes it is said by its dot.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum MemberOp {
-    /// The maker sponsors a node, and gives it a slot and a share of its free ones.
+/// Of what is left of a sponsor's share a newcomer gets one part in so many: enough to let some in itself, and the sponsor alone lets in more than
+/// a cluster of 16 needs.
+const SHARE_PARTS: usize = 8;
+
+/// How much of a removed member's logs a node holds, and how many it knows to have been let in by it. Two who say the same hold the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct Said {
+    /// All of it, counted: who gets more says so with a greater number.
     #[n(0)]
-    Join {
-        /// Who joins.
-        #[n(0)]
-        member: Incarnation,
-        /// Its name.
-        #[n(1)]
-        name: String,
-        /// Its slot, 0..=63.
-        #[n(2)]
-        slot: u8,
-        /// What it may give away.
-        #[n(3)]
-        share: Slots,
-    },
-    /// The member is gone. From now on nobody takes its batches from itself.
+    sum: u64,
+    /// Of the last numbers in all partitions.
     #[n(1)]
-    Evict {
-        /// Who.
-        #[n(0)]
-        member: Incarnation,
-    },
-    /// The maker knows of the eviction, and holds the log up to this number. Made again when others hold more.
+    digest: u64,
+    /// How many it has let in.
     #[n(2)]
-    Close {
-        /// Whose log.
-        #[n(0)]
-        member: Incarnation,
-        /// The last number.
-        #[n(1)]
-        last: u64,
-    },
+    sponsored: u64,
 }
 
-/// One member, or one that was.
+impl Said {
+    /// `logs`: the last number by partition.
+    pub fn of(sponsored: u64, logs: &BTreeMap<PartitionId, u64>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        let mut sum = sponsored;
+        for (partition, last) in logs.iter().filter(|(_, last)| **last > 0) {
+            hasher.update(&partition.0.to_be_bytes());
+            hasher.update(&last.to_be_bytes());
+            sum = sum.saturating_add(*last);
+        }
+        let hash = hasher.finalize();
+        let digest = hash.as_bytes().first_chunk().copied();
+        Said {
+            sum,
+            digest: digest.map_or(0, u64::from_be_bytes),
+            sponsored,
+        }
+    }
+
+    /// Operations, and nodes that were let in.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+}
+
+/// What is known of the logs of one that was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+struct Ending {
+    /// By each other member, while it is not closed.
+    #[n(0)]
+    said: BTreeMap<Incarnation, Said>,
+    /// What all had said.
+    #[n(1)]
+    closed: Option<Said>,
+}
+
+/// One member, or one that was. The number 7 was used for closing a single partition.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Member {
     /// Its name.
@@ -69,17 +86,17 @@ pub struct Member {
     sponsor: Option<Dot>,
     #[n(3)]
     share: Slots,
-    /// Who has evicted it.
+    /// Who has removed it, and when: the number is the wall clock's, for people.
     #[n(4)]
-    evictions: BTreeSet<Dot>,
-    /// Up to which number each other holds its log.
+    removals: BTreeSet<Dot>,
+    /// Of closing a single partition: empty, and there for whoever knows nothing else.
     #[n(5)]
-    held: BTreeMap<Incarnation, u64>,
-    /// Nodes whose sponsor knew of the eviction: they have nothing to say to it.
+    by_partition: BTreeMap<Incarnation, u64>,
+    /// Nodes whose sponsor knew of the removal: they have nothing to say to it.
     #[n(6)]
     excused: BTreeSet<Incarnation>,
-    #[n(7)]
-    closed: Option<u64>,
+    #[n(8)]
+    ending: Option<Ending>,
 }
 
 /// A slot as it came: beyond 63 there is none.
@@ -93,151 +110,205 @@ fn a_slot<C>(d: &mut minicbor::Decoder<'_>, _: &mut C) -> Result<u8, minicbor::d
 }
 
 impl Member {
-    /// The operation by which it joined; `None`: it founded the cluster.
+    fn new(name: &str, slot: u8, sponsor: Option<Dot>, share: Slots) -> Self {
+        Member {
+            name: name.to_owned(),
+            slot,
+            sponsor,
+            share,
+            removals: BTreeSet::new(),
+            by_partition: BTreeMap::new(),
+            excused: BTreeSet::new(),
+            ending: None,
+        }
+    }
+
+    /// Who let it in, and as its how manieth; `None`: it founded the cluster.
     pub fn sponsor(&self) -> Option<Dot> {
         self.sponsor
     }
+
+    /// Who has removed it, and at which microsecond since 1970.
+    pub fn removals(&self) -> impl Iterator<Item = Dot> {
+        self.removals.iter().copied()
+    }
+
+    /// What all others had said of its logs, if they are closed.
+    pub fn closed(&self) -> Option<Said> {
+        self.ending.as_ref().and_then(|ending| ending.closed)
+    }
+
+    /// What others have said of its logs so far.
+    pub fn said(&self) -> impl Iterator<Item = (Incarnation, Said)> {
+        let said = self.ending.iter().flat_map(|ending| &ending.said);
+        said.map(|(who, said)| (*who, *said))
+    }
+
+    fn join(&mut self, theirs: &Self) {
+        self.removals.extend(&theirs.removals);
+        self.excused.extend(&theirs.excused);
+        if let Some(theirs) = &theirs.ending {
+            let ours = self.ending.get_or_insert_default();
+            for (who, said) in &theirs.said {
+                let last = ours.said.entry(*who).or_insert(*said);
+                *last = (*last).max(*said);
+            }
+            ours.closed = ours.closed.max(theirs.closed);
+        }
+        self.settle();
+    }
+
+    /// What was said before it was closed is over.
+    fn settle(&mut self) {
+        if let Some(ending) = self.ending.as_mut().filter(|e| e.closed.is_some()) {
+            ending.said.clear();
+            self.excused.clear();
+        }
+    }
 }
 
-/// The membership of one partition, or of a whole node ([`crate::roster`]).
+/// The membership of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Members(#[n(0)] BTreeMap<Incarnation, Member>);
 
 impl Members {
-    /// The first node: it has slot 0 and owns all others.
-    pub fn found(founder: Incarnation, name: &str) -> Self {
-        Self::found_with(founder, name, 0, !1)
-    }
-
     /// The first node, which was alone before, under this slot, and owns these others: those that no incarnation of it has had.
-    pub fn found_with(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
+    pub fn found(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
         let slot = slot & 63;
-        let member = Member {
-            name: name.to_owned(),
-            slot,
-            sponsor: None,
-            share: share & !(1 << slot),
-            evictions: BTreeSet::new(),
-            held: BTreeMap::new(),
-            excused: BTreeSet::new(),
-            closed: None,
-        };
+        let member = Member::new(name, slot, None, share & !(1 << slot));
         Self([(founder, member)].into())
-    }
-
-    /// Applies an operation.
-    pub fn apply(&mut self, context: &Context<'_>, op: &MemberOp) {
-        let maker = context.dot.origin;
-        match op {
-            MemberOp::Join {
-                member,
-                name,
-                slot,
-                share,
-            } => {
-                for other in self.0.values_mut() {
-                    if other.evictions.iter().any(|dot| context.saw(*dot)) {
-                        other.excused.insert(*member);
-                    }
-                }
-                self.0.entry(*member).or_insert_with(|| Member {
-                    name: name.clone(),
-                    slot: *slot & 63,
-                    sponsor: Some(context.dot),
-                    share: *share,
-                    evictions: BTreeSet::new(),
-                    held: BTreeMap::new(),
-                    excused: BTreeSet::new(),
-                    closed: None,
-                });
-            }
-            MemberOp::Evict { member } => {
-                if let Some(member) = self.0.get_mut(member) {
-                    member.evictions.insert(context.dot);
-                }
-            }
-            MemberOp::Close { member, last } => {
-                if let Some(member) = self.0.get_mut(member) {
-                    let held = member.held.entry(maker).or_insert(0);
-                    *held = (*held).max(*last);
-                }
-            }
-        }
     }
 
     /// Joins another replica's state.
     pub fn join(&mut self, other: &Self) {
         for (id, theirs) in &other.0 {
-            let ours = self.0.entry(*id).or_insert_with(|| theirs.clone());
-            ours.evictions.extend(theirs.evictions.iter().copied());
-            ours.excused.extend(theirs.excused.iter().copied());
-            for (holder, last) in &theirs.held {
-                let held = ours.held.entry(*holder).or_insert(0);
-                *held = (*held).max(*last);
+            match self.0.get_mut(id) {
+                Some(ours) => ours.join(theirs),
+                None => drop(self.0.insert(*id, theirs.clone())),
             }
-            ours.closed = ours.closed.max(theirs.closed);
         }
     }
 
-    /// Closes what can be closed, given what is applied here: the logs closed now, with their last numbers.
-    ///
-    /// Two that are evicted at once do not wait for each other; but either may have sponsored someone the rest does not know of, so
-    /// all evicted logs must be agreed on.
-    pub fn close(&mut self, applied: &VersionVector) -> Vec<(Incarnation, u64)> {
-        let open: Vec<Incarnation> = self.iter_evicted().collect();
-        let agreed: Vec<(Incarnation, Option<u64>)> = open
-            .into_iter()
-            .map(|id| (id, self.agreed(id).filter(|last| applied.get(id) >= *last)))
-            .collect();
-        if agreed.iter().any(|(_, last)| last.is_none()) && !broken("closed-too-early") {
-            return Vec::new();
+    /// A member is gone, or no longer wanted; `micros`: the wall clock, for people. Whether it was there, and not removed.
+    pub fn remove(&mut self, by: Incarnation, member: Incarnation, micros: u64) -> bool {
+        let Some(member) = self.0.get_mut(&member) else {
+            return false;
+        };
+        let new = member.removals.is_empty();
+        if new {
+            member.removals.insert(Dot::new(by, micros));
         }
-        let mut closed = Vec::new();
-        for (id, last) in agreed {
-            if let (Some(member), Some(last)) = (self.0.get_mut(&id), last) {
-                member.closed = Some(last);
-                closed.push((id, last));
+        new
+    }
+
+    /// `me` holds so much of a removed member's logs, durable. Whether that says anything new.
+    pub fn say(&mut self, me: Incarnation, of: Incarnation, said: Said) -> bool {
+        let Some(member) = self.0.get_mut(&of).filter(|m| m.closed().is_none()) else {
+            return false;
+        };
+        let ending = member.ending.get_or_insert_default();
+        let before = ending.said.insert(me, said);
+        // It rises; what is less was read before what is there.
+        if let Some(before) = before.filter(|before| *before > said) {
+            ending.said.insert(me, before);
+        }
+        before.is_none_or(|before| before < said)
+    }
+
+    /// Closes what can be closed; whether anything was. `applied`: what this node has applied of each, if that is all it holds.
+    ///
+    /// Two that are removed at once do not wait for each other; but either may have let in someone the rest does not know of, and what one wrote may
+    /// rest on what the other did, so all must be agreed on.
+    pub fn close(&mut self, applied: &BTreeMap<Incarnation, Said>) -> bool {
+        let ready: Vec<(Incarnation, Option<Said>)> = self
+            .closing()
+            .into_iter()
+            .map(|id| {
+                let agreed = self.agreed(id);
+                (id, agreed.filter(|said| applied.get(&id) == Some(said)))
+            })
+            .collect();
+        if ready.iter().any(|(_, said)| said.is_none()) && !broken("closed-too-early") {
+            return false;
+        }
+        let mut closed = false;
+        for (id, said) in ready {
+            if let (Some(member), Some(said)) = (self.0.get_mut(&id), said) {
+                member.ending.get_or_insert_default().closed = Some(said);
+                member.settle();
+                closed = true;
             }
         }
         closed
     }
 
-    fn iter_evicted(&self) -> impl Iterator<Item = Incarnation> {
-        let evicted = self.0.iter().filter(|(_, m)| !m.evictions.is_empty());
-        evicted
-            .filter(|(_, m)| m.closed.is_none())
-            .map(|(id, _)| *id)
+    /// Members that were removed, and whose logs are not closed.
+    pub fn closing(&self) -> Vec<Incarnation> {
+        let removed = self.0.iter().filter(|(_, m)| !m.removals.is_empty());
+        let open = removed.filter(|(_, member)| member.closed().is_none());
+        open.map(|(id, _)| *id).collect()
     }
 
-    /// The last number of an evicted log, if all others say the same.
-    fn agreed(&self, id: Incarnation) -> Option<u64> {
-        let member = self.0.get(&id)?;
-        let others = self.0.iter().filter(|(other, state)| {
-            **other != id && state.evictions.is_empty() && !member.excused.contains(other)
-        });
-        let mut held = others.map(|(other, _)| member.held.get(other).copied());
-        let first = held.next()??;
+    /// Who has to say how much it holds of a removed member's logs, and has said what.
+    pub fn holders(&self, of: Incarnation) -> BTreeMap<Incarnation, Option<Said>> {
+        let Some(member) = self.0.get(&of) else {
+            return BTreeMap::new();
+        };
+        let said: BTreeMap<Incarnation, Said> = member.said().collect();
+        let others = self.0.iter();
+        let others = others.filter(|(other, state)| **other != of && state.removals.is_empty());
+        let all: BTreeMap<Incarnation, Option<Said>> = others
+            .map(|(other, _)| (*other, said.get(other).copied()))
+            .collect();
+        let asked = all.iter().filter(|(id, _)| !member.excused.contains(id));
+        let asked: BTreeMap<_, _> = asked.map(|(id, said)| (*id, *said)).collect();
+        // When all that had to say it were removed, too, those who are left say what they have got from them.
+        if asked.is_empty() { all } else { asked }
+    }
+
+    /// What all others say of a removed member's logs, if they say the same.
+    fn agreed(&self, id: Incarnation) -> Option<Said> {
+        let holders = self.holders(id);
+        let mut said = holders.values();
         if broken("closed-too-early") {
-            return Some(first);
+            return said.find_map(|said| *said);
         }
-        held.all(|last| last == Some(first)).then_some(first)
+        let first = (*said.next()?)?;
+        said.all(|said| *said == Some(first)).then_some(first)
     }
 
     /// Members whose logs are open: stability counts them.
     pub fn open(&self) -> BTreeSet<Incarnation> {
-        let open = self.0.iter().filter(|(_, member)| member.closed.is_none());
+        let open = self
+            .0
+            .iter()
+            .filter(|(_, member)| member.closed().is_none());
         open.map(|(id, _)| *id).collect()
     }
 
-    /// Whether it was evicted: it must write no more, and nobody takes its batches from it.
-    pub fn is_evicted(&self, id: Incarnation) -> bool {
-        self.0.get(&id).is_some_and(|m| !m.evictions.is_empty())
+    /// Whether it belongs to the cluster no more: it was removed, or let in by one that had been, of which the others had not heard when they closed that one's logs.
+    pub fn is_out(&self, id: Incarnation) -> bool {
+        let removed = |member: &Member| !member.removals.is_empty();
+        self.get(id).is_some_and(removed) || self.is_void(id)
     }
 
-    /// The last number of a closed log: nothing above is taken.
-    pub fn closed(&self, id: Incarnation) -> Option<u64> {
-        self.0.get(&id).and_then(|member| member.closed)
+    fn is_void(&self, id: Incarnation) -> bool {
+        let line = std::iter::once(id).chain(self.sponsors(id));
+        line.filter_map(|id| self.0.get(&id)?.sponsor)
+            .any(|sponsor| {
+                let closed = self.0.get(&sponsor.origin).and_then(Member::closed);
+                closed.is_some_and(|said| sponsor.seq > said.sponsored)
+            })
+    }
+
+    /// How many a member has let in.
+    pub fn sponsored(&self, by: Incarnation) -> u64 {
+        let numbers = self.0.values().filter_map(|member| {
+            let dot = member.sponsor.filter(|dot| dot.origin == by)?;
+            Some(dot.seq)
+        });
+        numbers.max().unwrap_or(0)
     }
 
     /// All members, and those that were.
@@ -250,17 +321,17 @@ impl Members {
         self.0.get(&id)
     }
 
-    /// The evicted logs about which this node has to say something: it holds this much of them.
-    pub fn plan_close(&self, me: Incarnation, durable: &VersionVector) -> Vec<MemberOp> {
-        let mut ops = Vec::new();
-        for id in self.iter_evicted().filter(|id| *id != me) {
-            let last = durable.get(id);
-            let said = self.0.get(&id).and_then(|member| member.held.get(&me));
-            if said.is_none_or(|said| *said < last) {
-                ops.push(MemberOp::Close { member: id, last });
-            }
-        }
-        ops
+    /// Those whose slot a member has got when their logs were closed: it must know all that they wrote before it gives a UID.
+    pub fn holders_before(&self, id: Incarnation) -> BTreeSet<Incarnation> {
+        let Some(slot) = self.0.get(&id).map(|member| member.slot) else {
+            return BTreeSet::new();
+        };
+        let others = self
+            .0
+            .iter()
+            .filter(|(other, m)| **other != id && m.slot == slot);
+        let closed = others.filter(|(_, member)| member.closed().is_some());
+        closed.map(|(other, _)| *other).collect()
     }
 
     /// The slots a member may give away: its share and what it inherits of closed logs, less what those who come after hold.
@@ -293,7 +364,7 @@ impl Members {
 
     fn is_over(&self, id: Incarnation) -> bool {
         let over = |m: &Member| {
-            m.closed.is_some() || (broken("slot-given-twice") && !m.evictions.is_empty())
+            m.closed().is_some() || (broken("slot-given-twice") && !m.removals.is_empty())
         };
         self.0.get(&id).is_some_and(over)
     }
@@ -321,25 +392,30 @@ impl Members {
         None
     }
 
-    /// Sponsors a node: it gets a free slot and half of the rest. `None` if there is no free slot, or the sponsor is evicted.
-    pub fn plan_join(
-        &self,
-        sponsor: Incarnation,
-        member: Incarnation,
-        name: &str,
-    ) -> Option<MemberOp> {
-        if self.is_evicted(sponsor) || self.0.contains_key(&member) {
-            return None;
+    /// `sponsor` lets a node in: it gets a free slot, one that nobody has had if there is one, and a part of the rest. Whether there was a free slot
+    /// and the sponsor is a member.
+    pub fn sponsor(&mut self, sponsor: Incarnation, member: Incarnation, name: &str) -> bool {
+        if self.is_out(sponsor) || self.0.contains_key(&member) {
+            return false;
         }
         let free = self.free(sponsor);
-        let slots: Vec<u8> = (0..64u8).filter(|slot| free >> slot & 1 == 1).collect();
-        let (slot, rest) = slots.split_first()?;
-        let given = rest.iter().take(rest.len() / 2);
-        Some(MemberOp::Join {
-            member,
-            name: name.to_owned(),
-            slot: *slot,
-            share: given.fold(0, |share, slot| share | 1 << slot),
-        })
+        let used = self.0.values().fold(0, |used, m| used | 1 << m.slot);
+        let of = |slots: Slots| (0..64u8).filter(move |slot| slots >> slot & 1 == 1);
+        let mut slots = of(free & !used).chain(of(free & used));
+        let Some(slot) = slots.next() else {
+            return false;
+        };
+        let rest: Vec<u8> = slots.collect();
+        let given = rest.iter().take(rest.len() / SHARE_PARTS);
+        let share = given.fold(0, |share, slot| share | 1 << slot);
+        for id in self.closing() {
+            if let Some(removed) = self.0.get_mut(&id) {
+                removed.excused.insert(member);
+            }
+        }
+        let dot = Dot::new(sponsor, self.sponsored(sponsor) + 1);
+        self.0
+            .insert(member, Member::new(name, slot, Some(dot), share));
+        true
     }
 }

@@ -6,15 +6,20 @@
 //! Invariants:
 //! - A slot is given by one sponsor, from its own share, once ([`Members`]): the number of the sponsoring is found in the state itself, so a
 //!   sponsor must have the state durable before it answers the newcomer.
-//! - Nothing is ever taken out, so that a join only adds.
+//! - Nothing is taken over from who is no member: neither from one that was removed, nor from one that it let in and that no member has told of.
+//! - What is said of a removed member's logs is said when the removal is durable here, and nothing comes from that member any more.
+//! - Nothing is ever taken out but what was said of logs that are closed, so that a join only adds.
 //! - It fits into a frame ([`ROSTER_BYTES_MAX`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
+use whimbrel_crdt::{Incarnation, PartitionId};
 
-use crate::members::{Members, Slots};
+use crate::{
+    broken,
+    members::{Members, Said, Slots},
+};
 
 /// Encoded. 64 slots, so some dozens of members, each with a name and an address; half of what a frame may have.
 pub const ROSTER_BYTES_MAX: usize = 128 << 10;
@@ -55,16 +60,47 @@ pub enum RosterError {
     /// The sponsor is none.
     #[error("this node is no member")]
     NoMember,
+    /// Somebody has removed it.
+    #[error("this node was removed from the cluster")]
+    Removed,
     /// [`ROSTER_BYTES_MAX`]
     #[error("the membership would be too long")]
     TooLong,
 }
 
+/// What became of what another node has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// All of it is known now.
+    Taken {
+        /// Something was new.
+        new: bool,
+    },
+    /// It was removed: nothing of it was taken over.
+    Removed,
+    /// No member has let it in: nothing of it was taken over.
+    Stranger,
+}
+
+/// What a node holds of another's log in one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Taken from peers, perhaps not on disk yet.
+    pub taken: u64,
+    /// On disk.
+    pub stored: u64,
+    /// Applied, and that on disk.
+    pub applied: u64,
+}
+
+/// What a node holds of the logs of some, by partition. All partitions that it has are in it.
+pub type Holdings = BTreeMap<Incarnation, BTreeMap<PartitionId, Holding>>;
+
 impl Roster {
     /// The first node, which has this slot and may give those of the share.
     pub fn found(founder: Incarnation, name: &str, slot: u8, share: Slots) -> Self {
         Roster {
-            members: Members::found_with(founder, name, slot, share),
+            members: Members::found(founder, name, slot, share),
             places: BTreeMap::new(),
         }
     }
@@ -102,27 +138,83 @@ impl Roster {
         if self.members.get(member).is_some() {
             return Ok(false);
         }
-        let op = self.members.plan_join(sponsor, member, name);
-        let op = op.ok_or(RosterError::NoSlot)?;
-        let numbers = self.members.iter().filter_map(|(_, member)| {
-            let dot = member.sponsor()?;
-            (dot.origin == sponsor).then_some(dot.seq)
-        });
-        let number = numbers.max().unwrap_or(0) + 1;
-        let context = Context {
-            dot: Dot::new(sponsor, number),
-            // Nobody is evicted by this membership, so nobody has to be excused from knowing of it.
-            stamp: Stamp {
-                hlc: 0,
-                origin: sponsor,
-            },
-            deps: &VersionVector::default(),
-        };
+        if self.members.is_out(sponsor) {
+            return Err(RosterError::Removed);
+        }
         let mut changed = self.clone();
-        changed.members.apply(&context, &op);
+        if !changed.members.sponsor(sponsor, member, name) {
+            return Err(RosterError::NoSlot);
+        }
         changed.fits()?;
         *self = changed;
         Ok(true)
+    }
+
+    /// `by` removes a member; `micros`: the wall clock. Whether it was one.
+    ///
+    /// # Errors
+    /// [`RosterError::Removed`]: `by` itself was; [`RosterError::TooLong`]. Nothing has changed then.
+    pub fn remove(
+        &mut self,
+        by: Incarnation,
+        member: Incarnation,
+        micros: u64,
+    ) -> Result<bool, RosterError> {
+        if self.members.is_out(by) {
+            return Err(RosterError::Removed);
+        }
+        let mut changed = self.clone();
+        let removed = changed.members.remove(by, member, micros);
+        changed.fits()?;
+        *self = changed;
+        Ok(removed)
+    }
+
+    /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
+    /// durable here, and no frame of theirs under way, before `holdings` were looked at.
+    ///
+    /// # Errors
+    /// [`RosterError::TooLong`]: nothing has changed.
+    pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
+        let mut changed = self.clone();
+        let mut applied = BTreeMap::new();
+        for id in changed.members.closing() {
+            let Some(logs) = holdings.get(&id) else {
+                continue;
+            };
+            // What was taken and is not on disk came before the removal was known, perhaps: others may never get it.
+            if logs.values().any(|log| log.taken > log.stored) && !broken("said-before-stored") {
+                continue;
+            }
+            let said = self.said_of(id, logs);
+            if changed.members.is_out(me) {
+                continue;
+            }
+            changed.members.say(me, id, said);
+            if logs.values().all(|log| log.applied == log.stored) {
+                applied.insert(id, said);
+            }
+        }
+        changed.members.close(&applied);
+        changed.fits()?;
+        let new = changed != *self;
+        *self = changed;
+        Ok(new)
+    }
+
+    fn said_of(&self, id: Incarnation, logs: &BTreeMap<PartitionId, Holding>) -> Said {
+        let stored = logs.iter().map(|(partition, log)| (*partition, log.stored));
+        Said::of(self.members.sponsored(id), &stored.collect())
+    }
+
+    /// Those whose closed logs are here as a whole, and applied: there is nothing more of them.
+    pub fn whole(&self, holdings: &Holdings) -> BTreeSet<Incarnation> {
+        let whole = holdings.iter().filter(|(id, logs)| {
+            let closed = self.members.get(**id).and_then(|member| member.closed());
+            let applied = logs.values().all(|log| log.applied == log.stored);
+            applied && closed == Some(self.said_of(**id, logs))
+        });
+        whole.map(|(id, _)| *id).collect()
     }
 
     /// A node tells where it is.
@@ -146,7 +238,39 @@ impl Roster {
         }
     }
 
-    /// Takes over what another node knows; whether anything was new.
+    /// Takes over what another node shows, if it is a member.
+    ///
+    /// One that is not known here is, if a member that was not removed has let it in. What one that was removed has done since others know nothing of:
+    /// they may have said already how much they hold of it.
+    ///
+    /// # Errors
+    /// [`RosterError::TooLong`]; nothing has changed then.
+    pub fn hear(&mut self, from: Incarnation, theirs: &Self) -> Result<Heard, RosterError> {
+        if self.members.is_out(from) && !broken("removed-ones-heard") {
+            return Ok(Heard::Removed);
+        }
+        if self.members.get(from).is_none() {
+            let mut at = from;
+            // A tree: no longer than there are members.
+            for _ in theirs.members.iter() {
+                let Some(dot) = theirs.members.get(at).and_then(|member| member.sponsor()) else {
+                    return Ok(Heard::Stranger);
+                };
+                at = dot.origin;
+                if self.members.get(at).is_some() {
+                    break;
+                }
+            }
+            let known = self.members.get(at).is_some();
+            if !known || self.members.is_out(at) && !broken("removed-ones-heard") {
+                return Ok(Heard::Stranger);
+            }
+        }
+        let new = self.join(theirs)?;
+        Ok(Heard::Taken { new })
+    }
+
+    /// Joins what a member knows; whether anything was new.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]; nothing has changed then.
@@ -177,13 +301,13 @@ impl Roster {
         })
     }
 
-    /// Another member with the slot of this one. It comes from a sponsor that went on from an older disk without being noticed: the two must
+    /// Another member with the slot of this one whose logs are open, too. It comes from a sponsor that went on from an older disk without being noticed: the two must
     /// not write to the same accounts.
     pub fn clash(&self, id: Incarnation) -> Option<Incarnation> {
-        let slot = self.members.get(id)?.slot;
-        let mut others = self.members.iter().filter(|(other, _)| *other != id);
-        let other = others.find(|(_, member)| member.slot == slot)?;
-        Some(other.0)
+        let slots = self.slots();
+        let slot = slots.get(&id)?;
+        let mut others = slots.iter().filter(|(other, _)| **other != id);
+        Some(*others.find(|(_, other)| *other == slot)?.0)
     }
 }
 
@@ -245,11 +369,136 @@ mod tests {
         assert_eq!(clashes.count(), 0);
     }
 
+    const HERE: PartitionId = PartitionId::DIRECTORY;
+
+    fn held(of: u64, taken: u64, stored: u64, applied: u64) -> Holdings {
+        let holding = Holding {
+            taken,
+            stored,
+            applied,
+        };
+        [(node(of), [(HERE, holding)].into())].into()
+    }
+
+    /// Three members, of which the third is removed by the first.
+    fn removed() -> Roster {
+        let mut roster = founded();
+        for (id, name) in [(2, "b"), (3, "c")] {
+            roster.sponsor(node(1), node(id), name).unwrap();
+        }
+        assert_eq!(roster.remove(node(1), node(3), 7), Ok(true));
+        assert_eq!(roster.remove(node(2), node(3), 8), Ok(false));
+        roster
+    }
+
+    #[test]
+    fn logs_are_closed_when_all_others_hold_the_same() {
+        let mut one = removed();
+        let mut two = one.clone();
+        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(true));
+        assert_eq!(two.settle(node(2), &held(3, 4, 4, 4)), Ok(true));
+        one.join(&two).unwrap();
+        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(false));
+        assert!(one.slots().contains_key(&node(3)), "they differ");
+        // The other gets what it lacks: on its way, on disk, applied.
+        assert_eq!(two.settle(node(2), &held(3, 5, 4, 4)), Ok(false));
+        two.settle(node(2), &held(3, 5, 5, 4)).unwrap();
+        one.join(&two).unwrap();
+        two.join(&one).unwrap();
+        assert_eq!(two.settle(node(2), &held(3, 5, 5, 4)), Ok(false));
+        assert_eq!(two.settle(node(2), &held(3, 5, 5, 5)), Ok(true));
+        assert!(!two.slots().contains_key(&node(3)));
+        assert_eq!(two.whole(&held(3, 5, 5, 5)), [node(3)].into());
+        assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
+        assert!(two.whole(&held(3, 4, 4, 4)).is_empty());
+        // It is closed for whoever hears of it, whatever was said before.
+        let mut late = one.clone();
+        late.join(&two).unwrap();
+        two.join(&one).unwrap();
+        assert_eq!(late, two);
+    }
+
+    #[test]
+    fn who_was_let_in_knowing_of_the_removal_is_not_asked() {
+        let mut roster = removed();
+        roster.sponsor(node(1), node(4), "d").unwrap();
+        roster.settle(node(1), &held(3, 0, 0, 0)).unwrap();
+        roster.settle(node(2), &held(3, 0, 0, 0)).unwrap();
+        assert!(!roster.slots().contains_key(&node(3)));
+    }
+
+    #[test]
+    fn one_that_was_removed_lets_nobody_in() {
+        let ours = removed();
+        // It has not heard, and is cut off.
+        let mut theirs = founded();
+        for (id, name) in [(2, "b"), (3, "c")] {
+            theirs.sponsor(node(1), node(id), name).unwrap();
+        }
+        theirs.sponsor(node(3), node(4), "d").unwrap();
+        theirs.sponsor(node(3), node(5), "e").unwrap();
+        let hear = |ours: &Roster, from, theirs: &Roster| {
+            let mut heard = ours.clone();
+            let result = heard.hear(node(from), theirs);
+            (heard, result)
+        };
+        assert_eq!(hear(&ours, 3, &theirs), (ours.clone(), Ok(Heard::Removed)));
+        for from in [4, 5, 9] {
+            let expected = (ours.clone(), Ok(Heard::Stranger));
+            assert_eq!(hear(&ours, from, &theirs), expected);
+        }
+        // A member that had heard of them before tells of them.
+        let (told, result) = hear(&ours, 2, &theirs);
+        assert_eq!(result, Ok(Heard::Taken { new: true }));
+        assert!(!told.members().is_out(node(5)));
+        // When it is closed without them they are none, and learn it.
+        let mut closed = ours;
+        for me in [1, 2] {
+            closed.settle(node(me), &held(3, 0, 0, 0)).unwrap();
+        }
+        let (told, result) = hear(&theirs, 1, &closed);
+        assert_eq!(result, Ok(Heard::Taken { new: true }));
+        for out in [3, 4, 5] {
+            assert!(told.members().is_out(node(out)));
+        }
+        assert_eq!(
+            told.clone().sponsor(node(4), node(6), "f"),
+            Err(RosterError::Removed)
+        );
+    }
+
+    #[test]
+    fn a_founder_lets_in_sixteen_and_slots_come_back() {
+        let mut roster = founded();
+        for id in 2..=17 {
+            roster.sponsor(node(1), node(id), "n").unwrap();
+        }
+        // Replaced one after the other, many times, by whoever still can.
+        for (oldest, id) in (2..).zip(18..400) {
+            roster.remove(node(1), node(oldest), 1).unwrap();
+            let members = roster.members();
+            let others: Vec<Incarnation> = roster.slots().into_keys().collect();
+            let others: Vec<Incarnation> = others
+                .into_iter()
+                .filter(|other| !members.is_out(*other))
+                .collect();
+            for other in others {
+                roster.settle(other, &held(oldest, 3, 3, 3)).unwrap();
+            }
+            assert_eq!(roster.slots().len(), 16, "closed");
+            assert_eq!(roster.sponsor(node(1), node(id), "n"), Ok(true), "{id}");
+            assert_eq!(roster.clash(node(id)), None);
+            let before = roster.members().holders_before(node(id));
+            assert!(id > 32 || before.is_empty(), "{id}: those never used first");
+        }
+    }
+
     #[test]
     fn a_node_that_was_alone_gives_no_slot_it_has_had() {
         let mut roster = Roster::found(node(1), "a", 7, !0b1111);
         roster.sponsor(node(1), node(2), "b").unwrap();
         assert_eq!(roster.slots(), [(node(1), 7), (node(2), 4)].into());
+        assert!(roster.members().holders_before(node(2)).is_empty());
         let mut none = Roster::found(node(1), "a", 7, 1 << 7);
         assert_eq!(
             none.sponsor(node(1), node(2), "b"),

@@ -161,7 +161,14 @@ where
                 Some(input) = self.inbox.inputs.recv() => input,
                 Some(question) = self.inbox.questions.recv() => self.question(question),
                 Some(page) = self.pages.recv() => page,
-                Some(told) = self.inbox.peers.recv() => self.of_peer(told),
+                Some(told) = self.inbox.peers.recv() => match told {
+                    FromPeer::Told(input, handle) => self.of_peer(input, handle),
+                    FromPeer::Report(asked) => {
+                        // As below.
+                        let _ = asked.send(self.machine.reports());
+                        continue;
+                    }
+                },
                 () = self.inbox.room.notified() => {
                     if self.send().is_err() {
                         return;
@@ -315,8 +322,8 @@ where
 
     // --- Other nodes ---------------------------------------------------------------------------------------------------
 
-    fn of_peer(&mut self, told: FromPeer) -> (Input, Work) {
-        match (&told.input, told.handle) {
+    fn of_peer(&mut self, input: PeerInput, handle: Option<Handle>) -> (Input, Work) {
+        match (&input, handle) {
             (PeerInput::Linked(peer), Some(handle)) => {
                 let awake = VecDeque::new();
                 self.links.insert(*peer, Link { handle, awake });
@@ -324,7 +331,7 @@ where
             (PeerInput::Unlinked(peer), _) => _ = self.links.remove(peer),
             _ => {}
         }
-        (Input::Peer(told.input), self.shared.board.work().begin())
+        (Input::Peer(input), self.shared.board.work().begin())
     }
 
     fn for_peers(&mut self, output: PeerOutput) -> Result<(), Dead> {

@@ -134,6 +134,11 @@ impl Registry {
         }
     }
 
+    /// Sessions may come again.
+    pub fn reopen(&self) {
+        self.closing.store(false, Ordering::SeqCst);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.sessions
@@ -227,6 +232,8 @@ mod tests {
         assert_eq!(registry.len(), 2);
         drop((session, late));
         assert!(registry.is_empty());
+        registry.reopen();
+        assert_eq!(registry.enter().signal.take(), None);
     }
 
     #[test]

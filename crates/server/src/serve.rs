@@ -26,7 +26,7 @@ use crate::{
     actor::Fatal,
     admin,
     answers::Answers,
-    cluster::{Cluster, Running, files::FilesError},
+    cluster::{Cluster, NOT_FILLED, Running, files::FilesError},
     config::Config,
     driver::Context,
     listen::{self, Listener, Places, Protocol},
@@ -413,12 +413,21 @@ impl Server {
             Arc::clone(&server.service.registry),
             sessions::of_administrators(config, server.service.clock),
         );
+        let filled = server.cluster.as_ref().map(Running::filled);
         server.loops.spawn(admin::server::serve(
             admin_socket,
             Arc::clone(&server.service.board),
             administrators,
+            Arc::clone(&server.service.registry),
             server.cluster.as_ref().map(Running::told),
         ));
+        // It must not give a UID before: connections wait.
+        let filled = filled.filter(|filled| !*filled.borrow());
+        if filled.is_some() && mail.is_empty() {
+            return Err(StartError::Cluster(NOT_FILLED.into()));
+        } else if filled.is_some() {
+            tracing::info!(NOT_FILLED);
+        }
         for (protocol, tls, socket) in mail {
             let listener = Listener {
                 protocol,
@@ -429,13 +438,21 @@ impl Server {
                 registry: Arc::clone(&server.service.registry),
                 context: Arc::clone(&context),
             };
-            server.loops.spawn(listener.run());
+            let filled = filled.clone();
+            server.loops.spawn(async move {
+                if let Some(mut filled) = filled {
+                    // The other end goes with the node.
+                    let _ = filled.wait_for(|filled| *filled).await;
+                }
+                listener.run().await;
+            });
         }
         server.readiness.serving(metrics::Sources {
             board: Arc::clone(&server.service.board),
             store: Arc::new(move || store.totals()),
             store_path: server.data.path().join("store"),
             cache_bytes: config.storage.cache_bytes.0,
+            cluster: server.cluster.as_ref().map(Running::told),
         });
         tracing::info!(
             data = %server.data.path().display(),

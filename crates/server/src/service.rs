@@ -79,7 +79,8 @@ impl<S: Store> Service<S> {
             fatal,
             wants: membership.as_ref().map(|of| of.wants.clone()),
         });
-        let shipping = shipping(membership.is_some());
+        let in_cluster = membership.is_some();
+        let shipping = shipping(in_cluster);
         let peers = membership.map_or_else(BTreeMap::new, |of| of.peers);
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
@@ -87,6 +88,7 @@ impl<S: Store> Service<S> {
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
         let directory_config = directory::Config {
             peers: peers.keys().copied().collect(),
+            in_cluster,
             shipping,
             ..directory::Config::alone(origin, identity.slot)
         };
@@ -96,6 +98,7 @@ impl<S: Store> Service<S> {
         let queue_config = queue::Config {
             origin,
             peers: peers.keys().copied().collect(),
+            in_cluster,
             other_nodes: config.queue.other_nodes,
             takeover_after_seconds: config.queue.takeover_after.as_secs(),
             limits: queue_limits(config),
@@ -115,6 +118,7 @@ impl<S: Store> Service<S> {
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
             peers,
+            in_cluster,
             shipping,
             ..owner::Config::default()
         };

@@ -20,7 +20,7 @@ use whimbrel_service::{
     figures::Figures,
     machine::{Input, Route, route},
     owner::keys::partition_of,
-    peers::{Frame, PeerInput},
+    peers::{Frame, PartitionReport, PeerInput},
 };
 
 /// Questions that wait for one machine before whoever asks next has to wait.
@@ -56,10 +56,11 @@ pub(crate) enum Question {
 }
 
 /// What a machine is told of other nodes.
-pub(crate) struct FromPeer {
-    pub(crate) input: PeerInput,
-    /// Of a link that is up: where frames for the peer go.
-    pub(crate) handle: Option<Handle>,
+pub(crate) enum FromPeer {
+    /// With, of a link that is up, where frames for the peer go.
+    Told(PeerInput, Option<Handle>),
+    /// How do your partitions stand, after all that came before?
+    Report(oneshot::Sender<Vec<PartitionReport>>),
 }
 
 /// Where a machine is reached.
@@ -234,10 +235,7 @@ impl Switchboard {
     /// There is a link to another node: the machines put frames for it into the handle.
     pub(crate) async fn link_up(&self, peer: Incarnation, handle: &Handle) {
         for machine in self.replicating() {
-            let told = FromPeer {
-                input: PeerInput::Linked(peer),
-                handle: Some(handle.clone()),
-            };
+            let told = FromPeer::Told(PeerInput::Linked(peer), Some(handle.clone()));
             // As below.
             let _ = machine.peers.send(told).await;
         }
@@ -246,13 +244,25 @@ impl Switchboard {
     /// Tells all machines something of other nodes, behind what came before.
     pub(crate) async fn tell_of_peers(&self, input: impl Fn() -> PeerInput) {
         for machine in self.replicating() {
-            let told = FromPeer {
-                input: input(),
-                handle: None,
-            };
+            let told = FromPeer::Told(input(), None);
             // A machine that is gone has stopped the node.
             let _ = machine.peers.send(told).await;
         }
+    }
+
+    /// How all partitions stand that are open, behind what the machines were told of other nodes before; `None` if one of them is gone.
+    pub(crate) async fn reports(&self) -> Option<Vec<PartitionReport>> {
+        let mut asked = Vec::with_capacity(self.owners.len() + 1);
+        for machine in self.replicating() {
+            let (report, reported) = oneshot::channel();
+            machine.peers.send(FromPeer::Report(report)).await.ok()?;
+            asked.push(reported);
+        }
+        let mut reports = Vec::new();
+        for reported in asked {
+            reports.extend(reported.await.ok()?);
+        }
+        Some(reports)
     }
 
     /// The machines that have peers: all.
@@ -264,10 +274,7 @@ impl Switchboard {
 
     /// A peer has a body on disk: the queue waits for that. In the order of what the peer sends.
     pub(crate) async fn body_at_peer(&self, peer: Incarnation, frame: Frame) {
-        let told = FromPeer {
-            input: PeerInput::Frame(peer, frame),
-            handle: None,
-        };
+        let told = FromPeer::Told(PeerInput::Frame(peer, frame), None);
         // As above.
         let _ = self.queue.peers.send(told).await;
     }
@@ -296,10 +303,7 @@ impl Switchboard {
             // Later versions may have partitions of other kinds.
             return;
         };
-        let told = FromPeer {
-            input: PeerInput::Frame(peer, frame),
-            handle: None,
-        };
+        let told = FromPeer::Told(PeerInput::Frame(peer, frame), None);
         // As above.
         let _ = machine.peers.send(told).await;
     }

@@ -20,7 +20,7 @@ use crate::{
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
-    peers::{self, Frame, LogEnd, PeerOutput, Shipping, Then},
+    peers::{self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then},
     saslprep::saslprep,
     senders::{self, Senders},
 };
@@ -40,6 +40,8 @@ pub struct Config {
     pub slot: u8,
     /// The other nodes. Empty: this node is alone.
     pub peers: BTreeSet<Incarnation>,
+    /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
+    pub in_cluster: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -52,6 +54,7 @@ impl Config {
             origin,
             slot,
             peers: BTreeSet::new(),
+            in_cluster: false,
             shipping: peers::Config::default(),
         }
     }
@@ -65,6 +68,8 @@ pub struct DirectoryOwner {
     senders: Senders,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
+    /// Nodes of whose logs there is no more than is here.
+    closed: BTreeSet<Incarnation>,
     /// Logs that are being read for the partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Reads that failed are tried again then.
@@ -116,6 +121,7 @@ impl DirectoryOwner {
             authenticator,
             senders: Senders::new(senders::Limits::default()),
             links: BTreeSet::new(),
+            closed: BTreeSet::new(),
             reads: BTreeMap::new(),
             retry_at: None,
             standings: VecDeque::new(),
@@ -143,7 +149,7 @@ impl DirectoryOwner {
             from: Vec::new(),
             to: vec![0xff],
         });
-        if self.config.peers.is_empty() {
+        if self.config.peers.is_empty() && !self.config.in_cluster {
             loading.logs = Some(None);
         } else {
             let load = PeerOutput::LoadLogs { ticket, partition };
@@ -667,6 +673,18 @@ impl Machine for DirectoryOwner {
         };
         let shipping = running.shipping.deadline();
         shipping.into_iter().chain(self.retry_at).min()
+    }
+
+    fn reports(&self) -> Vec<PartitionReport> {
+        vec![PartitionReport {
+            partition: PartitionId::DIRECTORY,
+            open: match &self.state {
+                Phase::Running(running) if !running.failed => Some(running.shipping.report()),
+                _ => None,
+            },
+            bodies_missing: 0,
+            accounts_stalled: 0,
+        }]
     }
 
     fn figures(&self, _now: Now) -> Figures {

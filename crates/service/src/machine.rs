@@ -14,7 +14,7 @@ use crate::{
     admin::{AdminCall, AdminReply},
     api::{Call, Entry, Event, Reply, SessionId},
     figures::Figures,
-    peers::{PeerInput, PeerOutput},
+    peers::{PartitionReport, PeerInput, PeerOutput},
 };
 
 /// The two clocks, read by the driver.
@@ -235,6 +235,10 @@ pub trait Machine {
     /// What it can tell of itself.
     fn figures(&self, _now: Now) -> Figures {
         Figures::default()
+    }
+    /// How its partitions stand.
+    fn reports(&self) -> Vec<PartitionReport> {
+        Vec::new()
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
     figures::Figures,
     log::{self, Log},
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    peers::{self, Frame, LogEnd, PeerOutput, Shipping, Then, clocks, on_wire},
+    peers::{self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then, clocks, on_wire},
 };
 
 /// What is left of a commit for what stands beside an entry: its row is in it twice, in the log and by itself.
@@ -73,6 +73,8 @@ pub struct Config {
     pub origin: Incarnation,
     /// The other nodes. Empty: this node is alone.
     pub peers: BTreeSet<Incarnation>,
+    /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
+    pub in_cluster: bool,
     /// How many of them must have an entry before it is accepted; never more than there are. `queue.other_nodes`.
     pub other_nodes: usize,
     /// After how many seconds without its node an entry is delivered by another one. `queue.takeover_after`.
@@ -92,6 +94,7 @@ impl Config {
         Config {
             origin,
             peers: BTreeSet::new(),
+            in_cluster: false,
             other_nodes: 1,
             takeover_after_seconds: 60,
             limits,
@@ -129,6 +132,8 @@ pub struct QueueOwner {
     haves: BTreeMap<Incarnation, VecDeque<BlobName>>,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
+    /// Nodes of whose logs there is no more than is here.
+    closed: BTreeSet<Incarnation>,
     /// Since when there has been none to these.
     gone: BTreeMap<Incarnation, u64>,
     /// When entries of others are looked at.
@@ -232,6 +237,7 @@ impl QueueOwner {
             lacking: BTreeMap::new(),
             haves: BTreeMap::new(),
             links: BTreeSet::new(),
+            closed: BTreeSet::new(),
             gone: BTreeMap::new(),
             look_at: None,
             adopting: BTreeMap::new(),
@@ -273,7 +279,7 @@ impl QueueOwner {
             from: vec![0],
             to: vec![ENTRY_ROW + 1],
         });
-        if self.config.peers.is_empty() {
+        if self.config.peers.is_empty() && !self.config.in_cluster {
             loading.logs = Some(None);
         } else {
             let load = PeerOutput::LoadLogs { ticket, partition };
@@ -746,6 +752,18 @@ impl Machine for QueueOwner {
 
     fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    fn reports(&self) -> Vec<PartitionReport> {
+        vec![PartitionReport {
+            partition: PartitionId::QUEUE,
+            open: match &self.phase {
+                Phase::Running(running) if !running.failed => Some(running.shipping.report()),
+                _ => None,
+            },
+            bodies_missing: self.lacking.len() as u64,
+            accounts_stalled: 0,
+        }]
     }
 
     fn figures(&self, now: Now) -> Figures {

@@ -26,7 +26,7 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Entry, Frame, LogEnd, PeerInput, PeerOutput,
+        Entry, Frame, LogEnd, PartitionReport, PeerInput, PeerOutput,
         bodies::{self, Bodies, BodyOutput},
     },
     queue::{self, QueueOwner},
@@ -294,6 +294,25 @@ impl Node {
             self.input(Dest::Owner(owner), Input::Peer(input));
         }
         self.settle();
+    }
+
+    /// Who belongs to the cluster, this node among them, and their slots.
+    pub fn members(&mut self, slots: BTreeMap<Incarnation, u8>) {
+        self.owner_config.peers.clone_from(&slots);
+        self.owner_config.peers.remove(&self.owner_config.origin);
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
+            self.input(dest, Input::Peer(PeerInput::Members(slots.clone())));
+        }
+        self.settle();
+    }
+
+    /// How its partitions stand.
+    #[must_use]
+    pub fn reports(&self) -> Vec<PartitionReport> {
+        let owners = self.owners.iter().flat_map(PartitionOwner::reports);
+        let others = self.directory.reports().into_iter();
+        owners.chain(others).chain(self.queue.reports()).collect()
     }
 
     /// A frame has come from another node.
@@ -1028,6 +1047,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
         origin: config.origin,
         slot: config.slot,
         peers: config.peers.keys().copied().collect(),
+        in_cluster: config.in_cluster,
         shipping: config.shipping,
     };
     DirectoryOwner::new(config, authenticator)
@@ -1036,6 +1056,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
 fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config {
     queue::Config {
         peers: config.peers.keys().copied().collect(),
+        in_cluster: config.in_cluster,
         shipping: config.shipping,
         takeover_after_seconds: 10,
         waits: queue::waits::Config {

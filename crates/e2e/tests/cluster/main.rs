@@ -9,6 +9,7 @@
 mod clients;
 mod directory;
 mod mail;
+mod members;
 mod proxy;
 mod trouble;
 

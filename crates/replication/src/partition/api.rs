@@ -6,7 +6,10 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
 
 use super::state::{StateConfig, StateInput, StateOutput};
-use crate::wire::{Frame, Room};
+use crate::{
+    roster::Holding,
+    wire::{Frame, Room},
+};
 
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +139,40 @@ pub struct Foreign {
     pub hash: Hash,
 }
 
+/// How a partition stands at this node, for whoever watches it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is held of each log.
+    pub logs: BTreeMap<Incarnation, Holding>,
+    /// How many operations all members have applied.
+    pub stable: u64,
+    /// What is known of each peer that was ever linked.
+    pub peers: BTreeMap<Incarnation, PeerReport>,
+}
+
+/// What is known of a peer, for whoever watches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerReport {
+    /// Operations that are on disk here, and that it has not said to have.
+    pub lacks: u64,
+    /// Operations that it has said to have, and that are not on disk here.
+    pub has_more: u64,
+    /// Bytes that wait to be sent to it, or for its acknowledgement.
+    pub queued_bytes: u64,
+}
+
+impl PeerReport {
+    /// Of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        PeerReport {
+            lacks: self.lacks + other.lacks,
+            has_more: self.has_more + other.has_more,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+        }
+    }
+}
+
 /// What the machine is told.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -153,8 +190,8 @@ pub enum Input {
     Log(Ticket, Vec<Entry>),
     /// Who belongs to the partition from now on, this node included.
     Members(BTreeSet<Incarnation>),
-    /// These logs are closed: nothing above the number is taken.
-    Closed(BTreeMap<Incarnation, u64>),
+    /// These logs are closed, and all of them is here: nothing more of them is taken.
+    Closed(BTreeSet<Incarnation>),
     /// State transfer: see there.
     State(StateInput),
     /// The deadline has come.

@@ -26,11 +26,14 @@ mod take;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use api::{Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Resume, ResumeError, Ticket};
+pub use api::{
+    Alarm, Config, Entry, Foreign, Input, LogEnd, Output, PeerReport, Report, Resume, ResumeError,
+    Ticket,
+};
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
-use crate::Now;
+use crate::{Now, roster::Holding};
 use give::Give;
 use origin::Origin;
 use peer::Peer;
@@ -75,7 +78,7 @@ pub struct Partition {
     origins: BTreeMap<Incarnation, Origin>,
     peers: BTreeMap<Incarnation, Peer>,
     members: BTreeSet<Incarnation>,
-    closed: BTreeMap<Incarnation, u64>,
+    closed: BTreeSet<Incarnation>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
     /// Bytes read from the log and handed, not applied yet.
@@ -124,7 +127,7 @@ impl Partition {
             origins,
             peers: BTreeMap::new(),
             members: resume.members,
-            closed: BTreeMap::new(),
+            closed: BTreeSet::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             applying_bytes: 0,
@@ -199,6 +202,34 @@ impl Partition {
                 (*id, last)
             })
             .collect()
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Report {
+        let of = |origin: &Origin| Holding {
+            taken: origin.taken,
+            stored: origin.stored,
+            applied: origin.applied,
+        };
+        let logs = self.origins.iter();
+        let peers = self.peers.iter().map(|(id, peer)| {
+            let origins = self.origins.iter();
+            let lacks = origins.map(|(of, own)| own.stored.saturating_sub(peer.durable.get(*of)));
+            let stored = |of| self.origins.get(&of).map_or(0, |own| own.stored);
+            let theirs = peer.durable.iter();
+            let more = theirs.map(|(of, number)| number.saturating_sub(stored(of)));
+            let report = PeerReport {
+                lacks: lacks.sum(),
+                has_more: more.sum(),
+                queued_bytes: peer.queue_bytes + peer.flight_bytes,
+            };
+            (*id, report)
+        });
+        Report {
+            logs: logs.map(|(id, origin)| (*id, of(origin))).collect(),
+            stable: self.stable.iter().map(|(_, number)| number).sum(),
+            peers: peers.collect(),
+        }
     }
 
     /// What all members have applied.

@@ -165,8 +165,12 @@ impl Partition {
         if batch.origin == self.me {
             self.remembers(id, last);
         }
-        let closed = self.closed.get(&batch.origin);
-        if closed.is_some_and(|end| last > *end) && !broken("closed-log-goes-on") {
+        let end = self
+            .origins
+            .get(&batch.origin)
+            .map_or(0, |origin| origin.taken);
+        let closed = self.closed.contains(&batch.origin);
+        if closed && last > end && !broken("closed-log-goes-on") {
             return Fate::Fine;
         }
         if !self.origins.contains_key(&batch.origin) {

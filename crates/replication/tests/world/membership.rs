@@ -1,68 +1,80 @@
-//! Random histories of a membership: nodes join, are evicted, close logs, and know of each other late.
+//! Random histories of a membership: nodes join, are removed, say what they hold, and know of each other late.
 
 use std::collections::BTreeMap;
 
-use whimbrel_crdt::{Context, Dot, Incarnation, Stamp, VersionVector};
-use whimbrel_replication::members::{MemberOp, Members};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster};
 
 use super::rng::Rng;
 
-#[derive(Clone)]
-struct Logged {
-    dot: Dot,
-    deps: VersionVector,
-    op: MemberOp,
-}
+/// Of each node's log, in each of some partitions, how much is here.
+type Logs = BTreeMap<(Incarnation, u16), Holding>;
 
 #[derive(Clone)]
 struct Replica {
     id: Incarnation,
-    members: Members,
-    applied: VersionVector,
-    logs: BTreeMap<Incarnation, Vec<Logged>>,
+    roster: Roster,
+    logs: Logs,
 }
 
+const PARTITIONS: u64 = 2;
+
 impl Replica {
-    fn apply(&mut self, logged: &Logged) {
-        let context = Context {
-            dot: logged.dot,
-            stamp: Stamp {
-                hlc: 1,
-                origin: logged.dot.origin,
-            },
-            deps: &logged.deps,
+    fn is_out(&self, id: Incarnation) -> bool {
+        self.roster.members().is_out(id)
+    }
+
+    fn write(&mut self, partition: u16) {
+        let log = self.logs.entry((self.id, partition)).or_default();
+        *log = Holding {
+            taken: log.taken + 1,
+            stored: log.taken + 1,
+            applied: log.taken + 1,
         };
-        self.members.apply(&context, &logged.op);
-        self.applied.advance(logged.dot.origin, logged.dot.seq);
-        self.logs
-            .entry(logged.dot.origin)
-            .or_default()
-            .push(logged.clone());
     }
 
-    fn write(&mut self, op: MemberOp) {
-        let dot = Dot::new(self.id, self.applied.get(self.id) + 1);
-        let deps = self.applied.clone();
-        self.apply(&Logged { dot, deps, op });
-    }
-
-    /// Takes up to `most` operations from another, in an order that respects what they depend on.
-    fn pull(&mut self, other: &Self, most: u64) {
-        for _ in 0..most {
-            let mut all = other.logs.values().flatten();
-            let next = all.find(|logged| {
-                let origin = logged.dot.origin;
-                let closed = self.members.closed(origin);
-                logged.dot.seq == self.applied.get(origin) + 1
-                    && self.applied.covers_all(&logged.deps)
-                    && closed.is_none_or(|last| logged.dot.seq <= last)
-                    // From itself nothing of an evicted one is taken.
-                    && (origin != other.id || !self.members.is_evicted(origin))
-            });
-            let Some(next) = next.cloned() else { return };
-            self.apply(&next);
+    /// A link for a moment: members first, then a few batches of some logs, which may stay under way; without `rng` all of all.
+    fn link(&mut self, other: &Self, mut rng: Option<&mut Rng>) {
+        match self.roster.hear(other.id, &other.roster) {
+            Ok(Heard::Taken { .. }) => {}
+            Ok(_) => return,
+            Err(error) => unreachable!("{error}"),
         }
-        self.members.close(&self.applied);
+        if self.is_out(self.id) || self.is_out(other.id) {
+            return;
+        }
+        for (of, theirs) in &other.logs {
+            let most = match &mut rng {
+                // Now and then nothing of this log.
+                Some(rng) => rng.below(8).saturating_sub(4),
+                None => u64::MAX,
+            };
+            if of.0 != self.id {
+                let ours = self.logs.entry(*of).or_default();
+                let last = theirs.stored.min(ours.taken.saturating_add(most));
+                ours.taken = ours.taken.max(last);
+            }
+        }
+    }
+
+    /// The disk has what was taken, or a crash has lost it.
+    fn sync(&mut self, crash: bool) {
+        for log in self.logs.values_mut() {
+            if crash {
+                log.taken = log.stored;
+            }
+            log.stored = log.taken;
+            log.applied = log.stored;
+        }
+    }
+
+    fn holdings(&self) -> Holdings {
+        let members = self.roster.members().iter();
+        let of = |id| {
+            let logs = self.logs.iter().filter(move |((of, _), _)| *of == id);
+            logs.map(|((_, partition), log)| (PartitionId(*partition), *log))
+        };
+        members.map(|(id, _)| (id, of(id).collect())).collect()
     }
 }
 
@@ -70,45 +82,32 @@ fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
 }
 
-/// Nodes of which somebody knows that they belong: those that were sponsored by one whose log was closed before that are forgotten.
+/// Those that belong to it, by all that anybody knows.
 fn valid(replicas: &[Replica]) -> Vec<&Replica> {
-    let closed = |id| replicas.iter().find_map(|r| r.members.closed(id));
-    let mut valid: Vec<&Replica> = Vec::new();
+    let mut all = replicas[0].roster.clone();
     for replica in replicas {
-        let join = replica
-            .logs
-            .values()
-            .flatten()
-            .find(|l| matches!(&l.op, MemberOp::Join { member, .. } if *member == replica.id));
-        let orphan = join.is_some_and(|l| {
-            !valid.iter().any(|v| v.id == l.dot.origin) && closed(l.dot.origin).is_none()
-                || closed(l.dot.origin).is_some_and(|last| l.dot.seq > last)
-        });
-        if !orphan && closed(replica.id).is_none() {
-            valid.push(replica);
-        }
+        all.join(&replica.roster).expect("it is short");
     }
-    valid
+    let out = |id| all.members().is_out(id);
+    replicas.iter().filter(|r| !out(r.id)).collect()
 }
 
-/// Slots in use are different, and what members may give away is nobody else's.
+/// Slots in use are different, what members may give away is nobody else's, and a closed log is the same everywhere.
 fn check(replicas: &[Replica]) -> Result<(), String> {
     let mut taken: BTreeMap<u8, Incarnation> = BTreeMap::new();
     let valid = valid(replicas);
     for replica in &valid {
-        let Some(member) = replica.members.get(replica.id) else {
+        let Some(member) = replica.roster.members().get(replica.id) else {
             return Err("a node does not know itself".into());
         };
         if let Some(other) = taken.insert(member.slot, replica.id) {
-            return Err(format!(
-                "{other:?} and {:?} have slot {}",
-                replica.id, member.slot
-            ));
+            let slot = member.slot;
+            return Err(format!("{other:?} and {:?} have slot {slot}", replica.id));
         }
     }
     let mut given = 0u64;
-    for replica in valid.iter().filter(|r| !r.members.is_evicted(r.id)) {
-        let free = replica.members.free(replica.id);
+    for replica in &valid {
+        let free = replica.roster.members().free(replica.id);
         if free & given != 0 {
             return Err(format!("two may give away {:b}", free & given));
         }
@@ -117,78 +116,113 @@ fn check(replicas: &[Replica]) -> Result<(), String> {
             return Err(format!("{:?} may give slot {slot} of {who:?}", replica.id));
         }
     }
+    let mut ends: BTreeMap<Incarnation, _> = BTreeMap::new();
+    for replica in &valid {
+        for (id, member) in replica.roster.members().iter() {
+            let Some(closed) = member.closed() else {
+                continue;
+            };
+            if *ends.entry(id).or_insert(closed) != closed {
+                return Err(format!("the logs of {id:?} have two ends"));
+            }
+        }
+    }
+    // What is counted as an end is one: nobody has more.
+    for (id, closed) in ends {
+        for replica in &valid {
+            let of = replica.logs.iter().filter(|((of, _), _)| *of == id);
+            let held: u64 = of.map(|(_, log)| log.taken).sum();
+            let all = held + replica.roster.members().sponsored(id);
+            if all > closed.sum() {
+                return Err(format!("{:?} has more of {id:?} than its end", replica.id));
+            }
+        }
+    }
     Ok(())
 }
 
 pub fn run(seed: u64) -> Result<(), String> {
     let mut rng = Rng(seed);
+    let founder = node(1000 - rng.below(900));
     let mut replicas = vec![Replica {
-        id: node(1000 - rng.below(900)),
-        members: Members::found(node(1), "founder"),
-        applied: VersionVector::new(),
-        logs: BTreeMap::new(),
+        id: founder,
+        roster: Roster::found(founder, "founder", 0, !1),
+        logs: Logs::new(),
     }];
-    replicas[0].members = Members::found(replicas[0].id, "founder");
     for step in 0..400u64 {
         let at = rng.below(replicas.len() as u64) as usize;
         let id = replicas[at].id;
-        match rng.below(12) {
+        match rng.below(14) {
             0 if replicas.len() < 24 => {
                 let new = node(1 + rng.below(1 << 40));
-                if let Some(op) = replicas[at].members.plan_join(id, new, "new") {
-                    replicas[at].write(op);
-                    let mut state = replicas[at].clone();
-                    state.id = new;
-                    replicas.push(state);
+                if replicas[at].roster.sponsor(id, new, "new") == Ok(true) {
+                    let (roster, logs) = (replicas[at].roster.clone(), Logs::new());
+                    let id = new;
+                    replicas.push(Replica { id, roster, logs });
                 }
             }
             1 if rng.one_in(3) => {
-                let known: Vec<Incarnation> = replicas[at].members.open().into_iter().collect();
+                let known: Vec<Incarnation> = replicas[at].roster.slots().into_keys().collect();
                 let member = known[rng.below(known.len() as u64) as usize];
-                if member != id && !replicas[at].members.is_evicted(id) {
-                    replicas[at].write(MemberOp::Evict { member });
+                // Two sides that remove each other are two clusters from then on: who was removed anywhere removes nobody.
+                if member != id && !replicas.iter().any(|replica| replica.is_out(id)) {
+                    let removed = replicas[at].roster.remove(id, member, step);
+                    let _ = removed.map_err(|error| error.to_string())?;
                 }
             }
             2 | 3 => {
-                let replica = &mut replicas[at];
-                for op in replica.members.plan_close(id, &replica.applied.clone()) {
-                    replica.write(op);
-                }
-                let applied = replica.applied.clone();
-                replica.members.close(&applied);
+                let holdings = replicas[at].holdings();
+                let settled = replicas[at].roster.settle(id, &holdings);
+                let _ = settled.map_err(|error| error.to_string())?;
+            }
+            4 => replicas[at].write(rng.below(PARTITIONS) as u16),
+            5 | 6 => {
+                let crash = rng.one_in(4);
+                replicas[at].sync(crash);
             }
             _ => {
                 let other = rng.below(replicas.len() as u64) as usize;
                 if other != at {
                     let from = replicas[other].clone();
-                    replicas[at].pull(&from, 1 + rng.below(20));
+                    replicas[at].link(&from, Some(&mut rng));
                 }
             }
         }
         check(&replicas)
             .map_err(|error| format!("membership seed {seed}, step {step}: {error}"))?;
     }
-    laws(&replicas).map_err(|error| format!("membership seed {seed}: {error}"))
+    settles(replicas).map_err(|error| format!("membership seed {seed}: {error}"))
 }
 
-/// Joining two states is applying what is missing.
-fn laws(replicas: &[Replica]) -> Result<(), String> {
-    for a in replicas {
-        for b in replicas {
-            let mut joined = a.members.clone();
-            joined.join(&b.members);
-            let mut applied = a.clone();
-            let count = b.logs.values().map(Vec::len).sum::<usize>() as u64;
-            applied.pull(b, count + 1);
-            if !applied.applied.covers_all(&b.applied) {
-                // One of them is out, and its operations are not taken.
-                continue;
+/// When all that are members meet often enough, all logs of others are closed, and all know the same.
+fn settles(mut replicas: Vec<Replica>) -> Result<(), String> {
+    for _ in 0..16 {
+        for at in 0..replicas.len() {
+            for other in 0..replicas.len() {
+                if other != at {
+                    let from = replicas[other].clone();
+                    replicas[at].link(&from, None);
+                }
             }
-            applied.members.join(&b.members);
-            joined.close(&applied.applied);
-            applied.members.close(&applied.applied);
-            if joined != applied.members {
-                return Err(format!("joined {joined:?}, applied {:?}", applied.members));
+            replicas[at].sync(false);
+            let (id, holdings) = (replicas[at].id, replicas[at].holdings());
+            let settled = replicas[at].roster.settle(id, &holdings);
+            let _ = settled.map_err(|error| error.to_string())?;
+        }
+    }
+    let valid = valid(&replicas);
+    for replica in &valid {
+        let open = replica.roster.members().closing();
+        if !open.is_empty() {
+            return Err(format!("{:?} does not close {open:?}", replica.id));
+        }
+        if replica.roster != valid[0].roster {
+            return Err(format!("{:?} and {:?} differ", replica.id, valid[0].id));
+        }
+        let whole = replica.roster.whole(&replica.holdings());
+        for (id, member) in replica.roster.members().iter() {
+            if member.closed().is_some() && !whole.contains(&id) {
+                return Err(format!("{:?} lacks something of {id:?}", replica.id));
             }
         }
     }

@@ -13,7 +13,11 @@ use whimbrel_service::{
     scram::from_text,
 };
 
-use crate::{cluster::Status, node::random, password::is_verifier};
+use crate::{
+    cluster::{Drain, Removal, Remove, Status},
+    node::random,
+    password::is_verifier,
+};
 
 /// A question: two addresses and a verifier at most.
 pub const QUESTION_BYTES_MAX: usize = 16 * 1024;
@@ -69,6 +73,13 @@ pub enum Question {
     AliasList {},
     /// How the node's cluster is.
     ClusterStatus {},
+    /// The node takes no more sessions, or some again; answered with how far that is.
+    ClusterDrain {
+        /// It does again.
+        cancel: bool,
+    },
+    /// Removes a node from the cluster, or says what that would mean.
+    ClusterRemove(Remove),
     /// An IMAP session of an account: after [`Answer::Session`] the connection is that, from the greeting on.
     Session {
         /// Whose.
@@ -99,6 +110,10 @@ pub enum Answer {
         /// As this node sees it.
         status: Status,
     },
+    /// How far a node is that is being drained.
+    Drain(Drain),
+    /// What a removal means, or has done.
+    Removal(Removal),
     /// The session begins.
     Session {
         /// The account's id, hexadecimal.
@@ -178,8 +193,12 @@ impl Question {
             Question::AliasRemove { from, to } => AdminCall::RemoveAlias { from, to },
             Question::AliasList {} => AdminCall::ListAliases,
             Question::Session { .. } => return Err("a session wants a running server".to_owned()),
-            Question::ClusterStatus {} => {
-                return Err("only a running server knows how its cluster is".to_owned());
+            Question::ClusterStatus {}
+            | Question::ClusterDrain { .. }
+            | Question::ClusterRemove(_) => {
+                return Err(
+                    "start the server: only a running one speaks for its cluster".to_owned(),
+                );
             }
         })
     }

@@ -16,7 +16,11 @@ use super::{
     session::{Serve, Sessions},
     short_path,
 };
-use crate::{cluster::Told, switchboard::Switchboard};
+use crate::{
+    cluster::{Drain, Told},
+    registry::Registry,
+    switchboard::Switchboard,
+};
 
 /// Questions at once: one administrator, or a script of his.
 const QUESTIONS_MAX: usize = 8;
@@ -42,6 +46,7 @@ pub(crate) async fn serve(
     listener: UnixListener,
     board: Arc<Switchboard>,
     sessions: Sessions,
+    registry: Arc<Registry>,
     cluster: Option<Told>,
 ) {
     let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
@@ -52,11 +57,11 @@ pub(crate) async fn serve(
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (board, sessions) = (Arc::clone(&board), Arc::clone(&sessions));
-                let cluster = cluster.clone();
+                let (cluster, registry) = (cluster.clone(), Arc::clone(&registry));
                 tokio::spawn(async move {
                     match timeout(
                         QUESTION_WAIT_MAX,
-                        answer(stream, &board, &sessions, cluster.as_ref()),
+                        answer(stream, &board, &sessions, &registry, cluster.as_ref()),
                     )
                     .await
                     {
@@ -76,6 +81,25 @@ pub(crate) async fn serve(
     }
 }
 
+/// Sessions are told to end, and those that come hear the same, until it is cancelled or the server stops.
+async fn drain(board: &Switchboard, registry: &Registry, cluster: &Told, cancel: bool) -> Drain {
+    if cancel {
+        tracing::info!("no longer drained: sessions are taken again");
+        registry.reopen();
+    } else {
+        registry.shutdown();
+    }
+    let figures = board.figures().await;
+    Drain {
+        sessions: registry.len() as u64,
+        // Unknown is not none.
+        queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
+        others: cluster.others().await,
+    }
+}
+
+const NO_CLUSTER: &str = "this node belongs to no cluster";
+
 /// Whether a user may administer: whoever runs the server, and root. The socket's mode says the same; this holds if it is changed.
 pub(super) fn may_administer(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
@@ -86,6 +110,7 @@ async fn answer(
     mut stream: UnixStream,
     board: &Switchboard,
     sessions: &Sessions,
+    registry: &Registry,
     cluster: Option<&Told>,
 ) -> io::Result<Option<(UnixStream, Serve)>> {
     let peer = stream.peer_cred()?.uid();
@@ -96,6 +121,31 @@ async fn answer(
         return Ok(None);
     }
     let question: Question = protocol::read(&mut stream, QUESTION_BYTES_MAX).await?;
+    let question = match question {
+        Question::ClusterRemove(remove) => {
+            let removal = match cluster {
+                Some(cluster) => cluster.remove(remove).await,
+                None => Err(NO_CLUSTER.to_owned()),
+            };
+            let answer = removal.map_or_else(|why| refused(&why), Answer::Removal);
+            protocol::write(&mut stream, &answer).await?;
+            return Ok(None);
+        }
+        Question::ClusterDrain { cancel } => {
+            let answer = match cluster {
+                Some(cluster) => Answer::Drain(drain(board, registry, cluster, cancel).await),
+                None => refused(NO_CLUSTER),
+            };
+            protocol::write(&mut stream, &answer).await?;
+            return Ok(None);
+        }
+        question => question,
+    };
+    let not_yet = cluster.and_then(Told::refuses);
+    if let Some(why) = not_yet.filter(|_| question != Question::ClusterStatus {}) {
+        protocol::write(&mut stream, &refused(why)).await?;
+        return Ok(None);
+    }
     if let Question::Session { address } = question {
         let granted = match account(board, &address).await {
             Ok(account) => sessions(account)
@@ -120,10 +170,8 @@ async fn answer(
             Some(cluster) => cluster.status().await,
             None => None,
         };
-        let answer = status.map_or_else(
-            || refused("this node belongs to no cluster"),
-            |status| Answer::Cluster { status },
-        );
+        let answer =
+            status.map_or_else(|| refused(NO_CLUSTER), |status| Answer::Cluster { status });
         protocol::write(&mut stream, &answer).await?;
         return Ok(None);
     }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     config::Config,
     password::make_verifier,
+    registry::Registry,
     switchboard::{Inboxes, Question as Asked, Switchboard},
 };
 
@@ -28,7 +29,8 @@ fn world() -> World {
     let (board, inboxes) = Switchboard::new(1);
     let listener = bind(directory.path()).unwrap();
     let none: session::Sessions = Arc::new(|_| Err("no sessions here"));
-    tokio::spawn(serve(listener, Arc::clone(&board), none, None));
+    let registry = Registry::new(8);
+    tokio::spawn(serve(listener, Arc::clone(&board), none, registry, None));
     World { directory, inboxes }
 }
 

@@ -123,7 +123,9 @@ fn show(made: Option<Zeroizing<String>>) -> Result<(), Failure> {
 
 fn tell(config: &Config, question: Question) -> Result<(), Failure> {
     match runtime()?.block_on(ask(config, question, fatal()))? {
-        Answer::Session { .. } | Answer::Cluster { .. } => Err("that was not asked for".into()),
+        Answer::Session { .. } | Answer::Cluster { .. } | Answer::Drain(_) | Answer::Removal(_) => {
+            Err("that was not asked for".into())
+        }
         Answer::Done {} => Ok(()),
         Answer::Refused { reason } => Err(reason.into()),
         Answer::Accounts { accounts, .. } => {

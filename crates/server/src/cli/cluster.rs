@@ -1,6 +1,9 @@
 //! `whimbrel cluster`.
 
-use std::io::{self, Read as _};
+use std::{
+    io::{self, Read as _},
+    time::Duration,
+};
 
 use whimbrel_cluster::{Authority, NodeName, Token, ask};
 use whimbrel_crdt::Incarnation;
@@ -10,7 +13,7 @@ use whimbrel_storage_embedded::Embedded;
 use zeroize::Zeroizing;
 
 use super::{
-    Cluster, ConfigFile,
+    Cluster, ConfigFile, prompt,
     run::{load, print, runtime},
 };
 use crate::{
@@ -20,7 +23,7 @@ use crate::{
     },
     clock::wall_micros,
     cluster::{
-        NodeLine, Status,
+        Drain, NodeLine, PartitionLine, Removal, Remove, Status,
         files::{Files, FilesError, Joining, Kept},
         question_of_join,
     },
@@ -40,6 +43,8 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
         Cluster::Init { config }
         | Cluster::Join { config, .. }
         | Cluster::Token { config, .. }
+        | Cluster::Drain { config, .. }
+        | Cluster::Remove { config, .. }
         | Cluster::Status { config, .. } => config,
     };
     let config = open(of)?;
@@ -73,7 +78,20 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
             let token = new_token(&config, valid)?.to_text();
             print(&Zeroizing::new(format!("{}\n", *token)))
         }
-        Cluster::Status { json, .. } => runtime()?.block_on(status(&config, json)),
+        Cluster::Drain { of, cancel, .. } => runtime()?.block_on(drain(&config, of, cancel)),
+        Cluster::Remove {
+            node, earlier, yes, ..
+        } => {
+            let remove = Remove {
+                node,
+                earlier,
+                really: false,
+            };
+            runtime()?.block_on(removal(&config, remove, yes))
+        }
+        Cluster::Status {
+            partitions, json, ..
+        } => runtime()?.block_on(status(&config, partitions, json)),
     }
 }
 
@@ -229,13 +247,143 @@ enum TokenFailure {
     Token(#[from] whimbrel_cluster::TokenError),
 }
 
-async fn status(config: &Config, json: bool) -> Result<(), Failure> {
-    let status = match client::ask_running(config, &Question::ClusterStatus {}).await? {
+/// How often it is asked how far it is.
+const DRAIN_PAUSE: Duration = Duration::from_secs(1);
+
+async fn drain(config: &Config, of: Option<u64>, cancel: bool) -> Result<(), Failure> {
+    if cancel {
+        let _ = ask_to_drain(config, true).await?;
+        return print("Sessions are taken again.\n");
+    }
+    let mut shown = String::new();
+    loop {
+        let drain = ask_to_drain(config, false).await?;
+        let text = progress(&drain);
+        if text != shown {
+            print(&text)?;
+            shown = text;
+        }
+        if is_safe(&drain, of) {
+            return print("It is safe to stop this node.\n");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(DRAIN_PAUSE) => {}
+            // Not to be heard is as good as not to be interrupted.
+            Ok(()) = tokio::signal::ctrl_c() => {
+                let _ = ask_to_drain(config, true).await?;
+                return Err("taken back: sessions are taken again".into());
+            }
+        }
+    }
+}
+
+async fn ask_to_drain(config: &Config, cancel: bool) -> Result<Drain, Failure> {
+    match client::ask_running(config, &Question::ClusterDrain { cancel }).await? {
+        Some(Answer::Drain(drain)) => Ok(drain),
+        Some(Answer::Refused { reason }) => Err(reason.into()),
+        Some(other) => Err(format!("the server answered {other:?}").into()),
+        None => Err("no server runs here".into()),
+    }
+}
+
+/// Whether so many others hold all that is here, and nothing more comes; `None`: all of them.
+fn is_safe(drain: &Drain, of: Option<u64>) -> bool {
+    let holders = drain
+        .others
+        .iter()
+        .filter(|other| other.holds_all())
+        .count() as u64;
+    let wanted = of.unwrap_or(drain.others.len().max(1) as u64);
+    drain.sessions == 0 && drain.queue_entries == 0 && holders >= wanted
+}
+
+fn progress(drain: &Drain) -> String {
+    let mut out = format!(
+        "{} sessions, {} messages in the queue",
+        drain.sessions, drain.queue_entries
+    );
+    for other in &drain.others {
+        let state = match (other.linked, other.lacks, other.unfinished) {
+            (false, ..) => "is not linked".to_owned(),
+            (_, None, _) | (_, _, None) => "has not answered yet".to_owned(),
+            (_, Some(0), Some(0)) => "holds all".to_owned(),
+            (_, Some(lacks), Some(unfinished)) => format!(
+                "lacks {lacks} operations; {unfinished} operations and bodies are not in their place there"
+            ),
+        };
+        out.push_str(&format!("; {} {state}", other.name));
+    }
+    out.push('\n');
+    out
+}
+
+async fn removal(config: &Config, mut remove: Remove, yes: bool) -> Result<(), Failure> {
+    let means = ask_to_remove(config, &remove).await?;
+    if !yes {
+        print(&meaning(&means))?;
+        if !prompt::confirm("Remove it?")? {
+            return Err("nothing was removed".into());
+        }
+    }
+    remove.really = true;
+    let done = ask_to_remove(config, &remove).await?;
+    let mut out = String::new();
+    for life in &done.lives {
+        out.push_str(&format!(
+            "{} ({}) is removed.\n",
+            life.name, life.incarnation
+        ));
+    }
+    out.push_str(
+        "Its slot is free when all others hold the same of what it wrote: `whimbrel cluster status` shows it.\n",
+    );
+    print(&out)
+}
+
+async fn ask_to_remove(config: &Config, remove: &Remove) -> Result<Removal, Failure> {
+    match client::ask_running(config, &Question::ClusterRemove(remove.clone())).await? {
+        Some(Answer::Removal(removal)) => Ok(removal),
+        Some(Answer::Refused { reason }) => Err(reason.into()),
+        Some(other) => Err(format!("the server answered {other:?}").into()),
+        None => Err(
+            "no server runs here: start it, or run the command on a node whose server runs".into(),
+        ),
+    }
+}
+
+fn meaning(removal: &Removal) -> String {
+    let mut out = String::new();
+    for life in &removal.lives {
+        let state = match life.linked {
+            true => {
+                "it is linked: what it has not sent yet is lost. Drain it first (`whimbrel cluster drain`)"
+            }
+            false => {
+                "it is not linked: what it wrote and had not sent is lost, unless its disk can still be read"
+            }
+        };
+        out.push_str(&format!("{} ({}): {state}.\n", life.name, life.incarnation));
+    }
+    for other in removal.others.iter().filter(|other| !other.linked) {
+        out.push_str(&format!(
+            "{} ({}) cannot be reached either: nothing is over before it was met, or removed, too.\n",
+            other.name, other.incarnation
+        ));
+    }
+    out.push_str("A removal cannot be taken back.\n");
+    out
+}
+
+async fn status(config: &Config, partitions: bool, json: bool) -> Result<(), Failure> {
+    let mut status = match client::ask_running(config, &Question::ClusterStatus {}).await? {
         Some(Answer::Cluster { status }) => status,
         Some(Answer::Refused { reason }) => return Err(reason.into()),
         Some(other) => return Err(format!("the server answered {other:?}").into()),
         None => offline(config)?,
     };
+    if !partitions {
+        status.partitions.clear();
+    }
     if json {
         return print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
     }
@@ -259,17 +407,63 @@ fn shown(status: &Status) -> String {
     for node in &status.nodes {
         out.push_str(&line(node));
     }
+    if let Some(here) = &status.here {
+        out.push_str(&format!(
+            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled\n",
+            here.operations,
+            here.partitions,
+            here.applied,
+            here.stable,
+            here.bodies_missing,
+            here.accounts_stalled
+        ));
+        if here.opening > 0 {
+            out.push_str(&format!("{} partitions are being opened\n", here.opening));
+        }
+    }
+    for partition in &status.partitions {
+        out.push_str(&partition_line(status, partition));
+    }
+    out
+}
+
+fn partition_line(status: &Status, line: &PartitionLine) -> String {
+    let mut out = format!(
+        "{:3}  {} operations, {} applied, {} stable",
+        line.partition, line.operations, line.applied, line.stable
+    );
+    if !line.open {
+        return format!("{:3}  is being opened\n", line.partition);
+    }
+    for (incarnation, lacks) in &line.lacks {
+        let mut nodes = status.nodes.iter().filter(|node| !node.closed);
+        if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
+            out.push_str(&format!("; {} lacks {lacks}", node.name));
+        }
+    }
+    if line.bodies_missing + line.accounts_stalled > 0 {
+        out.push_str(&format!(
+            "; {} bodies missing, {} accounts stalled",
+            line.bodies_missing, line.accounts_stalled
+        ));
+    }
+    out.push('\n');
     out
 }
 
 fn line(node: &NodeLine) -> String {
     let place = match (&node.region, &node.address) {
+        _ if node.closed => "removed, its slot is free".to_owned(),
+        _ if node.removed => "removed, what it wrote is being gathered".to_owned(),
         (Some(region), Some(address)) => format!("{region}  {address}"),
         _ => "not here any more, or not heard yet".to_owned(),
     };
     let link = match (node.this, node.linked, node.round_trip_micros) {
         (true, ..) => "this node".to_owned(),
-        (_, false, _) => "no link".to_owned(),
+        (_, false, _) => match node.seconds {
+            Some(seconds) => format!("no link for {seconds} s"),
+            None => "no link".to_owned(),
+        },
         (_, true, None) => "linked".to_owned(),
         (_, true, Some(micros)) => format!(
             "linked  {}.{:03} ms  {} bytes in  {} bytes out",
@@ -279,8 +473,58 @@ fn line(node: &NodeLine) -> String {
             node.sent
         ),
     };
+    let lag = match (node.lacks, node.has_more) {
+        _ if node.this || node.closed => String::new(),
+        (Some(lacks), Some(more)) if lacks + more > 0 => format!(
+            "  lacks {lacks} operations, has {more} more, {} bytes queued",
+            node.queued_bytes
+        ),
+        (Some(_), _) => "  level".to_owned(),
+        (None, _) => String::new(),
+    };
     format!(
-        "{}  {}  slot {}  {place}  {link}\n",
+        "{}  {}  slot {}  {place}  {link}{lag}\n",
         node.name, node.incarnation, node.slot
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::DrainLine;
+
+    #[test]
+    fn a_node_is_safe_to_stop_when_others_hold_all() {
+        let line = |linked, lacks, unfinished| DrainLine {
+            name: "b".into(),
+            linked,
+            lacks,
+            unfinished,
+        };
+        let holds = line(true, Some(0), Some(0));
+        let check = |sessions, queue_entries, others: &[&DrainLine], of, safe| {
+            let drain = Drain {
+                sessions,
+                queue_entries,
+                others: others.iter().map(|line| (*line).clone()).collect(),
+            };
+            assert_eq!(is_safe(&drain, of), safe, "{drain:?} of {of:?}");
+        };
+        check(0, 0, &[&holds, &holds], None, true);
+        check(1, 0, &[&holds], None, false);
+        check(0, 1, &[&holds], None, false);
+        // Nobody holds anything in a cluster of one.
+        check(0, 0, &[], None, false);
+        for other in [
+            line(false, Some(0), Some(0)),
+            line(true, Some(1), Some(0)),
+            line(true, Some(0), Some(1)),
+            line(true, None, Some(0)),
+            line(true, Some(0), None),
+        ] {
+            check(0, 0, &[&holds, &other], None, false);
+            check(0, 0, &[&holds, &other], Some(1), true);
+            check(0, 0, &[&holds, &other], Some(2), false);
+        }
+    }
 }

@@ -303,11 +303,54 @@ pub enum Cluster {
         #[command(flatten)]
         config: ConfigFile,
     },
+    /// Hand over what this node has, and say when it is safe to stop; the server must run
+    #[command(
+        after_help = "Sessions end, and those that come are told to go elsewhere; what is in the queue is delivered; the other members get all that is here. When \
+                      all of them hold all of it, bodies too, the command says so and ends: the server goes on without clients until you stop it. Ctrl-C \
+                      takes it back, and so does --cancel, and a start.\n\nExamples:\n  whimbrel cluster drain\n  whimbrel cluster drain --of 1   when one other member holds all"
+    )]
+    Drain {
+        /// When so many other members hold all; without it, when all of them do
+        #[arg(long, value_name = "MEMBERS", value_parser = clap::value_parser!(u64).range(1..=63))]
+        of: Option<u64>,
+        /// Take it back: sessions are taken again
+        #[arg(long, conflicts_with = "of")]
+        cancel: bool,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Remove a node for good: one that is dead, or no longer wanted; the server must run
+    #[command(
+        after_help = "From then on nobody takes anything from the node itself. What it wrote and another node has stays; what no other node has is lost, unless \
+                      its disk can still be read. Drain a node that lives before you remove it. The node is told when it is met; it stops, and does not \
+                      start again as it is. Its name and slot can be used again.\n\n\
+                      A removal cannot be taken back. Never remove, at two sides of a cut, the nodes of the other side: they are two clusters from then on.\n\n\
+                      Examples:\n  whimbrel cluster remove eu-2\n  whimbrel cluster remove eu-2 --earlier   what it was before it was renewed"
+    )]
+    Remove {
+        /// Its name, or one of its incarnations as `whimbrel cluster status` shows it
+        node: String,
+        /// Only its earlier incarnations: the node itself stays
+        #[arg(long)]
+        earlier: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        /// The configuration.
+        #[command(flatten)]
+        config: ConfigFile,
+    },
     /// Show the members and the links to them
     #[command(
-        after_help = "While the server runs: its links, too. A node that was renewed is there twice: its earlier incarnation belongs to the cluster still."
+        after_help = "While the server runs: its links, what it has, and what each peer lacks of that. A node that was renewed is there twice: its earlier \
+                      incarnation belongs to the cluster until it is removed (`whimbrel cluster remove NODE --earlier`). Stable is what all members have \
+                      applied: while one is away it stands still."
     )]
     Status {
+        /// Each partition of this node, too
+        #[arg(long)]
+        partitions: bool,
         /// As JSON, on standard output
         #[arg(long)]
         json: bool,

@@ -9,11 +9,18 @@ use tokio::{
 };
 use whimbrel_cluster::{Event, Handle, Linked};
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::{link::Agreed, wire::Hello};
+use whimbrel_replication::{
+    link::Agreed,
+    roster::{Heard, Roster},
+    wire::Hello,
+};
 use whimbrel_service::peers::{Frame, PeerInput};
 
 use super::{bodies, settle, state::State};
 use crate::{store_calls::Store, switchboard::Switchboard};
+
+/// For one that was removed to read that it was, before its link is ended here.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How often owners are told how long a round trip to each peer takes: as often as links are measured (`replication::link`).
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
@@ -116,7 +123,19 @@ impl<S: Store> Ways<S> {
         if self.is_member(&agreed, &mut frames).await {
             self.board.link_up(peer, &handle).await;
             self.to_bodies(bodies::Told::Up(peer, handle.clone())).await;
-            while let Some(frame) = frames.recv().await {
+            let mut removed = self.state.removed.subscribe();
+            loop {
+                let frame = tokio::select! {
+                    // First: nothing more is taken from then on.
+                    biased;
+                    _ = removed.wait_for(|removed| removed.contains(&peer)) => {
+                        let incarnation = format!("{:016x}", peer.get());
+                        tracing::warn!(peer = agreed.name, incarnation, "was removed from the cluster: the link to it ends");
+                        break;
+                    }
+                    frame = frames.recv() => frame,
+                };
+                let Some(frame) = frame else { break };
                 if !self.frame(&agreed, frame).await {
                     break;
                 }
@@ -125,6 +144,11 @@ impl<S: Store> Ways<S> {
             self.to_bodies(bodies::Told::Down(peer)).await;
         }
         self.state.links.down(peer);
+        if self.state.removed.borrow().contains(&peer) {
+            // It has been shown the members, and ends the link when it has read that it is none.
+            let ends = async { while frames.recv().await.is_some() {} };
+            let _ = tokio::time::timeout(FAREWELL, ends).await;
+        }
         handle.close();
     }
 
@@ -133,8 +157,7 @@ impl<S: Store> Ways<S> {
         let (name, peer) = (&agreed.name, agreed.incarnation);
         match frames.recv().await {
             Some(Frame::Roster(theirs)) => {
-                if let Err(error) = self.state.heard(&theirs).await {
-                    tracing::error!(peer = name, %error, "a peer's list of members cannot be taken over");
+                if !self.hear(agreed, &theirs).await {
                     return false;
                 }
             }
@@ -145,11 +168,6 @@ impl<S: Store> Ways<S> {
             None => return false,
         }
         let roster = self.state.roster.lock().await;
-        if roster.members().get(peer).is_none() {
-            let incarnation = format!("{:016x}", peer.get());
-            tracing::error!(peer = name, incarnation, "no member has let this node in");
-            return false;
-        }
         for id in [peer, self.state.me()] {
             if let Some(other) = roster.clash(id) {
                 tracing::error!(
@@ -165,17 +183,47 @@ impl<S: Store> Ways<S> {
         true
     }
 
+    /// The peer shows its members; whether it is one.
+    async fn hear(&self, agreed: &Agreed, theirs: &Roster) -> bool {
+        let (peer, incarnation) = (&agreed.name, format!("{:016x}", agreed.incarnation.get()));
+        match self.state.heard(agreed.incarnation, theirs).await {
+            Ok(Heard::Taken { .. }) => true,
+            Ok(Heard::Removed) if theirs.members().is_out(self.state.me()) => {
+                tracing::error!(
+                    peer,
+                    incarnation,
+                    "was removed from the cluster, and has removed this node: they are two clusters now, and not linked"
+                );
+                false
+            }
+            Ok(Heard::Removed) => {
+                tracing::warn!(
+                    peer,
+                    incarnation,
+                    "a node that was removed from the cluster is told so, and not linked"
+                );
+                false
+            }
+            Ok(Heard::Stranger) => {
+                tracing::error!(
+                    peer,
+                    incarnation,
+                    "no member has let this node in: it is not linked"
+                );
+                false
+            }
+            Err(error) => {
+                tracing::error!(peer, %error, "a peer's list of members cannot be taken over");
+                false
+            }
+        }
+    }
+
     /// Hands a frame on; whether more are wanted.
     async fn frame(&self, agreed: &Agreed, frame: Frame) -> bool {
         let peer = agreed.incarnation;
         match frame {
-            Frame::Roster(theirs) => {
-                let heard = self.state.heard(&theirs).await;
-                if let Err(error) = &heard {
-                    tracing::error!(peer = agreed.name, %error, "a peer's list of members cannot be taken over");
-                }
-                heard.is_ok()
-            }
+            Frame::Roster(theirs) => self.hear(agreed, &theirs).await,
             Frame::Hello(hello) => {
                 if !self.judge(peer, &hello).await {
                     return false;
@@ -235,6 +283,7 @@ mod tests {
     use whimbrel_cluster::NodeName;
 
     use super::*;
+    use crate::switchboard::FromPeer;
 
     #[tokio::test]
     async fn owners_are_told_of_round_trips() {
@@ -257,7 +306,7 @@ mod tests {
         for owner in &mut inboxes.owners {
             let mut told = Vec::new();
             while let Ok(from) = owner.peers.try_recv() {
-                if let PeerInput::RoundTrip(peer, micros) = from.input {
+                if let FromPeer::Told(PeerInput::RoundTrip(peer, micros), _) = from {
                     told.push((peer, micros));
                 }
             }

@@ -8,6 +8,7 @@
 //! | `roster` | the cluster's id and its members; written last, so that a node that has it has all |
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
+//! | `filled` | this incarnation knows all that was written under its slot before it joined |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
@@ -21,6 +22,7 @@ use std::{
 
 use minicbor::{Decode, Encode};
 use whimbrel_cluster::{Authority, AuthorityError, ClusterId, Credentials, Tokens};
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
 use zeroize::Zeroizing;
 
@@ -250,6 +252,20 @@ impl Files {
         }
     }
 
+    /// Whether this incarnation has all that was written under its slot before it joined.
+    pub fn is_filled(&self, me: Incarnation) -> bool {
+        let kept = self.read_checked::<u64>("filled");
+        kept.is_ok_and(|kept| kept == Some(me.get()))
+    }
+
+    /// It has.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_filled(&self, me: Incarnation) -> Result<(), FilesError> {
+        self.write_checked("filled", &me.get())
+    }
+
     fn io(&self, name: &str) -> impl FnOnce(io::Error) -> FilesError {
         let path = self.0.join(name);
         move |cause| FilesError::Io { path, cause }
@@ -311,7 +327,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use whimbrel_cluster::{NodeName, Token};
-    use whimbrel_crdt::Incarnation;
 
     use super::*;
 
@@ -402,6 +417,10 @@ mod tests {
         files.renewed().unwrap();
         assert!(!files.must_renew());
         assert_eq!(files.joining().unwrap(), None);
+        let me = |id| Incarnation::new(id).unwrap();
+        assert!(!files.is_filled(me(5)));
+        files.keep_filled(me(5)).unwrap();
+        assert!(files.is_filled(me(5)) && !files.is_filled(me(6)));
         let joining = Joining {
             token: 1,
             incarnation: 2,

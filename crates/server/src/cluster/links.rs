@@ -9,9 +9,14 @@ use whimbrel_cluster::Handle;
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::peers::Frame;
 
+use crate::clock::wall_micros;
+
 /// Links that are up.
 #[derive(Default)]
-pub(super) struct Links(Mutex<BTreeMap<Incarnation, Handle>>);
+pub(super) struct Links(Mutex<BTreeMap<Incarnation, Handle>>, Mutex<Since>);
+
+/// When the last change of each link was, by the wall clock in microseconds.
+type Since = BTreeMap<Incarnation, u64>;
 
 impl Links {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Incarnation, Handle>> {
@@ -19,12 +24,30 @@ impl Links {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn since(&self) -> MutexGuard<'_, Since> {
+        // As above.
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For how many seconds it is up, or down; `None`: it was never up since the start.
+    pub(super) fn seconds(&self, peer: Incarnation) -> Option<u64> {
+        let since = self.since().get(&peer).copied()?;
+        Some(wall_micros().saturating_sub(since) / 1_000_000)
+    }
+
     pub(super) fn up(&self, peer: Incarnation, handle: Handle) {
         self.lock().insert(peer, handle);
+        self.since().insert(peer, wall_micros());
     }
 
     pub(super) fn down(&self, peer: Incarnation) {
         self.lock().remove(&peer);
+        self.since().insert(peer, wall_micros());
+    }
+
+    /// Whether frames of this node may be on their way to the machines.
+    pub(super) fn is_up(&self, peer: Incarnation) -> bool {
+        self.lock().contains_key(&peer)
     }
 
     pub(super) fn close_all(&self) {

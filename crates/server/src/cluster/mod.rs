@@ -9,13 +9,15 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`settle`], `links` (what machines send), `drive` (what comes), `bodies`.
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `removal` (members that
+//! are gone).
 
 mod bodies;
 mod drive;
 pub mod files;
 mod links;
 mod question;
+mod removal;
 mod settle;
 mod state;
 
@@ -23,7 +25,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, oneshot},
+    sync::{mpsc, watch},
     task::JoinSet,
 };
 use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
@@ -32,7 +34,7 @@ use whimbrel_mailbox::BlobName;
 use whimbrel_replication::roster::Place;
 
 pub(crate) use self::state::Told;
-pub use self::state::{NodeLine, Status};
+pub use self::state::{Drain, DrainLine, Here, NodeLine, PartitionLine, Removal, Remove, Status};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -61,6 +63,10 @@ pub struct Cluster<S> {
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     tasks: JoinSet<()>,
 }
+
+/// What a newcomer says that has the slot of a node that was removed.
+pub(crate) const NOT_FILLED: &str = "this node has the slot of one that was removed, and does not know yet all that that one wrote: while the server \
+                                     runs it gets it from the others, and serves nobody before";
 
 /// Of links that come up, go down and have room: a few for each peer.
 const EVENTS_MAX: usize = 64;
@@ -185,11 +191,21 @@ impl<S: Store> Cluster<S> {
             room,
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        let (to_filled, filled) = watch::channel(state.is_filled().await);
+        tasks.spawn(removal::watch(
+            Arc::clone(&state),
+            Arc::clone(&board),
+            to_filled,
+        ));
         state
             .transport
             .begin(handshake(&state.credentials, state.me()));
         state.dial().await;
-        Running { state, tasks }
+        Running {
+            state,
+            tasks,
+            filled,
+        }
     }
 }
 
@@ -197,19 +213,19 @@ impl<S: Store> Cluster<S> {
 pub struct Running<S> {
     state: Arc<State<S>>,
     tasks: JoinSet<()>,
+    filled: watch::Receiver<bool>,
 }
 
 impl<S: Store> Running<S> {
+    /// Whether this node knows all that was written under its slot. Before that it must give no UID, and serves nobody.
+    pub(crate) fn filled(&self) -> watch::Receiver<bool> {
+        self.filled.clone()
+    }
+
     /// What may be asked of it.
     pub(crate) fn told(&self) -> Told {
         let state = Arc::clone(&self.state);
-        Told::new(move |answer: oneshot::Sender<Status>| {
-            let state = Arc::clone(&state);
-            tokio::spawn(async move {
-                // Whoever asked may be gone.
-                let _ = answer.send(state.status().await);
-            });
-        })
+        Told::new(state, self.filled.clone())
     }
 
     /// Ends all links.
@@ -233,6 +249,13 @@ pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> 
         return Ok(None);
     };
     let me = Incarnation::from_hash(data.identity().incarnation);
+    let members = kept.roster.members();
+    if members.is_out(me) {
+        return Err(StartError::Cluster(state::was_removed(&kept.roster, me)));
+    }
+    if !members.holders_before(me).is_empty() && !Files::of(data.path()).is_filled(me) {
+        return Err(StartError::Cluster(NOT_FILLED.into()));
+    }
     let mut peers = kept.roster.slots();
     if peers.remove(&me) != Some(data.identity().slot) {
         return Err(StartError::Cluster(

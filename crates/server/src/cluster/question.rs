@@ -16,6 +16,9 @@ pub(super) enum Question {
         #[n(0)]
         incarnation: Incarnation,
     },
+    /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
+    #[n(2)]
+    Unfinished,
     /// What do you have of its logs? Answered with [`Remembered`].
     #[n(1)]
     Remember {

@@ -19,8 +19,8 @@ use whimbrel_service::log::store_partition;
 use whimbrel_storage::{Origin, StoreError};
 
 use super::{
-    question::{Question, Remembered, encoded},
-    state::State,
+    question::{Held, Question, Remembered, encoded},
+    state::{State, was_removed},
 };
 use crate::{
     node::{Copy, DataDir},
@@ -48,15 +48,19 @@ pub(super) async fn settle<S: Store>(
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
-    let mut forgotten = None;
+    let (mut forgotten, mut told) = (None, Vec::new());
     for (peer, remembered) in ask_all(state, me, patience).await {
         let roster = &remembered.roster;
         if forgotten.is_none() {
             forgotten = forgotten_by(state, me, &peer, &remembered).await?;
         }
-        let heard = state.heard(roster).await;
+        let from = roster.places().get(peer.name.as_str());
+        let from = from.map_or(me, |place| place.incarnation);
+        let heard = state.heard(from, roster).await;
         heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
+        told.push(remembered);
     }
+    refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
         tracing::error!(
             because,
@@ -78,6 +82,42 @@ pub(super) async fn settle<S: Store>(
         me,
         slot: member.slot,
     })
+}
+
+/// A node that was removed does not serve: what it wrote since nobody takes, and its clients would lose it.
+async fn refuse_removed<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    told: &[Remembered],
+) -> Result<(), StartError> {
+    let roster = state.roster.lock().await.clone();
+    if !roster.members().is_out(me) {
+        return Ok(());
+    }
+    let ours = state.logs_of(me).await;
+    let ours = ours.map_err(|error| StartError::Store(error.to_string()))?;
+    let refused = match told {
+        [] => " No member could be asked how much of it they lack.".to_owned(),
+        told => {
+            let lacks = |held: &Held| {
+                let theirs = told.iter().flat_map(|told| &told.logs);
+                let theirs = theirs.filter(|theirs| theirs.partition == held.partition);
+                let most = theirs.map(|theirs| theirs.last).max().unwrap_or(0);
+                held.last.saturating_sub(most)
+            };
+            let lacking: Vec<u64> = ours.iter().map(lacks).filter(|lacks| *lacks > 0).collect();
+            match lacking.iter().sum::<u64>() {
+                0 => " Those members that were asked have all that was written here.".to_owned(),
+                sum => format!(
+                    " {sum} operations in {} partitions were written here that no member has which could be asked: they are on this disk alone, \
+                     and are kept.",
+                    lacking.len()
+                ),
+            }
+        }
+    };
+    let why = was_removed(&roster, me);
+    Err(StartError::Cluster(format!("{why}.{refused}")))
 }
 
 fn incarnation(data: &DataDir) -> Incarnation {
@@ -249,8 +289,8 @@ async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<
             match asked.await {
                 Ok(Ok(answer)) => {
                     if let Ok(roster) = minicbor::decode::<Roster>(&answer)
-                        && state.heard(&roster).await.is_ok()
-                        && roster.members().get(me).is_some()
+                        && let Some(sponsor) = roster.members().get(me).and_then(|m| m.sponsor())
+                        && state.heard(sponsor.origin, &roster).await.is_ok()
                     {
                         tracing::info!(sponsor = %name, "a member has given this node a slot");
                         return Ok(());

@@ -1,24 +1,33 @@
 //! Who belongs to the cluster, as this node knows it: kept, told to machines and peers, and what other nodes ask.
+//!
+//! size: what is known of the members, how it changes, and how it is shown to people and programs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::{
+    sync::{Mutex, mpsc, oneshot, watch},
+    time::timeout,
+};
 use whimbrel_cluster::{
     Asked, ClusterId, Credentials, Linked, NodeName, Peer, Refused, Shown, TokenError, Transport,
+    ask_member,
 };
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
-    roster::{Place, Roster, RosterError},
+    members::Member,
+    roster::{Heard, Place, Roster, RosterError},
     wire::Frame,
 };
-use whimbrel_service::peers::PeerInput;
+use whimbrel_service::peers::{PartitionReport, PeerInput, PeerReport};
 use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
+    NOT_FILLED,
     files::{Files, FilesError},
     links::Links,
     question::{Held, Question, Remembered, encoded},
@@ -30,6 +39,9 @@ use crate::{
     store_calls::Store,
     switchboard::Switchboard,
 };
+
+/// For a peer to say how much of what it was sent is not in its place.
+const UNFINISHED_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What all tasks of the cluster share.
 pub(super) struct State<S> {
@@ -44,6 +56,8 @@ pub(super) struct State<S> {
     pub(super) roster: Mutex<Roster>,
     me: OnceLock<Incarnation>,
     served: OnceLock<(Arc<Switchboard>, Fatal)>,
+    /// Members that were removed: nothing is taken from them.
+    pub(super) removed: watch::Sender<BTreeSet<Incarnation>>,
     /// What peers remember of this node has been looked at: which partition, of which peer.
     judged: std::sync::Mutex<BTreeSet<(Incarnation, PartitionId)>>,
 }
@@ -59,6 +73,11 @@ pub(super) enum ChangeError {
     Token(#[from] TokenError),
     #[error("the cluster has a node {0}; set another cluster.name")]
     Name(NodeName),
+    #[error(
+        "this node was removed from the cluster; it may join as a new one, with an empty \
+         data directory and a token"
+    )]
+    Removed,
 }
 
 impl<S: Store> State<S> {
@@ -77,6 +96,7 @@ impl<S: Store> State<S> {
             transport,
             links: Arc::default(),
             overrides,
+            removed: watch::Sender::new(removed(&roster)),
             roster: Mutex::new(roster),
             me: OnceLock::new(),
             served: OnceLock::new(),
@@ -126,6 +146,16 @@ impl<S: Store> State<S> {
         self.roster.lock().await.slots()
     }
 
+    /// Whether all that was written under this node's slot is here: that was seen before, or nobody had it.
+    pub(super) async fn is_filled(&self) -> bool {
+        self.files.is_filled(self.me()) || self.holders_before().await.is_empty()
+    }
+
+    /// Who had this node's slot before, and left logs behind it must know.
+    pub(super) async fn holders_before(&self) -> BTreeSet<Incarnation> {
+        self.roster.lock().await.members().holders_before(self.me())
+    }
+
     /// Whether this peer's view of the partition has to be judged still; asked once.
     pub(super) fn to_be_judged(&self, peer: Incarnation, partition: PartitionId) -> bool {
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,17 +184,67 @@ impl<S: Store> State<S> {
         Ok(())
     }
 
+    /// Removes a node, or says what that would mean.
+    async fn remove(&self, remove: &Remove) -> Result<Removal, String> {
+        let me = self.me();
+        let roster = self.roster.lock().await.clone();
+        let lives = remove.lives(&roster)?;
+        if lives.contains(&me) {
+            return Err("that is this node itself: run the command on one that stays".into());
+        }
+        let line = |id: &Incarnation, member: &Member| RemovalLine {
+            name: member.name.clone(),
+            incarnation: format!("{:016x}", id.get()),
+            linked: self.links.is_up(*id),
+        };
+        let members = roster.members();
+        let lines = |of: &mut dyn Iterator<Item = Incarnation>| -> Vec<RemovalLine> {
+            of.filter_map(|id| Some(line(&id, members.get(id)?)))
+                .collect()
+        };
+        let others = members.open().into_iter();
+        let mut others =
+            others.filter(|id| *id != me && !lives.contains(id) && !members.is_out(*id));
+        let removal = Removal {
+            lives: lines(&mut lives.iter().copied()),
+            others: lines(&mut others),
+        };
+        if remove.really {
+            let done = self.change(|roster| {
+                for life in &lives {
+                    let new = roster.remove(me, *life, wall_micros())?;
+                    if new {
+                        let incarnation = format!("{:016x}", life.get());
+                        tracing::warn!(
+                            node = remove.node,
+                            incarnation,
+                            "is removed from the cluster"
+                        );
+                    }
+                }
+                Ok::<_, RosterError>(())
+            });
+            done.await.map_err(|error| error.to_string())?;
+        }
+        Ok(removal)
+    }
+
     /// A peer has shown its members. What cannot be kept now (a full disk) counts all the same: the peer shows it again at the next start.
-    pub(super) async fn heard(&self, theirs: &Roster) -> Result<(), RosterError> {
+    pub(super) async fn heard(
+        &self,
+        from: Incarnation,
+        theirs: &Roster,
+    ) -> Result<Heard, RosterError> {
         let mut roster = self.roster.lock().await;
-        if !roster.join(theirs)? {
-            return Ok(());
+        let heard = roster.hear(from, theirs)?;
+        if heard != (Heard::Taken { new: true }) {
+            return Ok(heard);
         }
         if let Err(error) = self.keep(&roster).await {
             tracing::warn!(%error, "the members of the cluster cannot be kept");
         }
         self.tell(&roster).await;
-        Ok(())
+        Ok(heard)
     }
 
     async fn keep(&self, roster: &Roster) -> Result<(), FilesError> {
@@ -180,6 +260,11 @@ impl<S: Store> State<S> {
     async fn tell(&self, roster: &Roster) {
         self.tell_machines(roster).await;
         self.links.push_all(&Frame::Roster(roster.clone()));
+        // Behind that: whoever was removed hears it before its link ends.
+        self.removed.send_replace(removed(roster));
+        if let Some(me) = self.me.get().filter(|me| roster.members().is_out(**me)) {
+            self.die(&was_removed(roster, *me));
+        }
         if self.me.get().is_some() {
             self.transport.dial(self.peers(roster));
         }
@@ -201,7 +286,9 @@ impl<S: Store> State<S> {
 
     /// Whom to dial, and to ask.
     pub(super) fn peers(&self, roster: &Roster) -> Vec<Peer> {
-        let told = roster.places().iter().filter_map(|(name, place)| {
+        let places = roster.places().iter();
+        let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
+        let told = members.filter_map(|(name, place)| {
             let name = NodeName::new(name).ok()?;
             let address = self.overrides.get(&name).unwrap_or(&place.address);
             let address = address.clone();
@@ -220,6 +307,10 @@ impl<S: Store> State<S> {
                     Shown::Certificate => self.remember(incarnation).await,
                     Shown::Token { .. } => Err(Refused("that is for members".into())),
                 },
+                Ok(Question::Unfinished) => match asked.shown {
+                    Shown::Certificate => self.unfinished().await,
+                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                },
                 Ok(Question::Join { incarnation }) => {
                     self.let_in(&asked.shown, &asked.name, incarnation).await
                 }
@@ -233,6 +324,54 @@ impl<S: Store> State<S> {
         }
     }
 
+    /// How much of what this node was sent is not in its place.
+    async fn unfinished(&self) -> Result<Vec<u8>, Refused> {
+        let here = match self.served.get() {
+            Some((board, _)) => board.reports().await,
+            None => None,
+        };
+        let starting = || Refused("this node is starting; try again".into());
+        let mut unfinished = 0;
+        for report in here.ok_or_else(starting)? {
+            let open = report.open.ok_or_else(starting)?;
+            let waiting = open.logs.values().map(|log| log.taken - log.applied);
+            unfinished += waiting.sum::<u64>() + report.bodies_missing;
+        }
+        Ok(encoded(&unfinished))
+    }
+
+    /// Who else holds what is here.
+    async fn others(&self) -> Vec<DrainLine> {
+        let peers = self.peers(&*self.roster.lock().await);
+        let status = self.status().await;
+        let mut lines = Vec::new();
+        // A life before the present one has no address, and nothing is held there.
+        for node in status.nodes {
+            let peer = peers.iter().find(|peer| peer.name.as_str() == node.name);
+            let Some(peer) = peer.filter(|_| node.address.is_some() && !node.removed) else {
+                continue;
+            };
+            let unfinished = match node.linked {
+                true => self.ask_unfinished(peer).await,
+                false => None,
+            };
+            lines.push(DrainLine {
+                name: node.name,
+                linked: node.linked,
+                lacks: node.lacks,
+                unfinished,
+            });
+        }
+        lines
+    }
+
+    async fn ask_unfinished(&self, peer: &Peer) -> Option<u64> {
+        let question = encoded(&Question::Unfinished);
+        let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
+        let answer = timeout(UNFINISHED_WAIT_MAX, asking).await.ok()?.ok()?;
+        minicbor::decode(&answer).ok()
+    }
+
     async fn let_in(
         &self,
         shown: &Shown,
@@ -243,10 +382,18 @@ impl<S: Store> State<S> {
             return Err(Refused("this node is starting; try again".into()));
         };
         let let_in = self.change(|roster| {
+            let members = roster.members();
+            // Its own earlier question, of which the answer was lost, is no other's.
+            let is_other = |id: Incarnation, member: &Member| {
+                id != incarnation && member.name == name.as_str() && !members.is_out(id)
+            };
+            let named = members.iter().any(|(id, member)| is_other(id, member));
+            let known = members.get(incarnation).is_some();
+            if !named && !known && matches!(shown, Shown::Certificate) {
+                return Err(ChangeError::Removed);
+            }
             if let Shown::Token { id, secret } = shown {
-                let mut others = roster.members().iter();
-                // Its own earlier question, of which the answer was lost, is no other's.
-                if others.any(|(id, member)| id != incarnation && member.name == name.as_str()) {
+                if named {
                     return Err(ChangeError::Name(name.clone()));
                 }
                 // A file is synced here, on a thread that should not wait: once for each node that joins.
@@ -306,11 +453,136 @@ impl<S: Store> State<S> {
         Ok(logs)
     }
 
-    pub(super) async fn status(&self) -> Status {
+    /// With the partitions that `reports` are of, if the machines answer.
+    async fn status(&self) -> Status {
         let roster = self.roster.lock().await.clone();
         let (cluster, me) = (self.credentials.cluster(), self.me.get().copied());
-        Status::of(cluster, &roster, me, &self.transport.links())
+        let mut status = Status::of(cluster, &roster, me, &self.transport.links());
+        for node in &mut status.nodes {
+            let id = u64::from_str_radix(&node.incarnation, 16).map(Incarnation::from_hash);
+            node.seconds = id.ok().and_then(|id| self.links.seconds(id));
+        }
+        if let Some((board, _)) = self.served.get()
+            && let Some(reports) = board.reports().await
+        {
+            status.add(&reports);
+        }
+        status
     }
+}
+
+/// Members that were removed.
+fn removed(roster: &Roster) -> BTreeSet<Incarnation> {
+    let members = roster.members();
+    let all = members.iter().map(|(id, _)| id);
+    all.filter(|id| members.is_out(*id)).collect()
+}
+
+/// Who has removed a node, for people.
+pub(super) fn was_removed(roster: &Roster, id: Incarnation) -> String {
+    let members = roster.members();
+    let by = members
+        .get(id)
+        .and_then(|member| member.removals().next())
+        .map_or("when the node that had let it in was".to_owned(), |dot| {
+            let by = members.get(dot.origin);
+            let by = by.map_or("a node that is not known", |by| by.name.as_str());
+            format!("by {by}")
+        });
+    format!(
+        "this node was removed from the cluster ({by}): it does not serve. What it holds stays as it is. To take part again, join as a new node: an empty \
+         data directory, and a token of a member (docs/operations.md, \"A node that was removed\")"
+    )
+}
+
+/// A node that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remove {
+    /// Its name, or the incarnation of one of its lives.
+    pub node: String,
+    /// Only the lives before the present one.
+    pub earlier: bool,
+    /// Not only what it would mean.
+    pub really: bool,
+}
+
+impl Remove {
+    fn lives(&self, roster: &Roster) -> Result<Vec<Incarnation>, String> {
+        let members = roster.members();
+        let present = roster
+            .places()
+            .get(&self.node)
+            .map(|place| place.incarnation);
+        let named = members.iter().filter(|(id, member)| {
+            let named = member.name == self.node || format!("{:016x}", id.get()) == self.node;
+            named && !(self.earlier && Some(*id) == present)
+        });
+        let named: Vec<Incarnation> = named.map(|(id, _)| id).collect();
+        let lives: Vec<Incarnation> = named
+            .iter()
+            .copied()
+            .filter(|id| !members.is_out(*id))
+            .collect();
+        match (lives.is_empty(), named.is_empty()) {
+            (false, _) => Ok(lives),
+            (true, false) => Err(format!("{} was removed already", self.node)),
+            (true, true) if self.earlier => Err(format!("{} has no earlier lives", self.node)),
+            (true, true) => Err(format!("there is no node {} in the cluster", self.node)),
+        }
+    }
+}
+
+/// How far a node is that is being drained.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Sessions that have not ended yet.
+    pub sessions: u64,
+    /// Accepted messages that are not in their mailboxes yet.
+    pub queue_entries: u64,
+    /// Who else holds what is here.
+    pub others: Vec<DrainLine>,
+}
+
+/// What another member holds of what is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainLine {
+    /// Its name.
+    pub name: String,
+    /// Whether there is a link to it.
+    pub linked: bool,
+    /// Operations that it has not said to have.
+    pub lacks: Option<u64>,
+    /// What it has been sent and not in its place: operations that are not applied, bodies that are missing; `None`: it does not answer.
+    pub unfinished: Option<u64>,
+}
+
+impl DrainLine {
+    /// Whether all that is here is there.
+    #[must_use]
+    pub fn holds_all(&self) -> bool {
+        self.linked && self.lacks == Some(0) && self.unfinished == Some(0)
+    }
+}
+
+/// What a removal means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// What goes.
+    pub lives: Vec<RemovalLine>,
+    /// Who stays, this node aside.
+    pub others: Vec<RemovalLine>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalLine {
+    /// Its name.
+    pub name: String,
+    /// Hexadecimal.
+    pub incarnation: String,
+    /// Whether there is a link to it.
+    pub linked: bool,
 }
 
 /// The cluster as one node sees it.
@@ -318,8 +590,14 @@ impl<S: Store> State<S> {
 pub struct Status {
     /// Its id, hexadecimal.
     pub cluster: String,
-    /// All incarnations that belong to it.
+    /// All incarnations that belong to it, or did.
     pub nodes: Vec<NodeLine>,
+    /// What the node that was asked has; `None`: no server runs there.
+    #[serde(default)]
+    pub here: Option<Here>,
+    /// Its partitions.
+    #[serde(default)]
+    pub partitions: Vec<PartitionLine>,
 }
 
 impl Status {
@@ -338,6 +616,8 @@ impl Status {
                 name: member.name.clone(),
                 incarnation: format!("{:016x}", incarnation.get()),
                 slot: member.slot,
+                removed: roster.members().is_out(incarnation),
+                closed: member.closed().is_some(),
                 region: place.map(|place| place.region.clone()),
                 address: place.map(|place| place.address.clone()),
                 this: me == Some(incarnation),
@@ -345,13 +625,107 @@ impl Status {
                 round_trip_micros: link.and_then(|link| link.round_trip_micros),
                 received: link.map_or(0, |link| link.received),
                 sent: link.map_or(0, |link| link.sent),
+                seconds: None,
+                lacks: None,
+                has_more: None,
+                queued_bytes: 0,
             }
         });
         Status {
             cluster: cluster.iter().map(|byte| format!("{byte:02x}")).collect(),
             nodes: lines.collect(),
+            here: None,
+            partitions: Vec::new(),
         }
     }
+
+    /// What the machines tell.
+    fn add(&mut self, reports: &[PartitionReport]) {
+        let mut here = Here::default();
+        let mut peers: BTreeMap<Incarnation, PeerReport> = BTreeMap::new();
+        for report in reports {
+            let open = report.open.as_ref();
+            let logs = || open.iter().flat_map(|open| open.logs.values());
+            let of_peers = open.iter().flat_map(|open| &open.peers);
+            let line = PartitionLine {
+                partition: report.partition.0,
+                open: open.is_some(),
+                operations: logs().map(|log| log.stored).sum(),
+                applied: logs().map(|log| log.applied).sum(),
+                stable: open.map_or(0, |open| open.stable),
+                lacks: of_peers
+                    .clone()
+                    .filter(|(_, peer)| peer.lacks > 0)
+                    .map(|(id, peer)| (format!("{:016x}", id.get()), peer.lacks))
+                    .collect(),
+                bodies_missing: report.bodies_missing,
+                accounts_stalled: report.accounts_stalled,
+            };
+            for (id, peer) in of_peers {
+                let sum = peers.entry(*id).or_default();
+                *sum = sum.plus(*peer);
+            }
+            here.partitions += 1;
+            here.opening += u64::from(!line.open);
+            here.operations += line.operations;
+            here.applied += line.applied;
+            here.stable += line.stable;
+            here.bodies_missing += line.bodies_missing;
+            here.accounts_stalled += line.accounts_stalled;
+            self.partitions.push(line);
+        }
+        self.partitions.sort_by_key(|line| line.partition);
+        for node in &mut self.nodes {
+            let mut known = peers.iter();
+            let known = known.find(|(id, _)| format!("{:016x}", id.get()) == node.incarnation);
+            if let Some((_, peer)) = known {
+                node.lacks = Some(peer.lacks);
+                node.has_more = Some(peer.has_more);
+                node.queued_bytes = peer.queued_bytes;
+            }
+        }
+        self.here = Some(here);
+    }
+}
+
+/// What the node that was asked has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Here {
+    /// Partitions with a log.
+    pub partitions: u64,
+    /// Of these, those that are being opened, of which nothing is known yet.
+    pub opening: u64,
+    /// Operations on disk, of all nodes: the sum of the last numbers of all logs.
+    pub operations: u64,
+    /// Of these, applied.
+    pub applied: u64,
+    /// Of these, applied by all members: what was hidden before can be forgotten.
+    pub stable: u64,
+    /// Bodies that are named and not here.
+    pub bodies_missing: u64,
+    /// Accounts that cannot go on.
+    pub accounts_stalled: u64,
+}
+
+/// A partition at the node that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionLine {
+    /// Its number: 256 is the directory.
+    pub partition: u16,
+    /// Whether it is open; the rest is nothing else.
+    pub open: bool,
+    /// As of [`Here`].
+    pub operations: u64,
+    /// As of [`Here`].
+    pub applied: u64,
+    /// As of [`Here`].
+    pub stable: u64,
+    /// Peers that have not said to have all that is here, and how many operations of it.
+    pub lacks: BTreeMap<String, u64>,
+    /// As of [`Here`].
+    pub bodies_missing: u64,
+    /// As of [`Here`].
+    pub accounts_stalled: u64,
 }
 
 /// One incarnation of a node.
@@ -363,6 +737,12 @@ pub struct NodeLine {
     pub incarnation: String,
     /// Of its UIDs.
     pub slot: u8,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub removed: bool,
+    /// Whether its logs are closed: it counts no more, and its slot is free.
+    #[serde(default)]
+    pub closed: bool,
     /// Where it stands; `None`: the node has another incarnation now, or was never heard.
     pub region: Option<String>,
     /// Where it is reached.
@@ -377,22 +757,77 @@ pub struct NodeLine {
     pub received: u64,
     /// Bytes that went.
     pub sent: u64,
+    /// For how long there is a link, or there is none; `None`: there was none since the start.
+    #[serde(default)]
+    pub seconds: Option<u64>,
+    /// Operations that are on disk here, and that it has not said to have.
+    #[serde(default)]
+    pub lacks: Option<u64>,
+    /// Operations that it has said to have, and that are not on disk here.
+    #[serde(default)]
+    pub has_more: Option<u64>,
+    /// Bytes that wait to be sent to it, or for its acknowledgement.
+    #[serde(default)]
+    pub queued_bytes: u64,
 }
 
-type Ask = dyn Fn(oneshot::Sender<Status>) + Send + Sync;
+/// What a running cluster can be asked.
+pub(crate) enum Ask {
+    /// How it is.
+    Status(oneshot::Sender<Status>),
+    /// Who else holds what is here.
+    Others(oneshot::Sender<Vec<DrainLine>>),
+    /// Remove a node, or say what that would mean.
+    Remove(Remove, oneshot::Sender<Result<Removal, String>>),
+}
 
-/// Asks a running cluster how it is.
+/// Asks a running cluster.
 #[derive(Clone)]
-pub(crate) struct Told(Arc<Ask>);
+pub(crate) struct Told {
+    ask: Arc<dyn Fn(Ask) + Send + Sync>,
+    filled: watch::Receiver<bool>,
+}
 
 impl Told {
-    pub(super) fn new(ask: impl Fn(oneshot::Sender<Status>) + Send + Sync + 'static) -> Self {
-        Told(Arc::new(ask))
+    pub(super) fn new<S: Store>(state: Arc<State<S>>, filled: watch::Receiver<bool>) -> Self {
+        let ask = move |ask: Ask| {
+            let state = Arc::clone(&state);
+            tokio::spawn(async move {
+                // Whoever asked may be gone.
+                match ask {
+                    Ask::Status(answer) => drop(answer.send(state.status().await)),
+                    Ask::Others(answer) => drop(answer.send(state.others().await)),
+                    Ask::Remove(remove, answer) => drop(answer.send(state.remove(&remove).await)),
+                }
+            });
+        };
+        Told {
+            ask: Arc::new(ask),
+            filled,
+        }
+    }
+
+    /// Why nothing may be written here yet.
+    pub(crate) fn refuses(&self) -> Option<&'static str> {
+        (!*self.filled.borrow()).then_some(NOT_FILLED)
     }
 
     pub(crate) async fn status(&self) -> Option<Status> {
         let (answer, answered) = oneshot::channel();
-        (self.0)(answer);
+        (self.ask)(Ask::Status(answer));
         answered.await.ok()
+    }
+
+    pub(crate) async fn others(&self) -> Vec<DrainLine> {
+        let (answer, answered) = oneshot::channel();
+        (self.ask)(Ask::Others(answer));
+        answered.await.unwrap_or_default()
+    }
+
+    pub(crate) async fn remove(&self, remove: Remove) -> Result<Removal, String> {
+        let (answer, answered) = oneshot::channel();
+        (self.ask)(Ask::Remove(remove, answer));
+        let answered = answered.await;
+        answered.unwrap_or_else(|_| Err("the server is stopping".into()))
     }
 }

@@ -13,12 +13,16 @@ use whimbrel_storage_embedded::Totals;
 
 use super::{
     ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_LOADED, ACCOUNTS_LOADS, ACCOUNTS_STALLED,
-    CLAIMS_AGAIN, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES,
-    QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
-    STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS, TAKEOVERS_REFUSED,
-    WATCHERS,
+    CLAIMS_AGAIN, CLUSTER_BEHIND, CLUSTER_LAG, CLUSTER_LINKS, CLUSTER_MEMBERS, CLUSTER_MISSING,
+    CLUSTER_QUEUED, CLUSTER_STABLE, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS,
+    LOGINS_CACHED, QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STORE_BYTES, STORE_CACHE,
+    STORE_COMMITS, STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS,
+    TAKEOVERS_REFUSED, WATCHERS,
 };
-use crate::switchboard::Switchboard;
+use crate::{
+    cluster::{Status, Told},
+    switchboard::Switchboard,
+};
 
 /// Machines that do not answer within this are busy: their figures stay as they were shown last.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -34,6 +38,8 @@ pub struct Sources {
     pub store_path: PathBuf,
     /// Its cache, as configured.
     pub cache_bytes: u64,
+    /// The cluster, if it belongs to one.
+    pub(crate) cluster: Option<Told>,
 }
 
 impl Sources {
@@ -44,6 +50,11 @@ impl Sources {
                 tokio::time::timeout(ANSWER_WAIT_MAX, self.board.figures()).await
             {
                 machines(&figures);
+            }
+            if let Some(told) = &self.cluster
+                && let Ok(Some(status)) = tokio::time::timeout(ANSWER_WAIT_MAX, told.status()).await
+            {
+                members(&status);
             }
             let totals = (self.store)();
             STORE_SYNCS.set([], totals.groups);
@@ -63,6 +74,29 @@ impl Sources {
             })
             .await;
         })
+    }
+}
+
+fn members(status: &Status) {
+    let nodes = &status.nodes;
+    let count = |of: &dyn Fn(bool, bool) -> bool| {
+        let counted = nodes.iter().filter(|node| of(node.removed, node.closed));
+        counted.count() as u64
+    };
+    CLUSTER_MEMBERS.set(["open"], count(&|removed, closed| !removed && !closed));
+    CLUSTER_MEMBERS.set(["removed"], count(&|removed, closed| removed && !closed));
+    CLUSTER_MEMBERS.set(["closed"], count(&|_, closed| closed));
+    CLUSTER_LINKS.set([], nodes.iter().filter(|node| node.linked).count() as u64);
+    let peers = || nodes.iter().filter(|node| !node.removed && !node.this);
+    CLUSTER_LAG.set([], peers().filter_map(|node| node.lacks).max().unwrap_or(0));
+    CLUSTER_BEHIND.set(
+        [],
+        peers().filter_map(|node| node.has_more).max().unwrap_or(0),
+    );
+    CLUSTER_QUEUED.set([], peers().map(|node| node.queued_bytes).sum());
+    if let Some(here) = &status.here {
+        CLUSTER_STABLE.set([], here.stable);
+        CLUSTER_MISSING.set([], here.bodies_missing);
     }
 }
 

@@ -180,6 +180,7 @@ mod tests {
         // Machines that do not answer keep nobody waiting for long.
         let (board, _inboxes) = Switchboard::new(1);
         readiness.serving(Sources {
+            cluster: None,
             board,
             store: Arc::new(|| whimbrel_storage_embedded::Totals {
                 groups: 3,

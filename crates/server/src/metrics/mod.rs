@@ -97,6 +97,20 @@ figures! {
         "Partitions whose log was opened since the start.";
     LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",
         "Position of these logs: the sum of their last numbers. Not by partition, so that there is one series.";
+    CLUSTER_MEMBERS: Gauge<1> = "whimbrel_cluster_members", ["state"], "members",
+        "Incarnations in the cluster's list of members. State: open; removed (what it wrote is being gathered); closed (it counts no more). None without a cluster.";
+    CLUSTER_LINKS: Gauge<0> = "whimbrel_cluster_links", [], "links",
+        "Links to other nodes.";
+    CLUSTER_LAG: Gauge<0> = "whimbrel_cluster_lag_operations", [], "operations",
+        "What one member, the one that lacks most, has not said to have of what is on disk here. Members that were removed do not count.";
+    CLUSTER_BEHIND: Gauge<0> = "whimbrel_cluster_behind_operations", [], "operations",
+        "What one member, the one that has most, has said to have and is not on disk here.";
+    CLUSTER_QUEUED: Gauge<0> = "whimbrel_cluster_queued_bytes", [], "bytes",
+        "Batches that wait to be sent to members, or for their acknowledgement.";
+    CLUSTER_STABLE: Gauge<0> = "whimbrel_cluster_stable_operations", [], "operations",
+        "Operations that all members have applied: while one is away it stands still.";
+    CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
+        "Bodies of messages that are named here and are still on other nodes.";
     CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
         "UIDs given again to messages that had one (late messages, a RENAME onto a known name).";
     TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",

@@ -45,6 +45,12 @@ impl DirectoryOwner {
                     running.shipping.members(now, members);
                 }
             }
+            PeerInput::Closed(closed) => {
+                self.closed = closed.clone();
+                if let Phase::Running(running) = &mut self.state {
+                    running.shipping.closed(now, closed);
+                }
+            }
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 match &mut self.state {
@@ -98,6 +104,7 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
+        running.shipping.closed(now, self.closed.clone());
         for peer in &self.links {
             running.shipping.linked(now, *peer);
         }

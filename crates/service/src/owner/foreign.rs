@@ -52,6 +52,10 @@ impl PartitionOwner {
                 self.config.peers.remove(&self.config.origin);
                 self.of_all(now, |own, now| own.shipping.members(now, members.clone()));
             }
+            PeerInput::Closed(closed) => {
+                self.closed = closed.clone();
+                self.of_all(now, |own, now| own.shipping.closed(now, closed.clone()));
+            }
             PeerInput::Linked(peer) if self.config.peers.contains_key(&peer) => {
                 self.links.insert(peer, None);
                 self.drop_early(peer);
@@ -150,9 +154,11 @@ impl PartitionOwner {
             .iter()
             .map(|(peer, trip)| (*peer, *trip))
             .collect();
+        let closed = self.closed.clone();
         let Some(own) = self.running(partition) else {
             return;
         };
+        own.shipping.closed(now, closed);
         for (peer, round_trip) in links {
             own.linked(now, peer, round_trip);
         }

@@ -41,7 +41,7 @@ use crate::{
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{self, Shipping},
+    peers::{self, PartitionReport, Shipping},
 };
 use whimbrel_replication::{announced::Announced, readers::Readers};
 
@@ -68,6 +68,8 @@ pub struct Config {
     pub collect_after_seconds: u64,
     /// The other members of its partitions, and their slots: nothing is forgotten before all of them have it. Empty: this node is alone.
     pub peers: BTreeMap<Incarnation, u8>,
+    /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
+    pub in_cluster: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -95,6 +97,7 @@ impl Default for Config {
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
+            in_cluster: false,
             shipping: peers::Config::default(),
         }
     }
@@ -117,6 +120,8 @@ pub struct PartitionOwner {
     commits: BTreeMap<Ticket, PartitionId>,
     /// Nodes to which there is a stream, and the last round trip if it is known.
     links: BTreeMap<Incarnation, Option<u64>>,
+    /// Nodes of whose logs there is no more than is here.
+    closed: BTreeSet<Incarnation>,
     /// Logs that are being read for a partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Partitions that wait to hand something to the store.
@@ -273,6 +278,7 @@ impl PartitionOwner {
             searches: sent::Searches::default(),
             commits: BTreeMap::new(),
             links: BTreeMap::new(),
+            closed: BTreeSet::new(),
             reads: BTreeMap::new(),
             stirred: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -458,6 +464,25 @@ impl Machine for PartitionOwner {
             log_operations: logs.sum(),
             ..self.counted.clone()
         }
+    }
+
+    fn reports(&self) -> Vec<PartitionReport> {
+        let of = |(partition, state): (&PartitionId, &Partition)| PartitionReport {
+            partition: *partition,
+            open: match state {
+                Partition::Running(own) if !own.failed => Some(own.shipping.report()),
+                _ => None,
+            },
+            bodies_missing: match state {
+                Partition::Running(own) => own.lacking.len() as u64,
+                Partition::Loading(_) => 0,
+            },
+            accounts_stalled: match state {
+                Partition::Running(own) => own.stalled.len() as u64,
+                Partition::Loading(_) => 0,
+            },
+        };
+        self.partitions.iter().map(of).collect()
     }
 
     fn deadline(&self) -> Option<u64> {

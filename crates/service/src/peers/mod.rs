@@ -13,12 +13,12 @@
 pub mod bodies;
 mod shipping;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
-    partition::{Config, Entry, LogEnd},
+    partition::{Config, Entry, LogEnd, PeerReport, Report},
     readers,
     wire::Frame,
 };
@@ -41,6 +41,8 @@ pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
 pub enum PeerInput {
     /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
     Members(BTreeMap<Incarnation, u8>),
+    /// All of the logs of these, which belong to the cluster no more, is here: nothing more of them is taken.
+    Closed(BTreeSet<Incarnation>),
     /// There is a stream to this node; one that was before is gone.
     Linked(Incarnation),
     /// The stream is gone.
@@ -60,6 +62,19 @@ pub enum PeerInput {
     Log(Ticket, Vec<Entry>),
     /// A body is durable here. Told to all owners.
     Body(BlobName),
+}
+
+/// How one partition stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Which.
+    pub partition: PartitionId,
+    /// Its logs and peers; `None`: it is being opened.
+    pub open: Option<Report>,
+    /// Bodies that batches name and that are not here.
+    pub bodies_missing: u64,
+    /// Accounts that cannot go on.
+    pub accounts_stalled: u64,
 }
 
 /// What an owner of partitions wants of other nodes, and of the logs in the store.

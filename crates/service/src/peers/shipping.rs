@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     partition::{
-        Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Partition, Resume, ResumeError,
-        Ticket as Asked,
+        Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Partition, Report, Resume,
+        ResumeError, Ticket as Asked,
     },
     wire::Frame,
 };
@@ -127,6 +127,16 @@ impl Shipping {
     /// Others belong to it now: nothing gets stable before all of them have it.
     pub(crate) fn members(&mut self, now: Now, members: BTreeSet<Incarnation>) {
         self.machine.handle(clocks(now), Input::Members(members));
+    }
+
+    /// All of these logs is here, and there is no more of them.
+    pub(crate) fn closed(&mut self, now: Now, closed: BTreeSet<Incarnation>) {
+        self.machine.handle(clocks(now), Input::Closed(closed));
+    }
+
+    /// How it stands.
+    pub(crate) fn report(&self) -> Report {
+        self.machine.standing()
     }
 
     /// Up to where our own log is durable.

@@ -98,6 +98,12 @@ impl QueueOwner {
                     running.shipping.members(now, members);
                 }
             }
+            PeerInput::Closed(closed) => {
+                self.closed = closed.clone();
+                if let Phase::Running(running) = &mut self.phase {
+                    running.shipping.closed(now, closed);
+                }
+            }
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 self.gone.remove(&peer);
@@ -180,6 +186,7 @@ impl QueueOwner {
     /// The rows were read: streams that are there, what came on them meanwhile, and bodies that are not here.
     pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>) {
         if let Phase::Running(running) = &mut self.phase {
+            running.shipping.closed(now, self.closed.clone());
             for peer in &self.links {
                 running.shipping.linked(now, *peer);
             }

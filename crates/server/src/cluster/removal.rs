@@ -1,0 +1,116 @@
+//! Members that were removed: what this node holds of their logs is said, the logs are closed when all say the same, and a newcomer that has the slot of
+//! one of them waits until it knows all that was written under it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::roster::Holdings;
+use whimbrel_service::peers::PeerInput;
+
+use super::state::State;
+use crate::{store_calls::Store, switchboard::Switchboard};
+
+/// How often it is looked what is here of removed members' logs. Nothing is looked at while there is none that is not closed.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Partitions of which there is one.
+const NODE_WIDE: [PartitionId; 2] = [PartitionId::DIRECTORY, PartitionId::QUEUE];
+
+/// Runs as long as the node. `filled`: this node knows all that was written under its slot.
+pub(super) async fn watch<S: Store>(
+    state: Arc<State<S>>,
+    board: Arc<Switchboard>,
+    filled: watch::Sender<bool>,
+) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut whole = BTreeSet::new();
+    loop {
+        ticks.tick().await;
+        look(&state, &board, &mut whole).await;
+        if !*filled.borrow() && state.holders_before().await.is_subset(&whole) {
+            tracing::info!(
+                "all is here that was written under the slot of this node before it joined"
+            );
+            if let Err(error) = state.files.keep_filled(state.me()) {
+                tracing::warn!(%error, "the next start looks again");
+            }
+            filled.send_replace(true);
+        }
+    }
+}
+
+async fn look<S: Store>(state: &State<S>, board: &Switchboard, whole: &mut BTreeSet<Incarnation>) {
+    let roster = state.roster.lock().await.clone();
+    let closing = roster.members().closing();
+    let closed = roster
+        .members()
+        .iter()
+        .filter(|(_, m)| m.closed().is_some());
+    let closed: Vec<Incarnation> = closed
+        .map(|(id, _)| id)
+        .filter(|id| !whole.contains(id))
+        .collect();
+    if closing.is_empty() && closed.is_empty() {
+        return;
+    }
+    // What comes from them directly must have come to its end: others may never get it.
+    if closing.iter().any(|id| state.links.is_up(*id)) {
+        return;
+    }
+    let of: Vec<Incarnation> = closing.into_iter().chain(closed).collect();
+    let Some(holdings) = holdings(state, board, &of).await else {
+        return;
+    };
+    let me = state.me();
+    let settled = state.change(|roster| roster.settle(me, &holdings).map(drop));
+    if let Err(error) = settled.await {
+        tracing::warn!(%error, "what is held of a removed member's logs cannot be said");
+    }
+    let roster = state.roster.lock().await.clone();
+    let now = roster.whole(&holdings);
+    if !now.is_subset(whole) {
+        for id in now.difference(whole) {
+            let name = roster.members().get(*id).map(|member| member.name.clone());
+            let incarnation = format!("{:016x}", id.get());
+            tracing::info!(
+                name,
+                incarnation,
+                "the logs of a removed member are closed and here as a whole"
+            );
+        }
+        whole.extend(now);
+        board
+            .tell_of_peers(|| PeerInput::Closed(whole.clone()))
+            .await;
+    }
+}
+
+/// What is here of these logs; `None`: a partition is being opened.
+async fn holdings<S: Store>(
+    state: &State<S>,
+    board: &Switchboard,
+    of: &[Incarnation],
+) -> Option<Holdings> {
+    let reports = board.reports().await?;
+    let open: BTreeSet<PartitionId> = reports.iter().map(|report| report.partition).collect();
+    for partition in state.store.partitions().await.ok()? {
+        let partition = u16::try_from(partition.0).ok().map(PartitionId);
+        let replicated = partition.filter(|id| id.bucket().is_some() || NODE_WIDE.contains(id));
+        if replicated.is_some_and(|partition| !open.contains(&partition)) {
+            return None;
+        }
+    }
+    let mut holdings: Holdings = of.iter().map(|id| (*id, Default::default())).collect();
+    for report in reports {
+        let logs = report.open?.logs;
+        for (id, of) in &mut holdings {
+            of.insert(report.partition, logs.get(id).copied().unwrap_or_default());
+        }
+    }
+    Some(holdings)
+}
