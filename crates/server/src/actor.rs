@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -24,16 +24,20 @@ use whimbrel_service::{
     api::Reply,
     log::store_partition,
     machine::{Input, Machine, Note, Output, RequestId, Ticket},
-    peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
+    peers::{
+        Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot,
+        state::{Fixing, LOOKED_AT},
+    },
 };
 use whimbrel_storage::{
     Commit, KeyRange, LogEntry, LogPosition, LogStore, Origin, PartitionId, Refusal, ScanLimit,
-    StoreError,
+    SnapshotId, StoreError,
 };
 
 use crate::{
     clock::{Alarm, Clock},
     metrics::{self, Fault},
+    node::random,
     password::Verifier,
     registry::Registry,
     switchboard::{FromPeer, Inbox, Question, Switchboard, Work},
@@ -105,9 +109,13 @@ pub(crate) struct Actor<M, S> {
     /// Logs on which a commit was lost for lack of room: the ones behind it are refused, and that is no defect.
     broken: HashSet<(PartitionId, Origin)>,
     links: BTreeMap<Incarnation, Link>,
+    /// Rows that were fixed, by the name under which peers know them.
+    states: States,
     /// What the machine gave for a link that takes a frame.
     sending: Option<Frame>,
 }
+
+type States = Arc<Mutex<BTreeMap<u64, SnapshotId>>>;
 
 /// The sending end of a link.
 struct Link {
@@ -140,6 +148,7 @@ where
             commits: VecDeque::new(),
             broken: HashSet::new(),
             links: BTreeMap::new(),
+            states: States::default(),
             sending: None,
         }
     }
@@ -364,6 +373,51 @@ where
                     Ok(PeerInput::Log(ticket, entries))
                 });
             }
+            PeerOutput::Snapshot { ticket, partition } => {
+                let (store, states) = (self.shared.store.clone(), Arc::clone(&self.states));
+                self.read(ticket, async move {
+                    let snapshot = fix(&store, store_partition(partition), &states).await?;
+                    Ok(PeerInput::Snapshot(ticket, snapshot))
+                });
+            }
+            PeerOutput::ReadRows {
+                ticket,
+                partition,
+                state,
+                from,
+                to,
+                bytes_max,
+            } => {
+                let store = self.shared.store.clone();
+                // A name that is not known here is of rows that went with the machine's partition.
+                let known = lock(&self.states);
+                let fixed = state.map(|state| known.get(&state).copied().unwrap_or(SnapshotId(0)));
+                drop(known);
+                let range = KeyRange {
+                    start: from.into(),
+                    end: Some(to.into()),
+                };
+                self.read(ticket, async move {
+                    let limit = ScanLimit {
+                        bytes: bytes_max,
+                        ..ScanLimit::default()
+                    };
+                    let page = match fixed {
+                        Some(snapshot) => store.scan_at(snapshot, range, limit).await?,
+                        None => store.scan(store_partition(partition), range, limit).await?,
+                    };
+                    let rows = page.rows.into_iter();
+                    let rows = rows.map(|(key, value)| (key.into(), value)).collect();
+                    let end = page.next.is_none();
+                    Ok(PeerInput::Rows(ticket, Page { rows, end }))
+                });
+            }
+            PeerOutput::Release(state) => {
+                let fixed = lock(&self.states).remove(&state);
+                if let Some(snapshot) = fixed {
+                    self.shared.store.release(snapshot);
+                }
+            }
             PeerOutput::Wake(partition, peer) => {
                 if let Some(link) = self.links.get_mut(&peer)
                     && !link.awake.contains(&partition)
@@ -547,6 +601,54 @@ fn entry(entry: LogEntry) -> Entry {
         last: entry.end() - 1,
         bytes: entry.bytes,
     }
+}
+
+fn lock(states: &States) -> MutexGuard<'_, BTreeMap<u64, SnapshotId>> {
+    states.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fixes the rows of a partition and looks up what they stand for. `None`: no state can be given now.
+async fn fix<S: LogStore>(
+    store: &S,
+    partition: PartitionId,
+    states: &States,
+) -> Result<Option<Snapshot>, StoreError> {
+    let fixed = store.snapshot(partition).await?;
+    let snapshot = look_up(store, partition, fixed).await;
+    match &snapshot {
+        Ok(Some(snapshot)) => _ = lock(states).insert(snapshot.state, fixed),
+        _ => store.release(fixed),
+    }
+    snapshot
+}
+
+async fn look_up<S: LogStore>(
+    store: &S,
+    partition: PartitionId,
+    fixed: SnapshotId,
+) -> Result<Option<Snapshot>, StoreError> {
+    let mut rows = Vec::new();
+    for prefix in LOOKED_AT {
+        let one = ScanLimit { rows: 1, bytes: 1 };
+        let page = store.scan_at(fixed, KeyRange::prefix(prefix), one).await?;
+        rows.extend(page.rows);
+    }
+    let logs = store.log_positions(partition).await?;
+    let ends = logs.into_iter().map(log_end).collect();
+    let state = u64::from_le_bytes(random()).max(1);
+    let Some(mut fixing) = Fixing::new(state, &rows, &ends) else {
+        return Ok(None);
+    };
+    while let Some((origin, from)) = fixing.lacks() {
+        let page = store
+            .read_log(partition, Origin(origin.get()), from, 1)
+            .await?;
+        let first = page.entries.into_iter().next().map(entry);
+        if !fixing.entry(first.as_ref()) {
+            return Ok(None);
+        }
+    }
+    Ok(fixing.done())
 }
 
 /// The first commit under way, when it is done; the others behind it wait for it.

@@ -158,14 +158,13 @@ impl<S: Store> Service<S> {
     }
 }
 
-/// In a cluster nothing is cut from logs: who comes or was away gets what it lacks from them, since states are not given yet.
+/// In a cluster logs keep what a member lacks, however long it is away, and forget what all have: who comes later gets states in their place.
 fn shipping(clustered: bool) -> peers::Config {
     let config = peers::Config::default();
     if !clustered {
         return config;
     }
     peers::Config {
-        kept: u64::MAX,
         kept_for_absent: u64::MAX,
         ..config
     }

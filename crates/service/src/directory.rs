@@ -490,7 +490,11 @@ impl Running {
             }
         }
         let ends = logs.unwrap_or_else(|| log.ends());
-        let (shipping, peers) = (config.shipping, &config.peers);
+        let (mut shipping, peers) = (config.shipping, &config.peers);
+        if !peers.is_empty() {
+            // It is small, and whoever comes or was away gets it from its logs.
+            (shipping.kept, shipping.kept_for_absent) = (u64::MAX, u64::MAX);
+        }
         let shipping = Shipping::resume(
             shipping,
             id,

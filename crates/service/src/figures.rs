@@ -27,6 +27,12 @@ pub struct Figures {
     pub takeover_claims: u64,
     /// Takeovers for which an account had no room left.
     pub takeovers_refused: u64,
+    /// States of partitions that were given to other nodes since the start, or begun to be.
+    pub states_given: u64,
+    /// States of partitions that were taken from other nodes since the start.
+    pub states_taken: u64,
+    /// Accounts that became the join of what was here and what came with a state, since the start.
+    pub accounts_joined: u64,
     /// Entries in the queue.
     pub queue_entries: u64,
     /// Bytes of their envelopes and summaries.
@@ -58,6 +64,9 @@ impl Figures {
             takeovers: self.takeovers + other.takeovers,
             takeover_claims: self.takeover_claims + other.takeover_claims,
             takeovers_refused: self.takeovers_refused + other.takeovers_refused,
+            states_given: self.states_given + other.states_given,
+            states_taken: self.states_taken + other.states_taken,
+            accounts_joined: self.accounts_joined + other.accounts_joined,
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,

@@ -13,10 +13,12 @@ use std::{
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
+use whimbrel_crdt::{
+    Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector, mutants::broken,
+};
 use whimbrel_mailbox::{AccountId, BlobName};
-use whimbrel_replication::partition::{Foreign, LogEnd};
-use whimbrel_storage::{Commit, Cut, LogEntry, Mutation, Origin};
+use whimbrel_replication::partition::{Foreign, Held, LogEnd};
+use whimbrel_storage::{Commit, Cut, Jump, LogEntry, Mutation, Origin};
 
 use crate::machine::Now;
 
@@ -43,6 +45,30 @@ pub fn stalled_of_key(key: &[u8]) -> Option<AccountId> {
     let account = key.strip_prefix(STALLED)?.try_into().ok()?;
     Some(AccountId(account))
 }
+
+/// Which state is being taken.
+pub(crate) const TAKING_KEY: &[u8] = b"\0taking";
+/// Up to which key its rows are here.
+pub(crate) const TAKEN_KEY: &[u8] = b"\0taken";
+/// Which state was taken and is being joined to what is here, account by account.
+pub const JOINING_KEY: &[u8] = b"\0joining";
+/// Before the name of a state of which rows are held that are of no use any more.
+const SWEPT: &[u8] = b"\0swept";
+
+/// Key of the row which says that what is held of a state has to go.
+pub(crate) fn swept_key(state: u64) -> Bytes {
+    [SWEPT, &state.to_be_bytes()].concat().into()
+}
+
+/// The state of which a row says that what is held of it has to go; `None`: it is another row.
+pub(crate) fn swept_of_key(key: &[u8]) -> Option<u64> {
+    let state = key.strip_prefix(SWEPT)?.try_into().ok()?;
+    Some(u64::from_be_bytes(state))
+}
+
+/// First key and first key beyond of rows which say that the account rows of the partition stand for less than its position: of stalled accounts, and
+/// of what is to be joined.
+pub(crate) const UNFINISHED: [&[u8]; 2] = [STALLED, JOINING_KEY];
 
 /// First key and first key beyond of the rows of the partition itself.
 pub(crate) const OWN_ROWS: (&[u8], &[u8]) = (b"\0", OWN_ROWS_END);
@@ -254,6 +280,28 @@ impl Log {
         self.hlc.observe(last);
         self.position.hlc = self.hlc.last();
         self.position.applied.advance(batch.origin, batch.last());
+    }
+
+    /// A state of another node is joined to what is here. Gives the commit that says so, to which the caller adds its own rows.
+    pub(crate) fn join(
+        &mut self,
+        held: &Held,
+        jumps: &BTreeMap<Incarnation, (u64, Hash)>,
+    ) -> Commit {
+        self.hlc.observe(held.snapshot.hlc);
+        self.position.hlc = self.hlc.last();
+        if !broken("joined-without-position") {
+            self.position.applied.merge(&held.snapshot.applied);
+        }
+        let mut commit = self.commit();
+        let jumps = jumps.iter().map(|(origin, (last, hash))| Jump {
+            origin: Origin(origin.get()),
+            next: last + 1,
+            hash: whimbrel_storage::Hash(hash.0),
+        });
+        commit.jumps = jumps.collect();
+        commit.mutations.push(self.record());
+        commit
     }
 
     /// The commit that holds a batch of another node, if it is not in its log yet, and the position if it was applied. The caller adds

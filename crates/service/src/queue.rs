@@ -706,7 +706,11 @@ impl Running {
         };
         let ends = logs.unwrap_or_else(|| log.ends());
         let (applied, stable) = (log.applied(), log.collected());
-        let (shipping, peers) = (config.shipping, &config.peers);
+        let (mut shipping, peers) = (config.shipping, &config.peers);
+        if !peers.is_empty() {
+            // Its state is not given: whoever comes or was away gets it from its logs.
+            (shipping.kept, shipping.kept_for_absent) = (u64::MAX, u64::MAX);
+        }
         let shipping = Shipping::resume(shipping, id, origin, peers, ends, applied, stable);
         Ok(Running {
             shipping: shipping.map_err(|error| error.to_string())?,

@@ -26,14 +26,16 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Entry, Frame, LogEnd, PartitionReport, PeerInput, PeerOutput,
+        Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
         bodies::{self, Bodies, BodyOutput},
+        state::{Fixing, LOOKED_AT},
     },
     queue::{self, QueueOwner},
     senders,
 };
 use whimbrel_storage::{
-    Commit, KeyRange, LogEntry, LogPosition, Origin, Refusal, ScanLimit, StoreError, UploadId,
+    Commit, KeyRange, LogEntry, LogPosition, Origin, Refusal, ScanLimit, SnapshotId, StoreError,
+    UploadId,
     blob::read_ahead,
     group::GroupCommit,
     memory::{DiskCopy, Memory, SyncMark},
@@ -172,6 +174,8 @@ pub struct Node {
     body_work: VecDeque<BodyOutput>,
     body_waits: bool,
     body_timer: Option<u64>,
+    /// Rows that were fixed for other nodes.
+    states: BTreeMap<u64, SnapshotId>,
     stopped: bool,
     /// Steps taken, for reports.
     pub steps: u64,
@@ -225,6 +229,7 @@ impl Node {
             body_work: VecDeque::new(),
             body_waits: false,
             body_timer: None,
+            states: BTreeMap::new(),
             stopped: false,
             steps: 0,
             dirty: BTreeSet::new(),
@@ -469,6 +474,13 @@ impl Node {
         }
     }
 
+    /// The disk is lost: another node comes with an empty one, among these members.
+    pub fn lose(&mut self, identity: Identity, peers: BTreeMap<Incarnation, u8>, time: u64) {
+        self.time = self.time.max(time);
+        self.owner_config.peers = peers;
+        self.put_back(DiskCopy::default(), identity);
+    }
+
     /// An older copy of the disk is put back, and the node started as `server` starts it then: under another incarnation.
     pub fn put_back(&mut self, copy: DiskCopy, identity: Identity) {
         self.disk.put_back(copy);
@@ -501,6 +513,7 @@ impl Node {
         self.body_work.clear();
         self.body_waits = false;
         self.body_timer = None;
+        self.states.clear();
         self.stopped = false;
         self.wake_all();
     }
@@ -737,10 +750,95 @@ impl Node {
                 self.outcomes
                     .push_back(Outcome::Wake(Some(partition), peer));
             }
+            PeerOutput::Snapshot { ticket, partition } => {
+                let snapshot = self.fix(store_partition(partition));
+                let at = self.time + self.draw(self.speed.read_micros);
+                let input = Input::Peer(PeerInput::Snapshot(ticket, snapshot));
+                self.at(at, Happening::Input(dest, input));
+            }
+            PeerOutput::ReadRows {
+                ticket,
+                partition,
+                state,
+                from,
+                to,
+                bytes_max,
+            } => {
+                let range = KeyRange {
+                    start: from.into(),
+                    end: Some(to.into()),
+                };
+                let limit = ScanLimit {
+                    rows: 7,
+                    bytes: bytes_max.min(4096),
+                };
+                let page = match state {
+                    None => Ok(self.disk.scan(store_partition(partition), &range, limit)),
+                    Some(state) => {
+                        let fixed = self.states.get(&state).copied();
+                        let fixed = fixed.unwrap_or(SnapshotId(0));
+                        self.disk.scan_at(fixed, &range, limit)
+                    }
+                };
+                let at = self.time + self.draw(self.speed.read_micros);
+                let input = match page {
+                    Ok(page) => {
+                        let rows = page.rows.into_iter();
+                        let rows = rows.map(|(key, value)| (key.to_vec(), value)).collect();
+                        let end = page.next.is_none();
+                        Input::Peer(PeerInput::Rows(ticket, Page { rows, end }))
+                    }
+                    Err(error) => Input::LoadFailed(ticket, error.to_string()),
+                };
+                self.at(at, Happening::Input(dest, input));
+            }
+            PeerOutput::Release(state) => {
+                if let Some(snapshot) = self.states.remove(&state) {
+                    self.disk.release(snapshot);
+                }
+            }
             PeerOutput::Want(blob) => self.want_body(blob),
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             PeerOutput::Unlink(peer) => self.outcomes.push_back(Outcome::Unlink(peer)),
         }
+    }
+
+    /// Fixes the rows of a partition, and looks up what they stand for.
+    fn fix(&mut self, partition: whimbrel_storage::PartitionId) -> Option<Snapshot> {
+        let fixed = self.disk.snapshot(partition).ok()?;
+        let snapshot = self.look_up(partition, fixed);
+        match &snapshot {
+            Some(snapshot) => _ = self.states.insert(snapshot.state, fixed),
+            None => self.disk.release(fixed),
+        }
+        snapshot
+    }
+
+    fn look_up(
+        &mut self,
+        partition: whimbrel_storage::PartitionId,
+        fixed: SnapshotId,
+    ) -> Option<Snapshot> {
+        let one = ScanLimit { rows: 1, bytes: 1 };
+        let found = |prefix: &[u8]| {
+            let range = KeyRange::prefix(prefix.to_vec());
+            self.disk.scan_at(fixed, &range, one).ok()
+        };
+        let mut rows = Vec::new();
+        for prefix in LOOKED_AT {
+            rows.extend(found(prefix)?.rows);
+        }
+        let ends = self.disk.log_positions(partition).into_iter();
+        let ends = ends.map(log_end).collect();
+        let mut fixing = Fixing::new(self.rng.number().max(1), &rows, &ends)?;
+        while let Some((origin, from)) = fixing.lacks() {
+            let page = self.disk.read_log(partition, Origin(origin.get()), from, 1);
+            let first = page.entries.into_iter().next().map(entry);
+            if !fixing.entry(first.as_ref()) {
+                return None;
+            }
+        }
+        fixing.done()
     }
 
     /// Tells the owners that a body is here, or gets it.

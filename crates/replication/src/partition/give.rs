@@ -213,6 +213,17 @@ impl Partition {
         self.wake(id);
     }
 
+    /// Rows could not be read: the peer asks again, and gets another state from its first row on.
+    pub(super) fn rows_lost(&mut self, ticket: Ticket, id: Incarnation) {
+        if self
+            .gives
+            .get(&id)
+            .is_some_and(|give| give.reading == Some(ticket))
+        {
+            self.drop_give(id);
+        }
+    }
+
     /// Reads on, if there is room.
     fn give_on(&mut self, id: Incarnation) {
         let chunk_bytes = self.config.state.chunk_bytes;

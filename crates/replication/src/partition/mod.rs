@@ -361,6 +361,11 @@ impl Partition {
                 Some(pending) => drop(self.pending.insert(ticket, pending)),
                 None => {}
             },
+            StateInput::Lost(ticket) => match self.pending.remove(&ticket) {
+                Some(Pending::ReadState(peer)) => self.rows_lost(ticket, peer),
+                Some(pending) => drop(self.pending.insert(ticket, pending)),
+                None => {}
+            },
         }
     }
 }

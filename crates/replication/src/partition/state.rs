@@ -87,6 +87,8 @@ pub enum StateInput {
     Snapshot(Ticket, Option<Snapshot>),
     /// The answer to [`StateOutput::Read`].
     Rows(Ticket, Rows),
+    /// The same: they cannot be read, and will not be. Whoever wants a state gets another.
+    Lost(Ticket),
 }
 
 /// What the machine wants. `Begin`, `Store`, `Join` and `Forget` reach the store in their order, together with all other commits of the

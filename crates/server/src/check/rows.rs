@@ -10,8 +10,8 @@ use whimbrel_crdt::{Batch, PartitionId};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
-    log::{POSITION_KEY, lacking_of_key, stalled_of_key, store_partition},
-    owner::blob_name,
+    log::{OWN_ROWS_END, POSITION_KEY, lacking_of_key, store_partition},
+    owner::{blob_name, keys::is_coming},
     verify::{self, Fault, Needed, Replay},
 };
 use whimbrel_storage::{
@@ -207,8 +207,8 @@ impl Checker<'_> {
         };
         let mut start = Bytes::new();
         while let Some(key) = self.first_from(partition, start).await? {
-            let is_own = lacking_of_key(&key).is_some() || stalled_of_key(&key).is_some();
-            if key == POSITION_KEY || is_own {
+            // What the partition itself notes, and what came with a state and is not an account's yet.
+            if &key[..] < OWN_ROWS_END || is_coming(&key) {
                 start = [&key[..], &[0]].concat().into();
                 continue;
             }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use whimbrel_cluster::{Authority, NodeName, Token, ask};
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::roster::Roster;
-use whimbrel_storage::{LogStore as _, Origin};
+use whimbrel_service::log::store_partition;
+use whimbrel_storage::LogStore as _;
 use whimbrel_storage_embedded::Embedded;
 use zeroize::Zeroizing;
 
@@ -137,12 +138,11 @@ pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
     be_in_none(&files)?;
     let store = open_store(config, &mut data).await?;
     let me = Incarnation::from_hash(data.identity().incarnation);
-    let shortened = is_shortened(&store, me).await;
+    let shortened = is_shortened(&store).await;
     store.close().await;
     if shortened? {
-        return Err("the logs of this node were shortened while it was alone, or it went on from an older disk: nodes that join could not get all that is \
-                    here, since states are not given yet. Found the cluster on an empty data directory, and bring the mail by `whimbrel export` and \
-                    `whimbrel import`"
+        return Err("the log of the directory (accounts, aliases, passwords) was shortened while this node was alone: nodes that join could not get all of it. \
+                    Found the cluster on an empty data directory, and bring the mail by `whimbrel export` and `whimbrel import`"
             .into());
     }
     let authority = Authority::found(random())?;
@@ -159,19 +159,11 @@ pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
     Ok(name)
 }
 
-/// Whether a log lacks its beginning, or is not this incarnation's.
-async fn is_shortened(store: &Embedded, me: Incarnation) -> Result<bool, Failure> {
-    for partition in store.partitions().await? {
-        let logs = store.log_positions(partition).await?;
-        let whole = |origin: Origin, low| origin.0 == me.get() && low <= 1;
-        if !logs
-            .iter()
-            .all(|(origin, position)| whole(*origin, position.low))
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Whether a log of the directory lacks its beginning. Of accounts whoever joins gets the state.
+async fn is_shortened(store: &Embedded) -> Result<bool, Failure> {
+    let directory = store_partition(PartitionId::DIRECTORY);
+    let logs = store.log_positions(directory).await?;
+    Ok(logs.iter().any(|(_, position)| position.low > 1))
 }
 
 /// Lets this node in by a member's token.

@@ -119,6 +119,12 @@ figures! {
         "UIDs given again for that: what the other node may not have shown.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
         "Times a client named numbers that an account had no room left to believe.";
+    STATES_GIVEN: Counter<0> = "whimbrel_states_given_total", [], "states",
+        "States of partitions that other nodes asked for, because all logs had been cut, and were given, or begun to be.";
+    STATES_TAKEN: Counter<0> = "whimbrel_states_taken_total", [], "states",
+        "States of partitions that were taken from other nodes in place of logs.";
+    ACCOUNTS_JOINED: Counter<0> = "whimbrel_accounts_joined_total", [], "accounts",
+        "Accounts that became the join of what was here and what came with a state.";
     UID_VALIDITIES: Counter<0> = "whimbrel_uidvalidities_total", [], "accounts",
         "Accounts whose UIDVALIDITY had to change (an epoch was raised): their clients load everything again.";
     ACCOUNTS: Gauge<0> = "whimbrel_accounts", [], "accounts",

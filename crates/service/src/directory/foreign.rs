@@ -94,6 +94,8 @@ impl DirectoryOwner {
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
+            | PeerInput::Snapshot(..)
+            | PeerInput::Rows(..)
             | PeerInput::Body(_) => {}
         }
         self.ship(now);
@@ -155,6 +157,12 @@ impl DirectoryOwner {
                     running.log.cut(origin, below);
                     continue;
                 }
+                // Its logs are never cut while there are other members, so nobody needs its state.
+                Want::Snapshot { asked } => {
+                    running.shipping.fixed(now, asked, None);
+                    continue;
+                }
+                Want::ReadState { .. } | Want::DropState(_) => continue,
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
@@ -235,6 +243,7 @@ impl DirectoryOwner {
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
+            Work::State(_) => return true,
         };
         let mut mutations = Vec::new();
         if let Some(ops) = &ops {

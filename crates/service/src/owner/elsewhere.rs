@@ -95,6 +95,8 @@ impl Own {
     /// Whether there is something to report.
     fn reports(&self) -> bool {
         self.shipping.has_peers()
+            // What came with a state is not shown before it is joined.
+            && self.states.joining.is_none()
             && self.reporting.pending.is_none()
             && (self.reporting.excepts || self.log.applied() != &self.reporting.vector)
     }

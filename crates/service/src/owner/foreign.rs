@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, At, BlobName, Effects, Op, Replica, Step};
+use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
-use whimbrel_storage::{Commit, Mutation, Room};
+use whimbrel_storage::{Mutation, Room};
 
 use super::{
     Partition, PartitionOwner, Phase, Watch,
@@ -95,6 +95,8 @@ impl PartitionOwner {
                 }
             }
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Snapshot(ticket, snapshot) => self.fixed(now, ticket, snapshot),
+            PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob) => self.body_came(now, blob),
         }
     }
@@ -212,6 +214,23 @@ impl PartitionOwner {
                     own.log.cut(origin, below);
                     continue;
                 }
+                Want::Snapshot { asked } => {
+                    self.fix(now, partition, asked);
+                    continue;
+                }
+                Want::ReadState {
+                    asked,
+                    state,
+                    after,
+                    bytes_max,
+                } => {
+                    self.read_state(partition, asked, state, after, bytes_max);
+                    continue;
+                }
+                Want::DropState(state) => {
+                    own.states.given.remove(&state);
+                    Output::Peer(PeerOutput::Release(state))
+                }
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
@@ -281,6 +300,8 @@ impl PartitionOwner {
             if own.retry_at.is_some_and(|at| at <= now.mono_micros) {
                 own.retry_at = None;
                 self.stirred.insert(partition);
+                self.joins.insert(partition);
+                self.sweep_on(partition);
                 for (ticket, read) in &mut self.reads {
                     if read.partition == partition && std::mem::take(&mut read.failed) {
                         self.out.push_back(read.output(*ticket));
@@ -331,6 +352,9 @@ impl PartitionOwner {
         let Some(work) = own.shipping.next_work() else {
             return false;
         };
+        if matches!(work, Work::State(_)) {
+            return self.carry_on_state(partition);
+        }
         let mut sections = Vec::new();
         if let Some(batch) = work.applies() {
             let named: Vec<AccountId> = batch
@@ -399,6 +423,7 @@ impl PartitionOwner {
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
+            Work::State(_) => return,
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         let (mut named, mut shown, mut stalled) = (Vec::new(), Vec::new(), Vec::new());
@@ -591,6 +616,7 @@ impl PartitionOwner {
     fn body_came(&mut self, now: Now, blob: BlobName) {
         let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
         for partition in open {
+            let ticket = self.ticket();
             let Some(own) = self.running(partition) else {
                 continue;
             };
@@ -608,7 +634,7 @@ impl PartitionOwner {
             commit.mutations.push(Mutation::Delete {
                 key: log::lacking_key(&blob),
             });
-            self.hand_out_for(partition, commit);
+            self.hand_out_for(partition, ticket, commit);
             let waiting = self.accounts.iter().filter(|(_, entry)| {
                 let lacks = matches!(&entry.phase, Phase::Running(replica) if replica.lacks(&blob));
                 lacks && entry.partition == partition
@@ -632,35 +658,6 @@ impl PartitionOwner {
         let early = held.filter(|(_, (_, early))| *early);
         let want = |(blob, _)| Output::Peer(PeerOutput::Want(blob));
         self.out.extend(early.map(want));
-    }
-
-    /// Hands out a commit of no account.
-    fn hand_out_for(&mut self, partition: PartitionId, commit: Commit) {
-        let ticket = self.ticket();
-        if let Some(own) = self.running(partition) {
-            own.gate.submitted(ticket);
-            self.commits.insert(ticket, partition);
-            self.out.push_back(Output::Commit(ticket, commit));
-        }
-    }
-
-    /// Late messages are claimed again before they are shown.
-    pub(super) fn claim_late(&mut self, now: Now, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return;
-        };
-        let (Phase::Running(replica), Some(Partition::Running(own))) =
-            (&mut entry.phase, self.partitions.get(&entry.partition))
-        else {
-            return;
-        };
-        let at = At {
-            now_micros: now.wall_micros,
-            next: Dot::new(own.log.origin(), own.log.next()),
-        };
-        let peers = own.peers(now, account, &self.config.peers);
-        let ops = replica.plan_late(&at, &peers).ops;
-        self.write(now, account, ops, &[]);
     }
 
     /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.

@@ -70,6 +70,53 @@ pub(crate) fn is_held(key: &[u8]) -> bool {
     key.get(17) == Some(&HELD_PREFIX)
 }
 
+/// Before every row that came with a state and is not joined yet: then the state's name, and the key of the row at its donor.
+const COMING: u8 = b'h';
+
+/// First key and first key beyond of what a state is made of.
+pub(super) fn state_range() -> (Vec<u8>, Vec<u8>) {
+    (vec![ACCOUNT_ROW], vec![ACCOUNT_ROW + 1])
+}
+
+/// Whether a row goes with a state: what was announced and shown under names is each node's own.
+pub(super) fn is_of_state(key: &[u8]) -> bool {
+    let own = matches!(row_of_key(key), Ok(RowKey::Mark(_) | RowKey::Vanished(_)));
+    key.first() == Some(&ACCOUNT_ROW) && key.len() > 17 && !is_held(key) && !own
+}
+
+/// Key under which a row of a state is kept until it is joined.
+pub(super) fn coming_key(state: u64, key: &[u8]) -> Vec<u8> {
+    [&[COMING], &state.to_be_bytes()[..], key].concat()
+}
+
+/// The key of a coming row at its donor.
+pub(super) fn key_of_coming(key: &[u8]) -> &[u8] {
+    key.get(9..).unwrap_or_default()
+}
+
+/// First key and first key beyond of all rows of a state.
+pub(super) fn coming_range(state: u64) -> (Vec<u8>, Vec<u8>) {
+    (coming_key(state, &[]), coming_key(state, &[0xff]))
+}
+
+/// Of an account's coming rows: all, those that are loaded with it, or those of contents.
+pub(super) fn coming_of(state: u64, (from, to): (Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>) {
+    (coming_key(state, &from), coming_key(state, &to))
+}
+
+/// First key and first key beyond of the content rows of the account.
+pub(super) fn content_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
+    let (_, from) = loaded_range(account);
+    let (to, _) = held_range(account);
+    (from, to)
+}
+
+/// Whether a row is one that came with a state and is not joined yet.
+#[must_use]
+pub fn is_coming(key: &[u8]) -> bool {
+    key.first() == Some(&COMING)
+}
+
 /// First key and first key beyond of all rows of the account.
 pub(super) fn whole_range(account: AccountId) -> (Vec<u8>, Vec<u8>) {
     let prefix = [&[ACCOUNT_ROW], &account.0[..]].concat();

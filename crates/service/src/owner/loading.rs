@@ -9,7 +9,7 @@ use whimbrel_storage::Room;
 
 use super::{
     Account, Load, Own, Partition, PartitionOwner, Phase, elsewhere::Reporting, keys,
-    rows::push_row, stalled::stalled_of_row,
+    rows::push_row, stalled::stalled_of_row, state::States,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -63,6 +63,7 @@ impl PartitionOwner {
             | Phase::Asking
             | Phase::Unopened
             | Phase::Removed
+            | Phase::Joining(_)
             | Phase::Resuming(_)
             | Phase::Purging => {
                 if entry.waiting.len() >= waiting_calls_max {
@@ -97,6 +98,8 @@ impl PartitionOwner {
         }
         let partition = entry.partition;
         match self.partitions.get(&partition) {
+            // Until it is durable that a state was taken over.
+            Some(Partition::Running(own)) if !own.states.may_load() => {}
             Some(Partition::Running(_)) => {
                 entry.phase = Phase::Loading { rows: Vec::new() };
                 let (from, to) = keys::loaded_range(account);
@@ -197,6 +200,13 @@ impl PartitionOwner {
 
     pub(super) fn load_failed(&mut self, now: Now, ticket: Ticket, cause: &str) {
         let Some(load) = self.loads.remove(&ticket) else {
+            if self.snapshots.contains_key(&ticket) {
+                return self.fixed(now, ticket, None);
+            }
+            if self.page_failed(now, ticket) {
+                let text = format!("reading from the store failed: {cause}");
+                return self.out.push_back(Output::Log(Note::Warning(text)));
+            }
             return self.read_failed(now, ticket, cause);
         };
         let accounts: Vec<AccountId> = match load {
@@ -247,6 +257,13 @@ impl PartitionOwner {
         let stalled = rows
             .filter_map(|(key, value)| stalled_of_row(key, value))
             .collect();
+        let states = match States::of_rows(&opening.rows) {
+            Ok(states) => states,
+            Err(error) => {
+                let text = format!("what partition {} takes: {error}", partition.0);
+                return self.out.push_back(Output::Fatal(text));
+            }
+        };
         let origin = self.config.origin;
         let log = match position {
             None => Log::new(partition, origin),
@@ -258,7 +275,7 @@ impl PartitionOwner {
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let peers: BTreeSet<Incarnation> = self.config.peers.keys().copied().collect();
         let config = self.config.shipping;
-        let shipping = match Shipping::resume(
+        let mut shipping = match Shipping::resume(
             config,
             partition,
             origin,
@@ -278,6 +295,9 @@ impl PartitionOwner {
                 return self.out.push_back(Output::Fatal(cause));
             }
         };
+        if let Some(held) = states.taking() {
+            shipping.hold(now, held.clone());
+        }
         let frames = std::mem::take(&mut opening.frames);
         let durable = shipping.durable(origin);
         let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
@@ -302,12 +322,15 @@ impl PartitionOwner {
             gate: Gate::default(),
             retry_at: None,
             stalled,
+            states,
             failed: false,
         };
         let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
         self.link_opened(now, partition, frames);
+        self.sweep_on(partition);
+        self.joins.insert(partition);
         // Perhaps this program can do what the last one could not.
         for account in stalled {
             self.entry(account);
@@ -353,43 +376,64 @@ impl PartitionOwner {
         if !done {
             return;
         }
-        let stalled = match self.partitions.get(&entry.partition) {
-            Some(Partition::Running(own)) => own.stalled.contains_key(&account),
-            _ => false,
-        };
-        if rows.is_empty() && stalled {
-            let mut replica = Replica::new(account, self.config.slot);
-            replica.begin(&self.config.renewal());
-            return self.resume(account, replica);
-        }
-        if rows.is_empty() {
-            entry.phase = Phase::Asking;
-            self.out.push_back(Output::AskBirth(account));
-            return;
-        }
         let rows = std::mem::take(rows);
         let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
             return;
         };
-        match Replica::load(account, self.config.slot, rows, own.log.applied()) {
-            Ok(mut replica) => {
-                replica.lack_all(&own.lacking);
-                if !self.config.peers.is_empty() {
-                    // What was claimed before it had peers: whoever has our next operation knows it.
-                    let shown = own.announced.all_shown(account.0);
-                    replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
-                }
-                if stalled {
-                    self.resume(account, replica);
-                } else {
-                    self.run(now, account, replica, Vec::new());
-                }
+        let mut replica = None;
+        if !rows.is_empty() {
+            let loaded = Replica::load(account, self.config.slot, rows, own.log.applied());
+            match loaded {
+                Ok(loaded) => replica = Some(Box::new(loaded)),
+                Err(error) => return self.broken(account, &error.to_string()),
             }
-            Err(error) => self.broken(account, &error.to_string()),
+        }
+        if let Err(replica) = self.join_loaded(account, replica) {
+            self.loaded(now, account, replica);
+        }
+    }
+
+    /// The account was read, and nothing is to be joined to it (any more). `None`: nothing is stored.
+    pub(super) fn loaded(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        mut replica: Option<Box<Replica>>,
+    ) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+            return;
+        };
+        let stalled = own.stalled.contains_key(&account);
+        if let Some(replica) = &mut replica {
+            replica.lack_all(&own.lacking);
+            if !self.config.peers.is_empty() {
+                // What was claimed before it had peers: whoever has our next operation knows it.
+                let shown = own.announced.all_shown(account.0);
+                replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
+            }
+        }
+        match replica {
+            Some(replica) if stalled => self.resume(account, *replica),
+            Some(replica) => self.run(now, account, *replica, Vec::new()),
+            None if stalled => {
+                let mut replica = Replica::new(account, self.config.slot);
+                replica.begin(&self.config.renewal());
+                self.resume(account, replica);
+            }
+            None => {
+                entry.phase = Phase::Asking;
+                self.out.push_back(Output::AskBirth(account));
+            }
         }
     }
 
     pub(super) fn born(&mut self, now: Now, account: AccountId, standing: Standing) {
+        if self.born_joining(now, account, standing) {
+            return;
+        }
         match self.accounts.get(&account) {
             Some(entry) if matches!(entry.phase, Phase::Asking) => {}
             _ => return,

@@ -11,19 +11,22 @@
 //! - Accounts that no session watches are evicted, the longest unused first, when the budget is passed.
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
-//! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
+//! [`joining`] (rows in place of a log), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod calls;
 mod collect;
 mod elsewhere;
 mod foreign;
+mod joining;
 pub mod keys;
 mod loading;
 mod reading;
 mod rows;
 mod sent;
 mod stalled;
+mod state;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -124,6 +127,12 @@ pub struct PartitionOwner {
     closed: BTreeSet<Incarnation>,
     /// Logs that are being read for a partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
+    /// Rows that are being read page by page.
+    pages: BTreeMap<Ticket, state::Pages>,
+    /// Partitions of which the rows are being fixed for a peer.
+    snapshots: BTreeMap<Ticket, (PartitionId, whimbrel_replication::partition::Ticket)>,
+    /// Partitions of which accounts are being joined.
+    joins: BTreeSet<PartitionId>,
     /// Partitions that wait to hand something to the store.
     stirred: BTreeSet<PartitionId>,
     /// When a partition is to be looked at again: one that has no deadline then is passed over.
@@ -184,6 +193,8 @@ struct Own {
     retry_at: Option<u64>,
     /// Accounts that cannot go on.
     stalled: BTreeMap<AccountId, stalled::Stalled>,
+    /// What is given to and taken from other nodes in place of logs.
+    states: state::States,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -237,6 +248,8 @@ enum Phase {
     Unopened,
     /// The same, and the account was removed: what the batch does to it is dropped.
     Removed,
+    /// It was read, and becomes the join of that and what came with a state.
+    Joining(Box<joining::Coming>),
     /// It was stalled: what is held for it is being applied.
     Resuming(Box<Replica>),
     Running(Box<Replica>),
@@ -280,6 +293,9 @@ impl PartitionOwner {
             links: BTreeMap::new(),
             closed: BTreeSet::new(),
             reads: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            joins: BTreeSet::new(),
             stirred: BTreeSet::new(),
             timers: BTreeSet::new(),
             waits: BTreeSet::new(),
@@ -430,6 +446,7 @@ impl Machine for PartitionOwner {
             }
         }
         self.work_on(now);
+        self.join_all(now);
         self.tell_of_readers(now);
         self.answer_all_held(now);
         self.evict();

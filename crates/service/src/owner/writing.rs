@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::Failure,
     machine::{Now, Output, Ticket},
-    peers::Then,
+    peers::{PeerOutput, Then},
 };
 
 /// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
@@ -242,6 +242,34 @@ impl PartitionOwner {
         self.out.push_back(Output::Commit(ticket, commit));
     }
 
+    /// Hands out a commit of no account.
+    pub(super) fn hand_out_for(&mut self, partition: PartitionId, ticket: Ticket, commit: Commit) {
+        if let Some(own) = self.running(partition) {
+            own.gate.submitted(ticket);
+            self.commits.insert(ticket, partition);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+    }
+
+    /// Late messages are claimed again before they are shown.
+    pub(super) fn claim_late(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let (Phase::Running(replica), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get(&entry.partition))
+        else {
+            return;
+        };
+        let at = At {
+            now_micros: now.wall_micros,
+            next: Dot::new(own.log.origin(), own.log.next()),
+        };
+        let peers = own.peers(now, account, &self.config.peers);
+        let ops = replica.plan_late(&at, &peers).ops;
+        self.write(now, account, ops, &[]);
+    }
+
     /// Lets an answer out when what it saw of the account is durable.
     pub(super) fn answer(&mut self, account: AccountId, answer: Output) {
         let newest = self.accounts.get(&account).and_then(|entry| entry.newest);
@@ -275,6 +303,9 @@ impl PartitionOwner {
         }
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);
+        if done && !reset {
+            self.state_committed(now, partition, ticket);
+        }
         if reset {
             self.reset(now, partition);
         } else {
@@ -284,8 +315,14 @@ impl PartitionOwner {
 
     /// Forgets a partition: what was asked for it is of no use.
     pub(super) fn forget(&mut self, partition: PartitionId) {
-        self.partitions.remove(&partition);
+        if let Some(Partition::Running(own)) = self.partitions.remove(&partition) {
+            let given = own.states.given.into_iter().map(PeerOutput::Release);
+            self.out.extend(given.map(Output::Peer));
+        }
         self.stirred.remove(&partition);
+        self.joins.remove(&partition);
+        self.pages.retain(|_, pages| pages.partition != partition);
+        self.snapshots.retain(|_, (of, _)| *of != partition);
         self.reads.retain(|_, read| read.partition() != partition);
         self.loads.retain(|_, load| match load {
             Load::Position(id) | Load::Logs(id) => *id != partition,

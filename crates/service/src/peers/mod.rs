@@ -8,24 +8,25 @@
 //! - What the machine wants stored or applied is handed to the store in the order in which it was wanted.
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
-//! Reading order: this file (inputs and outputs), [`shipping`], [`bodies`].
+//! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), [`bodies`].
 
 pub mod bodies;
 mod shipping;
+pub mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
-    partition::{Config, Entry, LogEnd, PeerReport, Report},
+    partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},
     readers,
     wire::Frame,
 };
 
 pub(crate) use self::{
     bodies::on_wire,
-    shipping::{Shipping, Then, Want, Work},
+    shipping::{Shipping, StateWork, Then, Want, Work},
 };
 use crate::machine::{Now, Ticket};
 
@@ -60,6 +61,10 @@ pub enum PeerInput {
     Logs(Ticket, Vec<(Incarnation, LogEnd)>),
     /// The answer to [`PeerOutput::ReadLog`].
     Log(Ticket, Vec<Entry>),
+    /// The answer to [`PeerOutput::Snapshot`]; `None`: there can be none now.
+    Snapshot(Ticket, Option<Snapshot>),
+    /// The answer to [`PeerOutput::ReadRows`].
+    Rows(Ticket, Page),
     /// A body is durable here. Told to all owners.
     Body(BlobName),
 }
@@ -75,6 +80,15 @@ pub struct PartitionReport {
     pub bodies_missing: u64,
     /// Accounts that cannot go on.
     pub accounts_stalled: u64,
+}
+
+/// Some rows, in the order of their keys.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Keys and values.
+    pub rows: Vec<(Vec<u8>, bytes::Bytes)>,
+    /// Whether these are all that there are in the range.
+    pub end: bool,
 }
 
 /// What an owner of partitions wants of other nodes, and of the logs in the store.
@@ -100,6 +114,31 @@ pub enum PeerOutput {
         /// No further entry beyond so many bytes; one in any case.
         bytes_max: usize,
     },
+    /// Fix the rows of the partition as they are now, with a new name, for [`PeerOutput::ReadRows`]; answer [`PeerInput::Snapshot`]. What has
+    /// to be looked up for the answer says [`state::Fixing`].
+    Snapshot {
+        /// For the answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: PartitionId,
+    },
+    /// Read one page of rows; answer [`PeerInput::Rows`], or [`Input::LoadFailed`](crate::machine::Input::LoadFailed).
+    ReadRows {
+        /// For the answer.
+        ticket: Ticket,
+        /// Which partition.
+        partition: PartitionId,
+        /// As they were fixed under this name; `None`: as they are.
+        state: Option<u64>,
+        /// First key.
+        from: Vec<u8>,
+        /// First key not wanted.
+        to: Vec<u8>,
+        /// No further row beyond so many bytes; one in any case.
+        bytes_max: usize,
+    },
+    /// Nobody reads what was fixed under this name any more.
+    Release(u64),
     /// The partition has something for the node: [`PeerInput::Ready`] when its stream takes a frame.
     Wake(PartitionId, Incarnation),
     /// Send this.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     partition::{
-        Alarm, Config, Entry, Foreign, Input, LogEnd, Output, Partition, Report, Resume,
-        ResumeError, Ticket as Asked,
+        Alarm, Config, Entry, Foreign, Held, Input, LogEnd, Output, Partition, Report, Resume,
+        ResumeError, Rows, Snapshot, StateInput, StateOutput, Ticket as Asked,
     },
     wire::Frame,
 };
@@ -25,13 +26,35 @@ pub(crate) enum Work {
     },
     /// A batch that is in the log already, to be applied.
     Apply { asked: Asked, batch: Box<Batch> },
+    /// Of a state that is taken.
+    State(StateWork),
+}
+
+/// What has to be done for a state that is taken.
+pub(crate) enum StateWork {
+    /// It begins to come: what is held of another is of no use.
+    Begin(Box<Held>),
+    /// Keep these rows, and that all up to `last` are here.
+    Rows {
+        asked: Asked,
+        last: Vec<u8>,
+        rows: Bytes,
+    },
+    /// All are here.
+    Join {
+        asked: Asked,
+        held: Box<Held>,
+        jumps: BTreeMap<Incarnation, (u64, Hash)>,
+    },
+    /// Nothing of it is wanted any more.
+    Forget,
 }
 
 impl Work {
     /// The batch, if it is to be applied.
     pub(crate) fn applies(&self) -> Option<&Batch> {
         match self {
-            Work::Store { apply: false, .. } => None,
+            Work::Store { apply: false, .. } | Work::State(_) => None,
             Work::Store { foreign, .. } => Some(&foreign.batch),
             Work::Apply { batch, .. } => Some(batch),
         }
@@ -69,6 +92,19 @@ pub(crate) enum Want {
         from: u64,
         bytes_max: usize,
     },
+    /// Fix the rows as they are.
+    Snapshot {
+        asked: Asked,
+    },
+    /// Read rows that were fixed.
+    ReadState {
+        asked: Asked,
+        state: u64,
+        after: Vec<u8>,
+        bytes_max: usize,
+    },
+    /// Nobody needs them any more.
+    DropState(u64),
     Wake(Incarnation),
     /// Forget entries of a log that end below the number, with the next commit.
     Cut(Incarnation, u64),
@@ -182,6 +218,29 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Log(asked, entries));
     }
 
+    /// A state of which some had been taken before the start.
+    pub(crate) fn hold(&mut self, now: Now, held: Held) {
+        self.machine.hold(clocks(now), held);
+    }
+
+    /// The rows were fixed, or cannot be.
+    pub(crate) fn fixed(&mut self, now: Now, asked: Asked, snapshot: Option<Snapshot>) {
+        let input = StateInput::Snapshot(asked, snapshot);
+        self.machine.handle(clocks(now), Input::State(input));
+    }
+
+    /// Rows that were fixed have been read.
+    pub(crate) fn rows(&mut self, now: Now, asked: Asked, rows: Rows) {
+        let input = StateInput::Rows(asked, rows);
+        self.machine.handle(clocks(now), Input::State(input));
+    }
+
+    /// Rows that were fixed cannot be read any more.
+    pub(crate) fn rows_lost(&mut self, now: Now, asked: Asked) {
+        self.machine
+            .handle(clocks(now), Input::State(StateInput::Lost(asked)));
+    }
+
     pub(crate) fn time(&mut self, now: Now) {
         self.machine.handle(clocks(now), Input::Time);
     }
@@ -238,8 +297,15 @@ impl Shipping {
                     });
                     continue;
                 }
-                // Stability is asked for when it is needed. State is not given yet: `Behind` says who waits for it.
-                Output::Stable(_) | Output::State(_) => continue,
+                // Asked for when it is needed.
+                Output::Stable(_) => continue,
+                Output::State(output) => match state(output) {
+                    Ok(want) => want,
+                    Err(work) => {
+                        self.work.push_back(Work::State(work));
+                        continue;
+                    }
+                },
                 Output::Read {
                     ticket,
                     origin,
@@ -281,6 +347,42 @@ impl Shipping {
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.deadline
     }
+}
+
+/// What is wanted at once, or has its place among what is handed to the store.
+fn state(output: StateOutput) -> Result<Want, StateWork> {
+    Ok(match output {
+        StateOutput::Snapshot { ticket } => Want::Snapshot { asked: ticket },
+        StateOutput::Read {
+            ticket,
+            state,
+            after,
+            bytes_max,
+        } => Want::ReadState {
+            asked: ticket,
+            state,
+            after,
+            bytes_max,
+        },
+        StateOutput::Drop { state } => Want::DropState(state),
+        StateOutput::Begin { held } => return Err(StateWork::Begin(held)),
+        StateOutput::Store { ticket, last, rows } => {
+            let asked = ticket;
+            return Err(StateWork::Rows { asked, last, rows });
+        }
+        StateOutput::Join {
+            ticket,
+            held,
+            jumps,
+        } => {
+            return Err(StateWork::Join {
+                asked: ticket,
+                held,
+                jumps,
+            });
+        }
+        StateOutput::Forget => return Err(StateWork::Forget),
+    })
 }
 
 fn alarm_text(alarm: &Alarm) -> String {

@@ -153,7 +153,9 @@ impl QueueOwner {
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
-            | PeerInput::Open(_) => {}
+            | PeerInput::Open(_)
+            | PeerInput::Snapshot(..)
+            | PeerInput::Rows(..) => {}
         }
     }
 
@@ -256,6 +258,12 @@ impl QueueOwner {
                     running.log.cut(origin, below);
                     continue;
                 }
+                // Its logs are never cut while there are other members, so nobody needs its state.
+                Want::Snapshot { asked } => {
+                    running.shipping.fixed(now, asked, None);
+                    continue;
+                }
+                Want::ReadState { .. } | Want::DropState(_) => continue,
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
@@ -346,6 +354,7 @@ impl QueueOwner {
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
+            Work::State(_) => return true,
         };
         let applies = taken.is_some();
         if applies {

@@ -7,5 +7,6 @@ mod elsewhere;
 mod foreign;
 mod pair;
 mod parts;
+mod states;
 mod steps;
 mod world;

@@ -13,7 +13,10 @@ use whimbrel_service::{
     content::Content,
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner},
-    peers::{Entry, Frame, LogEnd, PeerInput, PeerOutput},
+    peers::{
+        Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot,
+        state::{Fixing, LOOKED_AT},
+    },
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room};
 
@@ -29,6 +32,14 @@ pub(crate) struct Node {
     pub(crate) logs: BTreeMap<(PartitionId, Incarnation), Vec<Entry>>,
     /// Where logs begin.
     low: BTreeMap<(PartitionId, Incarnation), u64>,
+    /// Where logs begin that jumped.
+    jumped: BTreeMap<(PartitionId, Incarnation), LogEnd>,
+    /// Rows that were fixed.
+    pub(crate) fixed: BTreeMap<u64, BTreeMap<Vec<u8>, Bytes>>,
+    /// Accounts that the directory has removed.
+    pub(crate) removed: BTreeSet<AccountId>,
+    /// The longest chunk of rows that came, in bytes.
+    pub(crate) largest_chunk: usize,
     pub(crate) held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
     /// The largest commit that held a batch of the other node, since the last look.
     pub(crate) largest_foreign: usize,
@@ -73,6 +84,10 @@ impl Node {
             rows: BTreeMap::new(),
             logs: BTreeMap::new(),
             low: BTreeMap::new(),
+            jumped: BTreeMap::new(),
+            fixed: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            largest_chunk: 0,
             held: BTreeSet::new(),
             largest_foreign: 0,
             warnings: Vec::new(),
@@ -94,14 +109,33 @@ impl Node {
                 self.largest_foreign = self.largest_foreign.max(bytes);
             }
             let log = self.logs.entry((partition, origin)).or_default();
-            assert_eq!(entry.first, log.last().map_or(0, |last| last.last) + 1);
+            let jumped = self.jumped.get(&(partition, origin));
+            let before = jumped.map_or(0, |end| end.last);
+            assert_eq!(entry.first, log.last().map_or(before, |last| last.last) + 1);
             let last = entry.end() - 1;
             let (first, bytes) = (entry.first, entry.bytes);
             log.push(Entry { first, last, bytes });
         }
+        for jump in commit.jumps {
+            let log = (partition, Incarnation::new(jump.origin.0).unwrap());
+            let end = LogEnd {
+                last: jump.next - 1,
+                hash: Hash(jump.hash.0),
+                low: jump.next,
+            };
+            self.jumped.insert(log, end);
+            self.logs.insert(log, Vec::new());
+            self.low.insert(log, jump.next);
+        }
         for cut in commit.cuts {
             let log = (partition, Incarnation::new(cut.origin.0).unwrap());
             self.low.insert(log, cut.below);
+            if let Some(log) = self.logs.get_mut(&log) {
+                // The last one tells where it ends.
+                let ends = log.len().saturating_sub(1);
+                let gone = log[..ends].iter().filter(|entry| entry.last < cut.below);
+                log.drain(..gone.count());
+            }
         }
         for mutation in commit.mutations {
             match mutation {
@@ -115,7 +149,9 @@ impl Node {
 
     fn ends(&self) -> Vec<(Incarnation, LogEnd)> {
         let end = |(key, log): (&(PartitionId, Incarnation), &Vec<Entry>)| {
-            let last = log.last()?;
+            let Some(last) = log.last() else {
+                return Some((key.1, *self.jumped.get(key)?));
+            };
             let hash = Hash(*blake3::hash(&last.bytes).as_bytes());
             let low = self.low.get(key).copied().unwrap_or(1);
             Some((
@@ -128,6 +164,36 @@ impl Node {
             ))
         };
         self.logs.iter().filter_map(end).collect()
+    }
+
+    /// Fixes the rows, as a driver does.
+    fn fix(&mut self) -> Option<Snapshot> {
+        let found = LOOKED_AT.iter().filter_map(|prefix| {
+            let (key, value) = self.rows.range(prefix.to_vec()..).next()?;
+            let row = (Bytes::from(key.clone()), value.clone());
+            key.starts_with(prefix).then_some(row)
+        });
+        let found: Vec<_> = found.collect();
+        let ends = self.ends().into_iter().collect();
+        let state = 1000 * self.config.origin.get() + self.fixed.len() as u64 + 1;
+        let mut fixing = Fixing::new(state, &found, &ends)?;
+        while let Some((origin, from)) = fixing.lacks() {
+            let log = self.logs.get(&(self.partition, origin));
+            let mut entries = log.into_iter().flatten();
+            if !fixing.entry(entries.find(|entry| entry.last >= from)) {
+                return None;
+            }
+        }
+        let snapshot = fixing.done()?;
+        self.fixed.insert(state, self.rows.clone());
+        Some(snapshot)
+    }
+
+    /// Rows that came with a state and are not joined.
+    pub(crate) fn coming(&self) -> usize {
+        let keys = self.rows.keys();
+        keys.filter(|key| whimbrel_service::owner::keys::is_coming(key))
+            .count()
     }
 
     /// Rows of this kind of an account.
@@ -271,6 +337,9 @@ impl Pair {
                 let done = true;
                 Input::Loaded { ticket, rows, done }
             }
+            Output::AskBirth(account) if node.removed.contains(&account) => {
+                Input::Birth(account, Standing::Removed)
+            }
             Output::AskBirth(account) => {
                 let birth = Birth {
                     created: 7,
@@ -311,9 +380,48 @@ impl Pair {
                     let entries = entries.enumerate().take_while(take);
                     PeerInput::Log(ticket, entries.map(|(_, entry)| entry.clone()).collect())
                 }
+                PeerOutput::Snapshot { ticket, .. } => PeerInput::Snapshot(ticket, node.fix()),
+                PeerOutput::ReadRows {
+                    ticket,
+                    state,
+                    from,
+                    to,
+                    bytes_max,
+                    ..
+                } => {
+                    let rows = match state {
+                        None => &node.rows,
+                        Some(state) => match node.fixed.get(&state) {
+                            Some(rows) => rows,
+                            None => return Some(Input::LoadFailed(ticket, "released".into())),
+                        },
+                    };
+                    let mut bytes = 0;
+                    let mut page = Page {
+                        end: true,
+                        ..Page::default()
+                    };
+                    for (key, value) in rows.range(from..to) {
+                        if !page.rows.is_empty() && bytes >= bytes_max {
+                            page.end = false;
+                            break;
+                        }
+                        bytes += key.len() + value.len();
+                        page.rows.push((key.clone(), value.clone()));
+                    }
+                    PeerInput::Rows(ticket, page)
+                }
+                PeerOutput::Release(state) => {
+                    node.fixed.remove(&state);
+                    return None;
+                }
                 PeerOutput::Wake(partition, peer) => PeerInput::Ready(partition, peer),
                 PeerOutput::Send(peer, frame) => {
                     let partition = frame.partition().unwrap();
+                    if let Frame::StateChunk(chunk) = &frame {
+                        let largest = &mut self.nodes[1 - at].largest_chunk;
+                        *largest = chunk.rows.len().max(*largest);
+                    }
                     let dropped = self.silent && matches!(frame, Frame::Announced(_));
                     if self.linked && !dropped {
                         self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
@@ -329,6 +437,18 @@ impl Pair {
             }),
             _ => return None,
         })
+    }
+
+    /// So many frames travel, at most.
+    pub(crate) fn travel_some(&mut self, frames: usize) {
+        for _ in 0..frames {
+            let Some(at) = (0..2).find(|at| !self.nodes[*at].inbox.is_empty()) else {
+                return;
+            };
+            if let Some((peer, frame)) = self.nodes[at].inbox.pop_front() {
+                self.peer(at, PeerInput::Frame(peer, frame));
+            }
+        }
     }
 
     /// Frames travel until none is left.

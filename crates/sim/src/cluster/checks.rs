@@ -36,6 +36,11 @@ impl Looks {
         }
     }
 
+    /// A node lost its disk: another one is there in its place, which has told nothing.
+    pub(super) fn forget(&mut self, node: usize) {
+        self.told.retain(|(of, ..), _| *of != node);
+    }
+
     /// U1
     pub(super) fn seen(
         &mut self,

@@ -35,7 +35,7 @@ use self::{
     removals::Removals,
 };
 use crate::{
-    node::{EPOCH_MICROS, Node, Outcome, Speed},
+    node::{EPOCH_MICROS, Identity, Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
 };
@@ -96,6 +96,10 @@ pub struct Plan {
     pub tiny_memory: bool,
     /// Windows and pages are small, so that they fill.
     pub small_windows: bool,
+    /// Logs keep so few numbers for members that are away, so that states are given; 0: all.
+    pub kept: u64,
+    /// In the middle one node's disk is lost, when all nodes have all: another one comes for it, with an empty disk.
+    pub loses: bool,
 }
 
 impl Plan {
@@ -144,6 +148,8 @@ impl Plan {
             skewed: rng.one_in(2),
             tiny_memory: rng.one_in(3),
             small_windows: rng.one_in(2),
+            kept: if rng.one_in(2) { 0 } else { rng.between(1, 12) },
+            loses: rng.one_in(2),
         }
     }
 }
@@ -159,6 +165,8 @@ struct Member {
 
 struct World {
     plan: Plan,
+    /// Of all incarnations that ever were members.
+    slots: BTreeMap<Incarnation, u8>,
     rng: Rng,
     now: u64,
     members: Vec<Member>,
@@ -206,6 +214,19 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Report, Breach> {
                     .or_default();
                 *claims += figures.takeover_claims;
             }
+            let sum = |figure: fn(&whimbrel_service::figures::Figures) -> u64| {
+                let members = world.members.iter();
+                members.map(|m| figure(&m.node.figures())).sum::<u64>()
+            };
+            let states = [
+                ("cluster: states given", sum(|figures| figures.states_given)),
+                ("cluster: states taken", sum(|figures| figures.states_taken)),
+                (
+                    "cluster: accounts joined",
+                    sum(|figures| figures.accounts_joined),
+                ),
+            ];
+            world.report.coverage.extend(states);
             Ok(world.report)
         }
         Err(cause) => Err(Breach(format!("at {} us: {cause}", world.now))),
@@ -226,8 +247,16 @@ impl World {
             shipping.read_bytes_max = 2 << 10;
             shipping.frame_bytes_max = 1 << 10;
         }
-        // A node that was away for the whole run must still find what it lacks: state transfer is not wired yet.
-        shipping.kept = 1 << 20;
+        match plan.kept {
+            0 => shipping.kept = 1 << 20,
+            kept => {
+                shipping.kept = 0;
+                shipping.cut_step = 1;
+                shipping.kept_for_absent = kept;
+                shipping.state.window_bytes = 4 << 10;
+                shipping.state.chunk_bytes = 1 << 10;
+            }
+        }
         let members = (0u8..)
             .zip(&ids)
             .map(|(number, id)| {
@@ -259,7 +288,9 @@ impl World {
                 }
             })
             .collect();
+        let slots = (0u8..).zip(&ids);
         World {
+            slots: slots.map(|(number, id)| (*id, slot_of(number))).collect(),
             network: Network::new(ids.len(), plan.latency_micros, &mut rng),
             plan,
             rng,
@@ -325,7 +356,10 @@ impl World {
         for index in 0..self.plan.clients {
             self.new_client(index);
         }
-        for _ in 0..self.plan.calls {
+        for call in 0..self.plan.calls {
+            if self.plan.loses && call == self.plan.calls / 2 {
+                self.renew_a_node()?;
+            }
             self.next_call()?;
             self.maybe_fault()?;
         }
@@ -471,7 +505,9 @@ impl World {
         }
         if cut {
             self.note("cluster: cut");
-            let until = self.now + self.rng.between(100 * MS, 20 * SECOND);
+            // Longer where logs are cut early: who comes back gets a state.
+            let longest = if self.plan.kept > 0 { 120 } else { 20 };
+            let until = self.now + self.rng.between(100 * MS, longest * SECOND);
             // One link, or a part of the nodes from the rest.
             let (a, b) = self.pair();
             let part = self.rng.between(1, self.plan.nodes - 1);
@@ -578,6 +614,52 @@ impl World {
         self.outcomes(index)
     }
 
+    /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
+    fn renew_a_node(&mut self) -> Result<(), String> {
+        for index in 0..self.members.len() {
+            if self.members[index].down.is_some() {
+                self.come_back(index)?;
+            }
+            let member = &mut self.members[index];
+            member.full_until = None;
+            member.node.disk.faults.full = false;
+        }
+        self.network.heal(self.now);
+        self.run_until(self.now + 60 * SECOND)?;
+        let waits = self.members.iter().any(|m| m.node.queue_len() > 0);
+        if waits || !self.asked.is_empty() || self.differences()?.is_some() {
+            return Ok(());
+        }
+        self.note("cluster: disk lost");
+        let index = self.any_member();
+        self.say(|| format!("the disk of node {index} is lost"));
+        // Its links end before another is there in its place.
+        self.crash(index, self.now + 10 * SECOND);
+        self.run_until(self.now + 9 * SECOND)?;
+        self.looks.forget(index);
+        let id = Incarnation::from_hash(self.plan.seed << 8 | 0x80);
+        // The old incarnation stays a member: nobody was told that it is gone.
+        let number = u8::try_from(index).unwrap_or(0);
+        self.slots.insert(id, slot_of(number) + 1);
+        self.members[index].id = id;
+        for at in 0..self.members.len() {
+            let mut peers = self.slots.clone();
+            peers.remove(&self.members[at].id);
+            if at == index {
+                let identity = Identity {
+                    incarnation: id,
+                    slot: slot_of(number) + 1,
+                    round: 0,
+                };
+                self.members[at].node.lose(identity, peers, self.now);
+            } else {
+                self.members[at].node.members(self.slots.clone());
+                self.outcomes(at)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Mends everything, and waits until all nodes are alike.
     fn heal(&mut self) -> Result<(), String> {
         self.say(|| "all is healed".into());
@@ -642,7 +724,11 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 29] = [
+pub const COVERAGE: [&str; 33] = [
+    "cluster: accounts joined",
+    "cluster: disk lost",
+    "cluster: states given",
+    "cluster: states taken",
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",

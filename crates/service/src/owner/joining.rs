@@ -1,0 +1,646 @@
+//! A state was taken over: each account becomes the join of its rows and those that came.
+//!
+//! It is done when an account is loaded, before anything else is done to it, and for all others one after the other in the background. The content rows of
+//! the state are copied first, page by page, with a hold of their bodies; then the joined rows are written, and the commit with the last of them
+//! removes the state's *account row*: while that is there, the account is to be joined. A crash before it leaves rows of which some are joined;
+//! joining them again with the same two vectors gives the same.
+//!
+//! Nothing is made of rows of an account that the directory has removed: they go.
+//!
+//! Steps: the rows of one account are handled at once, as when it is loaded; of all else at most a page.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use whimbrel_crdt::{PartitionId, mutants::broken};
+use whimbrel_mailbox::{AccountId, Content, MessageId, Replica, RowKey};
+use whimbrel_storage::{Mutation, Room};
+
+use super::{
+    Partition, PartitionOwner, Phase,
+    foreign::Told,
+    keys,
+    rows::push_row,
+    state::{PAGE_BYTES, Paging as Pages},
+};
+use crate::{
+    api::Failure,
+    log,
+    machine::{Now, Output, Standing, Ticket},
+    peers::{Page, PeerOutput, state::Joined},
+};
+
+/// A state that was taken over.
+pub(super) struct Joining {
+    joined: Joined,
+    /// The commit that says so, until it is durable.
+    after: Option<Ticket>,
+    /// Accounts below this key of a coming row have been seen to.
+    cursor: Vec<u8>,
+    /// What the background does.
+    busy: Busy,
+    /// Some account cannot be joined: until the next start.
+    left: bool,
+}
+
+enum Busy {
+    Idle,
+    /// It reads which account is next.
+    Looking,
+    Account(AccountId),
+    /// Rows of an account that was joined, or is removed, go: the commit that has to be durable before the next page.
+    Dropping(AccountId, Option<Ticket>),
+}
+
+/// An account that is being joined.
+pub(super) struct Coming {
+    /// As it is here; `None`: nothing is.
+    own: Option<Box<Replica>>,
+    theirs: Vec<(RowKey, Vec<u8>)>,
+    /// The page that is being read: another is of an earlier attempt.
+    reading: Ticket,
+    /// Content rows that messages here name.
+    known: BTreeSet<MessageId>,
+    /// The commit with the last copied contents.
+    after: Option<Ticket>,
+    /// All contents are copied.
+    copied: bool,
+    /// The directory was asked for it.
+    asked: bool,
+}
+
+/// What is read.
+pub(super) enum Paging {
+    /// The first coming row from the cursor on.
+    Next,
+    /// Rows of the account that came, but contents; those read so far are in its phase.
+    Rows(AccountId),
+    Contents(AccountId),
+    /// Rows of an account that are of no use.
+    Drop(AccountId),
+}
+
+impl Joining {
+    /// As it was at the start.
+    pub(super) fn of(joined: Joined) -> Self {
+        let (cursor, _) = keys::coming_range(joined.state);
+        Joining {
+            joined,
+            after: None,
+            cursor,
+            busy: Busy::Idle,
+            left: false,
+        }
+    }
+
+    /// It is taken over with this commit.
+    pub(super) fn begun(joined: Joined, ticket: Ticket) -> Self {
+        let mut joining = Joining::of(joined);
+        joining.after = Some(ticket);
+        joining
+    }
+
+    /// Whether accounts can be read: before, the rows that came may not be there.
+    pub(super) fn is_durable(&self) -> bool {
+        self.after.is_none()
+    }
+}
+
+impl PartitionOwner {
+    fn joining(&mut self, partition: PartitionId) -> Option<&mut Joining> {
+        self.running(partition)?.states.joining.as_mut()
+    }
+
+    // --- One account ----------------------------------------------------------------------------------------------------
+
+    /// The rows of an account were read (`None`: there are none). If the partition is being joined, so is the account, perhaps; else `own` comes back.
+    pub(super) fn join_loaded(
+        &mut self,
+        account: AccountId,
+        own: Option<Box<Replica>>,
+    ) -> Result<(), Option<Box<Replica>>> {
+        let partition = keys::partition_of(account);
+        let Some(joining) = self.joining(partition) else {
+            return Err(own);
+        };
+        let range = keys::coming_of(joining.joined.state, keys::loaded_range(account));
+        let known = own.iter().flat_map(|replica| replica.contents());
+        let coming = Coming {
+            known: known.map(|(origin, _)| origin).collect(),
+            own,
+            theirs: Vec::new(),
+            reading: Ticket(0),
+            after: None,
+            copied: false,
+            asked: false,
+        };
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return Ok(());
+        };
+        entry.phase = Phase::Joining(Box::new(coming));
+        self.read_of(account, Paging::Rows(account), range);
+        Ok(())
+    }
+
+    /// Reads the next page of what came of an account.
+    fn read_of(&mut self, account: AccountId, of: Paging, range: (Vec<u8>, Vec<u8>)) {
+        let partition = keys::partition_of(account);
+        let reading = self.page(partition, Pages::Join(of), None, range, PAGE_BYTES);
+        if let Some(coming) = self.coming(account) {
+            coming.reading = reading;
+        }
+    }
+
+    fn coming(&mut self, account: AccountId) -> Option<&mut Coming> {
+        match &mut self.accounts.get_mut(&account)?.phase {
+            Phase::Joining(coming) => Some(coming),
+            _ => None,
+        }
+    }
+
+    pub(super) fn join_page(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        ticket: Ticket,
+        of: Paging,
+        page: Page,
+    ) {
+        if let Paging::Rows(account) | Paging::Contents(account) = &of {
+            let coming = self.coming(*account);
+            if coming.is_none_or(|coming| coming.reading != ticket) {
+                return;
+            }
+            if self.joining(partition).is_none() {
+                // The last row went while it was looked for.
+                return self.joined_already(now, *account);
+            }
+        }
+        match of {
+            Paging::Next => self.next_found(partition, page),
+            Paging::Rows(account) => self.rows_came(now, account, page),
+            Paging::Contents(account) => self.contents_came(now, account, page),
+            Paging::Drop(account) => self.drop_page(partition, account, page),
+        }
+    }
+
+    /// A page of what came of an account.
+    fn rows_came(&mut self, now: Now, account: AccountId, page: Page) {
+        let partition = keys::partition_of(account);
+        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
+            return;
+        };
+        let Some(coming) = self.coming(account) else {
+            return;
+        };
+        let last = page.rows.last().map(|(key, _)| key.clone());
+        for (key, value) in page.rows {
+            match keys::row_of_key(keys::key_of_coming(&key)) {
+                Ok(row) => coming.theirs.push((row, value.to_vec())),
+                Err(error) => return self.cannot_join(account, &error.to_string()),
+            }
+        }
+        if let (false, Some(last)) = (page.end, last) {
+            let (_, to) = keys::coming_of(state, keys::loaded_range(account));
+            let from = [&last[..], &[0]].concat();
+            return self.read_of(account, Paging::Rows(account), (from, to));
+        }
+        let is_whole = matches!(coming.theirs.first(), Some((RowKey::Account, _)));
+        if !is_whole {
+            // It is joined, or nothing came of it. What is left of it goes in the background.
+            return self.joined_already(now, account);
+        }
+        if coming.own.is_none() && !broken("removed-comes-back-by-state") {
+            coming.asked = true;
+            return self.out.push_back(Output::AskBirth(account));
+        }
+        self.copy_contents(account);
+    }
+
+    /// The directory has said what it knows of an account of which rows came and none are here.
+    pub(super) fn born_joining(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        standing: Standing,
+    ) -> bool {
+        let next = self.is_next(keys::partition_of(account), account);
+        let Some(coming) = self.coming(account) else {
+            return false;
+        };
+        if !std::mem::take(&mut coming.asked) {
+            return true;
+        }
+        if standing != Standing::Removed {
+            self.copy_contents(account);
+        } else if next {
+            // The batch is passed over; the rows go in the background.
+            self.unopened(account, false);
+        } else {
+            self.drop_account(account, Failure::NoSuchAccount);
+            self.drop_rows(account);
+        }
+        self.join_on(now, keys::partition_of(account));
+        true
+    }
+
+    /// Copies the next page of content rows.
+    fn copy_contents(&mut self, account: AccountId) {
+        let partition = keys::partition_of(account);
+        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
+            return;
+        };
+        let range = keys::coming_of(state, keys::content_range(account));
+        self.read_of(account, Paging::Contents(account), range);
+    }
+
+    fn contents_came(&mut self, now: Now, account: AccountId, page: Page) {
+        let ticket = self.ticket();
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let (Phase::Joining(coming), Some(Partition::Running(own))) =
+            (&mut entry.phase, self.partitions.get_mut(&entry.partition))
+        else {
+            return;
+        };
+        coming.copied = page.end;
+        let mut mutations = Vec::with_capacity(page.rows.len() * 4);
+        let mut failed = None;
+        for (key, value) in page.rows {
+            let row = keys::row_of_key(keys::key_of_coming(&key));
+            let (Ok(RowKey::Content(origin)), Ok(content)) = (row, Content::decode(&value)) else {
+                failed = Some("a content row that came cannot be read");
+                break;
+            };
+            if !coming.known.contains(&origin) {
+                own.lacking.insert(content.blob);
+                let of = own.lacking_of.entry(content.blob).or_default();
+                if of.insert(account) {
+                    let value: Vec<u8> = of.iter().flat_map(|account| account.0).collect();
+                    mutations.push(Mutation::Put {
+                        key: log::lacking_key(&content.blob),
+                        value: value.into(),
+                    });
+                }
+                let want = PeerOutput::Want(content.blob);
+                self.out.push_back(Output::Peer(want));
+            }
+            let row = RowKey::Content(origin);
+            push_row(&mut mutations, account, &row, Some(value.to_vec()));
+            let key = key.into();
+            mutations.push(Mutation::Delete { key });
+        }
+        if let Some(cause) = failed {
+            return self.cannot_join(account, cause);
+        }
+        let partition = entry.partition;
+        if !mutations.is_empty() {
+            coming.after = Some(ticket);
+            entry.newest = Some(ticket);
+            let mut commit = own.log.commit();
+            commit.mutations = mutations;
+            self.hand_out_for(partition, ticket, commit);
+            // Goes on when this is durable: so nothing piles up, and no page has the same rows.
+            return;
+        }
+        self.join_account(now, account);
+    }
+
+    /// All that is needed is in memory, and the contents are copied.
+    fn join_account(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+            return;
+        };
+        let Some(joined) = own.states.joining.as_ref().map(|joining| &joining.joined) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Joining(_)) {
+            return;
+        }
+        let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+            return;
+        };
+        let Coming {
+            own: mine, theirs, ..
+        } = *coming;
+        let gone_rows: Vec<RowKey> = theirs.iter().map(|(row, _)| row.clone()).collect();
+        let mut theirs = theirs;
+        if broken("state-without-hidden") {
+            let whole = Replica::load(account, self.config.slot, theirs.clone(), &joined.theirs);
+            let living = whole.map(|replica| replica.replicated_rows(false));
+            theirs = living.unwrap_or_default();
+        }
+        let other = match Replica::load(account, self.config.slot, theirs, &joined.theirs) {
+            Ok(other) => other,
+            Err(error) => {
+                let cause = format!("what came of it cannot be loaded: {error}");
+                return self.cannot_join(account, &cause);
+            }
+        };
+        let mut replica = mine.map_or_else(
+            || {
+                let mut replica = Replica::new(account, self.config.slot);
+                replica.begin(&self.config.renewal());
+                replica
+            },
+            |replica| *replica,
+        );
+        // Bodies may have come since it was read.
+        replica.lack_all(&own.lacking);
+        for (_, blob) in other.contents() {
+            if own.lacking.contains(&blob) {
+                replica.lack(blob);
+            }
+        }
+        let epoch = replica.epoch();
+        let peers = own.peers(now, account, &self.config.peers);
+        let at = own.log.hlc().last();
+        let effects = replica.join(&joined.mine, &other, &joined.theirs, at, &peers);
+        let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
+        if !self.config.peers.is_empty() {
+            // Whoever has our next operation knows what is here now.
+            let shown = own.announced.all_shown(account.0);
+            replica.note_claims(None, own.log.origin(), own.log.next(), &shown);
+        }
+        let told = Told {
+            sessions: &mut self.sessions,
+            out: &mut self.out,
+        };
+        told.of(account, &mut entry.watchers, &effects, risen);
+        // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
+        let mut rows = replica.take_dirty();
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(rows.len());
+        for (row, value) in rows {
+            let mut unit = Vec::with_capacity(1);
+            push_row(&mut unit, account, &row, value);
+            units.push(unit);
+        }
+        let state = joined.state;
+        // The account row is the first, and says that the account is to be joined.
+        let gone = |row: &RowKey| Mutation::Delete {
+            key: keys::coming_key(state, &keys::row_key(account, row)).into(),
+        };
+        units.extend(gone_rows.iter().map(|row| vec![gone(row)]));
+        let stalled = own.stalled.contains_key(&account);
+        // It is in memory from now on, so that commits are its own.
+        let bytes = replica.memory_bytes();
+        self.bytes = self.bytes - entry.bytes + bytes;
+        entry.bytes = bytes;
+        self.counted.accounts_joined += 1;
+        self.write_rows(account, Room::Ordinary, units);
+        if stalled {
+            self.resume(account, replica);
+        } else {
+            self.run(now, account, replica, Vec::new());
+        }
+    }
+
+    /// Nothing is to be joined any more: the account goes on as it was loaded.
+    fn joined_already(&mut self, now: Now, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let Phase::Joining(coming) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
+            return;
+        };
+        self.loaded(now, account, coming.own);
+    }
+
+    /// What came cannot be joined: the account stalls, and what came of it stays.
+    fn cannot_join(&mut self, account: AccountId, cause: &str) {
+        if let Some(joining) = self.joining(keys::partition_of(account)) {
+            joining.left = true;
+        }
+        self.stall(account, &format!("it cannot be joined: {cause}"));
+    }
+
+    // --- All accounts ---------------------------------------------------------------------------------------------------
+
+    /// A commit is durable: what waited for it goes on.
+    pub(super) fn join_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
+        let Some(joining) = self.joining(partition) else {
+            return;
+        };
+        if joining.after.is_some_and(|after| after <= ticket) {
+            joining.after = None;
+            self.load_again(partition);
+        }
+        let mut copying = Vec::new();
+        if let Some(joining) = self.joining(partition)
+            && let Busy::Dropping(account, after) = &mut joining.busy
+            && after.is_some_and(|after| after <= ticket)
+        {
+            *after = None;
+            let account = *account;
+            self.drop_next(account);
+        }
+        for (account, entry) in &mut self.accounts {
+            if let Phase::Joining(coming) = &mut entry.phase
+                && entry.partition == partition
+                && coming.after.is_some_and(|after| after <= ticket)
+            {
+                coming.after = None;
+                copying.push((*account, coming.copied));
+            }
+        }
+        for (account, copied) in copying {
+            if copied {
+                self.join_account(now, account);
+            } else {
+                self.copy_contents(account);
+            }
+        }
+        self.join_on(now, partition);
+    }
+
+    /// Accounts that were in memory are read again if anybody wants them.
+    fn load_again(&mut self, partition: PartitionId) {
+        let absent = self.accounts.iter().filter(|(_, entry)| {
+            entry.partition == partition && matches!(entry.phase, Phase::Absent)
+        });
+        let absent: Vec<AccountId> = absent.map(|(account, _)| *account).collect();
+        for account in absent {
+            let wanted = self.accounts.get(&account).is_some_and(|entry| {
+                !entry.waiting.is_empty() || !entry.watchers.is_empty() || !entry.held.is_empty()
+            });
+            if wanted {
+                self.load(account);
+            } else {
+                self.accounts.remove(&account);
+            }
+        }
+        self.stirred.insert(partition);
+    }
+
+    /// Goes on with the next account, when the one before is done.
+    pub(super) fn join_on(&mut self, _now: Now, partition: PartitionId) {
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return;
+        };
+        let Some(joining) = &own.states.joining else {
+            return;
+        };
+        if !joining.is_durable() || own.failed || own.retry_at.is_some() {
+            return;
+        }
+        match joining.busy {
+            Busy::Looking | Busy::Dropping(..) => return,
+            Busy::Idle => {}
+            Busy::Account(account) => {
+                let entry = self.accounts.get(&account);
+                let writing = entry.is_some_and(|entry| self.is_writing(entry));
+                match entry.map(|entry| &entry.phase) {
+                    // It waits for something that comes.
+                    Some(
+                        Phase::Loading { .. }
+                        | Phase::Asking
+                        | Phase::Joining(_)
+                        | Phase::Resuming(_)
+                        | Phase::Purging,
+                    ) => return,
+                    // Reading it has failed, or its rows were read before the state was there.
+                    Some(Phase::Absent) => return self.load(account),
+                    Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) if writing => return,
+                    Some(Phase::Running(_) | Phase::Unopened | Phase::Removed) | None => {}
+                }
+            }
+        }
+        let Some(joining) = self.joining(partition) else {
+            return;
+        };
+        joining.busy = Busy::Looking;
+        let (_, to) = keys::coming_range(joining.joined.state);
+        let from = joining.cursor.clone();
+        let of = Pages::Join(Paging::Next);
+        self.page(partition, of, None, (from, to), 1);
+    }
+
+    /// The next row that came, and is not joined.
+    fn next_found(&mut self, partition: PartitionId, page: Page) {
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let Some(joining) = own.states.joining.as_mut() else {
+            return;
+        };
+        joining.busy = Busy::Idle;
+        let state = joining.joined.state;
+        let Some((key, _)) = page.rows.first() else {
+            if !joining.left {
+                own.states.joining = None;
+                let mut commit = own.log.commit();
+                commit.room = Room::Frees;
+                let key = Bytes::from_static(log::JOINING_KEY);
+                commit.mutations.push(Mutation::Delete { key });
+                self.hand_out_for(partition, ticket, commit);
+            }
+            return;
+        };
+        let theirs = keys::key_of_coming(key);
+        let Some(account) = keys::account_of_key(theirs) else {
+            return;
+        };
+        let is_whole = matches!(keys::row_of_key(theirs), Ok(RowKey::Account));
+        // Looked at again when it is done: then nothing of it is there, or rows that are of no use.
+        joining.cursor = keys::coming_key(state, theirs);
+        let stalled = own.stalled.get(&account).is_some_and(|of| of.tried);
+        if stalled && is_whole {
+            let joining = own.states.joining.as_mut();
+            if let Some(joining) = joining {
+                joining.left = true;
+                let (_, end) = keys::whole_range(account);
+                joining.cursor = keys::coming_key(state, &end);
+            }
+            self.stirred.insert(partition);
+            self.joins.insert(partition);
+            return;
+        }
+        if !is_whole {
+            return self.drop_rows(account);
+        }
+        if let Some(joining) = own.states.joining.as_mut() {
+            joining.busy = Busy::Account(account);
+        }
+        self.entry(account);
+        self.load(account);
+        self.joins.insert(partition);
+    }
+
+    /// Removes all that came of an account.
+    fn drop_rows(&mut self, account: AccountId) {
+        if let Some(joining) = self.joining(keys::partition_of(account)) {
+            // Whatever the background does: it looks again from where it was.
+            joining.busy = Busy::Dropping(account, None);
+            self.drop_next(account);
+        }
+    }
+
+    fn drop_next(&mut self, account: AccountId) {
+        let partition = keys::partition_of(account);
+        let Some(state) = self.joining(partition).map(|joining| joining.joined.state) else {
+            return;
+        };
+        let range = keys::coming_of(state, keys::whole_range(account));
+        let of = Pages::Join(Paging::Drop(account));
+        self.page(partition, of, None, range, PAGE_BYTES);
+    }
+
+    fn drop_page(&mut self, partition: PartitionId, account: AccountId, page: Page) {
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let Some(joining) = own.states.joining.as_mut() else {
+            return;
+        };
+        if page.rows.is_empty() {
+            joining.busy = Busy::Idle;
+            self.joins.insert(partition);
+            return;
+        }
+        joining.busy = Busy::Dropping(account, Some(ticket));
+        let mut commit = own.log.commit();
+        commit.room = Room::Frees;
+        let gone = page
+            .rows
+            .into_iter()
+            .map(|(key, _)| Mutation::Delete { key: key.into() });
+        commit.mutations.extend(gone);
+        self.hand_out_for(partition, ticket, commit);
+    }
+
+    /// Reading has failed.
+    pub(super) fn join_page_failed(&mut self, _now: Now, of: &Paging) {
+        match of {
+            Paging::Rows(account) | Paging::Contents(account) => {
+                self.drop_account(*account, Failure::Temporary);
+            }
+            Paging::Next | Paging::Drop(_) => {
+                for own in self.partitions.values_mut() {
+                    if let Partition::Running(own) = own
+                        && let Some(joining) = &mut own.states.joining
+                        && matches!(joining.busy, Busy::Looking | Busy::Dropping(_, None))
+                    {
+                        joining.busy = Busy::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks whether the background can go on.
+    pub(super) fn join_all(&mut self, now: Now) {
+        for partition in std::mem::take(&mut self.joins) {
+            self.join_on(now, partition);
+            if self.joining(partition).is_some() {
+                self.joins.insert(partition);
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Rows in place of a log: a partition's state is given to a peer, or taken from one (docs/replication.md, "State in place of a log").
+//!
+//! A donor has its rows fixed by the store and reads them page by page. A receiver keeps what comes beside its own rows, under the name of the state, and when
+//! the last row is there takes position and logs over in one small commit. From then on each account is the join of two: see [`super::joining`].
+//!
+//! Invariants:
+//! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
+//! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
+//! - In memory there is one page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
+use whimbrel_replication::partition::Ticket as Asked;
+use whimbrel_storage::{Commit, Mutation, Room};
+
+use super::{Load, Own, Partition, PartitionOwner, Phase, joining, keys};
+use crate::{
+    log,
+    machine::{Note, Now, Output, Ticket},
+    peers::{
+        Held, Page, PeerOutput, Rows, Snapshot, StateWork, Then, Work,
+        state::{Joined, decode_held, decode_rows, encode_held, encode_rows},
+    },
+};
+
+/// Bytes of rows that are removed, or copied, with one commit.
+pub(super) const PAGE_BYTES: usize = 128 << 10;
+
+/// What is read of rows for, page by page.
+pub(super) enum Paging {
+    /// For a peer that is given a state: what its machine asked for, and after which key.
+    Give { asked: Asked, after: Vec<u8> },
+    /// What is held of this state goes.
+    Sweep { state: u64 },
+    /// Of the joining of accounts.
+    Join(joining::Paging),
+}
+
+/// Rows that are being read.
+pub(super) struct Pages {
+    pub(super) partition: PartitionId,
+    pub(super) of: Paging,
+}
+
+/// What a partition holds of states of other nodes.
+#[derive(Default)]
+pub(super) struct States {
+    /// The one that is coming.
+    taking: Option<Held>,
+    /// Those of which what is held has to go, with the commit that says so while it is not durable.
+    sweeps: BTreeMap<u64, Option<Ticket>>,
+    /// Rows of this one are being removed.
+    sweeping: Option<u64>,
+    /// The one that was taken over.
+    pub(super) joining: Option<joining::Joining>,
+    /// Names of those that are given.
+    pub(super) given: BTreeSet<u64>,
+    /// It was told that nothing is taken over because of a stalled account.
+    told: bool,
+}
+
+impl States {
+    /// As the rows of the partition say.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub(super) fn of_rows(rows: &[(Vec<u8>, Bytes)]) -> Result<States, String> {
+        let row = |of: &[u8]| {
+            let mut rows = rows.iter();
+            rows.find(|(key, _)| key == of).map(|(_, value)| value)
+        };
+        let last = row(log::TAKEN_KEY).map_or(Vec::new(), |last| last.to_vec());
+        let taking = row(log::TAKING_KEY).map(|row| decode_held(row, last));
+        let joining = row(log::JOINING_KEY)
+            .map(|row| minicbor::decode::<Joined>(row).map_err(|error| error.to_string()));
+        let swept = rows.iter().filter_map(|(key, _)| log::swept_of_key(key));
+        Ok(States {
+            taking: taking.transpose()?,
+            sweeps: swept.map(|state| (state, None)).collect(),
+            sweeping: None,
+            joining: joining.transpose()?.map(joining::Joining::of),
+            given: BTreeSet::new(),
+            told: false,
+        })
+    }
+
+    /// Whether accounts can be read: not while one is being taken over.
+    pub(super) fn may_load(&self) -> bool {
+        self.joining
+            .as_ref()
+            .is_none_or(joining::Joining::is_durable)
+    }
+
+    /// The one that is coming.
+    pub(super) fn taking(&self) -> Option<&Held> {
+        self.taking.as_ref()
+    }
+
+    /// What is held of the coming one is of no use.
+    fn drop_taking(&mut self, ticket: Ticket, commit: &mut Commit) {
+        let Some(held) = self.taking.take() else {
+            return;
+        };
+        let state = held.snapshot.state;
+        self.sweeps.insert(state, Some(ticket));
+        commit.mutations.push(Mutation::Put {
+            key: log::swept_key(state),
+            value: Bytes::from_static(&[1]),
+        });
+    }
+}
+
+fn put(key: &'static [u8], value: Bytes) -> Mutation {
+    let key = Bytes::from_static(key);
+    Mutation::Put { key, value }
+}
+
+fn delete(key: &'static [u8]) -> Mutation {
+    let key = Bytes::from_static(key);
+    Mutation::Delete { key }
+}
+
+impl PartitionOwner {
+    // --- Giving --------------------------------------------------------------------------------------------------------
+
+    /// The rows are to be fixed. While an account stands for less than the position they are not: whoever asked asks again, or another.
+    pub(super) fn fix(&mut self, now: Now, partition: PartitionId, asked: Asked) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        if !own.may_give() {
+            own.shipping.fixed(now, asked, None);
+            return;
+        }
+        let ticket = self.ticket();
+        self.snapshots.insert(ticket, (partition, asked));
+        let output = PeerOutput::Snapshot { ticket, partition };
+        self.out.push_back(Output::Peer(output));
+    }
+
+    pub(super) fn fixed(&mut self, now: Now, ticket: Ticket, snapshot: Option<Snapshot>) {
+        let Some((partition, asked)) = self.snapshots.remove(&ticket) else {
+            return self.release_state(snapshot);
+        };
+        match self.running(partition) {
+            Some(own) if own.may_give() => {
+                own.states.given.extend(snapshot.iter().map(|of| of.state));
+                let given = u64::from(snapshot.is_some());
+                own.shipping.fixed(now, asked, snapshot);
+                self.counted.states_given += given;
+            }
+            Some(own) => {
+                own.shipping.fixed(now, asked, None);
+                self.release_state(snapshot);
+            }
+            None => self.release_state(snapshot),
+        }
+        self.ship(now, partition);
+    }
+
+    fn release_state(&mut self, snapshot: Option<Snapshot>) {
+        let release = snapshot.map(|snapshot| PeerOutput::Release(snapshot.state));
+        self.out.extend(release.map(Output::Peer));
+    }
+
+    /// The rows of a state behind a key.
+    pub(super) fn read_state(
+        &mut self,
+        partition: PartitionId,
+        asked: Asked,
+        state: u64,
+        after: Vec<u8>,
+        bytes_max: usize,
+    ) {
+        let (mut from, to) = keys::state_range();
+        if !after.is_empty() {
+            from = [&after[..], &[0]].concat();
+        }
+        let of = Paging::Give { asked, after };
+        self.page(partition, of, Some(state), (from, to), bytes_max);
+    }
+
+    // --- Pages ---------------------------------------------------------------------------------------------------------
+
+    /// Reads one page of rows.
+    pub(super) fn page(
+        &mut self,
+        partition: PartitionId,
+        of: Paging,
+        state: Option<u64>,
+        (from, to): (Vec<u8>, Vec<u8>),
+        bytes_max: usize,
+    ) -> Ticket {
+        let ticket = self.ticket();
+        self.pages.insert(ticket, Pages { partition, of });
+        self.out.push_back(Output::Peer(PeerOutput::ReadRows {
+            ticket,
+            partition,
+            state,
+            from,
+            to,
+            bytes_max,
+        }));
+        ticket
+    }
+
+    pub(super) fn paged(&mut self, now: Now, ticket: Ticket, page: Page) {
+        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
+            return;
+        };
+        match of {
+            Paging::Give { asked, after } => {
+                let last = page.rows.last().map_or(after, |(key, _)| key.clone());
+                let rows = page.rows.iter().filter(|(key, _)| keys::is_of_state(key));
+                let rows = encode_rows(rows.map(|(key, value)| (&key[..], &value[..])));
+                let end = page.end;
+                if let Some(own) = self.running(partition) {
+                    own.shipping.rows(now, asked, Rows { rows, last, end });
+                }
+            }
+            Paging::Sweep { state } => self.sweep_page(partition, state, page),
+            Paging::Join(of) => self.join_page(now, partition, ticket, of, page),
+        }
+        self.ship(now, partition);
+    }
+
+    /// Reading has failed: it is tried again after a while, or the peer asks again.
+    pub(super) fn page_failed(&mut self, now: Now, ticket: Ticket) -> bool {
+        let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
+            return false;
+        };
+        match of {
+            Paging::Give { asked, .. } => {
+                if let Some(own) = self.running(partition) {
+                    own.shipping.rows_lost(now, asked);
+                }
+                self.ship(now, partition);
+                return true;
+            }
+            Paging::Sweep { .. } => {
+                if let Some(own) = self.running(partition) {
+                    own.states.sweeping = None;
+                }
+            }
+            Paging::Join(of) => self.join_page_failed(now, &of),
+        }
+        self.wait_with_work(now, partition);
+        true
+    }
+
+    // --- Taking --------------------------------------------------------------------------------------------------------
+
+    /// Does the next piece of work, which is of a state, if it can be done now.
+    pub(super) fn carry_on_state(&mut self, partition: PartitionId) -> bool {
+        let Some(own) = self.running(partition) else {
+            return false;
+        };
+        let next = own.shipping.next_work();
+        let is_join = matches!(next, Some(Work::State(StateWork::Join { .. })));
+        if is_join && !own.may_take_over() {
+            self.tell_of_waiting_state(partition);
+            return false;
+        }
+        if let Some(Work::State(work)) = own.shipping.take_work() {
+            self.work_on_state(partition, work);
+        }
+        true
+    }
+
+    /// A state is here and waits for an account that cannot go on: whoever looks after the node is told once.
+    fn tell_of_waiting_state(&mut self, partition: PartitionId) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        if own.stalled.is_empty() || std::mem::replace(&mut own.states.told, true) {
+            return;
+        }
+        let text = format!(
+            "a state of partition {} is here, and waits until no account of it is stalled",
+            partition.0
+        );
+        self.out.push_back(Output::Log(Note::Warning(text)));
+    }
+
+    fn work_on_state(&mut self, partition: PartitionId, work: StateWork) {
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let mut then = None;
+        let commit = match work {
+            StateWork::Begin(held) => {
+                let mut commit = own.log.commit();
+                own.states.drop_taking(ticket, &mut commit);
+                commit
+                    .mutations
+                    .push(put(log::TAKING_KEY, encode_held(&held)));
+                commit.mutations.push(delete(log::TAKEN_KEY));
+                own.states.taking = Some(*held);
+                commit
+            }
+            StateWork::Rows { asked, last, rows } => {
+                let state = own.states.taking.as_ref().map(|held| held.snapshot.state);
+                let decoded = decode_rows(&rows).and_then(|rows| {
+                    let at_home = |(key, _): &(Bytes, Bytes)| {
+                        let account = keys::account_of_key(key);
+                        keys::is_of_state(key)
+                            && account.is_some_and(|of| keys::partition_of(of) == partition)
+                    };
+                    let all = rows.iter().all(at_home);
+                    all.then_some(rows)
+                        .ok_or("a row that is no account's of it".into())
+                });
+                let (Some(state), Ok(rows)) = (state, &decoded) else {
+                    // Nothing is durable, so nothing is joined; another donor is asked in time.
+                    let text = format!(
+                        "rows of a state of partition {} cannot be kept: {}",
+                        partition.0,
+                        decoded.err().unwrap_or_default()
+                    );
+                    return self.out.push_back(Output::Log(Note::Warning(text)));
+                };
+                let mut commit = own.log.commit();
+                commit
+                    .mutations
+                    .extend(rows.iter().map(|(key, value)| Mutation::Put {
+                        key: keys::coming_key(state, key).into(),
+                        value: value.clone(),
+                    }));
+                commit
+                    .mutations
+                    .push(put(log::TAKEN_KEY, last.clone().into()));
+                if let Some(held) = &mut own.states.taking {
+                    held.last = last;
+                }
+                then = Some(Then::Done(asked));
+                commit
+            }
+            StateWork::Forget => {
+                if own.states.taking.is_none() {
+                    return;
+                }
+                let mut commit = own.log.commit();
+                own.states.drop_taking(ticket, &mut commit);
+                commit.mutations.push(delete(log::TAKING_KEY));
+                commit.mutations.push(delete(log::TAKEN_KEY));
+                commit.room = Room::Frees;
+                commit
+            }
+            StateWork::Join { asked, held, jumps } => {
+                then = Some(Then::Done(asked));
+                self.adopt(partition, ticket, &held, &jumps)
+            }
+        };
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        own.gate.submitted(ticket);
+        own.shipping.committing(ticket, then);
+        self.commits.insert(ticket, partition);
+        self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    /// The one small commit: position, clock and logs are those of both. Accounts are read again when it is durable, and joined.
+    fn adopt(
+        &mut self,
+        partition: PartitionId,
+        ticket: Ticket,
+        held: &Held,
+        jumps: &BTreeMap<Incarnation, (u64, Hash)>,
+    ) -> Commit {
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            unreachable!("it was running just now");
+        };
+        let joined = Joined {
+            state: held.snapshot.state,
+            mine: own.log.applied().clone(),
+            theirs: held.snapshot.applied.clone(),
+        };
+        let mut commit = own.log.join(held, jumps);
+        for (origin, number) in held.snapshot.applied.iter() {
+            own.readers.applied(origin, number, &[]);
+            own.announced.applied(origin, number);
+        }
+        commit.mutations.push(delete(log::TAKING_KEY));
+        commit.mutations.push(delete(log::TAKEN_KEY));
+        commit
+            .mutations
+            .push(put(log::JOINING_KEY, log::encode(&joined).into()));
+        own.states.taking = None;
+        own.states.joining = Some(joining::Joining::begun(joined, ticket));
+        self.counted.states_taken += 1;
+        // What is being read of them is of before.
+        self.loads.retain(|_, load| match load {
+            Load::Rows(account) | Load::Held(account) => keys::partition_of(*account) != partition,
+            _ => true,
+        });
+        for entry in self.accounts.values_mut() {
+            if entry.partition == partition && !matches!(entry.phase, Phase::Purging) {
+                self.bytes -= entry.bytes;
+                entry.bytes = 0;
+                entry.wait_until = None;
+                entry.phase = Phase::Absent;
+            }
+        }
+        commit
+    }
+
+    /// A commit is durable: what waited for it can go on.
+    pub(super) fn state_committed(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        for after in own.states.sweeps.values_mut() {
+            if after.is_some_and(|after| after <= ticket) {
+                *after = None;
+            }
+        }
+        self.sweep_on(partition);
+        self.join_committed(now, partition, ticket);
+    }
+
+    // --- What is of no use ----------------------------------------------------------------------------------------------
+
+    /// Removes the next page of what is held in vain, if there is any.
+    pub(super) fn sweep_on(&mut self, partition: PartitionId) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let states = &mut own.states;
+        if states.sweeping.is_some() || own.retry_at.is_some() {
+            return;
+        }
+        let mut ready = states.sweeps.iter().filter(|(_, after)| after.is_none());
+        let Some(state) = ready.next().map(|(state, _)| *state) else {
+            return;
+        };
+        states.sweeping = Some(state);
+        let range = keys::coming_range(state);
+        self.page(partition, Paging::Sweep { state }, None, range, PAGE_BYTES);
+    }
+
+    fn sweep_page(&mut self, partition: PartitionId, state: u64, page: Page) {
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        own.states.sweeping = None;
+        let mut commit = own.log.commit();
+        commit.room = Room::Frees;
+        let gone = page
+            .rows
+            .into_iter()
+            .map(|(key, _)| Mutation::Delete { key: key.into() });
+        commit.mutations.extend(gone);
+        if page.end {
+            let key = log::swept_key(state);
+            commit.mutations.push(Mutation::Delete { key });
+            own.states.sweeps.remove(&state);
+        } else {
+            // Goes on when this is durable: a page read before would have the same rows.
+            own.states.sweeps.insert(state, Some(ticket));
+        }
+        self.hand_out_for(partition, ticket, commit);
+    }
+}
+
+impl Own {
+    /// Whether each account's rows stand for what the position says.
+    fn may_give(&self) -> bool {
+        let whole = self.stalled.is_empty() && self.states.joining.is_none();
+        whole || broken("unfinished-state-given")
+    }
+
+    /// One after the other, and not while parts of batches are held: they would have to be applied before.
+    fn may_take_over(&self) -> bool {
+        self.stalled.is_empty() && self.states.joining.is_none()
+    }
+}

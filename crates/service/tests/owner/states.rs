@@ -1,0 +1,173 @@
+//! Rows in place of a log.
+
+use whimbrel_mailbox::RowKey;
+use whimbrel_service::{
+    api::{AccountId, Failure, MailboxCall, Reply},
+    machine::Machine as _,
+    owner::{Config, keys},
+    peers,
+};
+
+use crate::{pair::Pair, world::ANNE};
+
+/// Bytes of rows in a chunk, which one row may surpass.
+const CHUNK_BYTES: usize = 512;
+
+/// Logs keep next to nothing for who is away.
+fn config() -> Config {
+    let mut shipping = peers::Config {
+        kept: 0,
+        cut_step: 1,
+        kept_for_absent: 2,
+        ..peers::Config::default()
+    };
+    shipping.state.chunk_bytes = CHUNK_BYTES;
+    // A snapshot of which nobody asks is dropped while the test looks on.
+    shipping.state.give_patience_micros = 5_000_000;
+    shipping.state.window_bytes = 2 * CHUNK_BYTES as u64;
+    Config {
+        shipping,
+        collect_after_seconds: 1,
+        ..Config::default()
+    }
+}
+
+/// An account in the partition of ANNE.
+fn bea() -> AccountId {
+    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
+    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
+    beside.next().expect("a partition has many accounts")
+}
+
+/// Both have heard of a box with ten messages; then node 1 is alone, and node 0 goes on, so that its log is cut. Node 1 writes, too.
+fn apart() -> Pair {
+    let mut pair = Pair::with(config());
+    pair.create(0, "box");
+    pair.append(0, "box", 10);
+    let reply = pair.append_for(0, bea(), "INBOX", 1);
+    assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    pair.settle();
+    assert_eq!(pair.uids(1, "box").len(), 10);
+    pair.unlink();
+    pair.append(1, "box", 1);
+    pair.remove(0, "box");
+    for _ in 0..6 {
+        pair.append(0, "box", 5);
+    }
+    pair.create(0, "more");
+    pair
+}
+
+/// What both show in the end.
+#[track_caller]
+fn alike(pair: &mut Pair) {
+    for _ in 0..4 {
+        pair.settle();
+    }
+    assert_eq!((pair.nodes[0].coming(), pair.nodes[1].coming()), (0, 0));
+    assert!(pair.nodes[0].fixed.is_empty(), "the snapshot was released");
+    for account in [ANNE, bea()] {
+        let list = |pair: &mut Pair, node| match pair.try_call(node, account, MailboxCall::List) {
+            Some(Reply::Mailboxes(mailboxes)) => mailboxes
+                .into_iter()
+                .filter(|mailbox| mailbox.exists)
+                .map(|mailbox| mailbox.name)
+                .collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        let names = list(pair, 0);
+        assert_eq!(names, list(pair, 1));
+        for name in names {
+            let uids = pair.uids_of(0, account, &name);
+            assert_eq!(uids, pair.uids_of(1, account, &name), "{name:?}");
+        }
+    }
+    assert_eq!(pair.uids(1, "box").len(), 31, "what was removed is gone");
+    let contents = |row: &RowKey| matches!(row, RowKey::Content(_));
+    for node in &pair.nodes {
+        let rows = node.rows_of(contents);
+        assert!(rows.len() >= 32);
+        assert_eq!(node.held.len(), rows.len(), "each holds its body");
+    }
+}
+
+fn taken(pair: &Pair, node: usize) -> u64 {
+    pair.nodes[node].owner.figures(pair.now).states_taken
+}
+
+#[test]
+fn who_was_away_for_long_gets_rows_in_place_of_a_log() {
+    let mut pair = apart();
+    pair.link();
+    alike(&mut pair);
+    assert_eq!((taken(&pair, 0), taken(&pair, 1)), (0, 1));
+    let chunk = pair.nodes[1].largest_chunk;
+    assert!((1..CHUNK_BYTES + 512).contains(&chunk), "{chunk} bytes");
+    // The logs go on from there.
+    pair.create(0, "later");
+    pair.create(1, "latest");
+    alike(&mut pair);
+    assert_eq!((taken(&pair, 0), taken(&pair, 1)), (0, 1));
+}
+
+/// The link goes and the receiver dies after each number of frames.
+#[test]
+fn a_state_goes_on_after_a_crash_of_the_receiver() {
+    let mut resumed = 0;
+    for frames in (1..200).step_by(3) {
+        let mut pair = apart();
+        pair.link();
+        pair.travel_some(frames);
+        let begun = pair.nodes[1].coming() > 0;
+        pair.restart(1);
+        alike(&mut pair);
+        resumed += usize::from(begun && pair.nodes[1].owner.figures(pair.now).states_taken == 1);
+    }
+    assert!(resumed > 5, "{resumed}");
+}
+
+/// And the donor: it knows nothing of what it gave.
+#[test]
+fn a_state_is_begun_anew_after_a_crash_of_the_donor() {
+    for frames in (1..200).step_by(7) {
+        let mut pair = apart();
+        pair.link();
+        pair.travel_some(frames);
+        pair.nodes[0].fixed.clear();
+        pair.restart(0);
+        alike(&mut pair);
+    }
+}
+
+/// Calls are answered while rows come, and what is written is there when they are joined.
+#[test]
+fn the_receiver_serves_and_writes_meanwhile() {
+    for frames in (1..120).step_by(5) {
+        let mut pair = apart();
+        pair.link();
+        pair.travel_some(frames);
+        pair.create(1, "mine");
+        assert!(pair.uids(1, "mine").is_empty());
+        alike(&mut pair);
+    }
+}
+
+/// Rows of an account that the directory has removed do not come back.
+#[test]
+fn a_removed_account_does_not_come_back_with_a_state() {
+    let mut pair = apart();
+    pair.nodes[1].removed.insert(bea());
+    let of_bea = |key: &Vec<u8>| key.get(1..17) == Some(&bea().0[..]);
+    pair.nodes[1].rows.retain(|key, _| !of_bea(key));
+    pair.restart(1);
+    pair.settle();
+    pair.settle();
+    assert_eq!((taken(&pair, 1), pair.nodes[1].coming()), (1, 0));
+    assert!(!pair.nodes[1].rows.keys().any(of_bea));
+    let reply = pair.try_call(1, bea(), MailboxCall::List);
+    assert!(
+        matches!(reply, Some(Reply::Failed(Failure::NoSuchAccount))),
+        "{reply:?}"
+    );
+    assert_eq!(pair.uids(1, "box").len(), 31);
+}
