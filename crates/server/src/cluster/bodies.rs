@@ -21,7 +21,7 @@ use whimbrel_service::{
         bodies::{Bodies, BodyOutput, Config},
     },
 };
-use whimbrel_storage::{BlobReader as _, BlobWriter as _, StoreError, UploadId};
+use whimbrel_storage::{BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
 
 use super::state::State;
 use crate::{
@@ -61,6 +61,9 @@ pub(super) struct Driver<S: Store> {
     awake: BTreeSet<Incarnation>,
     room: Arc<Notify>,
     writers: BTreeMap<BlobName, S::Writer>,
+    /// Uploads that the store does not begin: one that held the body has let go of it before it was here, and until another holds it the store takes nothing
+    /// under its name. What comes of them is dropped, and they are fetched again.
+    refused: BTreeSet<BlobName>,
     /// What is to be done, in its order.
     work: VecDeque<BodyOutput>,
     /// Bodies that found no place among what is fetched.
@@ -79,6 +82,7 @@ impl<S: Store> Driver<S> {
             awake: BTreeSet::new(),
             room: Arc::default(),
             writers: BTreeMap::new(),
+            refused: BTreeSet::new(),
             work: VecDeque::new(),
             later: VecDeque::new(),
             retry_at: None,
@@ -236,8 +240,19 @@ impl<S: Store> Driver<S> {
                     Done::Yes
                 }
                 Err(StoreError::Full(_)) => Done::NoRoom,
+                Err(StoreError::Refused(Refusal::UploadExists(_))) => {
+                    self.refused.insert(*blob);
+                    self.bodies.written(blob, bytes.len() as u64);
+                    Done::Yes
+                }
                 Err(error) => self.done(&error),
             },
+            BodyOutput::Finish(blob) if self.refused.remove(blob) => {
+                self.bodies.finished(blob);
+                self.later.push_back(*blob);
+                self.retry();
+                Done::Yes
+            }
             BodyOutput::Finish(blob) => {
                 let Some(writer) = self.writers.remove(blob) else {
                     // An empty body: nothing was written.
@@ -247,6 +262,7 @@ impl<S: Store> Driver<S> {
                 self.finished(blob, finished)
             }
             BodyOutput::Discard(blob) => {
+                self.refused.remove(blob);
                 let Some(writer) = self.writers.remove(blob) else {
                     return Done::Yes;
                 };
@@ -290,6 +306,9 @@ impl<S: Store> Driver<S> {
     }
 
     async fn write(&mut self, blob: &BlobName, bytes: Bytes) -> Result<(), StoreError> {
+        if self.refused.contains(blob) {
+            return Err(Refusal::UploadExists(UploadId(blob.upload)).into());
+        }
         if !self.writers.contains_key(blob) {
             let writer = self.state.store.create(UploadId(blob.upload)).await?;
             self.writers.insert(*blob, writer);
