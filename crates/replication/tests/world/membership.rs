@@ -219,11 +219,10 @@ fn settles(mut replicas: Vec<Replica>) -> Result<(), String> {
         if replica.roster != valid[0].roster {
             return Err(format!("{:?} and {:?} differ", replica.id, valid[0].id));
         }
-        let whole = replica.roster.whole(&replica.holdings());
-        for (id, member) in replica.roster.members().iter() {
-            if member.closed().is_some() && !whole.contains(&id) {
-                return Err(format!("{:?} lacks something of {id:?}", replica.id));
-            }
+        // What those who held it took with them, when they were removed in their turn, nobody has.
+        let whole = |of: &Replica| of.roster.whole(&of.holdings());
+        if whole(replica) != whole(valid[0]) {
+            return Err(format!("{:?} lacks what {:?} has", replica.id, valid[0].id));
         }
     }
     Ok(())
