@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_crdt::{PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, Content, MessageId, Replica, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, Content, MessageId, Replica, RowKey};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
@@ -63,6 +63,8 @@ pub(super) struct Coming {
     known: BTreeSet<MessageId>,
     /// The commit with the last copied contents.
     after: Option<Ticket>,
+    /// Bodies that it holds, and that may not be here. Asked for when it is durable: one that is here for another's sake may go until then.
+    wanted: Vec<BlobName>,
     /// All contents are copied.
     copied: bool,
     /// The directory was asked for it.
@@ -131,6 +133,7 @@ impl PartitionOwner {
             theirs: Vec::new(),
             reading: Ticket(0),
             after: None,
+            wanted: Vec::new(),
             copied: false,
             asked: false,
         };
@@ -283,8 +286,7 @@ impl PartitionOwner {
                         value: value.into(),
                     });
                 }
-                let want = PeerOutput::Want(content.blob);
-                self.out.push_back(Output::Peer(want));
+                coming.wanted.push(content.blob);
             }
             let row = RowKey::Content(origin);
             push_row(&mut mutations, account, &row, Some(value.to_vec()));
@@ -445,6 +447,8 @@ impl PartitionOwner {
                 && coming.after.is_some_and(|after| after <= ticket)
             {
                 coming.after = None;
+                let wanted = coming.wanted.drain(..).map(PeerOutput::Want);
+                self.out.extend(wanted.map(Output::Peer));
                 copying.push((*account, coming.copied));
             }
         }
