@@ -69,7 +69,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 wall_micros: Some(1_700_000_000_000_000),
             }),
         ),
-        ("roster", Frame::Roster(roster())),
+        ("roster_eighth", Frame::Roster(roster())),
         (
             "hello",
             Frame::Hello(Hello {
@@ -270,6 +270,23 @@ fn version_1_keeps_its_meaning() {
         fuzz::stream(&bytes);
         fuzz::peer(&bytes);
     }
+}
+
+/// When a newcomer got half of its sponsor's free slots: what was given stays given.
+#[test]
+fn a_roster_of_before_keeps_its_meaning() {
+    let path = format!("{}/fixtures/v1/roster.bin", env!("CARGO_MANIFEST_DIR"));
+    let bytes = std::fs::read(path).expect("the fixture is there");
+    let frames = read(&bytes).expect("a frame");
+    let [Frame::Roster(before)] = frames.as_slice() else {
+        panic!("not a roster: {frames:?}");
+    };
+    let now = roster();
+    assert_eq!(before.slots(), now.slots());
+    assert_eq!(before.places(), now.places());
+    let free = |roster: &Roster, id| roster.members().free(node(id)).count_ones();
+    assert_eq!((free(before, 7), free(before, 8)), (30, 29));
+    assert_eq!(encoded(&frames[0]), bytes);
 }
 
 /// A newer node adds fields and kinds.

@@ -821,7 +821,7 @@ mod size_tests {
         }
         check::<ImapSession>(1024);
         check::<Running>(192);
-        check::<view::View>(192);
+        check::<view::View>(200);
         check::<idle::Idle>(32);
     }
 }

@@ -95,6 +95,8 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         skewed: false,
         tiny_memory: false,
         small_windows: false,
+        kept: 0,
+        loses: false,
         ..Plan::new(seed)
     };
     let mut bench = Bench {
