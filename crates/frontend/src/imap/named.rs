@@ -4,11 +4,14 @@
 //! here before it came. So does one to which an older copy of the disk, put back since, had told more. Before the command is carried out the owner is asked
 //! to believe it, and what that changes is told, so that new messages lie where the client looks for them. It costs nothing where nothing such is named.
 //!
+//! `*` means the last message that the client was told of before, as if nothing had been told within the command: a flag for `*`, or for what lies from a
+//! message that the client knows to `*`, is not for one that it has not heard of. A range that begins above all it knows asks for what is new.
+//!
 //! What was told here before counts for the first command of a session that names UIDs: what a client names later it may have from this session.
 
 use whimbrel_imap::{
     Command, CommandBody,
-    command::{Qresync, SearchKey},
+    command::{Fetch, Qresync, SearchKey, Store},
     core::{MessageSet, SequenceSet},
 };
 use whimbrel_service::api::{MailboxCall, NAMED_PER_CALL_MAX, Reply};
@@ -78,6 +81,25 @@ fn set_of(body: &CommandBody) -> Option<&SequenceSet> {
     }
 }
 
+/// Has `*` mean what the client was told, before it is told more.
+fn pin(view: &View, body: &mut CommandBody) {
+    let Some(last) = view.count().checked_sub(1).map(|place| view.uid(place)) else {
+        return;
+    };
+    match body {
+        CommandBody::Search(search) => search.key.pin_uids(last),
+        CommandBody::Fetch(Fetch { set, .. })
+        | CommandBody::Store(Store { set, .. })
+        | CommandBody::Copy { set, .. }
+        | CommandBody::Move { set, .. } => {
+            if let MessageSet::Numbers(set) = set {
+                set.pin(last);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// `UID n:*`, alone or beside other keys: what a client searches for that looks for new messages.
 fn uids_of(key: &SearchKey) -> Option<&MessageSet> {
     match key {
@@ -122,6 +144,9 @@ impl Task for Named {
             (State::Begin, _) => {
                 self.state = State::Asked;
                 let view = cx.view();
+                if let Some(command) = &mut self.command {
+                    pin(view, &mut command.body);
+                }
                 let call = MailboxCall::Named {
                     name: view.name.clone(),
                     uid_validity: view.uid_validity,

@@ -91,6 +91,46 @@ fn what_a_client_names_beyond_uidnext_is_believed() {
 }
 
 #[test]
+fn a_star_is_the_last_message_that_the_client_was_told_of() {
+    for command in [
+        "UID STORE %:* +FLAGS (\\Flagged)",
+        "UID STORE % +FLAGS (\\Flagged)",
+        "UID STORE *,% +FLAGS (\\Flagged)",
+        "UID FETCH %,* (BODY[])",
+        "UID COPY %:* Trash",
+        "UID SEARCH RETURN (SAVE) UID % NOT UID *",
+        "UID SEARCH RETURN (SAVE) UID %:*",
+    ] {
+        let mut world = World::real(Cut::Whole);
+        connect(&mut world, "A");
+        connect(&mut world, "B");
+        assert!(say(&mut world, "B", "s SELECT INBOX").contains("s OK"));
+        // The session has it from this node, yet it is beyond what was told before the session.
+        let first = append(&mut world, "A", "Subject: first\r\n\r\n");
+        assert!(say(&mut world, "B", "n NOOP").contains("* 1 EXISTS"));
+        append(&mut world, "A", "Subject: second\r\n\r\n");
+        let line = format!("f {}", command.replace('%', &first.to_string()));
+        let answer = say(&mut world, "B", &line);
+        assert!(answer.contains("f OK"), "{answer}");
+        let touched = |answer: &str| {
+            let flags = answer.lines().filter(|line| {
+                line.contains("\\Flagged") || line.contains("\\Seen") && !line.contains("BODY[]")
+            });
+            flags.count()
+        };
+        let all = say(&mut world, "B", "g UID FETCH 1:* (FLAGS)");
+        let status = say(&mut world, "B", "h STATUS Trash (MESSAGES)");
+        let saved = say(&mut world, "B", "i UID SEARCH UID $");
+        println!("{line}\n{answer}{all}{status}{saved}");
+        let saved = saved.lines().next().unwrap().split(' ').skip(2).count();
+        let expected = usize::from(!line.contains("NOT"));
+        let found = touched(&all) + saved + usize::from(!status.contains("MESSAGES 0"));
+        assert_eq!(found, expected, "{line}\n{answer}{all}{status}");
+        assert!(!status.contains("MESSAGES 2"), "{status}");
+    }
+}
+
+#[test]
 fn what_qresync_names_is_believed_under_the_same_uidvalidity() {
     for (validity, expected) in [(7, true), (8, false)] {
         let (mut world, told, _) = world();

@@ -141,6 +141,18 @@ impl SearchKey {
             _ => false,
         }
     }
+
+    /// Has `*` in every set of UIDs mean `largest` ([`SequenceSet::pin`]). Recursion as there.
+    pub fn pin_uids(&mut self, largest: u32) {
+        match self {
+            Self::Uid(MessageSet::Numbers(set)) => set.pin(largest),
+            Self::And(keys) | Self::Or(keys) => {
+                keys.iter_mut().for_each(|key| key.pin_uids(largest));
+            }
+            Self::Not(key) => key.pin_uids(largest),
+            _ => {}
+        }
+    }
 }
 
 /// `"SEARCH" [SP "RETURN" SP "(" [option *(SP option)] ")"] SP ["CHARSET" SP charset SP] search-key *(SP search-key)`

@@ -65,6 +65,18 @@ impl SequenceSet {
         self.star
     }
 
+    /// Has `*` mean `largest` from now on, whatever comes later; a range from a number above that stays open.
+    pub fn pin(&mut self, largest: u32) {
+        let pinned = match self.star {
+            Some(u32::MAX) => (largest, largest),
+            Some(n) if n <= largest => (n, largest),
+            _ => return,
+        };
+        self.star = None;
+        self.push_range(pinned.0, pinned.1);
+        self.normalise();
+    }
+
     /// The greatest number that is named as such, `*` apart.
     pub fn greatest_named(&self) -> Option<u32> {
         let star = self.star.filter(|&n| n != u32::MAX);
