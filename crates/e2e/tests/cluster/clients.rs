@@ -116,7 +116,9 @@ fn mbsync_goes_from_node_to_node_and_nothing_is_doubled() {
     near.synchronize(&triangle.scene.nodes[0]);
     near.has(&triangle.scene.expected);
 
-    // Written here and at another node.
+    // Written on both sides of a cut, and here.
+    triangle.cut_off(2);
+    triangle.wait_links([1, 1, 0]);
     triangle.scene.deliver(0, "at the first");
     triangle.scene.put(2, "at the third");
     near.set("first 1", "S");
@@ -124,6 +126,7 @@ fn mbsync_goes_from_node_to_node_and_nothing_is_doubled() {
     let seen = triangle.scene.expected.get_mut("first 1").unwrap();
     seen.insert("\\Seen".to_owned());
     triangle.scene.store(2, "first 1", "\\Flagged");
+    triangle.heal_all();
     triangle.alike();
     for node in [2, 1, 0] {
         near.synchronize(&triangle.scene.nodes[node]);

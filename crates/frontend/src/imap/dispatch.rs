@@ -151,6 +151,9 @@ impl ImapSession {
             .and_then(|()| append::Append::new(&self.cx, begin));
         if task.is_err() {
             self.decoder.refuse_literal();
+        } else if let Some(view) = self.cx.view.as_deref_mut() {
+            // APPENDUID tells one that may be of the selected mailbox.
+            view.told_before = None;
         }
         self.start(header, task.map(|task| Box::new(task) as Box<dyn Task>));
     }

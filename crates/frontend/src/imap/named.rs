@@ -7,7 +7,10 @@
 //! `*` means the last message that the client was told of before, as if nothing had been told within the command: a flag for `*`, or for what lies from a
 //! message that the client knows to `*`, is not for one that it has not heard of. A range that begins above all it knows asks for what is new.
 //!
-//! What was told here before counts for the first command of a session that names UIDs: what a client names later it may have from this session.
+//! What was told here before the session counts until the session is told a UID: what a client names later it may have from it. And a number says that the
+//! client knows it where it begins something. `1:256` is no sign, for 256 is what SELECT said, and nothing is left out that lies below it.
+
+use std::collections::VecDeque;
 
 use whimbrel_imap::{
     Command, CommandBody,
@@ -56,11 +59,28 @@ impl Named {
 
 /// What a command names that the session does not know: nothing, as a rule.
 pub(super) fn unknown(view: &mut View, command: &Command) -> Option<Unknown> {
+    let told = match tells_uids(&command.body) {
+        true => view.told_before.take(),
+        false => view.told_before,
+    };
     let set = set_of(&command.body)?;
-    let told = view.told_before.take();
     let from = told.map_or(view.uid_next, |told| told.min(view.uid_next));
     let numbers = beyond(set, from);
     (!numbers.is_empty()).then_some(Unknown { numbers, told })
+}
+
+/// Whether the answer may have a UID of the selected mailbox.
+fn tells_uids(body: &CommandBody) -> bool {
+    matches!(
+        body,
+        CommandBody::Fetch(_)
+            | CommandBody::Store(_)
+            | CommandBody::Search(_)
+            | CommandBody::Sort(_)
+            | CommandBody::Thread(_)
+            | CommandBody::Copy { .. }
+            | CommandBody::Move { .. }
+    )
 }
 
 /// The set of UIDs in a command that is carried out on the selected mailbox. EXPUNGE may be told before each of them: they are all `UID`.
@@ -112,21 +132,25 @@ fn uids_of(key: &SearchKey) -> Option<&MessageSet> {
     }
 }
 
-/// The numbers of a set above `uid_next`, the greatest ones.
-fn beyond(set: &SequenceSet, uid_next: u32) -> Vec<u32> {
+/// The numbers at which a set begins anew above `known`, the greatest ones: what lies between is left out.
+fn beyond(set: &SequenceSet, known: u32) -> Vec<u32> {
     let star = set.star().filter(|number| *number != u32::MAX);
-    let ends = set.ranges().iter().rev();
-    let ends = ends
-        .take(NAMED_PER_CALL_MAX / 2)
-        .flat_map(|(first, last)| [*first, *last]);
-    let mut numbers: Vec<u32> = ends
-        .chain(star)
-        .filter(|number| *number > uid_next)
-        .collect();
-    numbers.sort_unstable_by(|a, b| b.cmp(a));
-    numbers.dedup();
-    numbers.truncate(NAMED_PER_CALL_MAX);
-    numbers
+    // What an open range covers begins nothing.
+    let open = star.unwrap_or(u32::MAX);
+    let ranges = set.ranges().iter().copied();
+    let ranges = ranges.filter(|(first, _)| *first < open);
+    let mut reached = known.max(1);
+    let mut numbers = VecDeque::new();
+    for (first, last) in ranges.chain(star.map(|number| (number, u32::MAX))) {
+        if first > reached {
+            numbers.push_back(first);
+        }
+        if numbers.len() > NAMED_PER_CALL_MAX {
+            numbers.pop_front();
+        }
+        reached = reached.max(last.saturating_add(1));
+    }
+    numbers.into()
 }
 
 /// What QRESYNC names: the known UIDs, and those beside the sequence numbers.
@@ -176,5 +200,37 @@ impl Task for Named {
             }
             (State::Asked, _) => Step::Again,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(set: &str, known: u32, expected: &[u32]) {
+        let set = SequenceSet::parse(set.as_bytes(), 100).unwrap();
+        assert_eq!(beyond(&set, known), expected);
+    }
+
+    #[test]
+    fn what_is_left_out_tells_what_a_client_knows() {
+        // 193 is the last that was told here, 257 the UIDNEXT of this session.
+        check("1:256", 194, &[]);
+        check("64,128,193:256", 194, &[]);
+        check("194:*", 194, &[]);
+        check("1:*", 194, &[]);
+        check("*", 194, &[]);
+        check("230,100:*", 194, &[]);
+        check("195:*", 194, &[195]);
+        check("230:256", 194, &[230]);
+        check("193,230", 194, &[230]);
+        check("64:200,201,230,240:*", 194, &[230, 240]);
+        check("300:*", 257, &[300]);
+        check("257:*", 257, &[]);
+        check("1:*", 0, &[]);
+        let many: Vec<String> = (0..100).map(|at| (1000 + at * 2).to_string()).collect();
+        let last: Vec<u32> = (1000..1200).step_by(2).collect();
+        check(&many.join(","), 194, &last[100 - NAMED_PER_CALL_MAX..]);
     }
 }

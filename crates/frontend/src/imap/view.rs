@@ -34,7 +34,7 @@ pub(super) struct View {
     pub(super) held_back: bool,
     /// This session has deleted or renamed the mailbox: it goes back to the authenticated state without ado.
     pub(super) left: bool,
-    /// The UIDNEXT that was told here before this session, until the client names a UID: a greater one it has from another node.
+    /// The UIDNEXT that was told here before this session, until the client may have a UID from it: a greater one it has from another node.
     pub(super) told_before: Option<u32>,
     /// In IDLE: [`View::uids`] is empty.
     resting: Option<Resting>,

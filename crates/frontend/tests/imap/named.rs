@@ -105,7 +105,7 @@ fn a_star_is_the_last_message_that_the_client_was_told_of() {
         connect(&mut world, "A");
         connect(&mut world, "B");
         assert!(say(&mut world, "B", "s SELECT INBOX").contains("s OK"));
-        // The session has it from this node, yet it is beyond what was told before the session.
+        // To the session nothing was told but that there is one more.
         let first = append(&mut world, "A", "Subject: first\r\n\r\n");
         assert!(say(&mut world, "B", "n NOOP").contains("* 1 EXISTS"));
         append(&mut world, "A", "Subject: second\r\n\r\n");
@@ -127,6 +127,39 @@ fn a_star_is_the_last_message_that_the_client_was_told_of() {
         let found = touched(&all) + saved + usize::from(!status.contains("MESSAGES 0"));
         assert_eq!(found, expected, "{line}\n{answer}{all}{status}");
         assert!(!status.contains("MESSAGES 2"), "{status}");
+    }
+}
+
+#[test]
+fn what_a_session_may_have_been_told_here_is_no_sign() {
+    for (before, command, sign) in [
+        ("NOOP", "UID FETCH % (INTERNALDATE)", true),
+        ("NOOP", "UID FETCH 1:% (INTERNALDATE)", false),
+        ("UID SEARCH ALL", "UID FETCH % (INTERNALDATE)", false),
+        (
+            "NOOP\r\nc FETCH 1 (UID)",
+            "UID FETCH % (INTERNALDATE)",
+            false,
+        ),
+        (
+            "APPEND INBOX {2+}\r\nA:",
+            "UID FETCH % (INTERNALDATE)",
+            false,
+        ),
+    ] {
+        let mut world = World::real(Cut::Whole);
+        connect(&mut world, "A");
+        connect(&mut world, "B");
+        assert!(say(&mut world, "B", "s SELECT INBOX").contains("s OK"));
+        let first = append(&mut world, "A", "Subject: first\r\n\r\n");
+        assert!(say(&mut world, "B", &format!("b {before}")).contains("b OK"));
+        append(&mut world, "A", "Subject: second\r\n\r\n");
+        let line = format!("f {}", command.replace('%', &first.to_string()));
+        let answer = say(&mut world, "B", &line);
+        let fetch = answer.find(" FETCH (").expect("it is there");
+        let exists = answer.find(" EXISTS").expect("it is told");
+        // Where something may follow from what is named, all is told first.
+        assert_eq!(exists < fetch, sign, "{before}, {line}: {answer}");
     }
 }
 
