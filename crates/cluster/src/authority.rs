@@ -28,6 +28,8 @@ pub(crate) const ALPN_JOIN: &[u8] = b"whimbrel-join/1";
 
 /// ALPN of a member that asks something: it has a certificate.
 pub(crate) const ALPN_ASK: &[u8] = b"whimbrel-ask/1";
+/// ALPN of a member that brings a client's session.
+pub(crate) const ALPN_RELAY: &[u8] = b"whimbrel-relay/1";
 
 /// Certificates or keys that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -257,7 +259,8 @@ impl Credentials {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, self.key()?)
             .map_err(wrong)?;
-        config.alpn_protocols = [ALPN_NODE, ALPN_JOIN, ALPN_ASK].map(<[u8]>::to_vec).into();
+        let known = [ALPN_NODE, ALPN_JOIN, ALPN_ASK, ALPN_RELAY];
+        config.alpn_protocols = known.map(<[u8]>::to_vec).into();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))

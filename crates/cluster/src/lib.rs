@@ -10,7 +10,7 @@
 //! - What waits to be sent to a peer is bounded ([`Handle::offer`]); what a peer sends waits in its socket until it is taken.
 //! - A large body never delays a small operation by more than one pack.
 //!
-//! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `stream`, `transport`.
+//! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `stream`, `relay`, `transport`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -20,6 +20,7 @@ mod join;
 mod name;
 mod outbox;
 mod pack;
+mod relay;
 mod stream;
 mod token;
 mod transport;
@@ -29,6 +30,7 @@ pub use join::{Admission, JoinError, Refused, ask, ask_member};
 pub use name::{NameError, NodeName};
 pub use outbox::{BULK_BYTES_MAX, Handle, NoRoom, OUTBOX_BYTES_MAX};
 pub use pack::FEATURE_LZ4;
+pub use relay::{RelayStream, Relayed, Relays};
 pub use token::{TOKENS_MAX, Token, TokenError, Tokens};
 pub use transport::{Asked, Clock, Event, LinkId, Linked, Peer, Shown, Transport, handshake};
 

@@ -31,8 +31,8 @@ use whimbrel_replication::{
 };
 
 use crate::{
-    Authority, AuthorityError, Credentials, FEATURE_LZ4, Handle, NodeName, Refused,
-    authority::{ALPN_ASK, ALPN_JOIN, ALPN_NODE, name_in},
+    Authority, AuthorityError, Credentials, FEATURE_LZ4, Handle, NodeName, Refused, Relayed,
+    authority::{ALPN_ASK, ALPN_JOIN, ALPN_NODE, ALPN_RELAY, name_in},
     join::{self, Question},
     stream::{self, Ended, Hears},
 };
@@ -190,6 +190,8 @@ struct Inner {
     clock: Clock,
     events: mpsc::Sender<Event>,
     asked: mpsc::Sender<Asked>,
+    /// Where sessions go that others bring; none before it is set.
+    relayed: OnceLock<mpsc::Sender<Relayed>>,
     handshakes: Places,
     links: Mutex<Links>,
     dialers: Mutex<BTreeMap<NodeName, Dialer>>,
@@ -237,6 +239,7 @@ impl Transport {
             clock,
             events,
             asked,
+            relayed: OnceLock::new(),
             handshakes: Places::default(),
             links: Mutex::default(),
             dialers: Mutex::default(),
@@ -250,6 +253,14 @@ impl Transport {
     /// When it was said before.
     pub fn begin(&self, handshake: Handshake) {
         assert!(self.0.handshake.set(handshake).is_ok(), "begun twice");
+    }
+
+    /// From now on sessions of clients are taken from other members. Those that come when nobody takes the last ones are refused.
+    ///
+    /// # Panics
+    /// When it was said before.
+    pub fn take_relays(&self, relayed: mpsc::Sender<Relayed>) {
+        assert!(self.0.relayed.set(relayed).is_ok(), "said twice");
     }
 
     /// Takes streams until the future is dropped.
@@ -370,6 +381,20 @@ impl Inner {
             Some(ALPN_ASK) => {
                 let name = certified(connection)?;
                 join::tell(&mut stream, |question| self.ask(question, Some(name))).await?;
+                Ok(())
+            }
+            Some(ALPN_RELAY) => {
+                let from = certified(connection)?;
+                let relayed = Relayed::read(from, TlsStream::from(stream)).await?;
+                drop(place);
+                let refused = match self.relayed.get() {
+                    None => relayed,
+                    Some(to) => match to.try_send(relayed) {
+                        Ok(()) => return Ok(()),
+                        Err(error) => error.into_inner(),
+                    },
+                };
+                refused.refuse("the node is busy, or starting").await;
                 Ok(())
             }
             Some(ALPN_NODE) => {

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use whimbrel_service::{
-    api::{Call, Event, Reply, SessionId},
+    api::{AccountId, Call, Event, Reply, SessionId},
     machine::Now,
 };
 
@@ -24,6 +24,8 @@ pub enum Action {
     LoggedOut,
     /// Start the TLS handshake, after all bytes sent before have gone out in clear; then [`Session::on_tls`].
     StartTls,
+    /// Another session goes on in this one's place, which has nothing more to say: as [`Session::relay`] wants it.
+    HandOver(Box<Handover>),
     /// Write a line to the log and count it.
     Note(Note),
     /// Flush what was sent, then close.
@@ -62,6 +64,36 @@ pub enum Note {
     },
     /// Why the session ended.
     Closed(&'static str),
+}
+
+/// A session in which somebody has just logged in, for who goes on with it.
+#[derive(Debug)]
+pub struct Handover {
+    /// Who logged in.
+    pub account: AccountId,
+    /// What is known of the connection.
+    pub peer: Peer,
+    /// What the next session has to know.
+    pub at: Resume,
+    /// What the client has sent behind its login.
+    pub rest: Vec<u8>,
+}
+
+/// Where a session goes on: its login was verified, and is still to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// IMAP.
+    Imap {
+        /// Of the command that logged in.
+        tag: String,
+    },
+    /// POP3.
+    Pop3 {
+        /// That the user name carried; empty: INBOX.
+        mailbox: String,
+        /// UTF8 was given (RFC 6856).
+        utf8: bool,
+    },
 }
 
 /// What is known of the connection.
@@ -119,6 +151,13 @@ pub trait Session {
     fn deadline(&self) -> Option<u64>;
     /// Whether bytes may be given now. While it is false the driver leaves them in the socket.
     fn wants_input(&self) -> bool;
+    /// Another node may have to serve who logs in: when that is done it is not answered, but given out as [`Action::HandOver`]. Where a session does
+    /// not do that, it goes on.
+    fn relay(&mut self) {}
+    /// Whether the client can be told something now that it has not asked for, by bytes that nothing was done to.
+    fn may_be_told(&self) -> bool {
+        false
+    }
     /// Memory is short: drops what was read for its client and not yet used; it asks for that again. Not while content rows are asked for.
     fn shed(&mut self) {}
     /// The next thing to do.

@@ -96,6 +96,13 @@ impl Decoder {
         self.at < self.bytes.len()
     }
 
+    /// What was read behind the last line that was given out: for who goes on in this one's place, which gives out nothing more.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        self.failed = true;
+        self.scanned = 0;
+        self.bytes.split_off(self.at)
+    }
+
     /// Memory that depends on what the client did.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {

@@ -19,6 +19,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use crate::{
     broken,
     members::{Members, Said, Slots},
+    placement::Role,
 };
 
 /// Encoded. 64 slots, so some dozens of members, each with a name and an address; half of what a frame may have.
@@ -39,6 +40,16 @@ pub struct Place {
     /// Where it stands.
     #[n(3)]
     pub region: String,
+    /// What it is there for, as [`Role::number`]; one that is not known here counts as none.
+    #[n(4)]
+    pub role: Option<u16>,
+}
+
+impl Place {
+    /// What it is there for.
+    pub fn role(&self) -> Role {
+        Role::of_number(self.role)
+    }
 }
 
 /// The members of a cluster.
@@ -327,6 +338,7 @@ mod tests {
 
     fn place(version: u64, address: &str) -> Place {
         Place {
+            role: None,
             version,
             incarnation: node(1),
             address: address.into(),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::wire::*;
-use whimbrel_replication::{fuzz, roster::Place};
+use whimbrel_replication::{fuzz, placement::Role, roster::Place};
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
@@ -24,7 +24,17 @@ fn roster() -> Roster {
         incarnation: node(8),
         address: "south.example.org:10700".into(),
         region: "south".into(),
+        role: None,
     };
+    roster.tell("south-1", place).expect("room");
+    roster
+}
+
+fn roster_with_role() -> Roster {
+    let mut roster = roster();
+    let mut place = roster.places()["south-1"].clone();
+    place.version += 1;
+    place.role = Role::Storage.number();
     roster.tell("south-1", place).expect("room");
     roster
 }
@@ -70,6 +80,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
             }),
         ),
         ("roster_eighth", Frame::Roster(roster())),
+        ("roster_role", Frame::Roster(roster_with_role())),
         (
             "hello",
             Frame::Hello(Hello {

@@ -18,7 +18,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
     time::{Instant, sleep, sleep_until, timeout_at},
 };
-use whimbrel_frontend::session::{Action, Note, Session, Tls};
+use whimbrel_frontend::session::{Action, Handover, Note, Session, Tls};
 use whimbrel_mailbox::AccountId;
 use whimbrel_service::{
     api::{Call, Failure, MailboxCall, Reply},
@@ -29,7 +29,8 @@ use crate::{
     actor::Fatal,
     answers::{Answers, Share, TURN, is_long},
     clock::{Alarm, Clock},
-    listen::{Place, Protocol},
+    cluster::relay::{Relays, Way},
+    listen::{Place, Protocol, ResumeSession},
     log::printable,
     metrics::{self, Open, Stage, Traffic},
     registry::Registered,
@@ -61,6 +62,10 @@ pub(crate) struct Context<S> {
     pub(crate) answers: Answers,
     /// Uploads that are whole and wait to be named.
     pub(crate) finished_max: usize,
+    /// Makes sessions that go on elsewhere than they began.
+    pub(crate) resume: ResumeSession,
+    /// To the nodes that serve what this one does not; none without a cluster.
+    pub(crate) relays: Option<Relays<S>>,
 }
 
 impl<S> Context<S> {
@@ -229,6 +234,11 @@ impl<S: Store> Driver<S> {
                 self.flush().await?;
                 if self.session.wants_input() {
                     self.share = None;
+                    if self.session.may_be_told()
+                        && let Some(transport) = &mut self.transport
+                    {
+                        transport.at_rest(self.context.write_timeout).await?;
+                    }
                 }
                 if self.at_end && !self.session.wants_input() && self.session.deadline().is_none() {
                     return Err(End::Gone);
@@ -240,7 +250,7 @@ impl<S: Store> Driver<S> {
             match wake {
                 Wake::Answer(reply) => {
                     self.answer = None;
-                    let reply = self.seen(reply.ok_or(End::Stopped)?);
+                    let reply = self.seen(reply.ok_or(End::Stopped)?).await;
                     // What happened before the answer was made is heard before it: the session must not take for all what is not.
                     if let Some(event) = self.registered.signal.take() {
                         self.session.on_event(now, event);
@@ -329,6 +339,11 @@ impl<S: Store> Driver<S> {
                 }
                 Action::LoggedOut => self.logged_out(),
                 Action::StartTls => Box::pin(self.start_tls()).await?,
+                Action::HandOver(handover) => {
+                    if Box::pin(self.hand_over(*handover)).await? {
+                        return Ok(true);
+                    }
+                }
                 Action::Note(note) => self.note(&note),
                 Action::Close => {
                     self.flush().await?;
@@ -423,7 +438,7 @@ impl<S: Store> Driver<S> {
     }
 
     /// What the connection itself learns from an answer.
-    fn seen(&mut self, reply: Reply) -> Reply {
+    async fn seen(&mut self, reply: Reply) -> Reply {
         if self.naming && matches!(reply, Reply::Done | Reply::Appended { .. }) {
             self.calls.named();
         }
@@ -439,6 +454,12 @@ impl<S: Store> Driver<S> {
         }
         self.place.authenticated();
         self.open.is_now(Stage::Authenticated);
+        if let Some(relays) = &self.context.relays
+            && self.transport.as_ref().is_some_and(Transport::is_a_clients)
+            && !relays.is_here(*account).await
+        {
+            self.session.relay();
+        }
         reply
     }
 
@@ -495,6 +516,61 @@ impl<S: Store> Driver<S> {
         self.transport = Some(transport);
         self.session.on_tls(self.context.clock.now(), tls);
         Ok(())
+    }
+
+    /// Another session goes on, here or at another node; true when it is over.
+    async fn hand_over(&mut self, handover: Handover) -> Result<bool, End> {
+        self.flush().await?;
+        let context = Arc::clone(&self.context);
+        let Some(relays) = &context.relays else {
+            return self.last_words("The server is not ready").await;
+        };
+        self.registered.passes();
+        let there = match relays.find(&handover).await {
+            Err(why) => {
+                metrics::refused("relay");
+                tracing::info!(session = self.registered.id.0, account = %handover.account, why, "not served");
+                return self.last_words(why).await;
+            }
+            Ok(Way::Here) => {
+                self.registered.stays();
+                let now = context.clock.now();
+                let session = (context.resume)(handover.peer, handover.account, &handover.at);
+                // It was a session of this node that said where it goes on.
+                self.session = session.ok_or(End::Gone)?;
+                if !handover.rest.is_empty() {
+                    self.session.on_bytes(now, &handover.rest);
+                }
+                if self.at_end {
+                    self.session.on_eof(now);
+                }
+                return Ok(false);
+            }
+            Ok(Way::There(there)) => there,
+        };
+        let Some(transport) = &mut self.transport else {
+            return Err(End::Gone);
+        };
+        let patience = context.write_timeout;
+        let carried = relays.carry(
+            *there,
+            transport,
+            &self.registered,
+            handover.rest,
+            &self.traffic,
+            patience,
+        );
+        match carried.await? {
+            Some(why) => self.last_words(why).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Tells the client why nobody serves it, and that it may try again.
+    async fn last_words(&mut self, why: &str) -> Result<bool, End> {
+        self.out = self.protocol.refusal(why).into_bytes();
+        self.flush().await?;
+        Ok(true)
     }
 
     fn note(&self, note: &Note) {

@@ -247,6 +247,8 @@ async fn world(tls: bool, text: &str) -> World {
         turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
         answers: Answers::new(config.limits.answers_bytes_max.bytes()),
         finished_max: config.imap.append_messages_max,
+        resume: Arc::new(|_, _, _| None),
+        relays: None,
     });
     let listener = Listener {
         protocol: Protocol::Imap,
@@ -332,6 +334,8 @@ async fn the_task_of_a_connection_is_small() {
         turns: Arc::new(Semaphore::new(1)),
         answers: Answers::new(0),
         finished_max: 1,
+        resume: Arc::new(|_, _, _| None),
+        relays: None,
     });
     let toy = Toy {
         heard: Arc::default(),

@@ -13,7 +13,8 @@ use std::{
 };
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use whimbrel_frontend::session::{Peer, Session};
+use whimbrel_frontend::session::{Peer, Resume, Session};
+use whimbrel_mailbox::AccountId;
 
 use crate::{
     config::LimitsSection,
@@ -73,6 +74,11 @@ impl Protocol {
         }
     }
 
+    /// Whether another node can go on with its sessions.
+    fn relays(self) -> bool {
+        matches!(self, Protocol::Imap | Protocol::Pop3)
+    }
+
     /// Whether a client has to log in: until then it takes a place of strangers.
     fn logs_in(self) -> bool {
         matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
@@ -91,6 +97,10 @@ impl Protocol {
 
 /// Makes the session of a new connection.
 pub type MakeSession = Arc<dyn Fn(Peer) -> Box<dyn Session + Send> + Send + Sync>;
+
+/// Makes the session that goes on where another has logged somebody in; `None`: what it is told makes no sense.
+pub(crate) type ResumeSession =
+    Arc<dyn Fn(Peer, AccountId, &Resume) -> Option<Box<dyn Session + Send>> + Send + Sync>;
 
 /// Places for connections: in total, for each client address, and for strangers.
 #[derive(Debug)]
@@ -117,6 +127,17 @@ impl Places {
             connections_max: limits.connections_max,
             per_address_max: limits.connections_per_address_max,
             unauthenticated_max: limits.unauthenticated_max,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// For sessions that other nodes bring: each has let in its own clients.
+    #[must_use]
+    pub(crate) fn of_nodes(sessions_max: usize) -> Arc<Self> {
+        Arc::new(Places {
+            connections_max: sessions_max,
+            per_address_max: sessions_max,
+            unauthenticated_max: sessions_max,
             taken: Mutex::default(),
         })
     }
@@ -324,7 +345,12 @@ impl<S: Store> Listener<S> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let registered = self.registry.enter();
+        let relays = self.context.relays.is_some() && self.protocol.relays();
+        let passes = relays && self.registry.is_draining();
+        let registered = match passes {
+            true => self.registry.pass(),
+            false => self.registry.enter(),
+        };
         let mut open = metrics::open(
             self.protocol.name(),
             match self.tls {
@@ -348,11 +374,14 @@ impl<S: Store> Listener<S> {
             (Transport::Clear(stream), None)
         };
         tracing::debug!(session = registered.id.0, protocol = self.protocol.name(), %address, tls = tls.is_some(), "connected");
-        let session = (self.make)(Peer {
+        let mut session = (self.make)(Peer {
             session: registered.id,
             address,
             tls,
         });
+        if passes {
+            session.relay();
+        }
         let connection = Connection {
             session,
             protocol: self.protocol,

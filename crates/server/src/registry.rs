@@ -25,6 +25,8 @@ const SHARDS: usize = 16;
 pub struct Signal {
     events: AtomicU8,
     wake: Notify,
+    /// Its session is, or will be, served by another node.
+    passes: AtomicBool,
 }
 
 impl Signal {
@@ -65,6 +67,8 @@ impl Signal {
 pub struct Registry {
     next: AtomicU64,
     closing: AtomicBool,
+    /// Sessions are served by other nodes.
+    draining: AtomicBool,
     sessions: [Mutex<HashMap<u64, Arc<Signal>>>; SHARDS],
     /// Sessions of each account that has one. Never iterated.
     accounts: Mutex<HashMap<AccountId, usize>>,
@@ -78,6 +82,7 @@ impl Registry {
         Arc::new(Registry {
             next: AtomicU64::new(1),
             closing: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             sessions: std::array::from_fn(|_| Mutex::default()),
             accounts: Mutex::default(),
             per_account_max,
@@ -97,7 +102,7 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.0, Arc::clone(&signal));
         // Entered while all are told to go: told, too.
-        if self.closing.load(Ordering::SeqCst) {
+        if self.closing.load(Ordering::SeqCst) || self.is_draining() {
             signal.raise(Event::Shutdown);
         }
         Registered {
@@ -134,9 +139,51 @@ impl Registry {
         }
     }
 
+    /// Enters a new session that another node is to serve: only the end of the process ends it here.
+    pub fn pass(self: &Arc<Self>) -> Registered {
+        let registered = self.enter();
+        registered.passes();
+        if !self.closing.load(Ordering::SeqCst) {
+            registered.signal.take();
+        }
+        registered
+    }
+
+    /// Tells all sessions that are served here to say goodbye, those too that come from now on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        for shard in &self.sessions {
+            for signal in shard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+            {
+                if !signal.passes.load(Ordering::SeqCst) {
+                    signal.raise(Event::Shutdown);
+                }
+            }
+        }
+    }
+
+    /// Whether none is to be served here.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     /// Sessions may come again.
     pub fn reopen(&self) {
-        self.closing.store(false, Ordering::SeqCst);
+        self.draining.store(false, Ordering::SeqCst);
+    }
+
+    /// How many are served here.
+    pub fn served(&self) -> usize {
+        let mut served = 0;
+        for shard in &self.sessions {
+            let sessions = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let here = |signal: &&Arc<Signal>| !signal.passes.load(Ordering::SeqCst);
+            served += sessions.values().filter(here).count();
+        }
+        served
     }
 
     /// How many there are.
@@ -165,6 +212,20 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Another node serves it.
+    pub fn passes(&self) {
+        self.signal.passes.store(true, Ordering::SeqCst);
+    }
+
+    /// This node serves it after all.
+    pub fn stays(&self) {
+        self.signal.passes.store(false, Ordering::SeqCst);
+        // It may have become one to be told while it was none.
+        if self.registry.is_draining() {
+            self.signal.raise(Event::Shutdown);
+        }
+    }
+
     /// Counts it for an account; false if that has as many as it may.
     pub fn log_in(&mut self, account: AccountId) -> bool {
         self.log_out();
@@ -232,8 +293,26 @@ mod tests {
         assert_eq!(registry.len(), 2);
         drop((session, late));
         assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn who_is_served_elsewhere_is_not_told_to_go() {
+        let registry = Registry::new(10);
+        let (here, there) = (registry.enter(), registry.enter());
+        there.passes();
+        registry.drain();
+        let late = registry.pass();
+        assert_eq!((registry.len(), registry.served()), (3, 1));
+        assert_eq!(registry.enter().signal.take(), Some(Event::Shutdown));
+        let told = [&here, &there, &late].map(|session| session.signal.take());
+        assert_eq!(told, [Some(Event::Shutdown), None, None]);
+        late.stays();
+        assert_eq!(late.signal.take(), Some(Event::Shutdown));
         registry.reopen();
         assert_eq!(registry.enter().signal.take(), None);
+        registry.shutdown();
+        assert_eq!(there.signal.take(), Some(Event::Shutdown));
+        assert_eq!(registry.pass().signal.take(), Some(Event::Shutdown));
     }
 
     #[test]

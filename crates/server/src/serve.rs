@@ -392,6 +392,11 @@ impl Server {
             Arc::clone(&server.reloaded),
             config.tls.reload_interval,
         ));
+        let registry = &server.service.registry;
+        let relays = match &server.cluster {
+            Some(cluster) => Some(cluster.relays(config, Arc::clone(registry))?),
+            None => None,
+        };
         let context = Arc::new(Context {
             clock: server.service.clock,
             board: Arc::clone(&server.service.board),
@@ -406,6 +411,8 @@ impl Server {
             turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
             answers: Answers::new(config.limits.answers_bytes_max.bytes()),
             finished_max: config.imap.append_messages_max,
+            resume: sessions::resumed(config, server.service.clock),
+            relays,
         });
         let administrators = admin::session::sessions(
             Arc::clone(&context),
@@ -427,6 +434,19 @@ impl Server {
             return Err(StartError::Cluster(NOT_FILLED.into()));
         } else if filled.is_some() {
             tracing::info!(NOT_FILLED);
+        }
+        if let Some(cluster) = &server.cluster {
+            let registry = Arc::clone(&server.service.registry);
+            let sessions_max = config.cluster.relayed_max;
+            let serve = cluster.serve(Arc::clone(&context), registry, sessions_max);
+            let filled = filled.clone();
+            server.loops.spawn(async move {
+                if let Some(mut filled) = filled {
+                    // As below.
+                    let _ = filled.wait_for(|filled| *filled).await;
+                }
+                serve.await;
+            });
         }
         for (protocol, tls, socket) in mail {
             let listener = Listener {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use whimbrel_frontend::{
     imap::{self, ImapSession},
     pop3::{self, Pop3Session},
+    session::Resume,
     smtp::{self, SmtpSession},
 };
 use whimbrel_smtp::{Domain, Role};
@@ -13,7 +14,7 @@ use crate::{
     admin,
     clock::Clock,
     config::Config,
-    listen::{MakeSession, Protocol},
+    listen::{MakeSession, Protocol, ResumeSession},
 };
 
 /// Makes sessions of `protocol`.
@@ -59,6 +60,29 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
             })
         }
     }
+}
+
+/// Makes sessions that go on where another has logged somebody in. They end with who is logged in: no UNAUTHENTICATE.
+#[must_use]
+pub(crate) fn resumed(config: &Config, clock: Clock) -> ResumeSession {
+    let imap = Arc::new(imap::Limits {
+        unauthenticate: false,
+        ..imap_limits(config)
+    });
+    let pop3 = Arc::new(pop3_limits(config));
+    Arc::new(move |peer, account, at| {
+        let (imap, pop3, now) = (Arc::clone(&imap), Arc::clone(&pop3), clock.now());
+        Some(match at {
+            Resume::Imap { tag } => Box::new(ImapSession::resumed(peer, imap, account, tag, now)?),
+            Resume::Pop3 { mailbox, utf8 } => Box::new(Pop3Session::resumed(
+                peer,
+                pop3,
+                account,
+                (mailbox, *utf8),
+                now,
+            )?),
+        })
+    })
 }
 
 /// Makes the administrator's IMAP sessions.

@@ -15,13 +15,15 @@ use std::{
 
 use rustls::ServerConfig;
 use tokio::{
-    io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf},
+    io::{AsyncRead, AsyncWriteExt as _, ReadBuf},
     net::{TcpStream, UnixStream},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use whimbrel_cluster::RelayStream;
 use whimbrel_frontend::session::Tls;
 
+use crate::cluster::relay::{AT_REST, framed};
 use crate::tls::{Shown, negotiated};
 
 /// Read at once; a TLS record holds as much (RFC 8446, 5.1).
@@ -38,12 +40,36 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES_MAX].into_boxed_slice());
 }
 
+/// Waits for bytes of a stream and shows them to `take`; none at its end.
+pub(crate) async fn read_some<S: AsyncRead + Unpin, R>(
+    stream: &mut S,
+    mut take: impl FnMut(&[u8]) -> R,
+) -> io::Result<R> {
+    poll_fn(|context| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+            Poll::Ready(Ok(take(buffer.filled())))
+        })
+    })
+    .await
+}
+
 /// The stream.
 pub(crate) enum Transport {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     /// Of the administrator.
     Local(UnixStream),
+    /// Of a client of another node.
+    Relayed(Box<Brought>),
+}
+
+/// A client's stream that another node brings.
+pub(crate) struct Brought {
+    stream: RelayStream,
+    /// Something was sent since the other node was last told that nothing is under way.
+    said: bool,
 }
 
 impl Transport {
@@ -74,6 +100,8 @@ impl Transport {
                     Transport::Local(stream) => Pin::new(stream).poll_read(context, &mut buffer),
                     Transport::Tls(stream) =>
                         Pin::new(&mut **stream).poll_read(context, &mut buffer),
+                    Transport::Relayed(brought) =>
+                        Pin::new(&mut brought.stream).poll_read(context, &mut buffer),
                 })?;
                 Poll::Ready(Ok(take(buffer.filled())))
             })
@@ -81,13 +109,44 @@ impl Transport {
         .await
     }
 
+    /// One that another node brings.
+    pub(crate) fn relayed(stream: RelayStream) -> Self {
+        Transport::Relayed(Box::new(Brought {
+            stream,
+            said: false,
+        }))
+    }
+
+    /// Whether it is not from another node, nor the administrator's.
+    pub(crate) fn is_a_clients(&self) -> bool {
+        matches!(self, Transport::Clear(_) | Transport::Tls(_))
+    }
+
+    /// The session waits for its client, in the middle of nothing: a node in front is told.
+    pub(crate) async fn at_rest(&mut self, patience: Duration) -> io::Result<()> {
+        if let Transport::Relayed(brought) = self
+            && std::mem::take(&mut brought.said)
+        {
+            timeout(patience, brought.stream.write_all(&AT_REST)).await??;
+            timeout(patience, brought.stream.flush()).await??;
+        }
+        Ok(())
+    }
+
     /// Writes all and flushes. Fails with `TimedOut` when the client takes nothing for `patience`.
     pub(crate) async fn write(&mut self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+        let frames;
+        if let Transport::Relayed(brought) = self {
+            brought.said = true;
+            frames = framed(bytes);
+            bytes = &frames;
+        }
         while !bytes.is_empty() {
             let written = match self {
                 Transport::Clear(stream) => timeout(patience, stream.write(bytes)).await,
                 Transport::Local(stream) => timeout(patience, stream.write(bytes)).await,
                 Transport::Tls(stream) => timeout(patience, stream.write(bytes)).await,
+                Transport::Relayed(brought) => timeout(patience, brought.stream.write(bytes)).await,
             }??;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -97,6 +156,7 @@ impl Transport {
         match self {
             Transport::Clear(_) | Transport::Local(_) => Ok(()),
             Transport::Tls(stream) => timeout(patience, stream.flush()).await?,
+            Transport::Relayed(brought) => timeout(patience, brought.stream.flush()).await?,
         }
     }
 
@@ -106,12 +166,14 @@ impl Transport {
             Transport::Clear(stream) => timeout(patience, stream.shutdown()).await,
             Transport::Local(stream) => timeout(patience, stream.shutdown()).await,
             Transport::Tls(stream) => timeout(patience, stream.shutdown()).await,
+            Transport::Relayed(brought) => timeout(patience, brought.stream.shutdown()).await,
         };
         if at_end || !matches!(said, Ok(Ok(()))) {
             return;
         }
         let mut stream = match self {
-            Transport::Local(_) => return,
+            // The other node reads on.
+            Transport::Local(_) | Transport::Relayed(_) => return,
             Transport::Clear(stream) => Transport::Clear(stream),
             Transport::Tls(stream) => Transport::Clear(stream.into_inner().0),
         };

@@ -11,6 +11,7 @@ mod directory;
 mod mail;
 mod members;
 mod proxy;
+mod relays;
 mod trouble;
 
 use std::{

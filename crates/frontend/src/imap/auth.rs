@@ -36,7 +36,7 @@ impl Task for Login {
                 peer: cx.address,
             })),
             (None, Wake::Reply(Reply::Authenticated { account, login })) => {
-                Step::Done(accepted(cx, sasl::PASSWORD, account, login))
+                accepted(cx, sasl::PASSWORD, account, login)
             }
             (None, Wake::Reply(Reply::Failed(failure))) => {
                 Step::Done(refused(cx, sasl::PASSWORD, Refused::Failed(failure)))
@@ -94,7 +94,7 @@ impl Task for Authentication {
             }
             Some(sasl::Step::Ask(call)) => Step::Call(call),
             Some(sasl::Step::Accepted { account, login }) => {
-                Step::Done(accepted(cx, self.exchange.mechanism(), account, login))
+                accepted(cx, self.exchange.mechanism(), account, login)
             }
             Some(sasl::Step::Refused(why)) => {
                 Step::Done(refused(cx, self.exchange.mechanism(), why))
@@ -104,14 +104,17 @@ impl Task for Authentication {
     }
 }
 
-fn accepted(
-    cx: &mut Context,
-    mechanism: &'static str,
-    account: AccountId,
-    login: String,
-) -> Outcome {
-    cx.account = Some(account);
+fn accepted(cx: &mut Context, mechanism: &'static str, account: AccountId, login: String) -> Step {
     cx.notes.push_back(Note::LoggedIn { login, mechanism });
+    if cx.relays {
+        return Step::HandOver(account);
+    }
+    cx.account = Some(account);
+    Step::Done(logged_in())
+}
+
+/// How a login is answered.
+pub(super) fn logged_in() -> Outcome {
     Outcome::ok_code(EndCode::Capability, "Logged in")
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Context {
     /// Who is logged in.
     pub(super) account: Option<AccountId>,
     pub(super) login_failures: u32,
+    /// Another session goes on when somebody has logged in.
+    pub(super) relays: bool,
     /// The administrator's session: messages may be imported.
     pub(super) imports: bool,
     /// ENABLE IMAP4rev2 was given: SEARCH answers ESEARCH.
@@ -79,6 +81,7 @@ impl Context {
             now: _,
             account,
             login_failures: _,
+            relays: _,
             imports,
             rev2,
             utf8_accept,

@@ -26,6 +26,7 @@ mod expunge;
 mod fetch;
 mod finish;
 mod gone;
+mod handover;
 mod idle;
 mod inflate;
 pub mod limits;
@@ -63,7 +64,7 @@ use self::{
     sync::{Sync, SyncStep},
     task::{Expect, Header, Outcome, Step, Task, Telling, Wake},
 };
-use crate::session::{Action, Note, Peer, Session, Tls};
+use crate::session::{Action, Handover, Note, Peer, Session, Tls};
 
 /// The machine of one IMAP connection.
 pub struct ImapSession {
@@ -106,6 +107,8 @@ enum Stage {
     /// The answer to STARTTLS goes out, then the handshake begins.
     StartTls,
     Handshake,
+    /// What was said goes out, then another session goes on.
+    HandOver(Option<Box<Handover>>),
     /// Undo what was begun, then close.
     Abandon(Option<Call>),
     /// The last words go out.
@@ -149,6 +152,7 @@ impl ImapSession {
                 tls: peer.tls,
                 now,
                 account: None,
+                relays: false,
                 login_failures: 0,
                 imports: false,
                 rev2: false,
@@ -471,6 +475,7 @@ impl ImapSession {
                 }
             }
             Step::Begin(command) => self.begin_known(*command),
+            Step::HandOver(account) => self.hand_over(account),
             Step::Done(outcome) => self.done(outcome),
             Step::Refuse(outcome) => {
                 self.decoder.refuse_literal();
@@ -613,7 +618,7 @@ impl Session for ImapSession {
                     (None, None) => self.decoder.push(bytes),
                 }
             }
-            Stage::Abandon(_) | Stage::Closing(_) | Stage::Closed => {}
+            Stage::HandOver(_) | Stage::Abandon(_) | Stage::Closing(_) | Stage::Closed => {}
         }
     }
 
@@ -692,7 +697,7 @@ impl Session for ImapSession {
                 .saturating_add(limits.login_seconds_max * 1_000_000)
         };
         match self.stage {
-            Stage::Abandon(_) | Stage::Closed => None,
+            Stage::HandOver(_) | Stage::Abandon(_) | Stage::Closed => None,
             Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
             Stage::StartTls | Stage::Handshake => Some(login()),
             Stage::Greeting | Stage::Open if self.sending => {
@@ -717,6 +722,14 @@ impl Session for ImapSession {
             Some(_) => false,
         };
         matches!(self.stage, Stage::Open) && waits && self.drained && !self.eof
+    }
+
+    fn relay(&mut self) {
+        self.cx.relays = true;
+    }
+
+    fn may_be_told(&self) -> bool {
+        !self.cx.compressed && self.inflater.is_none()
     }
 
     fn shed(&mut self) {
@@ -782,6 +795,8 @@ impl Session for ImapSession {
                     self.stage = Stage::Handshake;
                     return Some(Action::StartTls);
                 }
+                Stage::HandOver(_) if !self.cx.out.is_empty() => return self.send(),
+                Stage::HandOver(handover) => return handover.take().map(Action::HandOver),
                 Stage::Handshake | Stage::Closed => return None,
                 Stage::Abandon(undo) => {
                     if self.calling {

@@ -7,7 +7,7 @@ use whimbrel_imap::{
     core::{ObjectId, Tag},
     encode::{Code, Kind},
 };
-use whimbrel_service::api::{Call, Failure, Reply};
+use whimbrel_service::api::{AccountId, Call, Failure, Reply};
 
 use super::context::Context;
 
@@ -51,6 +51,8 @@ pub(super) enum Step {
     Input(Expect),
     /// That this command be carried out in its place.
     Begin(Box<whimbrel_imap::Command>),
+    /// That another session goes on with who has logged in.
+    HandOver(AccountId),
     /// Nothing more.
     Done(Outcome),
     /// Nothing more, and what may still come of the command is not wanted.

@@ -121,13 +121,11 @@ impl Login {
             sasl::Step::Ask(call) => Step::Call(self.without_mailbox(call)),
             sasl::Step::Accepted { account, login } => {
                 cx.notes.push_back(Note::LoggedIn { login, mechanism });
-                let mailbox = if self.mailbox.is_empty() {
-                    Some(MailboxName::inbox())
-                } else {
-                    MailboxName::new(&self.mailbox).ok()
-                };
-                match mailbox {
-                    Some(mailbox) => Step::Open(Box::new(Open::new(account, mailbox))),
+                match Open::named(account, &self.mailbox) {
+                    Some(_) if cx.relays => {
+                        Step::HandOver(account, std::mem::take(&mut self.mailbox))
+                    }
+                    Some(open) => Step::Open(Box::new(open)),
                     None => refuse(cx, &Reply::Failed(Failure::NoSuchMailbox)),
                 }
             }
@@ -192,12 +190,17 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(account: AccountId, mailbox: MailboxName) -> Open {
-        Open {
+    /// Of this mailbox; empty: INBOX. `None`: that is no name.
+    pub(super) fn named(account: AccountId, mailbox: &str) -> Option<Open> {
+        let mailbox = match mailbox {
+            "" => MailboxName::inbox(),
+            name => MailboxName::new(name).ok()?,
+        };
+        Some(Open {
             account,
             mailbox,
             maildrop: None,
-        }
+        })
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {

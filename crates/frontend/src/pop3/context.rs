@@ -24,6 +24,8 @@ pub(super) struct Context {
     pub(super) user: Option<String>,
     /// UTF8 was given (RFC 6856).
     pub(super) utf8: bool,
+    /// Another session goes on when somebody has logged in.
+    pub(super) relays: bool,
     pub(super) login_failures: u32,
     /// The TRANSACTION state.
     pub(super) maildrop: Option<Box<Maildrop>>,

@@ -31,17 +31,18 @@ use whimbrel_pop3::{
     encode::{self, Code},
 };
 use whimbrel_service::{
-    api::{Call, Event, Reply},
+    api::{AccountId, Call, Event, Reply},
     machine::Now,
 };
 
 pub use limits::Limits;
 
 use self::{
+    auth::Open,
     context::Context,
     task::{Step, Task},
 };
-use crate::session::{Action, Note, Peer, Session, Tls};
+use crate::session::{Action, Handover, Note, Peer, Resume, Session, Tls};
 
 /// The machine of one POP3 connection.
 pub struct Pop3Session {
@@ -73,6 +74,8 @@ enum Stage {
     /// The answer to STLS goes out, then the handshake begins.
     StartTls,
     Handshake,
+    /// What was said goes out, then another session goes on.
+    HandOver(Option<Box<Handover>>),
     /// The last words go out.
     Closing(&'static str),
     /// Nothing more is said.
@@ -109,6 +112,7 @@ impl Pop3Session {
                 tls: peer.tls,
                 user: None,
                 utf8: false,
+                relays: false,
                 login_failures: 0,
                 maildrop: None,
                 pipelined: false,
@@ -129,6 +133,27 @@ impl Pop3Session {
             began: now.mono_micros,
             active: now.mono_micros,
         }
+    }
+
+    /// The session that goes on where another has logged somebody in: it opens the maildrop, and answers. `None`: that is no mailbox.
+    pub fn resumed(
+        peer: Peer,
+        limits: Arc<Limits>,
+        account: AccountId,
+        (mailbox, utf8): (&str, bool),
+        now: Now,
+    ) -> Option<Pop3Session> {
+        let open = Open::named(account, mailbox)?;
+        let mut session = Pop3Session::new(peer, limits, now);
+        session.cx.utf8 = utf8;
+        session.stage = Stage::Open;
+        session.running = Some(Running {
+            name: "PASS",
+            began: now.mono_micros,
+            task: Task::Open(Box::new(open)),
+            waits: Waits::Nothing,
+        });
+        Some(session)
     }
 
     /// Bytes of memory that depend on what the client did: for tests and metrics.
@@ -252,6 +277,20 @@ impl Pop3Session {
                 running.task = Task::Open(open);
                 running.waits = Waits::Nothing;
             }
+            Step::HandOver(account, mailbox) => {
+                self.running = None;
+                let utf8 = self.cx.utf8;
+                self.stage = Stage::HandOver(Some(Box::new(Handover {
+                    account,
+                    peer: Peer {
+                        session: self.cx.session,
+                        address: self.cx.address,
+                        tls: self.cx.tls.take(),
+                    },
+                    at: Resume::Pop3 { mailbox, utf8 },
+                    rest: self.decoder.take_rest(),
+                })));
+            }
             Step::Done => self.end(),
             Step::Close(reason) => {
                 self.end();
@@ -294,7 +333,7 @@ impl Session for Pop3Session {
                 self.drained = false;
                 self.decoder.push(bytes);
             }
-            Stage::Abandon | Stage::Closing(_) | Stage::Closed => {}
+            Stage::HandOver(_) | Stage::Abandon | Stage::Closing(_) | Stage::Closed => {}
         }
     }
 
@@ -358,7 +397,7 @@ impl Session for Pop3Session {
         let login = after(self.began, limits.login_seconds_max);
         let stranger = self.cx.maildrop.is_none();
         match self.stage {
-            Stage::Abandon | Stage::Closed => None,
+            Stage::HandOver(_) | Stage::Abandon | Stage::Closed => None,
             Stage::Closing(_) => stall,
             Stage::StartTls | Stage::Handshake => login,
             Stage::Greeting | Stage::Open if self.sending && stranger => stall.min(login),
@@ -378,6 +417,10 @@ impl Session for Pop3Session {
         matches!(self.stage, Stage::Open) && waits && self.drained && !self.eof
     }
 
+    fn relay(&mut self) {
+        self.cx.relays = true;
+    }
+
     fn shed(&mut self) {
         self.cx.ahead = None;
     }
@@ -394,7 +437,7 @@ impl Session for Pop3Session {
             if self.cx.is_full() {
                 return self.send();
             }
-            match self.stage {
+            match &mut self.stage {
                 Stage::Greeting => {
                     encode::ok(&mut self.cx.out, "Whimbrel is ready");
                     self.stage = Stage::Open;
@@ -422,6 +465,7 @@ impl Session for Pop3Session {
                     return Some(Action::StartTls);
                 }
                 Stage::Closing(reason) => {
+                    let reason = *reason;
                     if !self.cx.out.is_empty() {
                         return self.send();
                     }
@@ -436,6 +480,8 @@ impl Session for Pop3Session {
                     self.stage = Stage::Closed;
                     return Some(Action::Close);
                 }
+                Stage::HandOver(_) if !self.cx.out.is_empty() => return self.send(),
+                Stage::HandOver(handover) => return handover.take().map(Action::HandOver),
                 Stage::Handshake | Stage::Closed => return None,
             }
         }

@@ -1,7 +1,7 @@
 //! A command that is being carried out.
 
 use whimbrel_pop3::encode::{self, Code};
-use whimbrel_service::api::{Call, Failure, Reply};
+use whimbrel_service::api::{AccountId, Call, Failure, Reply};
 
 use super::{
     auth::{Login, Open},
@@ -20,6 +20,8 @@ pub(super) enum Step {
     Sasl,
     /// The maildrop of who has just logged in.
     Open(Box<Open>),
+    /// That another session opens it.
+    HandOver(AccountId, String),
     /// Nothing more; the answer is written.
     Done,
     /// Nothing more; then close, for this reason.

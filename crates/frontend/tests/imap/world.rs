@@ -257,6 +257,7 @@ impl World {
                 self.carry_out(name, call);
             }
             Some(Action::Yield) => connection.yields += 1,
+            Some(Action::HandOver(_)) => unreachable!("nobody relays"),
             Some(Action::LoggedOut) => connection.log_outs += 1,
             Some(Action::StartTls) => connection.wants_tls = true,
             Some(Action::Note(note)) => connection.notes.push(note),

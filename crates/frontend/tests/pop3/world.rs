@@ -395,6 +395,7 @@ impl World {
                 self.node.call(request, call);
             }
             Some(Action::Yield | Action::LoggedOut) => {}
+            Some(Action::HandOver(_)) => unreachable!("nobody relays"),
             Some(Action::StartTls) => client.wants_tls = true,
             Some(Action::Note(note)) => client.notes.push(note),
             Some(Action::Close) => {

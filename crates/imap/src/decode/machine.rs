@@ -211,6 +211,14 @@ impl Decoder {
             && self.refused.is_none()
     }
 
+    /// What was read behind the last command: for who goes on in this one's place, which gives out nothing more.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.input.split_off(self.at);
+        self.forget_consumed();
+        self.state = State::Dead;
+        rest
+    }
+
     /// Bytes held, all buffers together, unused room included.
     pub fn buffered_bytes(&self) -> usize {
         self.input.capacity() + self.collected.memory_bytes()

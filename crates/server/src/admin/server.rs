@@ -81,17 +81,17 @@ pub(crate) async fn serve(
     }
 }
 
-/// Sessions are told to end, and those that come hear the same, until it is cancelled or the server stops.
+/// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
 async fn drain(board: &Switchboard, registry: &Registry, cluster: &Told, cancel: bool) -> Drain {
     if cancel {
         tracing::info!("no longer drained: sessions are taken again");
         registry.reopen();
     } else {
-        registry.shutdown();
+        registry.drain();
     }
     let figures = board.figures().await;
     Drain {
-        sessions: registry.len() as u64,
+        sessions: registry.served() as u64,
         // Unknown is not none.
         queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
         others: cluster.others().await,

@@ -447,7 +447,10 @@ fn line(node: &NodeLine) -> String {
     let place = match (&node.region, &node.address) {
         _ if node.closed => "removed, its slot is free".to_owned(),
         _ if node.removed => "removed, what it wrote is being gathered".to_owned(),
-        (Some(region), Some(address)) => format!("{region}  {address}"),
+        (Some(region), Some(address)) => {
+            let role = node.role.as_deref().unwrap_or("worker");
+            format!("{region}  {role}  {address}")
+        }
         _ => "not here any more, or not heard yet".to_owned(),
     };
     let link = match (node.this, node.linked, node.round_trip_micros) {

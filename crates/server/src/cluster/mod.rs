@@ -10,13 +10,14 @@
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
 //! Reading order: [`files`], `question`, [`state`] (members, answers), [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `removal` (members that
-//! are gone).
+//! are gone), [`relay`] (clients' sessions that another node serves).
 
 mod bodies;
 mod drive;
 pub mod files;
 mod links;
 mod question;
+pub(crate) mod relay;
 mod removal;
 mod settle;
 mod state;
@@ -40,7 +41,9 @@ use crate::{
     actor::Fatal,
     clock::{Clock, wall_micros},
     config::Config,
+    driver::Context,
     node::DataDir,
+    registry::Registry,
     serve::StartError,
     store_calls::Store,
     switchboard::Switchboard,
@@ -141,6 +144,7 @@ impl<S: Store> Cluster<S> {
             incarnation: me,
             address: config.cluster_address(),
             region: config.cluster.region.clone(),
+            role: config.cluster.role.placed().number(),
         };
         state.begin(me, place).await?;
         tracing::info!(name = %name, slot, members = state.slots().await.len(), "a member of a cluster");
@@ -226,6 +230,36 @@ impl<S: Store> Running<S> {
     pub(crate) fn told(&self) -> Told {
         let state = Arc::clone(&self.state);
         Told::new(state, self.filled.clone())
+    }
+
+    /// To the nodes that serve what this one does not.
+    ///
+    /// # Errors
+    /// When the certificate cannot be used.
+    pub(crate) fn relays(
+        &self,
+        config: &Config,
+        registry: Arc<Registry>,
+    ) -> Result<relay::Relays<S>, StartError> {
+        let streams = whimbrel_cluster::Relays::new(&self.state.credentials);
+        let streams = streams.map_err(|error| StartError::Cluster(error.to_string()))?;
+        let state = Arc::clone(&self.state);
+        Ok(relay::Relays::new(
+            state,
+            streams,
+            registry,
+            &config.cluster,
+        ))
+    }
+
+    /// Serves sessions that other nodes bring.
+    pub(crate) fn serve(
+        &self,
+        context: Arc<Context<S>>,
+        registry: Arc<Registry>,
+        sessions_max: usize,
+    ) -> impl Future<Output = ()> + Send + use<S> {
+        relay::serve(Arc::clone(&self.state), context, registry, sessions_max)
     }
 
     /// Ends all links.

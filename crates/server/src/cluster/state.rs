@@ -619,6 +619,7 @@ impl Status {
                 removed: roster.members().is_out(incarnation),
                 closed: member.closed().is_some(),
                 region: place.map(|place| place.region.clone()),
+                role: place.map(|place| place.role().name().to_owned()),
                 address: place.map(|place| place.address.clone()),
                 this: me == Some(incarnation),
                 linked: link.is_some(),
@@ -745,6 +746,9 @@ pub struct NodeLine {
     pub closed: bool,
     /// Where it stands; `None`: the node has another incarnation now, or was never heard.
     pub region: Option<String>,
+    /// What it is there for.
+    #[serde(default)]
+    pub role: Option<String>,
     /// Where it is reached.
     pub address: Option<String>,
     /// Whether it is the node that was asked.

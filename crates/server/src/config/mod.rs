@@ -22,7 +22,7 @@ use whimbrel_cluster::NodeName;
 pub use read::{Problem, Problems};
 pub use render::{documentation, example};
 pub use schema::*;
-pub use value::{LogFormat, LogLevel, Size};
+pub use value::{LogFormat, LogLevel, NodeRole, Size};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
     read::Source,
-    value::{LogFormat, LogLevel, Size, Value},
+    value::{LogFormat, LogLevel, NodeRole, Size, Value},
 };
 
 /// A section, for the documentation.
@@ -390,6 +390,17 @@ schema! {
         name: String = "\"\"";
         /// Where it stands: a word of your own.
         region: String = "\"local\"";
+        /// What it is there for. `worker`: it serves clients. `storage`: it holds everything, and brings its clients' sessions to a worker; it serves them itself
+        /// when no worker of its region can be reached.
+        role: NodeRole = "\"worker\"";
+        /// How many workers of a region serve an account, so that its sessions meet at one node: those that come to other nodes are brought to the first
+        /// of these that can be reached, and if there is none to the next. 0: all workers, each what comes to it. All nodes hold all mail in any case. To be
+        /// the same on all nodes of a region.
+        workers_per_partition: usize = "0", "0" ..= "63";
+        /// Sessions that came here and are served by other nodes; beyond, clients are told to try later.
+        relays_max: usize = "10000", "1" ..= "1000000";
+        /// Sessions that came to other nodes and are served here; beyond, those nodes ask the next.
+        relayed_max: usize = "10000", "1" ..= "1000000";
         /// Addresses for the other nodes, by TLS with certificates of the cluster's own.
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10700\"]";
         /// Host and port under which the others reach this node; it tells them. Empty: the first of `listen`.

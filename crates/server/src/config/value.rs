@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use toml::de::DeValue;
+use whimbrel_replication::placement::Role;
 
 /// A type of a configuration value.
 pub(super) trait Value: Sized {
@@ -212,6 +213,24 @@ choices! {
         Info = "info",
         Debug = "debug",
         Trace = "trace",
+    }
+}
+
+choices! {
+    /// What a node of a cluster is there for.
+    NodeRole: "\"worker\" or \"storage\"" {
+        Worker = "worker",
+        Storage = "storage",
+    }
+}
+
+impl NodeRole {
+    /// As the other nodes are told.
+    pub fn placed(self) -> Role {
+        match self {
+            NodeRole::Worker => Role::Worker,
+            NodeRole::Storage => Role::Storage,
+        }
     }
 }
 

@@ -146,7 +146,7 @@ figures! {
 }
 
 /// Reasons for which a connection is refused or cut.
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 8] = [
     "total",
     "unauthenticated",
     "address",
@@ -154,6 +154,7 @@ const REASONS: [&str; 7] = [
     "handshake",
     "write timeout",
     "disk",
+    "relay",
 ];
 
 /// Kinds of errors on our side.

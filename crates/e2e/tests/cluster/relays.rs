@@ -1,0 +1,301 @@
+//! Sessions that come to one node and are served by another: of a node that is drained, and where the accounts of a region are shared out.
+
+use whimbrel_e2e::{process::run, wire::Trouble};
+
+use super::*;
+
+const ANNE: (&str, &str) = ACCOUNTS[0];
+
+/// A node of one region that all are in.
+fn node(name: &str, role: &str, workers: usize, first: bool) -> Node {
+    let port = free_port();
+    let builder = Builder::default()
+        .set("cluster", &format!("name = \"{name}\""))
+        .set("cluster", "region = \"land\"")
+        .set("cluster", &format!("role = \"{role}\""))
+        .set("cluster", &format!("workers_per_partition = {workers}"))
+        .set("cluster", &format!("listen = [\"127.0.0.1:{port}\"]"))
+        .set("cluster", &format!("address = \"127.0.0.1:{port}\""))
+        .set("queue", "other_nodes = 0")
+        .set("queue", "takeover_after = \"5s\"");
+    let builder = if first { builder } else { builder.empty() };
+    Node {
+        server: builder.build(),
+        peers: port,
+    }
+}
+
+/// Nodes of one region, the first of which has founded the cluster, that all know the account and are linked.
+fn region(of: &[(&str, &str)], workers: usize) -> Scene {
+    let mut nodes: Vec<Node> = Vec::new();
+    for (name, role) in of {
+        let mut new = node(name, role, workers, nodes.is_empty());
+        match nodes.first() {
+            None => {
+                let _ = new.cluster(&["init"]).expect("cluster init");
+                new.server.start(&[]);
+            }
+            Some(sponsor) => new.join(sponsor),
+        }
+        nodes.push(new);
+    }
+    for node in &nodes {
+        wait_for("links", || (node.links() + 1 == of.len()).then_some(()));
+        wait_for("the account", || node.server.login(ANNE).ok());
+    }
+    Scene::new(nodes)
+}
+
+impl Node {
+    /// To which node it has brought sessions, one after the other.
+    pub(crate) fn brought_to(&self) -> Vec<String> {
+        let log = self.server.log();
+        let lines = log.lines().filter(|line| line.contains("is served there"));
+        let name = |line: &str| {
+            let after = line.split("node=").nth(1)?;
+            Some(
+                after
+                    .split_whitespace()
+                    .next()?
+                    .trim_matches('"')
+                    .to_owned(),
+            )
+        };
+        lines.map(|line| name(line).unwrap()).collect()
+    }
+
+    /// How many sessions others have brought.
+    fn was_brought(&self) -> usize {
+        let log = self.server.log();
+        log.matches("a session that was brought").count()
+    }
+}
+
+#[test]
+fn a_drained_node_brings_sessions_to_another() {
+    let mut scene = region(&[("a", "worker"), ("b", "worker")], 0);
+    let large = message::bytes("large", 3_000_000);
+    let _ = scene.nodes[0]
+        .server
+        .anne()
+        .append("INBOX", &[], &large)
+        .unwrap()
+        .ok("APPEND");
+    scene.expected.insert("large".into(), BTreeSet::new());
+    scene.deliver(1, "before");
+    scene.wait_alike(&[0, 1]);
+    assert!(scene.nodes.iter().all(|node| node.brought_to().is_empty()));
+
+    let drained = scene.nodes[1].cluster(&["drain"]).expect("cluster drain");
+    assert!(drained.contains("safe to stop"), "{drained}");
+    // All that a session can do: writes, long answers, what comes by itself.
+    scene.wait_alike(&[0, 1]);
+    scene.nodes[1].append("through");
+    scene.expected.insert("through".into(), BTreeSet::new());
+    scene.store(1, "before", "\\Flagged");
+    scene.wait_alike(&[0, 1]);
+    let mut idle = scene.nodes[1].server.anne();
+    let selected = idle.command("SELECT INBOX").unwrap().ok("SELECT");
+    assert_eq!(selected.exists(), Some(3));
+    let tag = idle.send(b"IDLE").unwrap();
+    let _ = idle.response().unwrap();
+    scene.deliver(0, "while idle");
+    assert_eq!(told_exists(&mut idle), 4);
+    idle.wire.send(b"DONE\r\n").unwrap();
+    assert_eq!(idle.reply(&tag).unwrap().status, Status::Ok);
+    // What is sent behind the login without waiting for its answer is carried out, in its order, by who goes on.
+    let tls = &scene.nodes[1].server.tls;
+    let mut eager = Imap::connect(scene.nodes[1].server.ports.imaps, tls).unwrap();
+    let (user, password) = ANNE;
+    let lines = format!(
+        "x1 LOGIN {user} \"{password}\"\r\nx2 SELECT INBOX\r\nx3 FETCH 1:* BODY.PEEK[]\r\n"
+    );
+    eager.wire.send(lines.as_bytes()).unwrap();
+    for tag in ["x1", "x2"] {
+        assert_eq!(eager.reply(tag).unwrap().status, Status::Ok);
+    }
+    let all = eager.reply("x3").unwrap();
+    let bodies: BTreeSet<Vec<u8>> = all
+        .fetched()
+        .map(|(_, fetched)| fetched.bytes("BODY[]").unwrap().to_vec())
+        .collect();
+    assert_eq!(bodies.len(), 4);
+    assert!(bodies.contains(&large));
+    // A client that closes its side hears the end of what it asked for.
+    eager.wire.send(b"x4 NOOP\r\n").unwrap();
+    eager.wire.half_close();
+    assert!(String::from_utf8_lossy(&eager.wire.drain().unwrap()).contains("x4 OK"));
+
+    let mut pop3 = scene.nodes[1].server.anne_pop3();
+    let list = pop3.lines("LIST").unwrap();
+    assert_eq!(list.len(), 4);
+    let got: BTreeSet<Vec<u8>> = (1..=4)
+        .map(|number| pop3.fetch(&format!("RETR {number}")).unwrap())
+        .collect();
+    assert!(got.contains(&large));
+
+    // A wrong password is refused at the front door.
+    let before = scene.nodes[0].was_brought();
+    assert!(scene.nodes[1].server.login((ANNE.0, "wrong")).is_err());
+    assert_eq!(scene.nodes[0].was_brought(), before);
+    let brought = scene.nodes[1].brought_to();
+    assert!(
+        brought.len() >= 7 && brought.iter().all(|name| name == "a"),
+        "{brought:?}"
+    );
+    assert_eq!(before, brought.len());
+
+    // The sessions that it has brought do not keep it from being stopped; without the other one it says why it serves nobody.
+    let drained = scene.nodes[1].cluster(&["drain"]).expect("cluster drain");
+    assert!(drained.contains("safe to stop"), "{drained}");
+    drop((idle, pop3));
+    scene.nodes[0].server.kill();
+    wait_for("the link to go", || {
+        (scene.nodes[1].links() == 0).then_some(())
+    });
+    let tls = &scene.nodes[1].server.tls;
+    let mut refused = Imap::connect(scene.nodes[1].server.ports.imaps, tls).unwrap();
+    let line = format!("x LOGIN {user} \"{password}\"\r\n");
+    refused.wire.send(line.as_bytes()).unwrap();
+    let said = String::from_utf8_lossy(&refused.wire.drain().unwrap()).into_owned();
+    assert!(said.starts_with("* BYE [UNAVAILABLE] No node"), "{said:?}");
+    let _ = scene.nodes[1]
+        .cluster(&["drain", "--cancel"])
+        .expect("cancelled");
+    let count = scene.nodes[1].brought_to().len();
+    let _ = scene.nodes[1].server.anne();
+    assert_eq!(scene.nodes[1].brought_to().len(), count);
+    scene.nodes[0].server.start(&[]);
+    scene.expected.insert("while idle".into(), BTreeSet::new());
+    scene.wait_alike(&[0, 1]);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}
+
+/// The sessions of an account meet at one node; when that is killed, they go on at the next, from the same front door, with the same UIDs.
+#[test]
+fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
+    let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
+    let mut scene = region(&of, 1);
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1, 2]);
+    let status = scene.nodes[0].status();
+    assert!(
+        status.contains("land  storage") && status.contains("land  worker"),
+        "{status}"
+    );
+    let index = |name: &str| of.iter().position(|(known, _)| *known == name).unwrap();
+    let served = scene.nodes[2].brought_to();
+    let there = index(&served[0]);
+    assert!(served.iter().all(|name| *name == served[0]), "{served:?}");
+    let next = 1 - there;
+    assert!(scene.nodes[there].brought_to().is_empty());
+    assert!(
+        scene.nodes[next]
+            .brought_to()
+            .iter()
+            .all(|name| *name == served[0])
+    );
+
+    // One that waits, and one that is in the middle of a body.
+    let mut idle = scene.nodes[2].server.anne();
+    let _ = idle.command("SELECT INBOX").unwrap().ok("SELECT");
+    let large = message::bytes("large", 20_000_000);
+    let _ = idle.append("INBOX", &[], &large).unwrap().ok("APPEND");
+    scene.expected.insert("large".into(), BTreeSet::new());
+    scene.wait_alike(&[0, 1, 2]);
+    let mut busy = scene.nodes[2].server.anne();
+    let _ = busy.command("SELECT INBOX").unwrap().ok("SELECT");
+    busy.wire.send(b"x FETCH 1:* BODY.PEEK[]\r\n").unwrap();
+    let _ = busy.wire.line().unwrap();
+    scene.nodes[there].server.kill();
+    let said = String::from_utf8_lossy(&idle.wire.drain().unwrap()).into_owned();
+    assert!(said.starts_with("* BYE [UNAVAILABLE]"), "{said:?}");
+    // Nothing is put into a body that is cut.
+    let rest = match busy.wire.drain() {
+        Ok(rest) => rest,
+        Err(Trouble::Closed) => Vec::new(),
+        Err(other) => panic!("{other:?}"),
+    };
+    assert!(!String::from_utf8_lossy(&rest).contains("BYE"));
+
+    // The same front door; mail that comes and flags that are set meanwhile are there when the other returns.
+    wait_for("the next node", || scene.nodes[2].server.login(ANNE).ok());
+    assert_eq!(scene.nodes[2].brought_to().last().unwrap(), of[next].0);
+    scene.deliver(2, "second");
+    // It is taken here, and seen there when it has come.
+    scene.wait_alike(&[next, 2]);
+    scene.store(2, "first", "\\Seen");
+    scene.wait_alike(&[next, 2]);
+    // And when no worker is left, the storage node serves by itself.
+    scene.nodes[next].server.kill();
+    wait_for("no link", || (scene.nodes[2].links() == 0).then_some(()));
+    let count = scene.nodes[2].brought_to().len();
+    // What it took itself it may have held back for the reader that was there.
+    scene.wait_alike(&[2]);
+    scene.store(2, "second", "\\Seen");
+    scene.wait_alike(&[2]);
+    assert_eq!(scene.nodes[2].brought_to().len(), count);
+    for node in [there, next] {
+        scene.nodes[node].server.start(&[]);
+    }
+    scene.wait_alike(&[0, 1, 2]);
+    assert_eq!(*scene.nodes[2].brought_to().last().unwrap(), served[0]);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}
+
+/// Python's imaplib and poplib, and curl, at a front door that serves nobody by itself.
+#[cfg(feature = "clients")]
+#[test]
+fn real_clients_use_a_front_door() {
+    let mut scene = region(&[("a", "worker"), ("s", "storage")], 0);
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1]);
+    let count = scene.nodes[1].brought_to().len();
+    let server = &scene.nodes[1].server;
+    let script = r#"
+import imaplib, poplib, ssl, sys
+imaps, pop3s, authority, user, password = sys.argv[1:]
+tls = ssl.create_default_context(cafile=authority)
+imap = imaplib.IMAP4_SSL("localhost", int(imaps), ssl_context=tls)
+imap.login(user, password)
+assert b"IDLE" in imap.capability()[1][0]
+assert imap.select("INBOX")[1] == [b"1"]
+imap.append("INBOX", None, None, b"Subject: of imaplib\r\n\r\n" + (b"x" * 70 + b"\r\n") * 1500)
+assert imap.noop()[0] == "OK"
+assert len(imap.fetch("2", "(RFC822)")[1][0][1]) == 108023
+imap.logout()
+imap = imaplib.IMAP4_SSL("localhost", int(imaps), ssl_context=tls)
+imap.authenticate("PLAIN", lambda _: ("\0%s\0%s" % (user, password)).encode())
+assert imap.select("INBOX")[1] == [b"2"]
+imap.logout()
+pop3 = poplib.POP3_SSL("localhost", int(pop3s), context=tls)
+pop3.user(user); pop3.pass_(password)
+assert pop3.stat()[0] == 2
+assert b"Subject: of imaplib" in pop3.retr(2)[1]
+pop3.dele(2)
+pop3.quit()
+"#;
+    let ports = [server.ports.imaps, server.ports.pop3s].map(|port| port.to_string());
+    let mut python = Command::new("python3");
+    python.args(["-c", script, &ports[0], &ports[1]]);
+    python
+        .arg(server.path("authority.pem"))
+        .args([ANNE.0, ANNE.1]);
+    let _ = run(&mut python, b"").expect("imaplib and poplib");
+    scene.wait_alike(&[0, 1]);
+    let mut curl = Command::new("curl");
+    let url = format!("imaps://localhost:{}/INBOX;MAILINDEX=1", ports[0]);
+    curl.args(["--silent", "--show-error", "--user"]);
+    curl.arg(format!("{}:{}", ANNE.0, ANNE.1)).arg("--cacert");
+    curl.arg(scene.nodes[1].server.path("authority.pem"))
+        .arg(url);
+    assert!(run(&mut curl, b"").expect("curl").contains("first"));
+    assert!(scene.nodes[1].brought_to().len() >= count + 4);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}

@@ -1,0 +1,506 @@
+//! Sessions that another node serves, and sessions that others bring (`docs/decisions/0031`).
+//!
+//! The node that a client has reached logs it in; whose session it is then goes to a node that serves the account, on a stream of its own, and bytes go to and
+//! fro until one side ends it. The client's bytes are as they come; what goes back is in frames of at most [`FRAME_BYTES_MAX`], so that the node in front
+//! knows when it may say something itself: an empty frame says that the session waits for its client, in the middle of nothing.
+//!
+//! Invariants:
+//! - A session that was brought is never brought on: there are no circles.
+//! - Of a session no more is held here than one frame and one read; who does not read stops the other side's reading.
+
+use std::{
+    io,
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use minicbor::{Decode, Encode};
+use tokio::{
+    io::{AsyncWriteExt as _, split},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use whimbrel_cluster::{NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams};
+use whimbrel_crdt::Incarnation;
+use whimbrel_frontend::session::{Handover, Peer, Resume, Tls};
+use whimbrel_mailbox::AccountId;
+use whimbrel_replication::placement::{self, Node, Role};
+use whimbrel_service::{api::Event, owner::keys::partition_of};
+
+use super::state::State;
+use crate::{
+    driver::{Connection, Context},
+    listen::{Places, Protocol},
+    metrics::{self, Stage, Traffic},
+    registry::{Registered, Registry},
+    store_calls::Store,
+    transport::{Transport, read_some},
+};
+
+/// Bytes in one frame of what goes back to the client.
+pub(crate) const FRAME_BYTES_MAX: usize = 16 * 1024;
+/// Sessions that others bring and nobody has looked at yet.
+const BROUGHT_MAX: usize = 16;
+/// For all nodes together that are asked to take a session: its client waits.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(15);
+/// How often it is looked whether there is a link still to the node that serves: a stream of which the other end vanished says nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Whose session it is.
+#[derive(Encode, Decode)]
+struct Head {
+    #[cbor(n(0), with = "minicbor::bytes")]
+    account: [u8; 16],
+    /// The client's.
+    #[n(1)]
+    address: String,
+    #[n(2)]
+    tls: Option<HeadTls>,
+    #[n(3)]
+    at: At,
+}
+
+#[derive(Encode, Decode)]
+struct HeadTls {
+    #[n(0)]
+    version: String,
+    #[n(1)]
+    cipher: String,
+}
+
+/// As [`Resume`].
+#[derive(Encode, Decode)]
+enum At {
+    #[n(0)]
+    Imap {
+        #[n(0)]
+        tag: String,
+    },
+    #[n(1)]
+    Pop3 {
+        #[n(0)]
+        mailbox: String,
+        #[n(1)]
+        utf8: bool,
+    },
+}
+
+impl Head {
+    fn of(handover: &Handover) -> Vec<u8> {
+        let tls = handover.peer.tls.as_ref().map(|tls| HeadTls {
+            version: tls.version.to_owned(),
+            cipher: tls.cipher.clone(),
+        });
+        let at = match handover.at.clone() {
+            Resume::Imap { tag } => At::Imap { tag },
+            Resume::Pop3 { mailbox, utf8 } => At::Pop3 { mailbox, utf8 },
+        };
+        super::question::encoded(&Head {
+            account: handover.account.0,
+            address: handover.peer.address.to_string(),
+            tls,
+            at,
+        })
+    }
+
+    fn tls(&self) -> Option<Tls> {
+        self.tls.as_ref().map(|tls| Tls {
+            version: match tls.version.as_str() {
+                "TLSv1.3" => "TLSv1.3",
+                "TLSv1.2" => "TLSv1.2",
+                _ => "TLS",
+            },
+            cipher: tls.cipher.clone(),
+            // Of a channel that does not end here.
+            binding: Default::default(),
+        })
+    }
+
+    fn at(self) -> (Protocol, Resume) {
+        match self.at {
+            At::Imap { tag } => (Protocol::Imap, Resume::Imap { tag }),
+            At::Pop3 { mailbox, utf8 } => (Protocol::Pop3, Resume::Pop3 { mailbox, utf8 }),
+        }
+    }
+}
+
+/// Finds who serves an account, and brings sessions there.
+pub(crate) struct Relays<S> {
+    state: Arc<State<S>>,
+    streams: Streams,
+    registry: Arc<Registry>,
+    role: Role,
+    workers: usize,
+    places: Arc<Semaphore>,
+}
+
+/// Who goes on with a session.
+pub(crate) enum Way {
+    /// This node.
+    Here,
+    /// Another one.
+    There(Box<There>),
+}
+
+/// A node that has taken a session.
+pub(crate) struct There {
+    stream: RelayStream,
+    name: String,
+    incarnation: Incarnation,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<S: Store> Relays<S> {
+    pub(super) fn new(
+        state: Arc<State<S>>,
+        streams: Streams,
+        registry: Arc<Registry>,
+        of: &crate::config::ClusterSection,
+    ) -> Self {
+        Relays {
+            state,
+            streams,
+            registry,
+            role: of.role.placed(),
+            workers: of.workers_per_partition,
+            places: Arc::new(Semaphore::new(of.relays_max)),
+        }
+    }
+
+    fn me(&self) -> &str {
+        self.state.credentials.name().as_str()
+    }
+
+    /// Whether this node serves the account, when it is not asked to by another one.
+    pub(crate) async fn is_here(&self, account: AccountId) -> bool {
+        if self.registry.is_draining() {
+            return false;
+        }
+        if self.role == Role::Worker && self.workers == 0 {
+            return true;
+        }
+        let (nodes, _) = self.nodes().await;
+        self.serve(account, &nodes).by(self.me())
+    }
+
+    fn serve<'n>(&self, account: AccountId, nodes: &'n [Node]) -> placement::Served<'n> {
+        let mine = nodes.iter().find(|node| node.name == self.me());
+        let region = mine.map_or("", |node| node.region.as_str());
+        placement::serve(partition_of(account), nodes, region, self.workers)
+    }
+
+    /// The members as they are placed, and where those are that there is a link to.
+    async fn nodes(&self) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
+        let links = self.state.transport.links();
+        let roster = self.state.roster.lock().await;
+        let places = roster.places().iter();
+        let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
+        let nodes = members.map(|(name, place)| {
+            let link = links.iter().find(|link| link.name.as_str() == name);
+            let distance = link.and_then(|link| link.round_trip_micros);
+            Node {
+                name: name.clone(),
+                region: place.region.clone(),
+                role: place.role(),
+                distance: distance.unwrap_or(u64::MAX),
+            }
+        });
+        let linked = self.state.peers(&roster).into_iter().filter_map(|peer| {
+            let link = links.iter().find(|link| link.name == peer.name)?;
+            Some((peer, link.incarnation))
+        });
+        (nodes.collect(), linked.collect())
+    }
+
+    /// Finds a node that goes on with a session; if none does: why, for the client.
+    pub(crate) async fn find(&self, handover: &Handover) -> Result<Way, &'static str> {
+        let until = Instant::now() + OPEN_TIME_MAX;
+        let (nodes, linked) = self.nodes().await;
+        let head = Head::of(handover);
+        for node in self.serve(handover.account, &nodes).order {
+            if node.name == self.me() {
+                if self.registry.is_draining() {
+                    continue;
+                }
+                return Ok(Way::Here);
+            }
+            let peer = linked
+                .iter()
+                .find(|(peer, _)| peer.name.as_str() == node.name);
+            let Some((peer, incarnation)) = peer.filter(|_| Instant::now() < until) else {
+                continue;
+            };
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                return Err("Too many sessions are served elsewhere");
+            };
+            let opened = self.streams.open(&peer.name, &peer.address, head.clone());
+            match opened.await {
+                Ok(stream) => {
+                    return Ok(Way::There(Box::new(There {
+                        stream,
+                        name: node.name.clone(),
+                        incarnation: *incarnation,
+                        _place: place,
+                    })));
+                }
+                Err(error) => {
+                    tracing::info!(node = node.name, %error, "does not take a session; the next one is asked")
+                }
+            }
+        }
+        Err("No node that serves this account can be reached")
+    }
+
+    /// Carries a session that another node serves. Whether the client is told that it is over, which by itself it is not.
+    pub(crate) async fn carry(
+        &self,
+        there: There,
+        client: &mut Transport,
+        registered: &Registered,
+        rest: Vec<u8>,
+        traffic: &Traffic,
+        patience: Duration,
+    ) -> io::Result<Option<&'static str>> {
+        let session = registered.id.0;
+        let node = there.name;
+        tracing::info!(session, node, "is served there");
+        let (mut from, mut to) = split(there.stream);
+        let (mut for_inner, mut sent, mut at_end) = (rest, 0, false);
+        let mut frames = Frames::default();
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut missed = 0;
+        let mut leaves = false;
+        let mut read_now = Vec::new();
+        loop {
+            if leaves && frames.at_rest && sent == for_inner.len() {
+                return Ok(Some("Server is shutting down"));
+            }
+            if sent == for_inner.len() && sent > 0 {
+                // An idle session holds no buffer.
+                (for_inner, sent) = (Vec::new(), 0);
+            }
+            let lost = tokio::select! {
+                read = read_some(&mut from, |bytes| frames.take(bytes)) => match read {
+                    Ok(Taken::Some(bytes)) => {
+                        traffic.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                        client.write(&bytes, patience).await?;
+                        None
+                    }
+                    Ok(Taken::End) => return Ok(None),
+                    Err(error) => Some(error),
+                },
+                written = to.write(&for_inner[sent..]), if sent < for_inner.len() => match written {
+                    Ok(0) => Some(io::ErrorKind::WriteZero.into()),
+                    Ok(bytes) => {
+                        sent += bytes;
+                        match sent == for_inner.len() {
+                            true => to.flush().await.err(),
+                            false => None,
+                        }
+                    }
+                    Err(error) => Some(error),
+                },
+                read = client.read(|bytes| {
+                    traffic.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    read_now.extend_from_slice(bytes);
+                    !bytes.is_empty()
+                }), if for_inner.is_empty() && !at_end => {
+                    for_inner = std::mem::take(&mut read_now);
+                    if matches!(read, Ok(true)) {
+                        None
+                    } else {
+                        at_end = true;
+                        to.shutdown().await.err()
+                    }
+                }
+                event = registered.signal.next() => {
+                    leaves |= event == Event::Shutdown;
+                    None
+                }
+                _ = looks.tick() => {
+                    missed = match self.state.links.is_up(there.incarnation) {
+                        true => 0,
+                        false => missed + 1,
+                    };
+                    (missed > 1).then(|| io::ErrorKind::TimedOut.into())
+                }
+            };
+            if let Some(error) = lost {
+                tracing::info!(session, node, %error, "the node that serves this session is gone");
+                return Ok(frames
+                    .at_rest
+                    .then_some("The node that served this session is gone"));
+            }
+        }
+    }
+}
+
+/// What of a read is for the client.
+enum Taken {
+    Some(Vec<u8>),
+    End,
+}
+
+/// Frames of what goes back to the client, as they come.
+#[derive(Default)]
+struct Frames {
+    /// What is still to come of a frame.
+    left: usize,
+    /// The first byte of a length.
+    high: Option<u8>,
+    /// The last frame was empty, and nothing has come since.
+    at_rest: bool,
+}
+
+impl Frames {
+    fn take(&mut self, mut bytes: &[u8]) -> Taken {
+        if bytes.is_empty() {
+            return Taken::End;
+        }
+        let mut out = Vec::with_capacity(bytes.len());
+        while let [first, rest @ ..] = bytes {
+            if self.left > 0 {
+                let (now, later) = bytes.split_at(self.left.min(bytes.len()));
+                out.extend_from_slice(now);
+                self.left -= now.len();
+                bytes = later;
+                continue;
+            }
+            bytes = rest;
+            match self.high.take() {
+                None => self.high = Some(*first),
+                Some(high) => {
+                    self.left = usize::from(u16::from_be_bytes([high, *first]));
+                    self.at_rest = self.left == 0;
+                }
+            }
+        }
+        Taken::Some(out)
+    }
+}
+
+/// Puts bytes for the client into frames.
+pub(crate) fn framed(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 2);
+    for piece in bytes.chunks(FRAME_BYTES_MAX) {
+        out.extend_from_slice(&(piece.len() as u16).to_be_bytes());
+        out.extend_from_slice(piece);
+    }
+    out
+}
+
+/// The frame that says that the session waits for its client.
+pub(crate) const AT_REST: [u8; 2] = [0; 2];
+
+/// Serves sessions that others bring, until dropped; those that are served live on.
+pub(super) async fn serve<S: Store>(
+    state: Arc<State<S>>,
+    context: Arc<Context<S>>,
+    registry: Arc<Registry>,
+    sessions_max: usize,
+) {
+    let (to_brought, mut brought) = mpsc::channel(BROUGHT_MAX);
+    state.transport.take_relays(to_brought);
+    let places = Places::of_nodes(sessions_max);
+    while let Some(relayed) = brought.recv().await {
+        let (state, context) = (Arc::clone(&state), Arc::clone(&context));
+        let (registry, places) = (Arc::clone(&registry), Arc::clone(&places));
+        tokio::spawn(async move {
+            let from = relayed.from.to_string();
+            match admit(&state, &context, &registry, &places, &relayed).await {
+                Err(why) => {
+                    tracing::info!(from, why, "a session that was brought is not taken");
+                    relayed.refuse(why).await;
+                }
+                Ok((connection, account)) => {
+                    let session = connection.registered.id.0;
+                    let protocol = connection.protocol.name();
+                    tracing::info!(session, protocol, from, %account, "a session that was brought");
+                    match relayed.take().await {
+                        Ok(stream) => connection.run(Transport::relayed(stream)).await,
+                        Err(error) => tracing::debug!(session, %error, "brought in vain"),
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn admit<S: Store>(
+    state: &State<S>,
+    context: &Arc<Context<S>>,
+    registry: &Arc<Registry>,
+    places: &Arc<Places>,
+    relayed: &Relayed,
+) -> Result<(Connection<S>, AccountId), &'static str> {
+    if registry.is_draining() {
+        return Err("this node is drained");
+    }
+    if !is_member(state, &relayed.from).await {
+        return Err("that node is no member");
+    }
+    let head: Head =
+        minicbor::decode(&relayed.head).map_err(|_| "this node does not know such sessions")?;
+    let address: IpAddr = head.address.parse().map_err(|_| "no address")?;
+    let account = AccountId(head.account);
+    let place = places.enter(address, false);
+    let place = place.map_err(|_| "this node serves as many sessions for others as it may")?;
+    let mut registered = registry.enter();
+    if !registered.log_in(account) {
+        return Err("the account has as many connections as it may");
+    }
+    let peer = Peer {
+        session: registered.id,
+        address,
+        tls: head.tls(),
+    };
+    let (protocol, at) = head.at();
+    let session = (context.resume)(peer, account, &at);
+    let connection = Connection {
+        session: session.ok_or("the session makes no sense")?,
+        protocol,
+        registered,
+        place,
+        context: Arc::clone(context),
+        open: metrics::open(protocol.name(), Stage::Authenticated),
+    };
+    Ok((connection, account))
+}
+
+async fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
+    let roster = state.roster.lock().await;
+    let place = roster.places().get(name.as_str());
+    place.is_some_and(|place| !roster.members().is_out(place.incarnation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_in_any_split() {
+        let long = vec![b'x'; FRAME_BYTES_MAX + 3];
+        let mut wire = framed(b"* OK\r\n");
+        wire.extend(framed(&long));
+        wire.extend(AT_REST);
+        for size in [1, 2, 3, 7, wire.len()] {
+            let (mut frames, mut out) = (Frames::default(), Vec::new());
+            for (index, piece) in wire.chunks(size).enumerate() {
+                let end = (index + 1) * size >= wire.len();
+                if let Taken::Some(bytes) = frames.take(piece) {
+                    out.extend(bytes);
+                }
+                // Only behind all of it.
+                assert_eq!(frames.at_rest, end, "{size}");
+            }
+            assert_eq!(out, [b"* OK\r\n".as_slice(), &long].concat());
+            assert!(matches!(frames.take(b""), Taken::End));
+            frames.take(&framed(b"more")[..1]);
+            assert!(frames.at_rest, "half a length is nothing yet");
+            frames.take(&framed(b"more")[1..]);
+            assert!(!frames.at_rest);
+        }
+    }
+}
