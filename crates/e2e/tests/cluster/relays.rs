@@ -272,11 +272,37 @@ imap = imaplib.IMAP4_SSL("localhost", int(imaps), ssl_context=tls)
 imap.authenticate("PLAIN", lambda _: ("\0%s\0%s" % (user, password)).encode())
 assert imap.select("INBOX")[1] == [b"2"]
 imap.logout()
+# One that sends and reads at the same time: what it sends waits while it is answered at length, and neither way stops the other for good.
+import select
+wire = tls.wrap_socket(__import__("socket").create_connection(("localhost", int(imaps))), server_hostname="localhost")
+lines = ["L LOGIN %s \"%s\"" % (user, password), "S SELECT INBOX"]
+lines += ["F%d FETCH 2 BODY.PEEK[]" % number for number in range(400)]
+lines += ["A APPEND INBOX {8000000+}", "x" * 8000000, "X LOGOUT", ""]
+out = memoryview("\r\n".join(lines).encode())
+wire.setblocking(False)
+tail, heard = b"", 0
+while True:
+    readable, writable, _ = select.select([wire], [wire] if out else [], [], 50)
+    assert readable or writable, "stuck after %d bytes, %d to send" % (heard, len(out))
+    try:
+        if writable:
+            out = out[wire.send(out[:65536]):]
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        pass
+    try:
+        data = wire.recv(1 << 20)
+        if not data:
+            break
+        heard += len(data)
+        tail = (tail + data)[-200:]
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        pass
+assert heard > 400 * 108023 and b"A OK" in tail and b"X OK" in tail, (heard, tail)
 pop3 = poplib.POP3_SSL("localhost", int(pop3s), context=tls)
 pop3.user(user); pop3.pass_(password)
-assert pop3.stat()[0] == 2
+assert pop3.stat()[0] == 3
 assert b"Subject: of imaplib" in pop3.retr(2)[1]
-pop3.dele(2)
+pop3.dele(2); pop3.dele(3)
 pop3.quit()
 "#;
     let ports = [server.ports.imaps, server.ports.pop3s].map(|port| port.to_string());

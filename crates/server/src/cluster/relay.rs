@@ -17,7 +17,7 @@ use std::{
 
 use minicbor::{Decode, Encode};
 use tokio::{
-    io::{AsyncWriteExt as _, split},
+    io::{AsyncWrite, AsyncWriteExt as _, split},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -266,7 +266,7 @@ impl<S: Store> Relays<S> {
         let node = there.name;
         tracing::info!(session, node, "is served there");
         let (mut from, mut to) = split(there.stream);
-        let (mut for_inner, mut sent, mut at_end) = (rest, 0, false);
+        let mut way = Towards::new(rest);
         let mut frames = Frames::default();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -274,13 +274,10 @@ impl<S: Store> Relays<S> {
         let mut leaves = false;
         let mut read_now = Vec::new();
         loop {
-            if leaves && frames.at_rest && sent == for_inner.len() {
+            if leaves && frames.at_rest && !way.has_more() {
                 return Ok(Some("Server is shutting down"));
             }
-            if sent == for_inner.len() && sent > 0 {
-                // An idle session holds no buffer.
-                (for_inner, sent) = (Vec::new(), 0);
-            }
+            let (has_more, takes) = (way.has_more(), way.takes());
             let lost = tokio::select! {
                 read = read_some(&mut from, |bytes| frames.take(bytes)) => match read {
                     Ok(Taken::Some(bytes)) => {
@@ -291,29 +288,17 @@ impl<S: Store> Relays<S> {
                     Ok(Taken::End) => return Ok(None),
                     Err(error) => Some(error),
                 },
-                written = to.write(&for_inner[sent..]), if sent < for_inner.len() => match written {
-                    Ok(0) => Some(io::ErrorKind::WriteZero.into()),
-                    Ok(bytes) => {
-                        sent += bytes;
-                        match sent == for_inner.len() {
-                            true => to.flush().await.err(),
-                            false => None,
-                        }
-                    }
-                    Err(error) => Some(error),
-                },
+                stepped = way.step(&mut to), if has_more => stepped.err(),
                 read = client.read(|bytes| {
                     traffic.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     read_now.extend_from_slice(bytes);
                     !bytes.is_empty()
-                }), if for_inner.is_empty() && !at_end => {
-                    for_inner = std::mem::take(&mut read_now);
-                    if matches!(read, Ok(true)) {
-                        None
-                    } else {
-                        at_end = true;
-                        to.shutdown().await.err()
+                }), if takes => {
+                    match read {
+                        Ok(true) => way = Towards::new(std::mem::take(&mut read_now)),
+                        _ => way.end = End::Wanted,
                     }
+                    None
                 }
                 event = registered.signal.next() => {
                     leaves |= event == Event::Shutdown;
@@ -334,6 +319,61 @@ impl<S: Store> Relays<S> {
                     .then_some("The node that served this session is gone"));
             }
         }
+    }
+}
+
+/// What is on its way to the node that serves. Each step can be dropped and begun again: a node that writes and does not read meanwhile must be read.
+struct Towards {
+    bytes: Vec<u8>,
+    sent: usize,
+    flushed: bool,
+    end: End,
+}
+
+/// Of what the client sends.
+#[derive(PartialEq, Eq)]
+enum End {
+    Open,
+    Wanted,
+    Said,
+}
+
+impl Towards {
+    fn new(bytes: Vec<u8>) -> Self {
+        Towards {
+            flushed: bytes.is_empty(),
+            bytes,
+            sent: 0,
+            end: End::Open,
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        !self.flushed || self.end == End::Wanted
+    }
+
+    /// Whether the client may say more.
+    fn takes(&self) -> bool {
+        self.flushed && self.end == End::Open
+    }
+
+    async fn step(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.sent < self.bytes.len() {
+            match to.write(&self.bytes[self.sent..]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                bytes => self.sent += bytes,
+            }
+        } else if !self.flushed {
+            to.flush().await?;
+            self.flushed = true;
+            // An idle session holds no buffer.
+            self.bytes = Vec::new();
+            self.sent = 0;
+        } else {
+            to.shutdown().await?;
+            self.end = End::Said;
+        }
+        Ok(())
     }
 }
 
