@@ -130,6 +130,12 @@ impl Kept {
         acknowledged.count()
     }
 
+    /// Something may be gone: nothing that was acknowledged so far has to be there.
+    pub(super) fn doubt(&mut self) {
+        self.bodies.values_mut().for_each(|known| *known = false);
+        self.flags.clear();
+    }
+
     pub(super) fn flagged(&mut self, account: AccountId, id: MessageId, set: &BTreeSet<u8>) {
         self.flags.entry((account, id)).or_default().extend(set);
     }
@@ -274,7 +280,7 @@ impl World {
         &mut self,
         account: AccountId,
     ) -> Result<Vec<(MessageId, u32)>, String> {
-        let picture = self.picture(0, account)?;
+        let picture = self.picture(self.first_there(), account)?;
         let all = picture.boxes.values().flatten();
         Ok(all.map(|shown| (shown.id, shown.body)).collect())
     }

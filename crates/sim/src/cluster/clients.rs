@@ -91,7 +91,7 @@ pub(super) fn content(body: u32) -> bytes::Bytes {
 impl World {
     pub(super) fn new_client(&mut self, index: u64) {
         let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
-        let node = self.any_member();
+        let node = self.any_serving();
         let due = Some(self.now + SECOND + self.rng.below(self.plan.pause_micros));
         let session = self.session();
         self.clients.push(Client {
@@ -116,7 +116,7 @@ impl World {
         let session = self.session();
         let old = self.clients[index].session;
         let from = self.clients[index].node;
-        if self.members[from].down.is_none() {
+        if self.members[from].down.is_none() && !self.members[from].out {
             self.bring(from);
             self.members[from].node.hangup(old);
         }
@@ -135,7 +135,7 @@ impl World {
     }
 
     pub(super) fn wander(&mut self, index: usize) {
-        let node = self.any_member();
+        let node = self.any_serving();
         self.reconnect(index, node);
     }
 
@@ -144,8 +144,8 @@ impl World {
         self.asked.retain(|_, asked| asked.node != node);
         for index in 0..self.clients.len() {
             if self.clients[index].node == node {
-                let to = if self.rng.one_in(2) {
-                    self.any_member()
+                let to = if !self.is_serving(node) || self.rng.one_in(2) {
+                    self.any_serving()
                 } else {
                     node
                 };
@@ -205,7 +205,7 @@ impl World {
         let (account, node) = (self.clients[index].account, self.clients[index].node);
         if self.members[node].down.is_some() {
             let to = if rng.one_in(2) {
-                self.any_member()
+                self.any_serving()
             } else {
                 node
             };
@@ -380,13 +380,17 @@ impl World {
         };
         let knows = client.knows.get_or_insert_default();
         let missed = knows.overlooked(rows);
-        if let (Some((uid, id)), true) = (missed.first(), client.with_qresync) {
-            return Err(format!(
+        let cause = missed.first().map(|(uid, id)| {
+            format!(
                 "client {index} overlooks {id}, UID {uid}, at {}: it asks from {}",
                 client.node, knows.uid_next
-            ));
-        }
+            )
+        });
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        let with_qresync = client.with_qresync;
+        if let Some(cause) = cause.filter(|_| with_qresync) {
+            self.overlooked(cause)?;
+        }
         let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
         let overlooked = "cluster: overlooked without QRESYNC, for a while or again";
         *self.report.coverage.entry(overlooked).or_default() += missed;
@@ -426,7 +430,7 @@ impl World {
 
     /// A message comes for an address, at some node.
     pub(super) fn deliver(&mut self) -> Result<(), String> {
-        let node = self.any_member();
+        let node = self.any_serving();
         if self.members[node].down.is_some() {
             return Ok(());
         }
@@ -501,7 +505,9 @@ impl World {
             return Ok(());
         };
         let account = asked.account;
+        let counts = !self.members[node].doubtful;
         match (&asked.what, &reply) {
+            (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::Append(body), Reply::Appended { .. }) => {
                 self.kept.acknowledged(account, *body);
             }
@@ -521,10 +527,12 @@ impl World {
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
                     self.removals.shown(row);
-                    self.kept.flagged(account, row.id, set);
+                    if counts {
+                        self.kept.flagged(account, row.id, set);
+                    }
                 }
             }
-            (What::Expunge, reply) => {
+            (What::Expunge, reply) if counts => {
                 self.removals.answered(node, account, reply, &self.looks);
             }
             (What::Rows, Reply::Rows(rows)) => {

@@ -76,7 +76,7 @@ impl World {
 
     /// An administrator does something at some node.
     pub(super) fn administer(&mut self) {
-        let node = self.any_member();
+        let node = self.any_serving();
         if self.members[node].down.is_some() {
             return;
         }
@@ -146,8 +146,12 @@ impl World {
 
     /// What the directories do not have alike, if anything.
     pub(super) fn directories_differ(&self) -> Option<String> {
-        let first = self.directory_rows(0);
-        for node in 1..self.members.len() {
+        let base = self.first_there();
+        let first = self.directory_rows(base);
+        for node in base + 1..self.members.len() {
+            if self.members[node].out {
+                continue;
+            }
             let other = self.directory_rows(node);
             if other != first {
                 let apart = |a: &Rows, b: &Rows| -> Vec<String> {
@@ -155,7 +159,7 @@ impl World {
                     odd.map(|(key, _)| key.escape_ascii().to_string()).collect()
                 };
                 return Some(format!(
-                    "directory of node 0: {:?}, of node {node}: {:?}",
+                    "directory of node {base}: {:?}, of node {node}: {:?}",
                     apart(&first, &other),
                     apart(&other, &first)
                 ));
@@ -207,6 +211,9 @@ impl World {
             }
             let partition = store_partition(keys::partition_of(*account));
             for node in 0..self.members.len() {
+                if self.members[node].out {
+                    continue;
+                }
                 let range = KeyRange::prefix([b"a", &account.0[..]].concat());
                 let rows = self.scan(node, partition, range);
                 if !rows.is_empty() {
@@ -223,7 +230,7 @@ impl World {
 
     /// Who is there, and at which address.
     fn living(&mut self) -> Result<BTreeMap<AccountId, String>, String> {
-        let request = self.admin(0, AdminCall::ListAccounts);
+        let request = self.admin(self.first_there(), AdminCall::ListAccounts);
         let end = self.now + 60 * SECOND;
         loop {
             match self.guests.answers.remove(&request) {
@@ -246,7 +253,7 @@ impl World {
                 name: MailboxName::inbox(),
                 read_only: true,
             };
-            let reply = self.ask_and_wait(0, *account, call)?;
+            let reply = self.ask_and_wait(self.first_there(), *account, call)?;
             let Reply::Selected(selected) = reply else {
                 return Err(format!("INBOX of {account} is not shown: {reply:?}"));
             };
@@ -257,7 +264,8 @@ impl World {
                 ));
             }
         }
-        self.members[0].node.hangup(SessionId(0));
+        let first = self.first_there();
+        self.members[first].node.hangup(SessionId(0));
         Ok(())
     }
 
@@ -267,6 +275,9 @@ impl World {
         for (address, passwords) in self.guests.passwords.clone() {
             let mut first = None;
             for node in 0..self.members.len() {
+                if self.members[node].out {
+                    continue;
+                }
                 let mut works = Vec::new();
                 for password in &passwords {
                     // Each from elsewhere, so that nobody is refused for failing too often.

@@ -3,7 +3,7 @@
 //! Mail comes at all nodes while streams break, nodes die and disks are full. In the end one of them is lost for good, most often in the moment in which it
 //! has told a sender that mail is accepted.
 
-use super::{GONE, HEALING_MICROS_MAX, MS, Plan, SECOND, World};
+use super::{HEALING_MICROS_MAX, MS, Plan, SECOND, World};
 use crate::world::{Breach, Report};
 
 /// Runs one seed.
@@ -18,6 +18,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Report, Breach> {
         wander: 0,
         delivery: 0,
         administer: 0,
+        membership: 0,
         small_windows: false,
         ..Plan::new(seed ^ 0x0010_57d1_5c00)
     };
@@ -62,7 +63,8 @@ impl World {
         if self.kept.count() > before {
             self.note("lost: accepted in the last moment");
         }
-        self.crash(lost, GONE);
+        self.crash(lost, self.now);
+        self.members[lost].out = true;
         self.asked.retain(|_, asked| asked.node != lost);
         self.survivors_have_all()
     }
@@ -101,14 +103,7 @@ impl World {
 
     /// All that is left is mended, and shows the same.
     fn survivors_have_all(&mut self) -> Result<(), String> {
-        for index in self.there() {
-            if self.members[index].down.is_some() {
-                self.come_back(index)?;
-            }
-            let member = &mut self.members[index];
-            member.full_until = None;
-            member.node.disk.faults.full = false;
-        }
+        self.mend_nodes()?;
         self.network.heal(self.now);
         let end = self.now + HEALING_MICROS_MAX;
         // What was on its way to be accepted comes to an end.

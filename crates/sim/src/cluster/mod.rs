@@ -7,20 +7,22 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
 mod clients;
 mod directory;
 pub mod lost;
+mod membership;
 mod movers;
 mod network;
 mod removals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::roster::Roster;
 use whimbrel_service::{
     api::{AccountId, Reply},
     machine::RequestId,
@@ -35,16 +37,13 @@ use self::{
     removals::Removals,
 };
 use crate::{
-    node::{EPOCH_MICROS, Identity, Node, Outcome, Speed},
+    node::{EPOCH_MICROS, Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
 };
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
-/// A node that is down until then never comes back, nor does its disk.
-const GONE: u64 = u64::MAX;
-
 /// After the faults have ended nodes must be alike within this virtual time.
 const HEALING_MICROS_MAX: u64 = 600 * SECOND;
 
@@ -82,6 +81,8 @@ pub struct Plan {
     pub full: u64,
     /// A node's wall clock jumps.
     pub clock: u64,
+    /// A node is let in, or removed.
+    pub membership: u64,
     /// A client goes to another node.
     pub wander: u64,
     /// A message comes for an account, at some node.
@@ -126,7 +127,15 @@ impl Plan {
                 rng.between(often, often * 4)
             }
         };
-        let (wander, delivery, administer) = (other(10), other(4), other(5));
+        let (wander, delivery, mut administer) = (other(10), other(4), other(5));
+        let mut members = Rng::new(seed ^ 0x0003_e3be_25c0);
+        let membership = if members.one_in(3) {
+            // What an administrator was told by a node that is removed may be gone with it, which only mailboxes are checked for.
+            administer = 0;
+            members.between(20, 60)
+        } else {
+            0
+        };
         Plan {
             seed,
             nodes: rng.between(3, 5),
@@ -141,6 +150,7 @@ impl Plan {
             crash,
             full,
             clock,
+            membership,
             wander,
             delivery,
             administer,
@@ -158,18 +168,51 @@ impl Plan {
 struct Member {
     id: Incarnation,
     node: Node,
+    roster: Roster,
+    /// Nodes that it was told to be linked with.
+    linked: BTreeSet<usize>,
     /// Until when it is down.
     down: Option<u64>,
     full_until: Option<u64>,
+    /// A new one: what whoever let it in had applied then, and it has not. Until then nobody asks it anything.
+    lacks: Applied,
+    /// Another incarnation has come for one whose disk was lost.
+    renewed: bool,
+    /// Somebody has removed it, or whoever let it in: what it acknowledges may be lost.
+    doubtful: bool,
+    /// It knows that, or its machine is lost: it never comes back.
+    out: bool,
 }
+
+impl Member {
+    fn new(id: Incarnation, node: Node, roster: Roster) -> Self {
+        Member {
+            id,
+            node,
+            roster,
+            linked: BTreeSet::new(),
+            down: None,
+            full_until: None,
+            lacks: Applied::new(),
+            renewed: false,
+            doubtful: false,
+            out: false,
+        }
+    }
+}
+
+/// Up to which number which logs are applied.
+type Applied = BTreeMap<(PartitionId, Incarnation), u64>;
 
 struct World {
     plan: Plan,
-    /// Of all incarnations that ever were members.
-    slots: BTreeMap<Incarnation, u8>,
     rng: Rng,
     now: u64,
     members: Vec<Member>,
+    /// Of all incarnations that ever were members.
+    slots: BTreeMap<Incarnation, u8>,
+    /// Of a node that joins.
+    config: owner::Config,
     network: Network,
     clients: Vec<Client>,
     accounts: Vec<AccountId>,
@@ -257,13 +300,23 @@ impl World {
                 shipping.state.chunk_bytes = 1 << 10;
             }
         }
+        let roster = membership::founded(&ids);
+        let joins = owner::Config {
+            in_cluster: true,
+            shipping,
+            collect_after_seconds: 2,
+            accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
+            ..owner::Config::default()
+        };
         let members = (0u8..)
             .zip(&ids)
             .map(|(number, id)| {
+                let mut peers = roster.slots();
                 let config = owner::Config {
                     origin: *id,
-                    slot: slot_of(number),
-                    peers: others(&ids, *id),
+                    slot: peers.remove(id).unwrap_or(0),
+                    peers,
+                    in_cluster: true,
                     shipping,
                     collect_after_seconds: rng.between(1, 3),
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
@@ -280,21 +333,16 @@ impl World {
                         ..Speed::default()
                     };
                 }
-                Member {
-                    id: *id,
-                    node,
-                    down: None,
-                    full_until: None,
-                }
+                Member::new(*id, node, roster.clone())
             })
             .collect();
-        let slots = (0u8..).zip(&ids);
         World {
-            slots: slots.map(|(number, id)| (*id, slot_of(number))).collect(),
             network: Network::new(ids.len(), plan.latency_micros, &mut rng),
             plan,
             rng,
             now: 0,
+            slots: roster.slots(),
+            config: joins,
             members,
             clients: Vec::new(),
             accounts: Vec::new(),
@@ -385,7 +433,8 @@ impl World {
 
     /// When the next thing happens anywhere.
     fn next_time(&self) -> Option<u64> {
-        let nodes = self.members.iter().filter_map(|member| match member.down {
+        let members = self.members.iter().filter(|member| !member.out);
+        let nodes = members.filter_map(|member| match member.down {
             Some(until) => Some(until),
             None => member
                 .full_until
@@ -407,6 +456,9 @@ impl World {
         }
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
+            if member.out {
+                continue;
+            }
             if member.down == Some(next) {
                 return self.come_back(index);
             }
@@ -474,8 +526,7 @@ impl World {
     /// Those that are not gone for good.
     fn there(&self) -> Vec<usize> {
         let there = 0..self.members.len();
-        let is_there = |index: &usize| self.members[*index].down != Some(GONE);
-        there.filter(is_there).collect()
+        there.filter(|index| !self.members[*index].out).collect()
     }
 
     fn index_of(&self, id: Incarnation) -> Option<usize> {
@@ -486,19 +537,23 @@ impl World {
 
     fn maybe_fault(&mut self) -> Result<(), String> {
         let mut hits = |often: u64| often > 0 && self.rng.one_in(often);
-        let (cut, lose, flap, crash, full, clock, wander, delivery, administer) = (
+        let (cut, lose, flap, crash, full, clock, membership, wander, delivery, administer) = (
             hits(self.plan.cut),
             hits(self.plan.lose),
             hits(self.plan.flap),
             hits(self.plan.crash),
             hits(self.plan.full),
             hits(self.plan.clock),
+            hits(self.plan.membership),
             hits(self.plan.wander),
             hits(self.plan.delivery),
             hits(self.plan.administer),
         );
         if administer {
             self.administer();
+        }
+        if membership {
+            self.change_members()?;
         }
         if delivery {
             self.deliver()?;
@@ -510,7 +565,7 @@ impl World {
             let until = self.now + self.rng.between(100 * MS, longest * SECOND);
             // One link, or a part of the nodes from the rest.
             let (a, b) = self.pair();
-            let part = self.rng.between(1, self.plan.nodes - 1);
+            let part = self.rng.between(1, self.members.len() as u64 - 1);
             let alone = self.rng.one_in(2);
             for x in 0..self.members.len() {
                 for y in 0..x {
@@ -584,13 +639,24 @@ impl World {
     }
 
     fn any_member(&mut self) -> usize {
-        usize::try_from(self.rng.below(self.plan.nodes)).unwrap_or(0)
+        let there = self.there();
+        *self.rng.pick(&there)
+    }
+
+    /// One that clients are served by.
+    fn any_serving(&mut self) -> usize {
+        let mut there = self.there();
+        there.retain(|index| self.is_serving(*index));
+        if there.is_empty() {
+            return self.any_member();
+        }
+        *self.rng.pick(&there)
     }
 
     fn pair(&mut self) -> (usize, usize) {
-        let a = self.any_member();
-        let step = self.rng.between(1, self.plan.nodes - 1);
-        let b = (a as u64 + step) % self.plan.nodes;
+        let (a, nodes) = (self.any_member(), self.members.len() as u64);
+        let step = self.rng.between(1, nodes - 1);
+        let b = (a as u64 + step) % nodes;
         (a, usize::try_from(b).unwrap_or(0))
     }
 
@@ -609,14 +675,15 @@ impl World {
         let seed = self.rng.number();
         let member = &mut self.members[index];
         member.down = None;
+        member.linked.clear();
         member.node.crash_until(seed, self.now);
         self.network.come_back(self.now, index);
         self.outcomes(index)
     }
 
-    /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
-    fn renew_a_node(&mut self) -> Result<(), String> {
-        for index in 0..self.members.len() {
+    /// Those that are down come back, and all disks have room.
+    fn mend_nodes(&mut self) -> Result<(), String> {
+        for index in self.there() {
             if self.members[index].down.is_some() {
                 self.come_back(index)?;
             }
@@ -624,40 +691,33 @@ impl World {
             member.full_until = None;
             member.node.disk.faults.full = false;
         }
+        Ok(())
+    }
+
+    /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
+    fn renew_a_node(&mut self) -> Result<(), String> {
+        self.mend_nodes()?;
         self.network.heal(self.now);
         self.run_until(self.now + 60 * SECOND)?;
-        let waits = self.members.iter().any(|m| m.node.queue_len() > 0);
-        if waits || !self.asked.is_empty() || self.differences()?.is_some() {
+        let mut there = self.members.iter().filter(|member| !member.out);
+        // Of who was removed all must be told, so that all that counts is at all.
+        let unrest = there.any(|member| member.doubtful || member.node.queue_len() > 0);
+        let unrest = unrest || !self.asked.is_empty() || self.unclosed().is_some();
+        if unrest || self.differences()?.is_some() {
             return Ok(());
         }
-        self.note("cluster: disk lost");
         let index = self.any_member();
+        let id = Incarnation::from_hash(self.plan.seed << 8 | 0x80);
+        let Some(sponsor) = self.any_sponsor(index, id) else {
+            return Ok(());
+        };
+        self.note("cluster: disk lost");
         self.say(|| format!("the disk of node {index} is lost"));
         // Its links end before another is there in its place.
         self.crash(index, self.now + 10 * SECOND);
         self.run_until(self.now + 9 * SECOND)?;
         self.looks.forget(index);
-        let id = Incarnation::from_hash(self.plan.seed << 8 | 0x80);
-        // The old incarnation stays a member: nobody was told that it is gone.
-        let number = u8::try_from(index).unwrap_or(0);
-        self.slots.insert(id, slot_of(number) + 1);
-        self.members[index].id = id;
-        for at in 0..self.members.len() {
-            let mut peers = self.slots.clone();
-            peers.remove(&self.members[at].id);
-            if at == index {
-                let identity = Identity {
-                    incarnation: id,
-                    slot: slot_of(number) + 1,
-                    round: 0,
-                };
-                self.members[at].node.lose(identity, peers, self.now);
-            } else {
-                self.members[at].node.members(self.slots.clone());
-                self.outcomes(at)?;
-            }
-        }
-        Ok(())
+        self.join_again(index, id, sponsor)
     }
 
     /// Mends everything, and waits until all nodes are alike.
@@ -666,22 +726,16 @@ impl World {
         for index in 0..self.clients.len() {
             self.clients[index].due = None;
         }
-        for index in 0..self.members.len() {
-            if self.members[index].down.is_some() {
-                self.come_back(index)?;
-            }
-            let member = &mut self.members[index];
-            member.full_until = None;
-            member.node.disk.faults.full = false;
-        }
+        self.mend_nodes()?;
         self.network.heal(self.now);
         let end = self.now + HEALING_MICROS_MAX;
         let mut wait = 2 * SECOND;
         loop {
             self.run_until(self.now + wait)?;
-            let waits = self.members.iter().any(|m| m.node.queue_len() > 0);
-            if !waits && self.asked.is_empty() {
-                let apart = match self.directories_differ() {
+            let mut there = self.members.iter().filter(|member| !member.out);
+            let waits = there.any(|member| member.node.queue_len() > 0);
+            if self.asked.is_empty() && (!waits || self.waits_for_the_removed(end)) {
+                let apart = match self.unclosed().or_else(|| self.directories_differ()) {
                     None => self.differences()?,
                     apart => apart,
                 };
@@ -693,7 +747,15 @@ impl World {
                     Some(_) => {}
                 }
             } else if self.now > end {
-                return Err("what was asked is never answered, or mail waits for ever".into());
+                let queues = self.there().into_iter();
+                let queues: Vec<_> = queues
+                    .map(|index| (index, self.members[index].node.queue_len()))
+                    .collect();
+                let asked = self.asked.values().map(|asked| asked.node);
+                return Err(format!(
+                    "what was asked of {:?} is never answered, or mail waits for ever: {queues:?}",
+                    asked.collect::<Vec<_>>()
+                ));
             }
             wait *= 2;
         }
@@ -702,17 +764,6 @@ impl World {
         self.nothing_overlooked()?;
         self.directory_holds()
     }
-}
-
-/// The slot of the node with this number.
-fn slot_of(number: u8) -> u8 {
-    number * 5 + 1
-}
-
-/// The other members, with their slots.
-fn others(ids: &[Incarnation], me: Incarnation) -> BTreeMap<Incarnation, u8> {
-    let all = (0u8..).zip(ids).map(|(number, id)| (*id, slot_of(number)));
-    all.filter(|(id, _)| *id != me).collect()
 }
 
 /// Names by position: which of the accounts are those where nothing is removed.
@@ -724,7 +775,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 33] = [
+pub const COVERAGE: [&str; 40] = [
     "cluster: accounts joined",
     "cluster: disk lost",
     "cluster: states given",
@@ -740,7 +791,12 @@ pub const COVERAGE: [&str; 33] = [
     "cluster: STATUS",
     "cluster: STORE",
     "cluster: SUBSCRIBE",
+    "cluster: a dead node is removed",
+    "cluster: a living node is removed",
     "cluster: a node ends a stream",
+    "cluster: a node is let in",
+    "cluster: a removed node comes back",
+    "cluster: a removed node hears of it",
     "cluster: account made",
     "cluster: account removed",
     "cluster: alias added",
@@ -757,5 +813,7 @@ pub const COVERAGE: [&str; 33] = [
     "cluster: one way lost",
     "cluster: password set",
     "cluster: refused commit",
+    "cluster: the logs of a removed node are closed",
     "cluster: there where others were removed",
+    "cluster: what a removed node alone had is gone",
 ];

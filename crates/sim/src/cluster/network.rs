@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::PartitionId;
-use whimbrel_replication::wire::Decoder;
+use whimbrel_replication::wire::{Decoder, Frame};
 
 use super::{MS, SECOND, World};
 use crate::rng::Rng;
@@ -28,6 +28,8 @@ pub(super) enum Event {
     Silent { from: usize, to: usize, stream: u64 },
     /// One end notices that the stream is gone.
     Gone { at: usize, peer: usize, stream: u64 },
+    /// A node looks what it holds of removed members' logs.
+    Look(usize),
     /// A new stream is tried.
     Connect(usize, usize),
     /// A cut ends.
@@ -45,6 +47,9 @@ struct Pair {
 
 /// One way between two regions of the world, in milliseconds: from one city to places on the other side of the globe.
 const REGIONS_MILLIS: [u64; 10] = [1, 4, 8, 14, 20, 35, 45, 70, 95, 150];
+
+/// Who was refused tries again after that.
+const AGAIN_MICROS: u64 = SECOND;
 
 /// What is on its way from one node to another.
 #[derive(Default)]
@@ -88,6 +93,27 @@ impl Network {
             down: BTreeSet::new(),
             events: BTreeMap::new(),
             count: 0,
+        }
+    }
+
+    /// One more node.
+    pub(super) fn add(&mut self, node: usize, latency_micros: Option<u64>, rng: &mut Rng) {
+        for other in 0..node {
+            let pair = Pair {
+                latency_micros: latency_micros.unwrap_or_else(|| *rng.pick(&REGIONS_MILLIS) * MS),
+                ..Pair::default()
+            };
+            self.pairs.insert((node, other), pair);
+        }
+    }
+
+    pub(super) fn look_at(&mut self, time: u64, node: usize) {
+        let looks = self.events.values();
+        if !looks
+            .into_iter()
+            .any(|event| matches!(event, Event::Look(at) if *at == node))
+        {
+            self.at(time, Event::Look(node));
         }
     }
 
@@ -229,7 +255,7 @@ impl World {
                     let peer = self.members[from].id;
                     self.bring(to);
                     // It may come in pieces.
-                    let middle = bytes.len() / 2;
+                    let (middle, mut rosters) = (bytes.len() / 2, Vec::new());
                     for piece in [&bytes[..middle], &bytes[middle..]] {
                         let decoder = &mut self.network.ways.entry((from, to)).or_default().decoder;
                         decoder.push(piece);
@@ -237,8 +263,14 @@ impl World {
                             .frame()
                             .map_err(|cause| format!("a frame from {from} to {to}: {cause}"))?
                         {
-                            self.members[to].node.receive(peer, frame);
+                            match frame {
+                                Frame::Roster(theirs) => rosters.push(theirs),
+                                frame => self.members[to].node.receive(peer, frame),
+                            }
                         }
+                    }
+                    for theirs in rosters {
+                        let _ = self.hear(to, from, &theirs)?;
                     }
                     return self.outcomes(to);
                 }
@@ -262,6 +294,7 @@ impl World {
                     return self.tell_link(at, peer, false);
                 }
             }
+            Event::Look(at) => return self.look(at),
             Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
         }
         Ok(())
@@ -276,6 +309,11 @@ impl World {
     fn tell_link(&mut self, at: usize, peer: usize, up: bool) -> Result<(), String> {
         let id = self.members[peer].id;
         self.bring(at);
+        if up {
+            self.members[at].linked.insert(peer);
+        } else {
+            self.members[at].linked.remove(&peer);
+        }
         self.members[at].node.link(id, up);
         if up {
             let micros = 2 * self.network.pair(at, peer).latency_micros;
@@ -293,10 +331,41 @@ impl World {
         if down || lost || pair.up || pair.cut_until > now {
             return Ok(());
         }
+        if !self.greet(a, b)? {
+            if !self.members[a].out && !self.members[b].out {
+                self.network.connect_at(self.now + AGAIN_MICROS, a, b);
+            }
+            return Ok(());
+        }
+        let pair = self.network.pair(a, b);
         pair.stream += 1;
         pair.up = true;
         self.tell_link(a, b, true)?;
         self.tell_link(b, a, true)
+    }
+
+    /// Sends a frame, if there is a stream.
+    pub(super) fn send(&mut self, from: usize, to: usize, frame: &Frame) {
+        let pair = self.network.pair(from, to);
+        let (up, stream, latency) = (pair.up, pair.stream, pair.latency_micros);
+        if !up {
+            return;
+        }
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let latency = self.rng.between(latency / 4, latency);
+        let lost = self.network.lost_until.get(&(from, to)).copied();
+        let leaves = lost.map_or(self.now, |until| until.max(self.now));
+        let way = self.network.ways.entry((from, to)).or_default();
+        let arrives = (leaves + latency).max(way.last + 1);
+        way.last = arrives;
+        let arrive = Event::Arrive {
+            from,
+            to,
+            stream,
+            bytes,
+        };
+        self.network.at(arrives, arrive);
     }
 
     /// One frame, from the partitions that have some in turn.
@@ -313,22 +382,7 @@ impl World {
             let Some(frame) = frame else {
                 continue;
             };
-            let mut bytes = Vec::new();
-            frame.encode(&mut bytes);
-            let latency = self.network.pair(from, to).latency_micros;
-            let latency = self.rng.between(latency / 4, latency);
-            let lost = self.network.lost_until.get(&(from, to)).copied();
-            let leaves = lost.map_or(self.now, |until| until.max(self.now));
-            let way = self.network.ways.entry((from, to)).or_default();
-            let arrives = (leaves + latency).max(way.last + 1);
-            way.last = arrives;
-            let arrive = Event::Arrive {
-                from,
-                to,
-                stream,
-                bytes,
-            };
-            self.network.at(arrives, arrive);
+            self.send(from, to, &frame);
             // There may be more of it; the others come first.
             let next = self.now + self.rng.below(MS / 10);
             self.network.at(next, Event::Ready { from, to, stream });

@@ -116,6 +116,11 @@ impl Removals {
         }
     }
 
+    /// Something may be gone: nothing that was expunged so far has to be.
+    pub(super) fn doubt(&mut self) {
+        self.expunged.clear();
+    }
+
     /// Whether nothing could save this message that the node which expunged it had not seen.
     fn is_gone(&self, account: AccountId, id: MessageId) -> bool {
         let Some(node) = self.expunged.get(&(account, id)) else {

@@ -1,0 +1,375 @@
+//! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
+//!
+//! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed.
+//! What a node that is removed has acknowledged may be lost with it, unless the others have all that it wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::{
+    roster::{Heard, Holdings, Roster},
+    wire::Frame,
+};
+use whimbrel_service::queue;
+
+use super::{Applied, MS, Member, World};
+use crate::node::{Identity, Node};
+
+/// Between two looks at what is held of removed members' logs.
+pub(super) const LOOK_MICROS: u64 = 500 * MS;
+
+/// Nodes in one world, those that were removed among them.
+const NODES_MAX: usize = 8;
+
+/// The members of a world that begins, all let in by the first.
+pub(super) fn founded(ids: &[Incarnation]) -> Roster {
+    let mut roster = Roster::found(ids[0], "0", 1, !0b11);
+    for (number, id) in ids.iter().enumerate().skip(1) {
+        let sponsored = roster.sponsor(ids[0], *id, &number.to_string());
+        sponsored.expect("there are 64 slots");
+    }
+    roster
+}
+
+impl World {
+    pub(super) fn change_members(&mut self) -> Result<(), String> {
+        let at = self.any_member();
+        if self.members[at].down.is_some() {
+            return Ok(());
+        }
+        if self.rng.one_in(2) && self.members.len() < NODES_MAX {
+            self.let_in(at)
+        } else {
+            self.remove(at)
+        }
+    }
+
+    fn let_in(&mut self, at: usize) -> Result<(), String> {
+        let number = self.members.len();
+        let id = Incarnation::from_hash(self.plan.seed << 8 | (number as u64 + 1));
+        let sponsor = self.members[at].id;
+        let roster = &mut self.members[at].roster;
+        if roster.sponsor(sponsor, id, &number.to_string()).is_err() {
+            return Ok(());
+        }
+        self.note("cluster: a node is let in");
+        self.say(|| format!("{at} lets {number} in"));
+        self.changed(at)?;
+        let roster = self.members[at].roster.clone();
+        let mut config = self.config.clone();
+        config.origin = id;
+        config.peers = roster.slots();
+        config.slot = config.peers.remove(&id).unwrap_or(0);
+        let limits = queue::Limits {
+            retry_after_seconds: 2,
+            ..queue::Limits::default()
+        };
+        let mut node = Node::with(self.plan.seed << 8 | number as u64, config, limits);
+        node.advance_to(self.now);
+        let (doubtful, lacks) = (self.members[at].doubtful, self.applied(at));
+        self.members.push(Member {
+            doubtful,
+            lacks,
+            ..Member::new(id, node, roster)
+        });
+        self.network
+            .add(number, self.plan.latency_micros, &mut self.rng);
+        for other in 0..number {
+            self.network.connect_at(self.now + 1, number, other);
+        }
+        self.check_slots(number)
+    }
+
+    /// One that has a slot to give to a node that comes for `index`.
+    pub(super) fn any_sponsor(&mut self, index: usize, id: Incarnation) -> Option<usize> {
+        let mut sponsors = self.there();
+        sponsors.retain(|at| {
+            let member = &self.members[*at];
+            let mut roster = member.roster.clone();
+            *at != index && roster.sponsor(member.id, id, "").is_ok()
+        });
+        (!sponsors.is_empty()).then(|| *self.rng.pick(&sponsors))
+    }
+
+    /// Another incarnation comes for a node whose disk was lost, with an empty one. The old one is removed where members change; else it stays a member.
+    pub(super) fn join_again(
+        &mut self,
+        index: usize,
+        id: Incarnation,
+        at: usize,
+    ) -> Result<(), String> {
+        let (by, old) = (self.members[at].id, self.members[index].id);
+        let roster = &mut self.members[at].roster;
+        let sponsored = roster.sponsor(by, id, &index.to_string());
+        sponsored.map_err(|error| error.to_string())?;
+        if self.plan.membership > 0 {
+            let removed = roster.remove(by, old, self.now);
+            removed.map_err(|error| error.to_string())?;
+        }
+        self.changed(at)?;
+        let lacks = self.applied(at);
+        let roster = self.members[at].roster.clone();
+        let mut peers = roster.slots();
+        let slot = peers.remove(&id).ok_or("who was let in has no slot")?;
+        let identity = Identity {
+            incarnation: id,
+            slot,
+            round: 0,
+        };
+        let member = &mut self.members[index];
+        member.id = id;
+        member.lacks = lacks;
+        member.renewed = true;
+        member.roster = roster;
+        member.node.lose(identity, peers, self.now);
+        self.lose_clients_of(index);
+        self.check_slots(index)
+    }
+
+    fn remove(&mut self, at: usize) -> Result<(), String> {
+        let others: Vec<usize> = (0..self.members.len())
+            .filter(|other| {
+                *other != at && !self.members[*other].out && !self.members[*other].doubtful
+            })
+            .collect();
+        // Somebody must be left that knows all, and a removal come to its end before the next: what was written by one that is removed and rests on what
+        // another one wrote that nobody has, too, is never applied (`docs/decisions/0024`).
+        let young = self.there().into_iter().any(|of| !self.is_serving(of));
+        let unrest = young || self.unclosed().is_some() || self.directories_differ().is_some();
+        if others.len() < 2 || self.members[at].doubtful || unrest {
+            return Ok(());
+        }
+        let victim = *self.rng.pick(&others);
+        let (by, id) = (self.members[at].id, self.members[victim].id);
+        let roster = &mut self.members[at].roster;
+        if !roster.remove(by, id, self.now).map_err(|e| e.to_string())? {
+            return Ok(());
+        }
+        self.note(match self.members[victim].down {
+            Some(_) => "cluster: a dead node is removed",
+            None => "cluster: a living node is removed",
+        });
+        self.say(|| format!("{at} removes {victim}"));
+        self.members[victim].doubtful = true;
+        if !self.is_held_elsewhere(victim) {
+            self.note("cluster: what a removed node alone had is gone");
+            self.kept.doubt();
+            self.removals.doubt();
+        }
+        self.changed(at)
+    }
+
+    /// Whether what still waits in queues came to a node that was removed before it was accepted there: nobody has the body, and nobody will
+    /// (`docs/replication.md`). All who are left have the same, and have waited for half of the time.
+    pub(super) fn waits_for_the_removed(&self, end: u64) -> bool {
+        let there = self.there();
+        let waiting: BTreeSet<usize> = (there.iter())
+            .map(|index| self.members[*index].node.queue_len())
+            .collect();
+        let removed = there.len() < self.members.len() || self.members.iter().any(|m| m.renewed);
+        removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
+    }
+
+    /// Whether all that a node has written and accepted, bodies too, is at one that stays.
+    fn is_held_elsewhere(&self, victim: usize) -> bool {
+        let id = self.members[victim].id;
+        let of = |index: usize| {
+            let reports = self.members[index].node.reports().into_iter();
+            let logs = reports.map(|report| {
+                let open = report.open.unwrap_or_default();
+                let log = open.logs.get(&id).copied().unwrap_or_default();
+                let complete = report.bodies_missing == 0 && log.applied == log.stored;
+                (report.partition, (log.stored, complete))
+            });
+            logs.filter(|(_, (stored, _))| *stored > 0)
+                .collect::<BTreeMap<_, _>>()
+        };
+        let member = &self.members[victim];
+        let mut others = (0..self.members.len())
+            .filter(|other| !self.members[*other].doubtful && self.members[*other].down.is_none());
+        member.down.is_none()
+            && member.node.queue_len() == 0
+            && others.any(|other| of(other) == of(victim))
+    }
+
+    /// A node's list of members has changed: its machines and peers are told, and who was removed is not listened to.
+    pub(super) fn changed(&mut self, at: usize) -> Result<(), String> {
+        self.bring(at);
+        let roster = self.members[at].roster.clone();
+        self.members[at].node.members(roster.slots());
+        self.outcomes(at)?;
+        if roster.members().is_out(self.members[at].id) {
+            self.leave(at);
+            return Ok(());
+        }
+        self.check_slots(at)?;
+        for other in 0..self.members.len() {
+            if other == at {
+                continue;
+            }
+            if roster.members().is_out(self.members[other].id) {
+                // It hears why when it comes again.
+                let pause = self.rng.below(2 * super::SECOND);
+                self.network.flap(self.now, at, other, pause);
+            } else {
+                self.send(at, other, &Frame::Roster(roster.clone()));
+            }
+        }
+        if !roster.members().closing().is_empty() {
+            self.network.look_at(self.now + LOOK_MICROS, at);
+        }
+        Ok(())
+    }
+
+    /// One node is shown what another knows; whether that is a member.
+    pub(super) fn hear(&mut self, at: usize, from: usize, theirs: &Roster) -> Result<bool, String> {
+        let id = self.members[from].id;
+        let heard = self.members[at].roster.hear(id, theirs);
+        match heard.map_err(|error| error.to_string())? {
+            Heard::Taken { new } => {
+                if new {
+                    self.changed(at)?;
+                }
+                Ok(!self.members[at].out)
+            }
+            Heard::Removed => {
+                self.note("cluster: a removed node comes back");
+                Ok(false)
+            }
+            Heard::Stranger => Ok(false),
+        }
+    }
+
+    /// Each shows the other its members, before anything else; whether both are some.
+    pub(super) fn greet(&mut self, a: usize, b: usize) -> Result<bool, String> {
+        if self.members[a].out || self.members[b].out {
+            return Ok(false);
+        }
+        let (of_a, of_b) = (
+            self.members[a].roster.clone(),
+            self.members[b].roster.clone(),
+        );
+        // Each says its word, whatever the other thinks of it.
+        let (a_hears, b_hears) = (self.hear(a, b, &of_b)?, self.hear(b, a, &of_a)?);
+        Ok(a_hears && b_hears)
+    }
+
+    /// It was removed: it serves nobody any more.
+    fn leave(&mut self, index: usize) {
+        self.note("cluster: a removed node hears of it");
+        self.say(|| format!("node {index} was removed"));
+        let member = &mut self.members[index];
+        member.out = true;
+        member.down = None;
+        member.full_until = None;
+        self.network.die(self.now, index);
+        self.lose_clients_of(index);
+    }
+
+    /// Looks what is held of removed members' logs, and says it.
+    pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
+        let member = &self.members[at];
+        let closing = member.roster.members().closing();
+        if member.out || closing.is_empty() {
+            return Ok(());
+        }
+        let linked = |id: &Incarnation| {
+            let index = self.index_of(*id);
+            index.is_some_and(|index| member.linked.contains(&index))
+        };
+        if member.down.is_none()
+            && !closing.iter().any(linked)
+            && let Some(holdings) = holdings(&member.node, &closing)
+        {
+            let me = member.id;
+            let roster = &mut self.members[at].roster;
+            if roster.settle(me, &holdings).map_err(|e| e.to_string())? {
+                if roster.members().closing().is_empty() {
+                    self.note("cluster: the logs of a removed node are closed");
+                }
+                // Which looks again, if there is anything to be looked at.
+                return self.changed(at);
+            }
+        }
+        self.network.look_at(self.now + LOOK_MICROS, at);
+        Ok(())
+    }
+
+    /// No slot has two holders, by what this node knows and by what each says of itself; and nobody ever has another one.
+    fn check_slots(&mut self, at: usize) -> Result<(), String> {
+        let slots = self.members[at].roster.slots();
+        let different: BTreeSet<u8> = slots.values().copied().collect();
+        if different.len() != slots.len() {
+            return Err(format!("two members have one slot: {slots:?}"));
+        }
+        for (id, slot) in slots {
+            let first = *self.slots.entry(id).or_insert(slot);
+            if first != slot {
+                return Err(format!("{id:?} had slot {first} and has {slot}"));
+            }
+        }
+        let mut taken = BTreeMap::new();
+        for member in self.members.iter().filter(|member| !member.doubtful) {
+            let own = member.roster.members().get(member.id);
+            let slot = own.ok_or("a node does not know itself")?.slot;
+            if let Some(other) = taken.insert(slot, member.id) {
+                return Err(format!("{other:?} and {:?} have slot {slot}", member.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody was let in, or removed, or has come for a lost disk.
+    pub(super) fn members_have_changed(&self) -> bool {
+        let changed = |member: &Member| member.doubtful || member.renewed;
+        let more = self.members.len() as u64 != self.plan.nodes;
+        more || self.members.iter().any(changed)
+    }
+
+    /// What is applied at a node.
+    fn applied(&self, index: usize) -> Applied {
+        let reports = self.members[index].node.reports().into_iter();
+        let logs = reports.flat_map(|report| {
+            let logs = report.open.unwrap_or_default().logs.into_iter();
+            logs.map(move |(of, log)| ((report.partition, of), log.applied))
+        });
+        logs.filter(|(_, applied)| *applied > 0).collect()
+    }
+
+    /// Whether clients go to it.
+    pub(super) fn is_serving(&mut self, index: usize) -> bool {
+        let mut lacks = std::mem::take(&mut self.members[index].lacks);
+        if !lacks.is_empty() {
+            let has = self.applied(index);
+            lacks.retain(|log, number| has.get(log).is_none_or(|has| has < number));
+        }
+        self.members[index].lacks = lacks;
+        self.members[index].lacks.is_empty() && !self.members[index].out
+    }
+
+    /// The first node that was not removed: there is one, since a node is removed only if two others are left.
+    pub(super) fn first_there(&self) -> usize {
+        let first = self.members.iter().position(|member| !member.out);
+        first.unwrap_or(0)
+    }
+
+    /// Members whose removal is not over yet, anywhere.
+    pub(super) fn unclosed(&self) -> Option<String> {
+        let members = self.members.iter().filter(|member| !member.out);
+        let mut open = members.map(|member| (member.id, member.roster.members().closing()));
+        let (id, closing) = open.find(|(_, closing)| !closing.is_empty())?;
+        Some(format!("{id:?} does not close the logs of {closing:?}"))
+    }
+}
+
+/// What is here of these logs; `None`: a partition is being opened.
+fn holdings(node: &Node, of: &[Incarnation]) -> Option<Holdings> {
+    let mut holdings: Holdings = of.iter().map(|id| (*id, BTreeMap::new())).collect();
+    for report in node.reports() {
+        let logs = report.open?.logs;
+        for (id, of) in &mut holdings {
+            of.insert(report.partition, logs.get(id).copied().unwrap_or_default());
+        }
+    }
+    Some(holdings)
+}
