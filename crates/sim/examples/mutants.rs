@@ -19,6 +19,7 @@ const MUTANTS: &[&str] = &[
     "body-not-awaited",
     "claim-for-any-placement",
     "claim-last-wins",
+    "closed-too-early",
     "counter-ignores-claims",
     "counter-not-told",
     "credential-by-arrival",
