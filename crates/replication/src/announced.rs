@@ -238,6 +238,22 @@ impl Announced {
         members.filter_map(|of| self.shown(*of, account)).collect()
     }
 
+    /// How many of these operations some of the members are not known to have shown, or claimed again: of the one of which most are not.
+    pub fn unshown(
+        &self,
+        applied: &VersionVector,
+        members: impl Iterator<Item = Incarnation>,
+    ) -> u64 {
+        let lacks = |member: Incarnation| {
+            let known = self.peers.get(&member).and_then(|of| of.counted.as_ref());
+            let shown = |origin| known.map_or(0, |known| known.vector.get(origin));
+            let of = applied.iter();
+            of.map(|(origin, number)| number.saturating_sub(shown(origin)))
+                .sum()
+        };
+        members.map(lacks).max().unwrap_or(0)
+    }
+
     fn wake(&mut self, id: Incarnation) {
         if let Some(peer) = self.peers.get_mut(&id)
             && peer.linked

@@ -27,6 +27,8 @@ pub struct Figures {
     pub takeover_claims: u64,
     /// Takeovers for which an account had no room left.
     pub takeovers_refused: u64,
+    /// Operations applied here of which some member is not known to have shown all that they brought: a client that comes from it may cost claims of them.
+    pub unshown: u64,
     /// States of partitions that were given to other nodes since the start, or begun to be.
     pub states_given: u64,
     /// States of partitions that were taken from other nodes since the start.
@@ -64,6 +66,7 @@ impl Figures {
             takeovers: self.takeovers + other.takeovers,
             takeover_claims: self.takeover_claims + other.takeover_claims,
             takeovers_refused: self.takeovers_refused + other.takeovers_refused,
+            unshown: self.unshown + other.unshown,
             states_given: self.states_given + other.states_given,
             states_taken: self.states_taken + other.states_taken,
             accounts_joined: self.accounts_joined + other.accounts_joined,

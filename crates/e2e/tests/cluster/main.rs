@@ -10,6 +10,7 @@ mod clients;
 mod directory;
 mod mail;
 mod members;
+mod moving;
 mod proxy;
 mod relays;
 mod trouble;

@@ -111,6 +111,8 @@ figures! {
         "Operations that all members have applied: while one is away it stands still.";
     CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
         "Bodies of messages that are named here and are still on other nodes.";
+    CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_unshown_operations", [], "operations",
+        "Operations of partitions that are open, applied here, of which some member is not known to have shown all: clients that come from it may cost claims of them.";
     CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",
         "UIDs given again to messages that had one (late messages, a RENAME onto a known name).";
     TAKEOVERS: Counter<0> = "whimbrel_takeovers_total", [], "takeovers",

@@ -479,6 +479,17 @@ impl Machine for PartitionOwner {
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
+            unshown: self
+                .partitions
+                .values()
+                .map(|partition| match partition {
+                    Partition::Running(own) => {
+                        let members = self.config.peers.keys().copied();
+                        own.announced.unshown(own.log.applied(), members)
+                    }
+                    Partition::Loading(_) => 0,
+                })
+                .sum(),
             ..self.counted.clone()
         }
     }
