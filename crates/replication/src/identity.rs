@@ -203,6 +203,7 @@ mod tests {
                 batches: 0,
             },
             yours: yours.map(vector),
+            anew: None,
         }
     }
 

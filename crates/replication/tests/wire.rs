@@ -90,6 +90,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 heads: vec![head],
                 room,
                 yours: None,
+                anew: None,
             }),
         ),
         (
@@ -101,6 +102,22 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 heads: vec![],
                 room,
                 yours: Some(vector(&[(8, 2)])),
+                anew: None,
+            }),
+        ),
+        (
+            "hello_anew",
+            Frame::Hello(Hello {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[(7, 300)]),
+                heads: vec![head],
+                room: Room {
+                    bytes: 0,
+                    batches: 0,
+                },
+                yours: Some(vector(&[])),
+                anew: Some(true),
             }),
         ),
         (
@@ -309,7 +326,7 @@ fn what_is_not_known_is_skipped() {
         // Its last field is left out where there is nothing to say: the next place is not a new one.
         let short = matches!(
             name,
-            "hello" | "state_begin" | "state_hint" | "readers" | "pong"
+            "hello" | "hello_yours" | "state_begin" | "state_hint" | "readers" | "pong"
         );
         if !short
             && !matches!(

@@ -96,6 +96,8 @@ struct Loading {
     waiting: Vec<Input>,
     /// What peers sent meanwhile.
     frames: Vec<(Incarnation, Frame)>,
+    /// It was read before, until a commit failed: on the streams that are there all is said again.
+    anew: bool,
 }
 
 struct Running {
@@ -193,7 +195,7 @@ impl DirectoryOwner {
         };
         let rows = std::mem::take(&mut loading.rows);
         let waiting = std::mem::take(&mut loading.waiting);
-        let frames = std::mem::take(&mut loading.frames);
+        let (frames, anew) = (std::mem::take(&mut loading.frames), loading.anew);
         match Running::from_rows(&self.config, &rows, logs) {
             Ok(running) => {
                 // A crash may have cut a purge short; one that is complete finds nothing.
@@ -212,7 +214,7 @@ impl DirectoryOwner {
         for (_, account, _) in std::mem::take(&mut self.standings) {
             self.tell_standing(account);
         }
-        self.link_loaded(now, frames);
+        self.link_loaded(now, frames, anew);
         for input in waiting {
             self.handle(now, input);
         }
@@ -235,9 +237,7 @@ impl DirectoryOwner {
             running.gate.failed(ticket, &mut self.out);
         }
         if running.failed && running.gate.is_idle() {
-            // What was lost comes again on new streams.
-            self.relink();
-            return self.load();
+            return self.load_anew();
         }
         while done
             && let Some((_, account, standing)) =
@@ -467,6 +467,7 @@ impl Loading {
             logs: None,
             waiting: Vec::new(),
             frames: Vec::new(),
+            anew: false,
         }
     }
 }

@@ -163,6 +163,8 @@ struct Loading {
     logs: Option<Option<BTreeMap<Incarnation, LogEnd>>>,
     /// What peers sent meanwhile.
     frames: Vec<(Incarnation, Frame)>,
+    /// It was read before, until a commit failed: on the streams that are there all is said again.
+    anew: bool,
 }
 
 /// What is written and told as a partition.
@@ -352,7 +354,7 @@ impl QueueOwner {
             return;
         };
         let position = loading.position.take();
-        let frames = std::mem::take(&mut loading.frames);
+        let (frames, anew) = (std::mem::take(&mut loading.frames), loading.anew);
         match Running::new(&self.config, position.as_deref(), logs) {
             Ok(running) => self.phase = Phase::Running(Box::new(running)),
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
@@ -362,7 +364,7 @@ impl QueueOwner {
             self.hand_out(now, id);
         }
         self.out.push_back(Output::QueueRecovered);
-        self.link_loaded(now, frames);
+        self.link_loaded(now, frames, anew);
         for (request, call) in std::mem::take(&mut self.calls) {
             self.call(now, request, call);
         }
@@ -689,6 +691,7 @@ impl Loading {
             read: false,
             logs: None,
             frames: Vec::new(),
+            anew: false,
         }
     }
 }

@@ -286,6 +286,7 @@ fn what_is_not_understood_stops_what_comes_after_it() {
             batches: 100,
         },
         yours: None,
+        anew: None,
     };
     let add = |key: u8| {
         whimbrel_directory::op::encode(&[Op::AddAccount {

@@ -204,6 +204,7 @@ impl Cluster {
                             self.awake.insert((from, to.unwrap(), partition));
                         }
                         Outcome::Stopped(cause) => panic!("{from} stopped: {cause}"),
+                        Outcome::Unlink(peer) => panic!("{from} ends the stream to {peer:?}"),
                         _ => {}
                     }
                 }
@@ -445,7 +446,8 @@ fn logs_are_cut_when_all_have_them() {
     assert_eq!(two.shown(0), two.shown(1));
 }
 
-/// A full disk at the receiver: the batch is refused, the partition read again, and the sender gives it again.
+/// A full disk at the receiver: the batch is refused, the partition read again, and the sender gives it again on the stream that is there;
+/// the directory's likewise.
 #[test]
 fn what_a_full_disk_refused_comes_again() {
     let mut cluster = Cluster::new(2);
@@ -454,11 +456,12 @@ fn what_a_full_disk_refused_comes_again() {
     cluster.pass(3);
     cluster.nodes[1].1.disk.faults.full = true;
     cluster.append(0, 2);
-    cluster.pass(1);
+    cluster.add(0, "bob@example.org", BOB);
+    cluster.pass(5);
+    assert_eq!(cluster.shown(1).len(), 1);
     cluster.nodes[1].1.disk.faults.full = false;
-    // It asked for new streams.
-    cluster.link(false);
-    cluster.link(true);
+    cluster.pass(5);
+    assert_eq!(cluster.logs_in(1, "bob@example.org", "x"), Some(BOB));
     assert_eq!(cluster.shown(0).len(), 2);
     assert_eq!(cluster.shown(0), cluster.shown(1));
 }

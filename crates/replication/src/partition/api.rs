@@ -80,6 +80,18 @@ impl Config {
     }
 }
 
+/// What a node takes of its peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// As much as their windows allow.
+    #[default]
+    All,
+    /// One batch of each: nobody knows yet whether it finds room on the disk.
+    One,
+    /// Nothing: the disk has just refused something.
+    Nothing,
+}
+
 /// Records stand for more than the log holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{applied} of {origin:?} are applied, its log ends with {last}")]
@@ -178,6 +190,8 @@ impl PeerReport {
 pub enum Input {
     /// There is a link to this peer now; an older one is gone.
     Linked(Incarnation),
+    /// The same, but another machine has spoken on this link before: the peer is told so, and says all again.
+    LinkedAnew(Incarnation),
     /// The link is gone.
     Unlinked(Incarnation),
     /// The peer sent a frame for this partition.

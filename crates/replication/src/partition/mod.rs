@@ -28,12 +28,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use api::{
     Alarm, Config, Entry, Foreign, Input, LogEnd, Output, PeerReport, Report, Resume, ResumeError,
-    Ticket,
+    Taking, Ticket,
 };
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
-use crate::{Now, roster::Holding};
+use crate::{Now, roster::Holding, wire::Room};
 use give::Give;
 use origin::Origin;
 use peer::Peer;
@@ -83,6 +83,7 @@ pub struct Partition {
     next_ticket: u64,
     /// Bytes read from the log and handed, not applied yet.
     applying_bytes: usize,
+    taking: Taking,
     stable: VersionVector,
     /// States that are given, by who gets them.
     gives: BTreeMap<Incarnation, Give>,
@@ -131,6 +132,7 @@ impl Partition {
             pending: BTreeMap::new(),
             next_ticket: 0,
             applying_bytes: 0,
+            taking: Taking::All,
             stable: resume.stable,
             gives: BTreeMap::new(),
             take: None,
@@ -145,6 +147,12 @@ impl Partition {
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Linked(peer) => self.linked(now, peer),
+            Input::LinkedAnew(id) => {
+                self.linked(now, id);
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.anew = true;
+                }
+            }
             Input::Unlinked(id) => {
                 if let Some(peer) = self.peers.get_mut(&id) {
                     peer.unlink();
@@ -257,6 +265,30 @@ impl Partition {
         let gives: usize = self.gives.values().map(Give::memory_bytes).sum();
         let take = self.take.as_ref().map_or(0, |take| take.storing_bytes);
         self.applying_bytes + stores.sum::<usize>() + queues.sum::<usize>() + gives + take as usize
+    }
+
+    /// What is taken of peers from now on. They are told.
+    pub fn take_of_peers(&mut self, taking: Taking) {
+        if self.taking != taking {
+            self.taking = taking;
+            self.tell_all();
+        }
+    }
+
+    /// What a peer may send, if `window` is what is kept for it.
+    fn room(&self, window: Option<Room>) -> Room {
+        let room = self.config.room_of(window);
+        match self.taking {
+            Taking::All => room,
+            Taking::One => Room {
+                bytes: 0,
+                batches: 1,
+            },
+            Taking::Nothing => Room {
+                bytes: 0,
+                batches: 0,
+            },
+        }
     }
 
     fn ask(&mut self, pending: Pending) -> Ticket {

@@ -74,6 +74,8 @@ pub(super) struct Peer {
 
     // What we tell it.
     pub(super) hello_due: bool,
+    /// The hello says that we have begun anew on this link.
+    pub(super) anew: bool,
     pub(super) ack_due: bool,
     pub(super) again: Option<u32>,
     /// Something changed that need not be told at once.
@@ -105,6 +107,7 @@ impl Peer {
         self.again = None;
         self.ack_due = false;
         self.hello_due = false;
+        self.anew = false;
         self.lag.clear();
         self.behind.clear();
         self.hint_due = false;
@@ -132,10 +135,12 @@ impl Peer {
         }
     }
 
-    /// Whether a batch of so many bytes may be queued. One always may.
+    /// Whether a batch of so many bytes may be queued. One always may, unless the peer takes none at all.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         let on_the_way = self.queue.len() + self.flight.len();
-        let Some(room) = self.room else { return false };
+        let Some(room) = self.room.filter(|room| room.batches > 0) else {
+            return false;
+        };
         let ours = self.window.map_or(u64::MAX, |window| window.bytes);
         on_the_way == 0
             || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes.min(ours)

@@ -73,6 +73,9 @@ impl Partition {
             }
         }
         self.remembers(id, hello.durable.get(self.me));
+        if hello.anew == Some(true) {
+            self.linked(now, id);
+        }
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
@@ -211,10 +214,10 @@ impl Partition {
 
     fn take(&mut self, now: Now, id: Incarnation, batch: Batch, bytes: Bytes, hash: Hash) -> Fate {
         let length = bytes.len();
+        let window = self.room(self.peers.get(&id).and_then(|peer| peer.window));
         let Some(peer) = self.peers.get_mut(&id) else {
             return Fate::Stopped;
         };
-        let window = self.config.room_of(peer.window);
         let full = peer.storing_bytes + length as u64 > window.bytes
             || peer.storing_batches >= window.batches;
         if full && peer.storing_batches > 0 && !broken("window-ignored") {

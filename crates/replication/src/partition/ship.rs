@@ -180,8 +180,8 @@ impl Partition {
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         let (durable, applied) = (self.durable(), self.applied());
+        let room = self.room(self.peers.get(&id)?.window);
         let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
-        let room = self.config.room_of(peer.window);
         if peer.hello_due || peer.ack_due {
             peer.dirty = false;
             peer.told_at = now.mono_micros;
@@ -201,6 +201,7 @@ impl Partition {
                 heads,
                 room,
                 yours: Some(peer.durable.clone()),
+                anew: Some(std::mem::take(&mut peer.anew)),
             }));
         }
         if std::mem::take(&mut peer.ack_due) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
 use super::{
-    Alarm, Output, Partition, Pending,
+    Alarm, Output, Partition, Pending, Taking,
     origin::Origin,
     state::{Held, Snapshot, StateOutput},
 };
@@ -353,6 +353,9 @@ impl Partition {
                 after: Vec::new(),
                 bytes: 0,
             }));
+        }
+        if self.taking == Taking::Nothing {
+            return None;
         }
         let greeted = self.is_greeted(id);
         let take = self.take.as_mut().filter(|take| take.donor == id)?;

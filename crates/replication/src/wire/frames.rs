@@ -52,7 +52,7 @@ pub struct Room {
     /// Bytes on the way and not acknowledged. One batch is always allowed.
     #[n(0)]
     pub bytes: u64,
-    /// Batches, likewise.
+    /// Batches, likewise; none of them: nothing may be sent for now.
     #[n(1)]
     pub batches: u32,
 }
@@ -96,6 +96,10 @@ pub struct Hello {
     /// What the receiver has said to be on its own disk, as far as the sender remembers: one that has less has lost something.
     #[n(5)]
     pub yours: Option<VersionVector>,
+    /// `true`: it has begun anew on this link and knows nothing of what was said on it before, so that the receiver, too, says all again. Otherwise, that
+    /// it would understand this; `None`: a version that does not.
+    #[n(6)]
+    pub anew: Option<bool>,
 }
 
 /// Batches, as they were sealed: those of one origin in the order of their numbers.

@@ -181,6 +181,7 @@ impl Machine {
                 batches: u32::MAX,
             },
             yours: None,
+            anew: None,
         }
     }
 

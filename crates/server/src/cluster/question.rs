@@ -66,6 +66,7 @@ impl Held {
                 batches: 0,
             },
             yours: None,
+            anew: None,
         }
     }
 }

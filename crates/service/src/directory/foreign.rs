@@ -16,11 +16,8 @@ use whimbrel_storage::Mutation;
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, is_kept_early},
 };
-
-/// Frames kept while the rows are being read: see `owner::foreign`.
-const EARLY_FRAMES_MAX: usize = 64;
 
 /// When reading a log from the store has failed it is tried again after so long.
 const RETRY_MICROS: u64 = 1_000_000;
@@ -66,7 +63,7 @@ impl DirectoryOwner {
                 }
             }
             PeerInput::Frame(peer, frame) if self.links.contains(&peer) => match &mut self.state {
-                Phase::Loading(loading) if loading.frames.len() < EARLY_FRAMES_MAX => {
+                Phase::Loading(loading) if is_kept_early(&loading.frames, &frame) => {
                     loading.frames.push((peer, frame));
                 }
                 Phase::Loading(_) => {}
@@ -102,7 +99,7 @@ impl DirectoryOwner {
     }
 
     /// The directory was read: streams that are there, and what came on them meanwhile.
-    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>) {
+    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>, anew: bool) {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
@@ -110,16 +107,25 @@ impl DirectoryOwner {
         for peer in &self.links {
             running.shipping.linked(now, *peer);
         }
+        if anew {
+            running.shipping.begin_anew(now, self.links.iter().copied());
+        }
         for (peer, frame) in frames {
             running.shipping.received(now, peer, frame);
         }
         self.ship(now);
     }
 
-    /// Everything sent on the streams may have been lost: they are made anew, and both sides say again where they stand.
-    pub(super) fn relink(&mut self) {
-        let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
-        self.out.extend(self.links.iter().map(unlink));
+    /// Something failed, and with it all may be lost that came since: it is read again, and begins anew on the streams that are there.
+    pub(super) fn load_anew(&mut self) {
+        if let Phase::Running(running) = &self.state {
+            let unlink = |peer| Output::Peer(PeerOutput::Unlink(peer));
+            self.out.extend(running.shipping.older_peers().map(unlink));
+        }
+        self.load();
+        if let Phase::Loading(loading) = &mut self.state {
+            loading.anew = true;
+        }
     }
 
     /// Carries out what the partition's machine wants.

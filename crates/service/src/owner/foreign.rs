@@ -24,11 +24,8 @@ use crate::{
     api::{Event, Failure, SessionId},
     log,
     machine::{Machine, Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, is_kept_early},
 };
-
-/// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
-const EARLY_FRAMES_MAX: usize = 64;
 
 /// When reading from the store has failed it is tried again after so long.
 const RETRY_MICROS: u64 = 1_000_000;
@@ -133,7 +130,7 @@ impl PartitionOwner {
         };
         self.open(partition);
         match self.partitions.get_mut(&partition) {
-            Some(Partition::Loading(opening)) if opening.frames.len() < EARLY_FRAMES_MAX => {
+            Some(Partition::Loading(opening)) if is_kept_early(&opening.frames, &frame) => {
                 opening.frames.push((peer, frame));
             }
             Some(Partition::Running(own)) if !own.failed => {
@@ -150,6 +147,7 @@ impl PartitionOwner {
         now: Now,
         partition: PartitionId,
         frames: Vec<(Incarnation, Frame)>,
+        anew: bool,
     ) {
         let links: Vec<_> = self
             .links
@@ -161,8 +159,12 @@ impl PartitionOwner {
             return;
         };
         own.shipping.closed(now, closed);
-        for (peer, round_trip) in links {
-            own.linked(now, peer, round_trip);
+        for (peer, round_trip) in &links {
+            own.linked(now, *peer, *round_trip);
+        }
+        if anew {
+            let peers = links.iter().map(|(peer, _)| *peer);
+            own.shipping.begin_anew(now, peers);
         }
         let lacking: Vec<BlobName> = own.lacking.iter().copied().collect();
         for (peer, frame) in frames {
@@ -173,10 +175,17 @@ impl PartitionOwner {
         self.ship(now, partition);
     }
 
-    /// Everything sent on the streams may have been lost: they are made anew, and both sides say again where they stand.
-    pub(super) fn relink(&mut self) {
-        let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
-        self.out.extend(self.links.keys().map(unlink));
+    /// A commit failed, and all behind it: the partition is read again, and begins anew on the streams that are there.
+    pub(super) fn open_anew(&mut self, partition: PartitionId) {
+        if let Some(Partition::Running(own)) = self.partitions.get(&partition) {
+            let unlink = |peer| Output::Peer(PeerOutput::Unlink(peer));
+            self.out.extend(own.shipping.older_peers().map(unlink));
+        }
+        self.forget(partition);
+        self.open(partition);
+        if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+            opening.anew = true;
+        }
     }
 
     // --- The machine ---------------------------------------------------------------------------------------------------

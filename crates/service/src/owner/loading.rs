@@ -40,6 +40,8 @@ pub(super) struct Opening {
     pub(super) logs: Option<Option<BTreeMap<Incarnation, LogEnd>>>,
     /// What peers sent meanwhile.
     pub(super) frames: Vec<(Incarnation, Frame)>,
+    /// It was open before, until something failed: on the streams that are there all is said again.
+    pub(super) anew: bool,
 }
 
 impl PartitionOwner {
@@ -218,7 +220,9 @@ impl PartitionOwner {
             Load::Twin(_) => Vec::new(),
             Load::Position(partition) | Load::Logs(partition) => {
                 self.forget(partition);
-                self.relink();
+                // Not at once again: new streams take their time, and open it.
+                let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
+                self.out.extend(self.links.keys().map(unlink));
                 self.accounts
                     .iter()
                     .filter(|(_, entry)| entry.partition == partition)
@@ -298,7 +302,7 @@ impl PartitionOwner {
         if let Some(held) = states.taking() {
             shipping.hold(now, held.clone());
         }
-        let frames = std::mem::take(&mut opening.frames);
+        let (frames, anew) = (std::mem::take(&mut opening.frames), opening.anew);
         let durable = shipping.durable(origin);
         let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
         for (other, number) in log.applied().iter() {
@@ -328,7 +332,7 @@ impl PartitionOwner {
         let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
-        self.link_opened(now, partition, frames);
+        self.link_opened(now, partition, frames, anew);
         self.sweep_on(partition);
         self.joins.insert(partition);
         // Perhaps this program can do what the last one could not.

@@ -88,7 +88,13 @@ impl Own {
                 let here = self.log.applied().get(peer);
                 self.announced.received(peer, told, here);
             }
-            other => self.shipping.received(now, peer, other),
+            other => {
+                if matches!(&other, Frame::Hello(hello) if hello.anew == Some(true)) {
+                    self.readers.linked(peer);
+                    self.announced.linked(peer);
+                }
+                self.shipping.received(now, peer, other);
+            }
         }
     }
 

@@ -336,7 +336,11 @@ impl PartitionOwner {
 
     /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
     pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
-        self.forget(partition);
+        if self.config.peers.is_empty() {
+            self.forget(partition);
+        } else {
+            self.open_anew(partition);
+        }
         let affected: Vec<AccountId> = self
             .accounts
             .iter()
@@ -363,11 +367,6 @@ impl PartitionOwner {
             } else if entry.watchers.is_empty() {
                 self.accounts.remove(&account);
             }
-        }
-        if !self.config.peers.is_empty() {
-            // What was lost comes again on new streams.
-            self.relink();
-            self.open(partition);
         }
     }
 }

@@ -7,7 +7,7 @@ use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     partition::{
         Alarm, Config, Entry, Foreign, Held, Input, LogEnd, Output, Partition, Report, Resume,
-        ResumeError, Rows, Snapshot, StateInput, StateOutput, Ticket as Asked,
+        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
     },
     wire::Frame,
 };
@@ -15,6 +15,10 @@ use whimbrel_storage::Commit;
 
 use super::clocks;
 use crate::machine::{Now, Ticket};
+
+/// When the store has refused a commit, nothing of other nodes is handed to it for so long: a disk that was full a moment ago mostly still is, and each
+/// try costs the reading of the partition.
+const PAUSE_MICROS: u64 = 1_000_000;
 
 /// What has to be handed to the store next.
 pub(crate) enum Work {
@@ -123,6 +127,10 @@ pub(crate) struct Shipping {
     commits: VecDeque<(Ticket, Then)>,
     deadline: Option<u64>,
     linked: bool,
+    /// The store has refused something: nothing is handed to it before this time.
+    paused_until: Option<u64>,
+    /// Peers of a version that does not understand that we begin anew on a stream.
+    older: BTreeSet<Incarnation>,
 }
 
 impl Shipping {
@@ -152,6 +160,8 @@ impl Shipping {
             commits: VecDeque::new(),
             deadline: None,
             linked: false,
+            paused_until: None,
+            older: BTreeSet::new(),
         })
     }
 
@@ -196,11 +206,33 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Linked(peer));
     }
 
+    /// Goes on with streams on which the machine before this one has spoken, which is gone since the store has refused a commit. Peers are asked to wait.
+    pub(crate) fn begin_anew(&mut self, now: Now, peers: impl Iterator<Item = Incarnation>) {
+        self.paused_until = Some(now.mono_micros + PAUSE_MICROS);
+        self.machine.take_of_peers(Taking::Nothing);
+        for peer in peers {
+            self.linked = true;
+            self.machine.handle(clocks(now), Input::LinkedAnew(peer));
+        }
+    }
+
+    /// Those of the peers that would not understand it: streams to them have to be made anew.
+    pub(crate) fn older_peers(&self) -> impl Iterator<Item = Incarnation> + use<> {
+        self.older.clone().into_iter()
+    }
+
     pub(crate) fn unlinked(&mut self, now: Now, peer: Incarnation) {
+        self.older.remove(&peer);
         self.machine.handle(clocks(now), Input::Unlinked(peer));
     }
 
     pub(crate) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+        if let Frame::Hello(hello) = &frame {
+            match hello.anew {
+                None => _ = self.older.insert(peer),
+                Some(_) => _ = self.older.remove(&peer),
+            }
+        }
         self.machine
             .handle(clocks(now), Input::Received(peer, frame));
     }
@@ -242,6 +274,10 @@ impl Shipping {
     }
 
     pub(crate) fn time(&mut self, now: Now) {
+        if self.paused_until.is_some_and(|at| at <= now.mono_micros) {
+            self.paused_until = None;
+            self.machine.take_of_peers(Taking::One);
+        }
         self.machine.handle(clocks(now), Input::Time);
     }
 
@@ -257,6 +293,9 @@ impl Shipping {
 
     /// A commit is durable, and with it all before it.
     pub(crate) fn committed(&mut self, now: Now, ticket: Ticket) {
+        if self.paused_until.is_none() {
+            self.machine.take_of_peers(Taking::All);
+        }
         while let Some((_, then)) = self.commits.pop_front_if(|(first, _)| *first <= ticket) {
             match then {
                 Then::Own(entry, hash) => self.machine.handle(clocks(now), Input::Own(entry, hash)),
@@ -265,9 +304,9 @@ impl Shipping {
         }
     }
 
-    /// The next thing to hand to the store.
+    /// The next thing to hand to the store, if it is not to be left alone for a while.
     pub(crate) fn next_work(&self) -> Option<&Work> {
-        self.work.front()
+        self.work.front().filter(|_| self.paused_until.is_none())
     }
 
     pub(crate) fn take_work(&mut self) -> Option<Work> {
@@ -334,7 +373,7 @@ impl Shipping {
     /// Looks again when it wants to be called, and says so if it is earlier than before. Without peers it never does.
     pub(crate) fn reckon(&mut self, now: Now) -> Option<u64> {
         let wanted = self.linked.then(|| self.machine.deadline(clocks(now)));
-        self.deadline = wanted.flatten();
+        self.deadline = wanted.flatten().into_iter().chain(self.paused_until).min();
         self.deadline
     }
 

@@ -27,11 +27,8 @@ use crate::{
     api::{Failure, Reply},
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, clocks, on_wire},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, clocks, is_kept_early, on_wire},
 };
-
-/// Frames kept while the rows are being read: see `owner::foreign`.
-const EARLY_FRAMES_MAX: usize = 64;
 
 /// When reading a log from the store has failed it is tried again after so long.
 const RETRY_MICROS: u64 = 1_000_000;
@@ -170,27 +167,34 @@ impl QueueOwner {
         }
         match &mut self.phase {
             Phase::Loading(loading) => {
-                if loading.frames.len() < EARLY_FRAMES_MAX {
+                if is_kept_early(&loading.frames, &frame) {
                     loading.frames.push((peer, frame));
                 }
             }
             Phase::Running(running) => {
+                let anew = matches!(&frame, Frame::Hello(hello) if hello.anew == Some(true));
                 running.shipping.received(now, peer, frame);
                 let origin = self.config.origin;
                 let durable = running.shipping.durable_at(peer, origin);
                 let own = running.log.next() - 1;
                 let outcomes = self.waits.durable(peer, durable, own);
                 self.resolve(now, outcomes);
+                if anew {
+                    self.tell_again(peer);
+                }
             }
         }
     }
 
     /// The rows were read: streams that are there, what came on them meanwhile, and bodies that are not here.
-    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>) {
+    pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>, anew: bool) {
         if let Phase::Running(running) = &mut self.phase {
             running.shipping.closed(now, self.closed.clone());
             for peer in &self.links {
                 running.shipping.linked(now, *peer);
+            }
+            if anew {
+                running.shipping.begin_anew(now, self.links.iter().copied());
             }
         }
         if !self.config.peers.is_empty() {
@@ -461,10 +465,19 @@ impl QueueOwner {
         let reset =
             matches!(&self.phase, Phase::Running(of) if of.failed && of.under_way.is_empty());
         if reset {
-            // What was lost comes again on new streams.
-            let unlink = |peer: &Incarnation| Output::Peer(PeerOutput::Unlink(*peer));
-            self.out.extend(self.links.iter().map(unlink));
-            self.load();
+            self.load_anew();
+        }
+    }
+
+    /// A commit failed, and with it all may be lost that came since: it is read again, and begins anew on the streams that are there.
+    fn load_anew(&mut self) {
+        if let Phase::Running(running) = &self.phase {
+            let unlink = |peer| Output::Peer(PeerOutput::Unlink(peer));
+            self.out.extend(running.shipping.older_peers().map(unlink));
+        }
+        self.load();
+        if let Phase::Loading(loading) = &mut self.phase {
+            loading.anew = true;
         }
     }
 

@@ -11,6 +11,7 @@ use whimbrel_service::{
     log::{POSITION_KEY, Position},
     machine::{Input, Ticket},
     owner::{Config, keys},
+    peers::Frame,
 };
 
 use crate::{
@@ -240,6 +241,73 @@ fn mail_that_is_removed_elsewhere_makes_room_on_a_full_disk() {
     pair.settle();
     assert_eq!(pair.uids(1, "INBOX"), []);
     assert_eq!(pair.unlinked, 0);
+}
+
+/// No stream ends; both sides say all again on the one that is there. Each try costs one small batch and a second, and when there is room all comes.
+#[test]
+fn what_a_full_disk_refuses_comes_again_on_the_same_stream() {
+    let mut pair = two_accounts();
+    pair.unlink();
+    // Until nobody waits for the other's readers.
+    pair.settle();
+    for _ in 0..30 {
+        pair.append(0, "INBOX", 1);
+    }
+    pair.link();
+    pair.nodes[1].full = true;
+    pair.travel_some(2);
+    pair.sent.clear();
+    let begin = pair.now.mono_micros;
+    pair.settle();
+    let begun = |of: &Frame| matches!(of, Frame::Readers(told) if told.anew == Some(true));
+    assert!(pair.sent.iter().any(begun), "who reads is told again");
+    let announced = |of: &Frame| matches!(of, Frame::Announced(_));
+    assert!(pair.sent.iter().any(announced));
+    pair.settle();
+    let seconds = (pair.now.mono_micros - begin) / 1_000_000;
+    let refused = pair.nodes[1].refused as u64;
+    // Those that were on their way when the first was refused, and then one for each try.
+    assert!(
+        (32..=30 + seconds + 1).contains(&refused),
+        "{refused} in {seconds} s"
+    );
+    // While it waits for the next try nothing is sent to it, then one batch.
+    pair.sent.clear();
+    let (before, begin) = (refused, pair.now.mono_micros);
+    pair.settle();
+    let tries = pair.nodes[1].refused as u64 - before;
+    assert!(tries > 0 && pair.now.mono_micros > begin);
+    let sent = pair.sent.iter().map(|of| match of {
+        Frame::Batches(batches) => batches.batches.len() as u64,
+        _ => 0,
+    });
+    assert!(sent.sum::<u64>() <= tries + 1, "{tries} tries");
+    // Reads go on.
+    assert_eq!(pair.uids(1, "INBOX").len(), 1);
+    pair.nodes[1].full = false;
+    pair.settle();
+    assert_eq!(pair.uids(1, "INBOX"), pair.uids(0, "INBOX"));
+    assert_eq!(pair.uids(1, "INBOX").len(), 31);
+    assert_eq!(pair.unlinked, 0);
+}
+
+/// It would say nothing again.
+#[test]
+fn a_stream_to_an_older_program_is_made_anew() {
+    let mut pair = two_accounts();
+    pair.unlink();
+    pair.old = true;
+    pair.settle();
+    pair.append(0, "INBOX", 1);
+    pair.nodes[1].full = true;
+    pair.link();
+    pair.travel();
+    assert!(pair.unlinked > 0);
+    pair.nodes[1].full = false;
+    pair.unlink();
+    pair.link();
+    pair.settle();
+    assert_eq!(pair.uids(1, "INBOX"), pair.uids(0, "INBOX"));
 }
 
 /// What was stable may be collected: a state from before its removal would bring it back, after a crash, too.

@@ -46,6 +46,8 @@ pub(crate) struct Node {
     pub(crate) warnings: Vec<String>,
     /// Its disk takes what leads to more room, and what the node could not work without.
     pub(crate) full: bool,
+    /// Commits that it has not taken.
+    pub(crate) refused: usize,
     /// What became of deliveries.
     pub(crate) delivered: Vec<(Ticket, bool)>,
     replies: BTreeMap<RequestId, Reply>,
@@ -63,6 +65,10 @@ pub(crate) struct Pair {
     pub(crate) silent: bool,
     /// How often an owner wanted the streams made anew.
     pub(crate) unlinked: usize,
+    /// What node 0 has sent.
+    pub(crate) sent: Vec<Frame>,
+    /// It says that it knows nothing of beginning anew, as an older program.
+    pub(crate) old: bool,
     requests: u64,
 }
 
@@ -92,6 +98,7 @@ impl Node {
             largest_foreign: 0,
             warnings: Vec::new(),
             full: false,
+            refused: 0,
             delivered: Vec::new(),
             replies: BTreeMap::new(),
             inbox: VecDeque::new(),
@@ -220,6 +227,8 @@ impl Pair {
             linked: false,
             silent: false,
             unlinked: 0,
+            sent: Vec::new(),
+            old: false,
             requests: 0,
         };
         pair.link();
@@ -323,6 +332,7 @@ impl Pair {
                 return None;
             }
             Output::Commit(ticket, commit) if node.full && commit.room == Room::Ordinary => {
+                node.refused += 1;
                 Input::CommitFailed(ticket)
             }
             Output::Commit(ticket, commit) => {
@@ -423,6 +433,13 @@ impl Pair {
                         *largest = chunk.rows.len().max(*largest);
                     }
                     let dropped = self.silent && matches!(frame, Frame::Announced(_));
+                    let mut frame = frame;
+                    if at == 0 {
+                        if let Frame::Hello(hello) = &mut frame {
+                            hello.anew = hello.anew.filter(|_| !self.old);
+                        }
+                        self.sent.push(frame.clone());
+                    }
                     if self.linked && !dropped {
                         self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
                     }
