@@ -127,6 +127,8 @@ struct Scene {
     witnesses: Vec<Witness>,
     all: Witness,
     expected: Shown,
+    /// Sessions are brought to other nodes, now to this one, now to that: what UIDNEXT one has told another one need not have reached (U2 is of one node).
+    brought: bool,
 }
 
 impl Scene {
@@ -136,6 +138,7 @@ impl Scene {
             nodes,
             all: Witness::default(),
             expected: Shown::new(),
+            brought: false,
         }
     }
 
@@ -169,6 +172,9 @@ impl Scene {
             .map(|message| (message.uid, message::name_of(&message.bytes).unwrap()))
             .collect();
         self.all.forget_next();
+        if self.brought {
+            self.witnesses[index].forget_next();
+        }
         for witness in [&mut self.witnesses[index], &mut self.all] {
             let looked = witness.look("INBOX", contents.validity, contents.next, &names);
             looked.unwrap_or_else(|breach| panic!("node {index}: {breach}"));

@@ -43,7 +43,9 @@ fn region(of: &[(&str, &str)], workers: usize) -> Scene {
         wait_for("links", || (node.links() + 1 == of.len()).then_some(()));
         wait_for("the account", || node.server.login(ANNE).ok());
     }
-    Scene::new(nodes)
+    let mut scene = Scene::new(nodes);
+    scene.brought = true;
+    scene
 }
 
 impl Node {
