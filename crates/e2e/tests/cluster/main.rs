@@ -89,6 +89,13 @@ impl Node {
         self.cluster(&["status"]).expect("cluster status")
     }
 
+    /// One of its metrics.
+    fn figure(&self, name: &str) -> u64 {
+        let text = self.server.http("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    }
+
     /// How many links it has.
     fn links(&self) -> usize {
         self.status().matches("  linked").count()
@@ -159,6 +166,15 @@ impl Scene {
                 of.iter().map(|index| self.look(*index)).collect();
             let looks = looks?;
             looks.windows(2).all(|two| two[0] == two[1]).then_some(())
+        });
+    }
+
+    /// Waits until all others have what was acknowledged at a node, bodies too: it may die.
+    fn wait_for_copies_of(&self, node: usize) {
+        wait_for("copies at all nodes", || {
+            let lag = self.nodes[node].figure("whimbrel_cluster_lag_operations");
+            let missing = |node: &Node| node.figure("whimbrel_cluster_bodies_missing");
+            (lag + self.nodes.iter().map(missing).sum::<u64>() == 0).then_some(())
         });
     }
 

@@ -105,7 +105,7 @@ impl Two {
     /// Waits until the second knows that the first has shown all.
     fn all_shown(&self) {
         wait_for("the reports", || {
-            (self.figure("whimbrel_cluster_unshown_operations") == 0).then_some(())
+            (self.scene.nodes[1].figure("whimbrel_cluster_unshown_operations") == 0).then_some(())
         });
     }
 
@@ -113,12 +113,6 @@ impl Two {
         let mut imap = self.scene.nodes[node].server.anne();
         let text = message::bytes(name, 3000);
         let _ = imap.append("INBOX", &[], &text).unwrap().ok("APPEND");
-    }
-
-    fn figure(&self, name: &str) -> u64 {
-        let text = self.scene.nodes[1].server.http("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().parse().unwrap()
     }
 }
 
@@ -136,7 +130,10 @@ fn a_client_of_a_node_that_died_keeps_every_uid() {
             .iter()
             .all(|(uid, name)| there.get(uid) == Some(name))
     );
-    assert_eq!(two.figure("whimbrel_takeover_claims_total"), 0);
+    assert_eq!(
+        two.scene.nodes[1].figure("whimbrel_takeover_claims_total"),
+        0
+    );
 }
 
 #[test]
@@ -163,5 +160,8 @@ fn what_came_while_the_dead_node_was_alone_is_claimed_again_and_nothing_else() {
         .iter()
         .filter(|(uid, name)| there.get(uid) != Some(name));
     assert_eq!(moved.count(), 1);
-    assert_eq!(two.figure("whimbrel_takeover_claims_total"), 1);
+    assert_eq!(
+        two.scene.nodes[1].figure("whimbrel_takeover_claims_total"),
+        1
+    );
 }

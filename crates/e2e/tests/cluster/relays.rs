@@ -207,6 +207,7 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     let _ = idle.append("INBOX", &[], &large).unwrap().ok("APPEND");
     scene.expected.insert("large".into(), BTreeSet::new());
     scene.wait_alike(&[0, 1, 2]);
+    scene.wait_for_copies_of(there);
     let mut busy = scene.nodes[2].server.anne();
     let _ = busy.command("SELECT INBOX").unwrap().ok("SELECT");
     busy.wire.send(b"x FETCH 1:* BODY.PEEK[]\r\n").unwrap();
