@@ -30,6 +30,10 @@ pub struct Signal {
 }
 
 impl Signal {
+    fn is_served_here(&self) -> bool {
+        !self.passes.load(Ordering::SeqCst)
+    }
+
     /// Tells it; telling it twice before it looks is telling it once.
     pub fn raise(&self, event: Event) {
         let bit = match event {
@@ -128,15 +132,7 @@ impl Registry {
     /// Tells all sessions to say goodbye, those too that come from now on.
     pub fn shutdown(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        for shard in &self.sessions {
-            for signal in shard
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .values()
-            {
-                signal.raise(Event::Shutdown);
-            }
-        }
+        self.say_goodbye(|_| true);
     }
 
     /// Enters a new session that another node is to serve: only the end of the process ends it here.
@@ -152,15 +148,14 @@ impl Registry {
     /// Tells all sessions that are served here to say goodbye, those too that come from now on.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
+        self.say_goodbye(Signal::is_served_here);
+    }
+
+    fn say_goodbye(&self, to: impl Fn(&Signal) -> bool) {
         for shard in &self.sessions {
-            for signal in shard
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .values()
-            {
-                if !signal.passes.load(Ordering::SeqCst) {
-                    signal.raise(Event::Shutdown);
-                }
+            let sessions = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for signal in sessions.values().filter(|signal| to(signal)) {
+                signal.raise(Event::Shutdown);
             }
         }
     }
@@ -180,8 +175,8 @@ impl Registry {
         let mut served = 0;
         for shard in &self.sessions {
             let sessions = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let here = |signal: &&Arc<Signal>| !signal.passes.load(Ordering::SeqCst);
-            served += sessions.values().filter(here).count();
+            let here = sessions.values().filter(|signal| signal.is_served_here());
+            served += here.count();
         }
         served
     }

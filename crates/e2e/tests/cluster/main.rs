@@ -85,6 +85,17 @@ impl Node {
         self.server.start(&[]);
     }
 
+    /// Founds a cluster, or is let in by this one.
+    fn begin(&mut self, sponsor: Option<&Node>) {
+        match sponsor {
+            None => {
+                let _ = self.cluster(&["init"]).expect("cluster init");
+                self.server.start(&[]);
+            }
+            Some(sponsor) => self.join(sponsor),
+        }
+    }
+
     fn status(&self) -> String {
         self.cluster(&["status"]).expect("cluster status")
     }
@@ -342,6 +353,22 @@ fn three_nodes_hold_the_same_accounts() {
     }
 }
 
+/// Two nodes that know the account, and what lies before each.
+fn two_behind_proxies() -> (Scene, [Proxy; 2]) {
+    let ports = [free_port(), free_port()];
+    let proxies = [Proxy::start(ports[0]), Proxy::start(ports[1])];
+    let of_b = [("a", proxies[0].port)];
+    let mut a = Node::new("a", ports[0], ports[0], &[], true);
+    let mut b = Node::new("b", ports[1], proxies[1].port, &of_b, false);
+    a.begin(None);
+    b.begin(Some(&a));
+    let scene = Scene::new(vec![a, b]);
+    wait_for("the account", || {
+        scene.nodes[1].server.login(ACCOUNTS[0]).ok()
+    });
+    (scene, proxies)
+}
+
 /// Two nodes of which the second goes on from an older disk, put back so that the directory itself does not show it: as a snapshot of a volume.
 struct Old {
     scene: Scene,
@@ -351,23 +378,7 @@ struct Old {
 
 impl Old {
     fn new() -> Old {
-        let ports = [free_port(), free_port()];
-        let proxies = [Proxy::start(ports[0]), Proxy::start(ports[1])];
-        let mut a = Node::new("a", ports[0], ports[0], &[], true);
-        let mut b = Node::new(
-            "b",
-            ports[1],
-            proxies[1].port,
-            &[("a", proxies[0].port)],
-            false,
-        );
-        let _ = a.cluster(&["init"]).expect("cluster init");
-        a.server.start(&[]);
-        b.join(&a);
-        let mut scene = Scene::new(vec![a, b]);
-        wait_for("the account", || {
-            scene.nodes[1].server.login(ACCOUNTS[0]).ok()
-        });
+        let (mut scene, proxies) = two_behind_proxies();
         scene.deliver(1, "before");
         scene.wait_alike(&[0, 1]);
         scene.nodes[1].server.stop();

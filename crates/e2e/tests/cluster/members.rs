@@ -7,7 +7,7 @@ use whimbrel_e2e::{
     server::{ACCOUNTS, free_port},
 };
 
-use super::{Node, Scene, proxy::Proxy};
+use super::{Node, Scene, proxy::Proxy, two_behind_proxies};
 
 impl Node {
     /// What all members have applied, and what is here.
@@ -159,18 +159,7 @@ fn a_dead_node_is_replaced() {
 
 #[test]
 fn a_node_that_is_cut_off_is_removed_and_comes_back() {
-    let ports = [free_port(), free_port()];
-    let proxies = [Proxy::start(ports[0]), Proxy::start(ports[1])];
-    let mut a = Node::new("a", ports[0], ports[0], &[], true);
-    let of_b = [("a", proxies[0].port)];
-    let mut b = Node::new("b", ports[1], proxies[1].port, &of_b, false);
-    let _ = a.cluster(&["init"]).expect("cluster init");
-    a.server.start(&[]);
-    b.join(&a);
-    let mut scene = Scene::new(vec![a, b]);
-    wait_for("the account", || {
-        scene.nodes[1].server.login(ACCOUNTS[0]).ok()
-    });
+    let (mut scene, proxies) = two_behind_proxies();
     scene.deliver(1, "before");
     scene.wait_alike(&[0, 1]);
     proxies.iter().for_each(Proxy::cut);

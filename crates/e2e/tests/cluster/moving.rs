@@ -7,10 +7,10 @@ use whimbrel_e2e::{
     imap::set_of,
     message,
     process::wait_for,
-    server::{ACCOUNTS, Server, free_port},
+    server::{ACCOUNTS, Server},
 };
 
-use crate::{Node, Scene, proxy::Proxy};
+use crate::{Scene, proxy::Proxy, two_behind_proxies};
 
 /// What the client has of INBOX.
 struct Copy {
@@ -81,18 +81,7 @@ struct Two {
 impl Two {
     /// Two nodes at which mail came in turns.
     fn new() -> Two {
-        let ports = [free_port(), free_port()];
-        let proxies = [Proxy::start(ports[0]), Proxy::start(ports[1])];
-        let of_b = [("a", proxies[0].port)];
-        let mut a = Node::new("a", ports[0], ports[0], &[], true);
-        let mut b = Node::new("b", ports[1], proxies[1].port, &of_b, false);
-        let _ = a.cluster(&["init"]).expect("cluster init");
-        a.server.start(&[]);
-        b.join(&a);
-        let mut scene = Scene::new(vec![a, b]);
-        wait_for("the account", || {
-            scene.nodes[1].server.login(ACCOUNTS[0]).ok()
-        });
+        let (mut scene, proxies) = two_behind_proxies();
         for number in 0..8 {
             scene.deliver(number % 2, &format!("mail-{number}"));
             scene.wait_alike(&[0, 1]);
@@ -108,12 +97,6 @@ impl Two {
             (self.scene.nodes[1].figure("whimbrel_cluster_unshown_operations") == 0).then_some(())
         });
     }
-
-    fn append(&self, node: usize, name: &str) {
-        let mut imap = self.scene.nodes[node].server.anne();
-        let text = message::bytes(name, 3000);
-        let _ = imap.append("INBOX", &[], &text).unwrap().ok("APPEND");
-    }
 }
 
 #[test]
@@ -121,7 +104,7 @@ fn a_client_of_a_node_that_died_keeps_every_uid() {
     let mut two = Two::new();
     let copy = Copy::of(&two.scene.nodes[0].server);
     two.scene.nodes[0].server.kill();
-    two.append(1, "after");
+    two.scene.nodes[1].append("after");
     assert_eq!(copy.goes_on_at(&two.scene.nodes[1].server), 0);
     let there = Copy::of(&two.scene.nodes[1].server).names;
     assert_eq!(there.len(), copy.names.len() + 1);
@@ -143,10 +126,10 @@ fn what_came_while_the_dead_node_was_alone_is_claimed_again_and_nothing_else() {
     wait_for("the cut to be noticed", || {
         (two.scene.nodes[1].links() == 0).then_some(())
     });
-    two.append(1, "unseen");
+    two.scene.nodes[1].append("unseen");
     // These go with the first node.
     for number in 0..4 {
-        two.append(0, &format!("tail-{number}"));
+        two.scene.nodes[0].append(&format!("tail-{number}"));
     }
     let copy = Copy::of(&two.scene.nodes[0].server);
     two.scene.nodes[0].server.kill();

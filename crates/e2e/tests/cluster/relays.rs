@@ -30,13 +30,7 @@ fn region(of: &[(&str, &str)], workers: usize) -> Scene {
     let mut nodes: Vec<Node> = Vec::new();
     for (name, role) in of {
         let mut new = node(name, role, workers, nodes.is_empty());
-        match nodes.first() {
-            None => {
-                let _ = new.cluster(&["init"]).expect("cluster init");
-                new.server.start(&[]);
-            }
-            Some(sponsor) => new.join(sponsor),
-        }
+        new.begin(nodes.first());
         nodes.push(new);
     }
     for node in &nodes {

@@ -30,13 +30,7 @@ impl Triangle {
                 ways.push(([from, to], way));
             }
             let mut node = Node::new(name, ports[from], ports[from], &others, from == 0);
-            match nodes.first() {
-                None => {
-                    let _ = node.cluster(&["init"]).expect("cluster init");
-                    node.server.start(&[]);
-                }
-                Some(first) => node.join(first),
-            }
+            node.begin(nodes.first());
             nodes.push(node);
         }
         let mut triangle = Triangle {

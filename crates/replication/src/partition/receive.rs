@@ -73,7 +73,7 @@ impl Partition {
             }
         }
         self.remembers(id, hello.durable.get(self.me));
-        if hello.anew == Some(true) {
+        if hello.begins_anew() {
             self.linked(now, id);
         }
         let Some(peer) = self.peers.get_mut(&id) else {

@@ -102,6 +102,13 @@ pub struct Hello {
     pub anew: Option<bool>,
 }
 
+impl Hello {
+    /// Whether all is to be said again on this link.
+    pub fn begins_anew(&self) -> bool {
+        self.anew == Some(true)
+    }
+}
+
 /// Batches, as they were sealed: those of one origin in the order of their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batches {

@@ -16,11 +16,8 @@ use whimbrel_storage::Mutation;
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, is_kept_early},
+    peers::{Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, is_kept_early},
 };
-
-/// When reading a log from the store has failed it is tried again after so long.
-const RETRY_MICROS: u64 = 1_000_000;
 
 /// A log that is being read.
 pub(super) struct Read {
@@ -194,7 +191,7 @@ impl DirectoryOwner {
             return false;
         };
         read.failed = true;
-        self.retry_at = Some(now.mono_micros + RETRY_MICROS);
+        self.retry_at = Some(now.mono_micros + READ_AGAIN_MICROS);
         self.out.push_back(Output::Log(Note::Warning(format!(
             "reading a log of the directory failed: {cause}"
         ))));

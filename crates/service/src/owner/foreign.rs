@@ -24,11 +24,8 @@ use crate::{
     api::{Event, Failure, SessionId},
     log,
     machine::{Machine, Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, is_kept_early},
+    peers::{Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, is_kept_early},
 };
-
-/// When reading from the store has failed it is tried again after so long.
-const RETRY_MICROS: u64 = 1_000_000;
 
 /// A log that is being read.
 pub(super) struct Read {
@@ -290,7 +287,7 @@ impl PartitionOwner {
 
     /// Reading from the store has failed: the partition waits before it asks again.
     pub(super) fn wait_with_work(&mut self, now: Now, partition: PartitionId) {
-        let at = now.mono_micros + RETRY_MICROS;
+        let at = now.mono_micros + READ_AGAIN_MICROS;
         if let Some(own) = self.running(partition) {
             own.retry_at = Some(at);
             self.timers.insert((at, partition));

@@ -458,38 +458,21 @@ impl Machine for PartitionOwner {
 
     fn figures(&self, _now: Now) -> Figures {
         let running = |entry: &&Account| matches!(entry.phase, Phase::Running(_));
-        let logs = self
-            .partitions
-            .values()
-            .filter_map(|partition| match partition {
-                Partition::Running(own) => Some(own.log.next() - 1),
-                Partition::Loading(_) => None,
-            });
+        let open = self.partitions.values().filter_map(|of| match of {
+            Partition::Running(own) => Some(own),
+            Partition::Loading(_) => None,
+        });
+        let logs = open.clone().map(|own| own.log.next() - 1);
+        let members = || self.config.peers.keys().copied();
+        let unshown = |own: &Own| own.announced.unshown(own.log.applied(), members());
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
             accounts_bytes: self.bytes as u64,
-            accounts_stalled: self
-                .partitions
-                .values()
-                .map(|partition| match partition {
-                    Partition::Running(own) => own.stalled.len() as u64,
-                    Partition::Loading(_) => 0,
-                })
-                .sum(),
+            accounts_stalled: open.clone().map(|own| own.stalled.len() as u64).sum(),
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
-            unshown: self
-                .partitions
-                .values()
-                .map(|partition| match partition {
-                    Partition::Running(own) => {
-                        let members = self.config.peers.keys().copied();
-                        own.announced.unshown(own.log.applied(), members)
-                    }
-                    Partition::Loading(_) => 0,
-                })
-                .sum(),
+            unshown: open.map(|own| unshown(own)).sum(),
             ..self.counted.clone()
         }
     }

@@ -89,7 +89,7 @@ impl Own {
                 self.announced.received(peer, told, here);
             }
             other => {
-                if matches!(&other, Frame::Hello(hello) if hello.anew == Some(true)) {
+                if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
                     self.readers.linked(peer);
                     self.announced.linked(peer);
                 }

@@ -37,6 +37,9 @@ pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
     }
 }
 
+/// When reading from the store has failed it is tried again after so long.
+pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
+
 /// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
 const EARLY_FRAMES_MAX: usize = 64;
 

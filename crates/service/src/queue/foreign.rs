@@ -27,11 +27,11 @@ use crate::{
     api::{Failure, Reply},
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, clocks, is_kept_early, on_wire},
+    peers::{
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, clocks, is_kept_early,
+        on_wire,
+    },
 };
-
-/// When reading a log from the store has failed it is tried again after so long.
-const RETRY_MICROS: u64 = 1_000_000;
 
 /// Entries of other nodes that are in memory at once, when they are delivered here: a node that dies may leave thousands.
 const ADOPTED_MAX: usize = 64;
@@ -172,7 +172,7 @@ impl QueueOwner {
                 }
             }
             Phase::Running(running) => {
-                let anew = matches!(&frame, Frame::Hello(hello) if hello.anew == Some(true));
+                let anew = matches!(&frame, Frame::Hello(hello) if hello.begins_anew());
                 running.shipping.received(now, peer, frame);
                 let origin = self.config.origin;
                 let durable = running.shipping.durable_at(peer, origin);
@@ -298,7 +298,7 @@ impl QueueOwner {
             return !matches!(&self.phase, Phase::Loading(loading) if loading.ticket == ticket);
         };
         read.failed = true;
-        self.reads_at = Some(now.mono_micros + RETRY_MICROS);
+        self.reads_at = Some(now.mono_micros + READ_AGAIN_MICROS);
         self.out.push_back(Output::Log(Note::Warning(format!(
             "reading a log of the queue failed: {cause}"
         ))));
