@@ -415,6 +415,18 @@ impl Directory {
         self.decoy.as_ref().map(|decoy| decoy.value)
     }
 
+    /// All rows of which something may be stored.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let domains = self.domains.iter();
+        let domains = domains.map(|(domain, _)| Row::Domain(domain.clone()));
+        let accounts = self.accounts.keys().copied().map(Row::Account);
+        let aliases = self.aliases();
+        let aliases = aliases.map(|(from, to, _)| Row::Alias(from.to_owned(), to.to_owned()));
+        let floors = self.floors.keys().cloned().map(Row::Floor);
+        let rows = domains.chain(accounts).chain(aliases).chain(floors);
+        rows.chain(self.decoy.iter().map(|_| Row::Decoy))
+    }
+
     /// The stored form of a row: `None` where nothing is to be stored.
     #[must_use]
     pub fn row(&self, row: &Row) -> Option<Vec<u8>> {

@@ -2,15 +2,17 @@
 //!
 //! The state is whole in memory. A change is planned against it, sealed, committed and applied; its answer waits until it is on
 //! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
-//! in as batches ([`foreign`]).
+//! in as batches ([`foreign`]), or as a state where logs were cut ([`states`]).
 
 mod foreign;
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Section};
 use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
+use whimbrel_storage::Mutation;
 
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
@@ -20,7 +22,12 @@ use crate::{
     gate::Gate,
     log::{self, Log},
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
-    peers::{self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then},
+    owner::keys::{is_coming, key_of_coming},
+    peers::{
+        self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
+        state::Joined,
+        whole::{Coming, Found, Giving},
+    },
     saslprep::saslprep,
     senders::{self, Senders},
 };
@@ -74,6 +81,10 @@ pub struct DirectoryOwner {
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Reads that failed are tried again then.
     retry_at: Option<u64>,
+    /// States that are given.
+    giving: Giving,
+    /// How many were taken since the start.
+    states_taken: u64,
     /// Answers to owners that wait until what they tell is durable, in the order of the commits.
     standings: VecDeque<(Ticket, AccountId, Standing)>,
     next_ticket: u64,
@@ -105,6 +116,10 @@ struct Running {
     log: Log,
     shipping: Shipping,
     gate: Gate,
+    /// A state that comes.
+    coming: Coming,
+    /// Its rows.
+    theirs: Directory,
     /// Accounts to purge when the removal is durable.
     purges: BTreeMap<Ticket, Vec<AccountId>>,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
@@ -126,6 +141,8 @@ impl DirectoryOwner {
             closed: BTreeSet::new(),
             reads: BTreeMap::new(),
             retry_at: None,
+            giving: Giving::new(PartitionId::DIRECTORY),
+            states_taken: 0,
             standings: VecDeque::new(),
             next_ticket: 0,
             out: VecDeque::new(),
@@ -158,6 +175,7 @@ impl DirectoryOwner {
             self.out.push_back(Output::Peer(load));
         }
         self.reads.clear();
+        self.out.extend(self.giving.end());
         self.state = Phase::Loading(loading);
     }
 
@@ -197,7 +215,10 @@ impl DirectoryOwner {
         let waiting = std::mem::take(&mut loading.waiting);
         let (frames, anew) = (std::mem::take(&mut loading.frames), loading.anew);
         match Running::from_rows(&self.config, &rows, logs) {
-            Ok(running) => {
+            Ok((mut running, joining, gone)) => {
+                if let Some(held) = running.coming.held() {
+                    running.shipping.hold(now, held.clone());
+                }
                 // A crash may have cut a purge short; one that is complete finds nothing.
                 self.out.extend(
                     running
@@ -207,6 +228,10 @@ impl DirectoryOwner {
                 );
                 self.out.extend(risen(self.config.slot, &running.directory));
                 self.state = Phase::Running(Box::new(running));
+                self.hand_out_pages(gone);
+                if let Some(joined) = joining {
+                    self.join_rows(&joined);
+                }
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
@@ -477,44 +502,54 @@ impl Running {
         config: &Config,
         rows: &[(Vec<u8>, bytes::Bytes)],
         logs: Option<BTreeMap<Incarnation, LogEnd>>,
-    ) -> Result<Self, String> {
+    ) -> Result<(Self, Option<Joined>, Vec<Mutation>), String> {
         let (id, origin) = (PartitionId::DIRECTORY, config.origin);
         let mut directory = Directory::default();
         let mut log = Log::new(id, origin);
+        let (mut found, mut joining) = (Found::default(), None);
         for (key, value) in rows {
             if key == log::POSITION_KEY {
                 log = Log::load(id, origin, value).map_err(|error| error.to_string())?;
-            } else {
+            } else if key == log::JOINING_KEY {
+                let joined = minicbor::decode::<Joined>(value);
+                joining = Some(joined.map_err(|error| error.to_string())?);
+            } else if !found.look(key, value) {
                 directory
                     .load(key, value)
                     .map_err(|error| error.to_string())?;
             }
         }
-        let ends = logs.unwrap_or_else(|| log.ends());
-        let (mut shipping, peers) = (config.shipping, &config.peers);
-        if !peers.is_empty() {
-            // It is small, and whoever comes or was away gets it from its logs.
-            (shipping.kept, shipping.kept_for_absent) = (u64::MAX, u64::MAX);
+        let (coming, gone) = found.settle(joining.as_ref().map(|of| of.state))?;
+        let mut theirs = Directory::default();
+        let came = rows.iter().filter(|(key, _)| is_coming(key));
+        for (key, value) in came.map(|(key, value)| (key_of_coming(key), value)) {
+            if coming.has(key) {
+                theirs.load(key, value).map_err(|error| error.to_string())?;
+            }
         }
+        let ends = logs.unwrap_or_else(|| log.ends());
         let shipping = Shipping::resume(
-            shipping,
+            config.shipping,
             id,
             origin,
-            peers,
+            &config.peers,
             ends,
             log.applied(),
             log.collected(),
         )
         .map_err(|error| error.to_string())?;
-        Ok(Running {
+        let running = Running {
             directory,
             log,
             shipping,
             gate: Gate::default(),
+            coming,
+            theirs,
             purges: BTreeMap::new(),
             stalled: false,
             failed: false,
-        })
+        };
+        Ok((running, joining, gone))
     }
 
     /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
@@ -693,14 +728,19 @@ impl Machine for DirectoryOwner {
     }
 
     fn figures(&self, _now: Now) -> Figures {
+        let states = Figures {
+            states_given: self.giving.given,
+            states_taken: self.states_taken,
+            ..Figures::default()
+        };
         let Phase::Running(running) = &self.state else {
-            return Figures::default();
+            return states;
         };
         Figures {
             directory_accounts: running.directory.accounts().count() as u64,
             directory_domains: running.directory.domains().count() as u64,
             logins_cached: self.authenticator.cached() as u64,
-            ..Figures::default()
+            ..states
         }
     }
 }

@@ -6,15 +6,17 @@
 //! durable the row goes, everywhere; when that is durable no delivery can come again, and the owners are told that the entry is finished.
 //!
 //! Alone the queue is rows and nothing else. In a cluster it is a partition, with a log that says which entries were taken, finished and given up
-//! ([`foreign`], `docs/decisions/0026`).
+//! ([`foreign`], `docs/decisions/0026`); where logs were cut, its state is given ([`states`], `docs/decisions/0035`).
 //!
 //! Invariants:
 //! - What is provisional (too few nodes have it yet) is not delivered. Its client gets one answer: done, or a temporary failure.
 //! - Whatever is in the queue after a crash counts, whoever took it: a client may have been answered.
 //! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it.
 
+mod accepting;
 mod foreign;
 mod rows;
+mod states;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,27 +24,28 @@ use std::{
 };
 
 use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{BlobName, EntryId, Order};
 pub use whimbrel_replication::waits;
-use whimbrel_replication::waits::{Refused, Waits};
-use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Room};
+use whimbrel_replication::waits::Waits;
+use whimbrel_storage::{Commit, Mutation};
 
 pub(crate) use self::rows::{entry_of_row, fuzz_row, holder};
 use self::{
     foreign::{Other, Read},
-    rows::{ENTRY_ROW, Op, named, row_of_entry, with, without},
+    rows::{Op, Taken, without},
 };
 use crate::{
     api::{Call, Entry, Failure, Reply, UploadId},
     figures::Figures,
     log::{self, Log},
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    peers::{self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then, clocks, on_wire},
+    owner::keys::COMING_END,
+    peers::{
+        self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping,
+        whole::{Coming, Found, Giving},
+    },
 };
-
-/// What is left of a commit for what stands beside an entry: its row is in it twice, in the log and by itself.
-const COMMIT_SPARE_BYTES: usize = 64 << 10;
 
 /// What bounds the queue. Keys in `[queue]`.
 #[derive(Clone, Debug)]
@@ -144,6 +147,10 @@ pub struct QueueOwner {
     reads: BTreeMap<Ticket, Read>,
     /// Reads that failed are tried again then.
     reads_at: Option<u64>,
+    /// States that are given.
+    giving: Giving,
+    /// How many were taken since the start.
+    states_taken: u64,
     next_ticket: u64,
     out: VecDeque<Output>,
 }
@@ -157,6 +164,8 @@ enum Phase {
 struct Loading {
     ticket: Ticket,
     position: Option<Bytes>,
+    /// What the rows say of states.
+    found: Found,
     /// Whether all rows are read.
     read: bool,
     /// Where the logs stand; the store is not asked where there are no peers.
@@ -171,6 +180,8 @@ struct Loading {
 struct Running {
     log: Log,
     shipping: Shipping,
+    /// A state that comes: which of its entries have come.
+    coming: Coming,
     /// Commits that rest on each other.
     under_way: BTreeSet<Ticket>,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
@@ -182,8 +193,8 @@ struct Running {
 struct Pending {
     entry: Arc<Entry>,
     bytes: usize,
-    /// Other nodes have it, too, or may.
-    shared: bool,
+    /// Where it was taken: other nodes have it, too, or may. `None`: here, alone.
+    taken: Option<Taken>,
     /// Deliveries not confirmed yet.
     open: BTreeSet<usize>,
     /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
@@ -245,6 +256,8 @@ impl QueueOwner {
             adopting: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_at: None,
+            giving: Giving::new(PartitionId::QUEUE),
+            states_taken: 0,
             next_ticket: 0,
             out: VecDeque::new(),
         };
@@ -279,7 +292,7 @@ impl QueueOwner {
             ticket,
             partition,
             from: vec![0],
-            to: vec![ENTRY_ROW + 1],
+            to: vec![COMING_END],
         });
         if self.config.peers.is_empty() && !self.config.in_cluster {
             loading.logs = Some(None);
@@ -293,6 +306,7 @@ impl QueueOwner {
         self.lacking.clear();
         self.adopting.clear();
         self.reads.clear();
+        self.out.extend(self.giving.end());
         self.bytes = self.provisional.values().map(|of| of.bytes).sum();
         let accepting = self.commits.values().map(|waiting| match waiting {
             Waiting::Accept(_, _, bytes) => *bytes,
@@ -308,15 +322,17 @@ impl QueueOwner {
         };
         loading.read = done;
         for (key, row) in page {
+            let Phase::Loading(loading) = &mut self.phase else {
+                return;
+            };
             if key == log::POSITION_KEY {
-                if let Phase::Loading(loading) = &mut self.phase {
-                    loading.position = Some(row);
-                }
+                loading.position = Some(row);
+            } else if loading.found.look(&key, &row) {
             } else if let Some(blob) = log::lacking_of_key(&key) {
                 let id = entry_id(&blob.upload);
                 self.lacking.insert(blob, id);
-            } else if let Some((entry, taken_by)) = entry_of_row(&key, &row) {
-                self.found(now, entry, taken_by, row.len());
+            } else if let Some((entry, taken)) = entry_of_row(&key, &row) {
+                self.found(now, entry, taken, row.len());
             } else {
                 // It was accepted, so it must not be dropped: someone has to look at it.
                 return self.out.push_back(Output::Fatal(format!(
@@ -328,15 +344,15 @@ impl QueueOwner {
     }
 
     /// An entry is there at the start.
-    fn found(&mut self, now: Now, entry: Entry, taken_by: Option<Incarnation>, bytes: usize) {
+    fn found(&mut self, now: Now, entry: Entry, taken: Option<Taken>, bytes: usize) {
         self.out.push_back(Output::Unfinished(entry.id));
-        match taken_by.filter(|by| *by != self.config.origin) {
+        match taken.filter(|taken| taken.by != self.config.origin) {
             // It still waits for other nodes, or did a moment ago.
             None if self.entries.contains_key(&entry.id)
                 || self.provisional.values().any(|of| of.entry.id == entry.id) => {}
-            None => self.insert(Arc::new(entry), bytes, None, taken_by.is_some()),
-            Some(taken_by) => {
-                let other = Other::new(now, taken_by, entry.blob, true);
+            None => self.insert(Arc::new(entry), bytes, None, taken),
+            Some(taken) => {
+                let other = Other::new(now, taken, entry.blob, true);
                 self.others.insert(entry.id, other);
             }
         }
@@ -354,9 +370,16 @@ impl QueueOwner {
             return;
         };
         let position = loading.position.take();
+        let found = std::mem::take(&mut loading.found);
         let (frames, anew) = (std::mem::take(&mut loading.frames), loading.anew);
-        match Running::new(&self.config, position.as_deref(), logs) {
-            Ok(running) => self.phase = Phase::Running(Box::new(running)),
+        match Running::new(&self.config, position.as_deref(), logs, found) {
+            Ok((mut running, gone)) => {
+                if let Some(held) = running.coming.held() {
+                    running.shipping.hold(now, held.clone());
+                }
+                self.phase = Phase::Running(Box::new(running));
+                self.hand_out_pages(gone);
+            }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
         let ids: Vec<EntryId> = self.entries.keys().copied().collect();
@@ -370,7 +393,13 @@ impl QueueOwner {
         }
     }
 
-    fn insert(&mut self, entry: Arc<Entry>, bytes: usize, accepted: Option<u64>, shared: bool) {
+    fn insert(
+        &mut self,
+        entry: Arc<Entry>,
+        bytes: usize,
+        accepted: Option<u64>,
+        taken: Option<Taken>,
+    ) {
         self.bytes += bytes;
         let open = (0..entry.deliveries.len()).collect();
         self.entries.insert(
@@ -378,180 +407,13 @@ impl QueueOwner {
             Pending {
                 entry,
                 bytes,
-                shared,
+                taken,
                 open,
                 accepted,
                 handed_out: 0,
                 removing: false,
             },
         );
-    }
-
-    // --- Accepting -----------------------------------------------------------------------------------------------------
-
-    fn call(&mut self, now: Now, request: RequestId, call: Call) {
-        match &self.phase {
-            Phase::Running(running) if !running.failed => {}
-            _ => return self.calls.push_back((request, call)),
-        }
-        let Call::Accept(entry) = call else {
-            return self.out.push_back(Output::Fatal(
-                "a call that is not the queue's was routed to it".into(),
-            ));
-        };
-        let answer = if self.config.peers.is_empty() {
-            self.accept(request, entry)
-        } else {
-            self.take(now, request, entry)
-        };
-        if let Err(failure) = answer {
-            self.out
-                .push_back(Output::Reply(request, Reply::Failed(failure)));
-        }
-    }
-
-    fn has_room(&self, bytes: usize) -> Result<(), Failure> {
-        let limits = &self.config.limits;
-        let full = self.entries.len() + self.accepting >= limits.entries_max
-            || self.bytes + bytes > limits.bytes_max;
-        match full {
-            true => Err(Failure::Storage),
-            false => Ok(()),
-        }
-    }
-
-    /// Alone.
-    fn accept(&mut self, request: RequestId, entry: Entry) -> Result<(), Failure> {
-        let row = row_of_entry(&entry, None);
-        let bytes = row.len();
-        self.has_room(bytes)?;
-        self.bytes += bytes;
-        let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
-        commit.mutations.extend(with(entry.id, &entry.blob, row));
-        let ticket = self.ticket();
-        self.accepting += 1;
-        self.commits
-            .insert(ticket, Waiting::Accept(request, Arc::new(entry), bytes));
-        self.out.push_back(Output::Commit(ticket, commit));
-        Ok(())
-    }
-
-    /// In a cluster.
-    fn take(&mut self, now: Now, request: RequestId, entry: Entry) -> Result<(), Failure> {
-        let needed = self.config.other_nodes.min(self.config.peers.len());
-        let Phase::Running(running) = &mut self.phase else {
-            return Err(Failure::Temporary);
-        };
-        if needed > 0 {
-            let greeted = |peer: &&Incarnation| running.shipping.is_greeted(**peer);
-            let reachable = self.links.iter().filter(greeted).count();
-            let may = self.waits.check(needed, reachable);
-            may.map_err(|refused| match refused {
-                Refused::TooFew { .. } => Failure::TooFewNodes,
-                Refused::TooMany => Failure::Storage,
-            })?;
-        }
-        let row = row_of_entry(&entry, Some(self.config.origin));
-        let bytes = row.len();
-        self.has_room(bytes)?;
-        if 2 * bytes + COMMIT_SPARE_BYTES > COMMIT_BYTES_MAX {
-            return Err(Failure::Limit("too many recipients for one message"));
-        }
-        let op = Op::Take {
-            id: entry.id,
-            row: row.to_vec(),
-        };
-        let mutations = with(entry.id, &entry.blob, row).into();
-        let number = self.say(now, &op, Some(&entry.blob), mutations, false, Waiting::Take);
-        if needed > 0 {
-            let blobs = BTreeSet::from([on_wire(&entry.blob)]);
-            self.waits.begin(clocks(now), number, needed, blobs);
-        }
-        self.bytes += bytes;
-        self.accepting += 1;
-        self.provisional.insert(
-            number,
-            Provisional {
-                request,
-                entry: Arc::new(entry),
-                bytes,
-                needed,
-                durable: false,
-            },
-        );
-        Ok(())
-    }
-
-    /// Writes an operation into our log, with what it changes here. Gives its number.
-    fn say(
-        &mut self,
-        now: Now,
-        op: &Op,
-        blob: Option<&BlobName>,
-        mutations: Vec<whimbrel_storage::Mutation>,
-        lazy: bool,
-        waiting: impl FnOnce(u64) -> Waiting,
-    ) -> u64 {
-        let ticket = self.ticket();
-        let Phase::Running(running) = &mut self.phase else {
-            unreachable!("nothing is said before the rows are read");
-        };
-        let reserved = running.log.reserve(now, 1);
-        let blobs = blob.map(named).into_iter().collect();
-        let (_, mut commit) = running.log.seal(&reserved, vec![rows::section(op)], blobs);
-        commit.mutations.extend(mutations);
-        commit.lazy = lazy;
-        if !matches!(op, Op::Take { .. }) {
-            commit.room = Room::Frees;
-        }
-        let then = Then::own(&commit, running.log.hash());
-        running.shipping.committing(ticket, then);
-        running.under_way.insert(ticket);
-        self.commits.insert(ticket, waiting(reserved.first));
-        self.out.push_back(Output::Commit(ticket, commit));
-        reserved.first
-    }
-
-    /// What other nodes have by now.
-    fn resolve(&mut self, now: Now, outcomes: Vec<waits::Outcome>) {
-        for outcome in outcomes {
-            match outcome {
-                waits::Outcome::Enough(number) => self.count(now, number),
-                waits::Outcome::Abort(number) => self.give_up(now, number),
-            }
-        }
-    }
-
-    /// A provisional entry counts.
-    fn count(&mut self, now: Now, number: u64) {
-        let Some(of) = self.provisional.remove(&number) else {
-            return;
-        };
-        self.accepting -= 1;
-        self.bytes -= of.bytes;
-        self.out.push_back(Output::Reply(of.request, Reply::Done));
-        let id = of.entry.id;
-        self.insert(of.entry, of.bytes, Some(now.mono_micros), true);
-        self.hand_out(now, id);
-    }
-
-    /// Too few nodes have it in time.
-    fn give_up(&mut self, now: Now, number: u64) {
-        let is_writable = matches!(&self.phase, Phase::Running(running) if !running.failed);
-        let Some(of) = self.provisional.remove(&number) else {
-            return;
-        };
-        self.accepting -= 1;
-        self.bytes -= of.bytes;
-        if !is_writable || broken("abort-not-logged") {
-            // The disk is full: it is found when the rows are read again, and counts.
-            let reply = Reply::Failed(Failure::NotConfirmed);
-            return self.out.push_back(Output::Reply(of.request, reply));
-        }
-        let id = of.entry.id;
-        let mutations = without(id, &of.entry.blob).into();
-        let waiting = |_| Waiting::Close(id, Some(of.request));
-        self.say(now, &Op::Abort { id }, None, mutations, false, waiting);
     }
 
     // --- Commits -------------------------------------------------------------------------------------------------------
@@ -569,7 +431,7 @@ impl QueueOwner {
                 }
                 self.out.push_back(Output::Reply(request, Reply::Done));
                 let id = entry.id;
-                self.insert(entry, bytes, Some(now.mono_micros), false);
+                self.insert(entry, bytes, Some(now.mono_micros), None);
                 self.hand_out(now, id);
             }
             Some(Waiting::Remove(id)) if done => {
@@ -643,7 +505,7 @@ impl QueueOwner {
             return;
         }
         let mutations = without(id, &pending.entry.blob).into();
-        if pending.shared {
+        if pending.taken.is_some() {
             let waiting = |_| Waiting::Close(id, None);
             self.say(now, &Op::Finish { id }, None, mutations, true, waiting);
             return;
@@ -688,6 +550,7 @@ impl Loading {
         Loading {
             ticket,
             position: None,
+            found: Found::default(),
             read: false,
             logs: None,
             frames: Vec::new(),
@@ -701,7 +564,8 @@ impl Running {
         config: &Config,
         position: Option<&[u8]>,
         logs: Option<BTreeMap<Incarnation, LogEnd>>,
-    ) -> Result<Self, String> {
+        found: Found,
+    ) -> Result<(Self, Vec<Mutation>), String> {
         let (id, origin) = (PartitionId::QUEUE, config.origin);
         let log = match position {
             Some(record) => Log::load(id, origin, record).map_err(|error| error.to_string())?,
@@ -709,19 +573,18 @@ impl Running {
         };
         let ends = logs.unwrap_or_else(|| log.ends());
         let (applied, stable) = (log.applied(), log.collected());
-        let (mut shipping, peers) = (config.shipping, &config.peers);
-        if !peers.is_empty() {
-            // Its state is not given: whoever comes or was away gets it from its logs.
-            (shipping.kept, shipping.kept_for_absent) = (u64::MAX, u64::MAX);
-        }
+        let (shipping, peers) = (config.shipping, &config.peers);
         let shipping = Shipping::resume(shipping, id, origin, peers, ends, applied, stable);
-        Ok(Running {
+        let (coming, gone) = found.settle(None)?;
+        let running = Running {
             shipping: shipping.map_err(|error| error.to_string())?,
             log,
+            coming,
             under_way: BTreeSet::new(),
             stalled: false,
             failed: false,
-        })
+        };
+        Ok((running, gone))
     }
 }
 
@@ -785,6 +648,8 @@ impl Machine for QueueOwner {
             queue_entries: (self.entries.len() + self.accepting) as u64,
             queue_bytes: self.bytes as u64,
             queue_oldest_seconds: u64::try_from(age).unwrap_or(0),
+            states_given: self.giving.given,
+            states_taken: self.states_taken,
             ..Figures::default()
         }
     }

@@ -14,7 +14,7 @@ use whimbrel_mailbox::{
 use whimbrel_storage::{LogEntry, LogPosition, Origin};
 
 use crate::{
-    log::{POSITION_KEY, Position},
+    log::{OWN_ROWS_END, POSITION_KEY, Position},
     owner::{self, keys},
     queue,
 };
@@ -298,7 +298,9 @@ pub fn is_at_home(account: AccountId, partition: PartitionId) -> bool {
 /// depends on; `None` if some were cut.
 pub fn directory(rows: &[(Vec<u8>, Bytes)], batches: Option<&[Batch]>) -> (Directory, Vec<Fault>) {
     let (mut directory, mut faults) = (Directory::default(), Vec::new());
-    for (key, value) in rows.iter().filter(|(key, _)| key != POSITION_KEY) {
+    let replicated =
+        |(key, _): &&(Vec<u8>, Bytes)| &key[..] >= OWN_ROWS_END && !keys::is_coming(key);
+    for (key, value) in rows.iter().filter(replicated) {
         if let Err(error) = directory.load(key, value) {
             faults.push(Fault::damage(key.as_slice(), error.to_string()));
         }
@@ -320,7 +322,7 @@ pub fn directory(rows: &[(Vec<u8>, Bytes)], batches: Option<&[Batch]>) -> (Direc
         .iter()
         .filter_map(|row| Some((row.key(), replayed.row(row)?)));
     let said: BTreeMap<Vec<u8>, Vec<u8>> = said.collect();
-    let found = rows.iter().filter(|(key, _)| key != POSITION_KEY);
+    let found = rows.iter().filter(replicated);
     let found: BTreeMap<&[u8], &Bytes> =
         found.map(|(key, value)| (key.as_slice(), value)).collect();
     for (key, value) in &said {

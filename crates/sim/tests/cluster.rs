@@ -55,6 +55,10 @@ impl Cluster {
             cut_step: 2,
             ..peers::Config::default()
         };
+        Cluster::with(count, shipping)
+    }
+
+    fn with(count: u64, shipping: peers::Config) -> Cluster {
         let ids: Vec<Incarnation> = (1..=count).map(Incarnation::from_hash).collect();
         let node = |id: &Incarnation| {
             let config = owner::Config {
@@ -360,6 +364,8 @@ impl Cluster {
 
 #[path = "cluster/queue.rs"]
 mod queued;
+#[path = "cluster/states.rs"]
+mod states;
 
 #[test]
 fn who_watches_is_told_of_what_came_elsewhere() {
@@ -467,6 +473,7 @@ fn what_a_full_disk_refused_comes_again() {
 }
 
 const DIRECTORY: PartitionId = PartitionId::DIRECTORY;
+const QUEUE: PartitionId = PartitionId::QUEUE;
 
 #[test]
 fn an_account_is_known_at_every_node() {

@@ -6,9 +6,8 @@ use std::{
 };
 
 use whimbrel_cluster::{Authority, NodeName, Token, ask};
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
-use whimbrel_service::log::store_partition;
 use whimbrel_storage::LogStore as _;
 use whimbrel_storage_embedded::Embedded;
 use zeroize::Zeroizing;
@@ -138,13 +137,7 @@ pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
     be_in_none(&files)?;
     let store = open_store(config, &mut data).await?;
     let me = Incarnation::from_hash(data.identity().incarnation);
-    let shortened = is_shortened(&store).await;
     store.close().await;
-    if shortened? {
-        return Err("the log of the directory (accounts, aliases, passwords) was shortened while this node was alone: nodes that join could not get all of it. \
-                    Found the cluster on an empty data directory, and bring the mail by `whimbrel export` and `whimbrel import`"
-            .into());
-    }
     let authority = Authority::found(random())?;
     let credentials = authority.certify(&name)?;
     let identity = data.identity();
@@ -157,13 +150,6 @@ pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
         roster,
     })?;
     Ok(name)
-}
-
-/// Whether a log of the directory lacks its beginning. Of accounts whoever joins gets the state.
-async fn is_shortened(store: &Embedded) -> Result<bool, Failure> {
-    let directory = store_partition(PartitionId::DIRECTORY);
-    let logs = store.log_positions(directory).await?;
-    Ok(logs.iter().any(|(_, position)| position.low > 1))
 }
 
 /// Lets this node in by a member's token.

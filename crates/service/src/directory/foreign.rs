@@ -16,7 +16,9 @@ use whimbrel_storage::Mutation;
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, is_kept_early},
+    peers::{
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, is_kept_early,
+    },
 };
 
 /// A log that is being read.
@@ -88,9 +90,16 @@ impl DirectoryOwner {
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
-            | PeerInput::Snapshot(..)
-            | PeerInput::Rows(..)
             | PeerInput::Body(_) => {}
+            PeerInput::Snapshot(ticket, snapshot) => {
+                let shipping = shipping_of(&mut self.state);
+                let released = self.giving.fixed(now, shipping, ticket, snapshot);
+                self.out.extend(released);
+            }
+            PeerInput::Rows(ticket, page) => {
+                let shipping = shipping_of(&mut self.state);
+                self.giving.rows(now, shipping, ticket, page, |_, _| true);
+            }
         }
         self.ship(now);
     }
@@ -160,12 +169,14 @@ impl DirectoryOwner {
                     running.log.cut(origin, below);
                     continue;
                 }
-                // Its logs are never cut while there are other members, so nobody needs its state.
-                Want::Snapshot { asked } => {
-                    running.shipping.fixed(now, asked, None);
-                    continue;
-                }
-                Want::ReadState { .. } | Want::DropState(_) => continue,
+                Want::Snapshot { asked } => self.giving.fix(ticket, asked),
+                Want::ReadState {
+                    asked,
+                    state,
+                    after,
+                    bytes_max,
+                } => self.giving.read(ticket, asked, state, after, bytes_max),
+                Want::DropState(state) => self.giving.release(state),
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::DIRECTORY, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
@@ -185,10 +196,15 @@ impl DirectoryOwner {
         }
     }
 
-    /// Whether the read that failed was one of a log.
+    /// Whether it was a read that is tried again.
     pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
+        if self.giving.lost(now, shipping_of(&mut self.state), ticket) {
+            self.ship(now);
+            return true;
+        }
         let Some(read) = self.reads.get_mut(&ticket) else {
-            return false;
+            // Of before everything was read again.
+            return !matches!(&self.state, Phase::Loading(loading) if loading.ticket == ticket);
         };
         read.failed = true;
         self.retry_at = Some(now.mono_micros + READ_AGAIN_MICROS);
@@ -246,7 +262,12 @@ impl DirectoryOwner {
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
-            Work::State(_) => return true,
+            Work::State(_) => {
+                if let Work::State(work) = work {
+                    self.work_on_state(ticket, work);
+                }
+                return true;
+            }
         };
         let mut mutations = Vec::new();
         if let Some(ops) = &ops {
@@ -324,6 +345,13 @@ impl Read {
             from: self.from,
             bytes_max: self.bytes_max,
         })
+    }
+}
+
+fn shipping_of(state: &mut Phase) -> Option<&mut Shipping> {
+    match state {
+        Phase::Running(running) => Some(&mut running.shipping),
+        Phase::Loading(_) => None,
     }
 }
 

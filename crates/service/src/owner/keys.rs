@@ -85,14 +85,23 @@ pub(super) fn is_of_state(key: &[u8]) -> bool {
 }
 
 /// Key under which a row of a state is kept until it is joined.
-pub(super) fn coming_key(state: u64, key: &[u8]) -> Vec<u8> {
+pub(crate) fn coming_key(state: u64, key: &[u8]) -> Vec<u8> {
     [&[COMING], &state.to_be_bytes()[..], key].concat()
 }
 
 /// The key of a coming row at its donor.
-pub(super) fn key_of_coming(key: &[u8]) -> &[u8] {
+pub(crate) fn key_of_coming(key: &[u8]) -> &[u8] {
     key.get(9..).unwrap_or_default()
 }
+
+/// The state with which a coming row came.
+pub(crate) fn state_of_coming(key: &[u8]) -> u64 {
+    let name = key.get(1..9).and_then(|name| name.try_into().ok());
+    name.map_or(0, u64::from_be_bytes)
+}
+
+/// First key beyond of all coming rows.
+pub(crate) const COMING_END: u8 = COMING + 1;
 
 /// First key and first key beyond of all rows of a state.
 pub(super) fn coming_range(state: u64) -> (Vec<u8>, Vec<u8>) {

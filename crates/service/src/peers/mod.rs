@@ -8,11 +8,13 @@
 //! - What the machine wants stored or applied is handed to the store in the order in which it was wanted.
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
-//! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), [`bodies`].
+//! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), `whole` (those of the directory and of the queue),
+//! [`bodies`].
 
 pub mod bodies;
 mod shipping;
 pub mod state;
+pub(crate) mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 

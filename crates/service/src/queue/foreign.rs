@@ -15,21 +15,22 @@ use whimbrel_replication::{
     partition::{Entry as LogEntry, Ticket as Asked},
     wire::BlobHave,
 };
-use whimbrel_storage::{Mutation, Room};
+use whimbrel_storage::{Commit, Mutation, Room};
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Phase, QueueOwner, Waiting,
-    rows::{ENTRY_ROW, Op, entry_key, entry_of_row, ops, with, without},
+    rows::{ENTRY_ROW, Op, Taken, entry_key, entry_of_row, ops, row_of_entry, with, without},
+    states::travels,
 };
 use crate::{
     api::{Failure, Reply},
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, clocks, is_kept_early,
-        on_wire,
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, clocks,
+        is_kept_early, on_wire,
     },
 };
 
@@ -41,7 +42,7 @@ const OLD_TIMES: u64 = 10;
 
 /// An entry that another node delivers.
 pub(super) struct Other {
-    taken_by: Incarnation,
+    pub(super) taken: Taken,
     blob: BlobName,
     /// Since when it is known here.
     since: u64,
@@ -52,9 +53,9 @@ pub(super) struct Other {
 }
 
 impl Other {
-    pub(super) fn new(now: Now, taken_by: Incarnation, blob: BlobName, durable: bool) -> Self {
+    pub(super) fn new(now: Now, taken: Taken, blob: BlobName, durable: bool) -> Self {
         Other {
-            taken_by,
+            taken,
             blob,
             since: now.mono_micros,
             durable,
@@ -145,14 +146,21 @@ impl QueueOwner {
                 self.loaded(now);
             }
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Snapshot(ticket, snapshot) => {
+                let shipping = shipping_of(&mut self.phase);
+                let released = self.giving.fixed(now, shipping, ticket, snapshot);
+                self.out.extend(released);
+            }
+            PeerInput::Rows(ticket, page) => {
+                let shipping = shipping_of(&mut self.phase);
+                self.giving.rows(now, shipping, ticket, page, travels);
+            }
             PeerInput::Body(blob) => self.body_came(blob),
             PeerInput::Linked(_)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
-            | PeerInput::Open(_)
-            | PeerInput::Snapshot(..)
-            | PeerInput::Rows(..) => {}
+            | PeerInput::Open(_) => {}
         }
     }
 
@@ -209,7 +217,7 @@ impl QueueOwner {
 
     /// On a new stream: what was told of bodies may have been lost with the one before.
     fn tell_again(&mut self, peer: Incarnation) {
-        let of_peer = self.others.values().filter(|of| of.taken_by == peer);
+        let of_peer = self.others.values().filter(|of| of.taken.by == peer);
         let here = of_peer.filter(|of| !self.lacking.contains_key(&of.blob));
         let here: Vec<BlobName> = here.map(|of| of.blob).collect();
         for blob in here {
@@ -262,12 +270,14 @@ impl QueueOwner {
                     running.log.cut(origin, below);
                     continue;
                 }
-                // Its logs are never cut while there are other members, so nobody needs its state.
-                Want::Snapshot { asked } => {
-                    running.shipping.fixed(now, asked, None);
-                    continue;
-                }
-                Want::ReadState { .. } | Want::DropState(_) => continue,
+                Want::Snapshot { asked } => self.giving.fix(ticket, asked),
+                Want::ReadState {
+                    asked,
+                    state,
+                    after,
+                    bytes_max,
+                } => self.giving.read(ticket, asked, state, after, bytes_max),
+                Want::DropState(state) => self.giving.release(state),
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
@@ -291,6 +301,9 @@ impl QueueOwner {
     pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
         if self.adopting.remove(&ticket).is_some() {
             // It is looked at again.
+            return true;
+        }
+        if self.giving.lost(now, shipping_of(&mut self.phase), ticket) {
             return true;
         }
         let Some(read) = self.reads.get_mut(&ticket) else {
@@ -358,7 +371,12 @@ impl QueueOwner {
         let (asked, batch, foreign) = match &work {
             Work::Store { asked, foreign, .. } => (*asked, &foreign.batch, Some(foreign)),
             Work::Apply { asked, batch } => (*asked, batch, None),
-            Work::State(_) => return true,
+            Work::State(_) => {
+                if let Work::State(work) = work {
+                    self.work_on_state(now, ticket, work);
+                }
+                return true;
+            }
         };
         let applies = taken.is_some();
         if applies {
@@ -374,18 +392,9 @@ impl QueueOwner {
         let (mut closed, mut taken_now) = (Vec::new(), Vec::new());
         for done in taken.into_iter().flatten() {
             match done {
-                Done::Taken(id, blob, row) => {
-                    commit.mutations.extend(with(id, &blob, row));
-                    commit.mutations.push(Mutation::Put {
-                        key: log::lacking_key(&blob),
-                        value: Bytes::from_static(&[1]),
-                    });
-                    let other = Other::new(now, batch.origin, blob, false);
-                    self.others.insert(id, other);
+                Done::Taken(id, taken, blob, row) => {
+                    self.hear_of(now, id, taken, blob, row, &mut commit);
                     taken_now.push(id);
-                    self.lacking.insert(blob, id);
-                    self.out.push_back(Output::Unfinished(id));
-                    self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
                 }
                 Done::Closed(id) => {
                     if let Some(blob) = self.close(now, id) {
@@ -402,8 +411,33 @@ impl QueueOwner {
         true
     }
 
+    /// Another node has taken an entry. If its row and its body are here since a state brought them, that changes nothing.
+    pub(super) fn hear_of(
+        &mut self,
+        now: Now,
+        id: EntryId,
+        taken: Taken,
+        blob: BlobName,
+        row: Bytes,
+        commit: &mut Commit,
+    ) {
+        if self.others.contains_key(&id) {
+            return;
+        }
+        commit.mutations.extend(with(id, &blob, row));
+        commit.mutations.push(Mutation::Put {
+            key: log::lacking_key(&blob),
+            value: Bytes::from_static(&[1]),
+        });
+        let other = Other::new(now, taken, blob, false);
+        self.others.insert(id, other);
+        self.lacking.insert(blob, id);
+        self.out.push_back(Output::Unfinished(id));
+        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+    }
+
     /// Another node has finished an entry, or given it up. Gives its body, if the entry is here.
-    fn close(&mut self, now: Now, id: EntryId) -> Option<BlobName> {
+    pub(super) fn close(&mut self, now: Now, id: EntryId) -> Option<BlobName> {
         let mut waits = self.provisional.iter();
         let waits = waits.find(|(_, of)| of.entry.id == id);
         if let Some(number) = waits.map(|(number, _)| *number) {
@@ -456,7 +490,7 @@ impl QueueOwner {
             Waiting::Body(blob) if done => {
                 let id = self.lacking.remove(&blob);
                 if let Some(other) = id.and_then(|id| self.others.get(&id)) {
-                    let peer = other.taken_by;
+                    let peer = other.taken.by;
                     self.tell_of(peer, blob);
                 }
             }
@@ -499,7 +533,8 @@ impl QueueOwner {
         } else if broken("provisional-delivered") {
             let (entry, bytes) = (Arc::clone(&of.entry), of.bytes);
             let id = entry.id;
-            self.insert(entry, bytes, None, true);
+            let taken = self.taken_here(number);
+            self.insert(entry, bytes, None, Some(taken));
             self.hand_out(now, id);
         }
     }
@@ -532,7 +567,7 @@ impl QueueOwner {
         self.config.takeover_after_seconds * 1_000_000
     }
 
-    fn look_later(&mut self, now: Now) {
+    pub(super) fn look_later(&mut self, now: Now) {
         if !self.others.is_empty() && self.look_at.is_none() {
             let pause = (self.takeover_micros() / 4).max(1_000_000);
             self.look_at = Some(now.mono_micros + pause);
@@ -544,6 +579,10 @@ impl QueueOwner {
         let adopted = self.entries.values().filter(|of| of.accepted.is_none());
         let mut room = ADOPTED_MAX.saturating_sub(adopted.count() + self.adopting.len());
         let mut due = Vec::new();
+        let Phase::Running(running) = &self.phase else {
+            return;
+        };
+        let applied = running.log.applied();
         let under_way: BTreeSet<EntryId> = self.adopting.values().copied().collect();
         let after = self.takeover_micros();
         for (id, other) in &self.others {
@@ -553,17 +592,21 @@ impl QueueOwner {
             if under_way.contains(id) || self.lacking.contains_key(&other.blob) {
                 continue;
             }
+            // A state brought it that is not joined: *finish* would go out before *take* has come in.
+            if other.taken.is_in(applied) == Some(false) {
+                continue;
+            }
             // How many come before us.
             let before = self.links.iter();
-            let before = before.filter(|peer| **peer != other.taken_by);
+            let before = before.filter(|peer| **peer != other.taken.by);
             let before = before.filter(|peer| **peer < self.config.origin).count() as u64;
             let since = |at: u64| now.mono_micros.saturating_sub(at);
-            let away = match self.links.contains(&other.taken_by) {
+            let away = match self.links.contains(&other.taken.by) {
                 true => 0,
                 // Of before the start nothing is known.
                 false => since(
                     self.gone
-                        .get(&other.taken_by)
+                        .get(&other.taken.by)
                         .copied()
                         .unwrap_or(0)
                         .max(other.since),
@@ -600,20 +643,27 @@ impl QueueOwner {
         if !self.others.contains_key(&id) {
             return;
         }
-        if let Some((entry, _)) = entry_of_row(&key, &row) {
+        if let Some((entry, taken)) = entry_of_row(&key, &row) {
             self.others.remove(&id);
             self.out.push_back(Output::Log(Note::Warning(format!(
                 "queue entry {id} was taken by a node that is away: it is delivered here"
             ))));
-            self.insert(Arc::new(entry), row.len(), None, true);
+            self.insert(Arc::new(entry), row.len(), None, taken);
             self.hand_out(now, id);
         }
     }
 }
 
+fn shipping_of(phase: &mut Phase) -> Option<&mut Shipping> {
+    match phase {
+        Phase::Running(running) => Some(&mut running.shipping),
+        Phase::Loading(_) => None,
+    }
+}
+
 /// What an operation of another node means here.
 enum Done {
-    Taken(EntryId, BlobName, Bytes),
+    Taken(EntryId, Taken, BlobName, Bytes),
     Closed(EntryId),
 }
 
@@ -627,16 +677,21 @@ fn read(batch: &Batch) -> Result<Vec<Done>, String> {
         )
     };
     let mut done = Vec::new();
-    for op in ops(batch).map_err(|cause| failed(&cause))? {
+    for (number, op) in (batch.first..).zip(ops(batch).map_err(|cause| failed(&cause))?) {
         done.push(match op {
             Op::Take { id, row } => {
                 let row = Bytes::from(row);
-                let (entry, taken_by) = entry_of_row(&[&[ENTRY_ROW], &id.0[..]].concat(), &row)
+                let (entry, taken) = entry_of_row(&[&[ENTRY_ROW], &id.0[..]].concat(), &row)
                     .ok_or_else(|| failed("it has an entry that cannot be read"))?;
-                if taken_by != Some(batch.origin) {
+                if taken.is_none_or(|taken| taken.by != batch.origin) {
                     return Err(failed("it has an entry that its node did not take"));
                 }
-                Done::Taken(id, entry.blob, row)
+                let taken = Taken {
+                    by: batch.origin,
+                    number: Some(number),
+                };
+                let row = row_of_entry(&entry, Some(taken));
+                Done::Taken(id, taken, entry.blob, row)
             }
             Op::Abort { .. } if broken("abort-not-heard") => continue,
             Op::Finish { id } | Op::Abort { id } => Done::Closed(id),

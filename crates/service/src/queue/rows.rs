@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Incarnation, Section};
+use whimbrel_crdt::{Batch, Incarnation, Section, VersionVector};
 use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
 use whimbrel_storage::Mutation;
 
@@ -45,6 +45,23 @@ struct EntryRow<'a> {
     /// The node that took it; absent: this one, when it was alone.
     #[n(5)]
     taken_by: Option<Incarnation>,
+    /// The number of its *take* in that node's log; absent in the operation itself, and in rows from before it was kept.
+    #[n(6)]
+    number: Option<u64>,
+}
+
+/// Where an entry was taken: by which node, and under which number of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) by: Incarnation,
+    pub(crate) number: Option<u64>,
+}
+
+impl Taken {
+    /// Whether whoever has applied this has heard of the entry, if it is known where it was taken.
+    pub(super) fn is_in(self, applied: &VersionVector) -> Option<bool> {
+        Some(applied.get(self.by) >= self.number?)
+    }
 }
 
 #[derive(Encode, Decode)]
@@ -65,7 +82,7 @@ struct DeliveryRow<'a> {
     open_end: Option<bool>,
 }
 
-pub(super) fn row_of_entry(entry: &Entry, taken_by: Option<Incarnation>) -> Bytes {
+pub(super) fn row_of_entry(entry: &Entry, taken: Option<Taken>) -> Bytes {
     let deliveries = entry.deliveries.iter().map(|delivery| DeliveryRow {
         account: delivery.account,
         target: delivery.target.clone(),
@@ -80,13 +97,14 @@ pub(super) fn row_of_entry(entry: &Entry, taken_by: Option<Incarnation>) -> Byte
         blob: entry.blob,
         date: entry.date,
         deliveries: deliveries.collect(),
-        taken_by,
+        taken_by: taken.map(|taken| taken.by),
+        number: taken.and_then(|taken| taken.number),
     };
     log::encode(&row).into()
 }
 
-/// An entry, and the node that took it.
-pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<(Entry, Option<Incarnation>)> {
+/// An entry, and where it was taken.
+pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<(Entry, Option<Taken>)> {
     let (&ENTRY_ROW, id) = key.split_first()? else {
         return None;
     };
@@ -110,16 +128,18 @@ pub(crate) fn entry_of_row(key: &[u8], row: &Bytes) -> Option<(Entry, Option<Inc
         date: decoded.date,
         deliveries: deliveries.collect(),
     };
-    Some((entry, decoded.taken_by))
+    let number = decoded.number;
+    let taken = decoded.taken_by.map(|by| Taken { by, number });
+    Some((entry, taken))
 }
 
 /// For fuzzers: a row that can be read is written and read as the same.
 pub(crate) fn fuzz_row(row: &Bytes) {
     let key = entry_key(EntryId([1; 16]));
-    if let Some((entry, taken_by)) = entry_of_row(&key, row) {
+    if let Some((entry, taken)) = entry_of_row(&key, row) {
         let held: usize = entry.deliveries.iter().map(|d| d.content.len()).sum();
         assert!(held <= row.len(), "contents are slices of the row");
-        let written = row_of_entry(&entry, taken_by);
+        let written = row_of_entry(&entry, taken);
         let again = entry_of_row(&key, &written);
         assert!(again.is_some_and(|(again, by)| row_of_entry(&again, by) == written));
     }

@@ -7,10 +7,8 @@ use whimbrel_service::{
 
 use super::*;
 
-const QUEUE: PartitionId = PartitionId::QUEUE;
-
 impl Cluster {
-    fn lose(&mut self, node: usize) {
+    pub(super) fn lose(&mut self, node: usize) {
         self.lost.insert(node);
         let id = self.nodes[node].0;
         for (index, (_, other)) in self.nodes.iter_mut().enumerate() {
@@ -21,7 +19,7 @@ impl Cluster {
     }
 
     /// Mail for Anne comes at a node. Nothing is waited for.
-    fn mail(&mut self, node: usize, body: u32) -> RequestId {
+    pub(super) fn mail(&mut self, node: usize, body: u32) -> RequestId {
         let text = format!("message {body}");
         let blob = self.nodes[node].1.upload(text.clone().into()).unwrap();
         let content = Content {
@@ -59,7 +57,7 @@ impl Cluster {
     }
 
     /// Lets things happen, a moment at a time, until the sender is told something.
-    fn await_answer(&mut self, request: RequestId) -> Reply {
+    pub(super) fn await_answer(&mut self, request: RequestId) -> Reply {
         for _ in 0..100_000 {
             self.carry();
             if let Some(reply) = self.answer(request) {
@@ -74,7 +72,7 @@ impl Cluster {
         panic!("no answer");
     }
 
-    fn bodies_of(&mut self, node: usize) -> Vec<u32> {
+    pub(super) fn bodies_of(&mut self, node: usize) -> Vec<u32> {
         let mut bodies: Vec<u32> = self.shown(node).iter().map(|(body, _)| *body).collect();
         bodies.sort_unstable();
         bodies

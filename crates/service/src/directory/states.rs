@@ -1,0 +1,195 @@
+//! The directory's state in place of its logs (docs/replication.md, "State in place of a log").
+//!
+//! What comes is kept beside the own rows, and in memory as a second directory. When the last row is here a small commit takes position and logs over and says that
+//! the two are to be joined; the rows that the join changes are handed out behind it at once, before anything else is done to the directory. So after a crash
+//! the join is made again, with the same vectors and of the same two sides, and nothing that came later has seen only half of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Hash, Incarnation, mutants::broken};
+use whimbrel_directory::Directory;
+use whimbrel_mailbox::AccountId;
+use whimbrel_replication::partition::Ticket as Asked;
+use whimbrel_storage::{Commit, Mutation, Room};
+
+use super::{DirectoryOwner, Phase, Running};
+use crate::{
+    log,
+    machine::{Note, Output, Ticket},
+    peers::{
+        Held, StateWork, Then,
+        state::{Joined, decode_rows},
+        whole::{may_travel, pages},
+    },
+};
+
+impl DirectoryOwner {
+    /// Does a piece of work that is of a state.
+    pub(super) fn work_on_state(&mut self, ticket: Ticket, work: StateWork) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        let mut then = None;
+        let mut gone = Vec::new();
+        let commit = match work {
+            StateWork::Begin(held) => {
+                let mut commit = running.log.commit();
+                gone = running.coming.begin(*held, &mut commit);
+                running.theirs = Directory::default();
+                commit
+            }
+            StateWork::Rows { asked, last, rows } => match running.keep(&last, &rows) {
+                Ok(commit) => {
+                    then = Some(Then::Done(asked));
+                    commit
+                }
+                Err(cause) => {
+                    // Nothing is durable, so nothing is joined; another donor is asked in time.
+                    let text = format!("rows of a state of the directory cannot be kept: {cause}");
+                    return self.out.push_back(Output::Log(Note::Warning(text)));
+                }
+            },
+            StateWork::Forget if running.coming.held().is_none() => return,
+            StateWork::Forget => {
+                let mut commit = running.log.commit();
+                gone = running.coming.end(&mut commit);
+                running.theirs = Directory::default();
+                commit.room = Room::Frees;
+                commit
+            }
+            StateWork::Join { asked, held, jumps } => {
+                return self.adopt(ticket, asked, &held, &jumps);
+            }
+        };
+        self.hand_out(ticket, commit, then);
+        self.hand_out_pages(gone);
+    }
+
+    /// Position, clock and logs are those of both from now on, and then the rows.
+    fn adopt(
+        &mut self,
+        ticket: Ticket,
+        asked: Asked,
+        held: &Held,
+        jumps: &BTreeMap<Incarnation, (u64, Hash)>,
+    ) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        let joined = Joined {
+            state: held.snapshot.state,
+            mine: running.log.applied().clone(),
+            theirs: held.snapshot.applied.clone(),
+        };
+        let mut commit = running.log.join(held, jumps);
+        let gone = running.coming.end(&mut commit);
+        commit.mutations.push(Mutation::Put {
+            key: log::JOINING_KEY.into(),
+            value: log::encode(&joined).into(),
+        });
+        self.states_taken += 1;
+        self.hand_out(ticket, commit, Some(Then::Done(asked)));
+        self.join_rows(&joined);
+        self.hand_out_pages(gone);
+    }
+
+    /// The directory becomes the join of what is here and what came. All of it is handed out before anything else is.
+    pub(super) fn join_rows(&mut self, joined: &Joined) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        let theirs = std::mem::take(&mut running.theirs);
+        let before = running.directory.clone();
+        if broken("directory-replaced-by-state") {
+            running.directory = theirs;
+        } else {
+            let directory = &mut running.directory;
+            directory.join(&joined.mine, &theirs, &joined.theirs);
+        }
+        let after = &running.directory;
+        let rows: BTreeSet<_> = before.rows().chain(after.rows()).collect();
+        let changed = rows.into_iter().filter_map(|row| {
+            let value = after.row(&row);
+            let differs = value != before.row(&row) && !broken("joined-rows-not-written");
+            let key = row.key().into();
+            differs.then_some(match value {
+                Some(value) => Mutation::Put {
+                    key,
+                    value: value.into(),
+                },
+                None => Mutation::Delete { key },
+            })
+        });
+        let is_new = |account: &_| !before.was_removed(account);
+        let purges: Vec<_> = after.removed().filter(is_new).map(AccountId).collect();
+        let mut pages = pages(changed);
+        let done = Mutation::Delete {
+            key: log::JOINING_KEY.into(),
+        };
+        // The last one says that it is done.
+        if let Some(page) = pages.last_mut() {
+            page.push(done);
+        }
+        let gone = running.coming.joined(joined.state);
+        let last = self.hand_out_pages_of(pages);
+        if let (Some(last), Phase::Running(running)) = (last, &mut self.state)
+            && !purges.is_empty()
+        {
+            running.purges.insert(last, purges);
+        }
+        self.hand_out_pages(gone);
+    }
+
+    fn hand_out(&mut self, ticket: Ticket, commit: Commit, then: Option<Then>) {
+        if let Phase::Running(running) = &mut self.state {
+            running.gate.submitted(ticket);
+            running.shipping.committing(ticket, then);
+            self.out.push_back(Output::Commit(ticket, commit));
+        }
+    }
+
+    /// Removes rows that are of no use.
+    pub(super) fn hand_out_pages(&mut self, gone: Vec<Mutation>) {
+        if !gone.is_empty() {
+            self.hand_out_pages_of(pages(gone));
+        }
+    }
+
+    /// Gives the ticket of the last commit.
+    fn hand_out_pages_of(&mut self, pages: Vec<Vec<Mutation>>) -> Option<Ticket> {
+        let mut last = None;
+        for page in pages {
+            let ticket = self.ticket();
+            let Phase::Running(running) = &mut self.state else {
+                return None;
+            };
+            let mut commit = running.log.commit();
+            if page.iter().all(|of| matches!(of, Mutation::Delete { .. })) {
+                commit.room = Room::Frees;
+            }
+            commit.mutations.extend(page);
+            self.hand_out(ticket, commit, None);
+            last = Some(ticket);
+        }
+        last
+    }
+}
+
+impl Running {
+    /// Keeps rows of the state that comes.
+    fn keep(&mut self, last: &[u8], rows: &Bytes) -> Result<Commit, String> {
+        let rows = decode_rows(rows)?;
+        for (key, value) in &rows {
+            if !may_travel(key) {
+                return Err("a row that is not the directory's".into());
+            }
+            let loaded = self.theirs.load(key, value);
+            loaded.map_err(|error| error.to_string())?;
+        }
+        let kept = self.coming.keep(last, rows)?;
+        let mut commit = self.log.commit();
+        commit.mutations.extend(kept);
+        Ok(commit)
+    }
+}

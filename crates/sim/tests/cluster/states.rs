@@ -1,0 +1,217 @@
+//! The directory and the queue where logs keep next to nothing: states in their place.
+
+use super::*;
+
+/// Logs keep two numbers for who lacks them, whose rows travel one or two at a time.
+fn cut_early(count: u64) -> Cluster {
+    let mut shipping = peers::Config {
+        kept: 0,
+        cut_step: 1,
+        kept_for_absent: 2,
+        ..peers::Config::default()
+    };
+    shipping.state.chunk_bytes = 256;
+    shipping.state.window_bytes = 512;
+    let mut cluster = Cluster::with(count, shipping);
+    cluster.link(true);
+    cluster
+}
+
+impl Cluster {
+    /// A node has no stream to any other from now on, or to all that are there.
+    fn reach(&mut self, node: usize, up: bool) {
+        let id = self.nodes[node].0;
+        for other in 0..self.nodes.len() {
+            if other != node && !self.lost.contains(&other) {
+                let peer = self.nodes[other].0;
+                self.nodes[node].1.link(peer, up);
+                self.nodes[other].1.link(id, up);
+            }
+        }
+    }
+
+    fn states_taken(&self, node: usize) -> u64 {
+        self.nodes[node].1.figures().states_taken
+    }
+
+    fn remove_account(&mut self, node: usize, address: &str) {
+        let address = address.into();
+        self.admin(node, AdminCall::RemoveAccount { address });
+    }
+
+    /// Rows of the directory, or of the queue, and those beside them.
+    fn whole_rows(&self, node: usize, partition: PartitionId) -> Vec<Vec<u8>> {
+        let partition = whimbrel_service::log::store_partition(partition);
+        let disk = &self.nodes[node].1.disk;
+        let all = whimbrel_storage::KeyRange::all();
+        let page = disk.scan(partition, &all, whimbrel_storage::ScanLimit::default());
+        page.rows.into_iter().map(|(key, _)| key.to_vec()).collect()
+    }
+
+    fn steps(&mut self, count: u64) {
+        for _ in 0..count {
+            self.carry();
+            let next = self.nodes.iter().enumerate();
+            let next = next.filter(|(index, _)| !self.lost.contains(index));
+            let next = next.filter_map(|(index, (_, node))| Some((node.next_time()?, index)));
+            if let Some((_, index)) = next.min() {
+                self.nodes[index].1.step();
+            }
+        }
+    }
+}
+
+/// Node 1 was away while node 0 did more than its log keeps; both did something.
+fn directories_apart() -> Cluster {
+    let mut cluster = cut_early(2);
+    cluster.add(0, "bob@example.org", BOB);
+    cluster.link(false);
+    for number in 3..20u8 {
+        let address = format!("user{number}@example.org");
+        cluster.add(0, &address, AccountId([number; 16]));
+    }
+    cluster.remove_account(0, "bob@example.org");
+    cluster.add(1, "cora@example.org", AccountId([30; 16]));
+    cluster
+}
+
+fn directories_are_alike(cluster: &mut Cluster) {
+    let addresses = |list: Vec<AccountLine>| -> Vec<String> {
+        list.into_iter().map(|line| line.address).collect()
+    };
+    let here = addresses(cluster.list(0));
+    assert_eq!(here.len(), 19, "{here:?}");
+    assert_eq!(here, addresses(cluster.list(1)));
+    for node in 0..2 {
+        assert_eq!(cluster.logs_in(node, "bob@example.org", "x"), None);
+        let cora = cluster.logs_in(node, "cora@example.org", "x");
+        assert_eq!(cora, Some(AccountId([30; 16])), "node {node}");
+    }
+    let rows = cluster.whole_rows(1, DIRECTORY);
+    assert_eq!(
+        rows,
+        cluster.whole_rows(0, DIRECTORY),
+        "no row is left over"
+    );
+}
+
+#[test]
+fn who_was_away_gets_the_directory_in_place_of_its_log() {
+    let mut cluster = directories_apart();
+    cluster.link(true);
+    cluster.pass(30);
+    assert_eq!(cluster.states_taken(1), 1);
+    directories_are_alike(&mut cluster);
+    // What is on the disk says the same, and the logs go on.
+    cluster.link(false);
+    cluster.nodes[1].1.crash(7);
+    cluster.link(true);
+    directories_are_alike(&mut cluster);
+    cluster.add(0, "dan@example.org", AccountId([31; 16]));
+    cluster.add(1, "eve@example.org", AccountId([32; 16]));
+    for node in 0..2 {
+        for address in ["dan@example.org", "eve@example.org"] {
+            assert!(cluster.logs_in(node, address, "x").is_some(), "{address}");
+        }
+    }
+    assert_eq!(cluster.states_taken(1), 0, "since the crash");
+}
+
+/// Either node crashes at some moment of the transfer, or somebody does something.
+#[test]
+fn a_directory_that_comes_outlives_crashes() {
+    let mut halves = 0;
+    for moment in (1..240).step_by(2) {
+        let mut cluster = directories_apart();
+        cluster.linked = true;
+        cluster.reach(1, true);
+        cluster.steps(moment);
+        let joining = whimbrel_service::log::JOINING_KEY.to_vec();
+        let crashed = usize::from(moment % 6 < 4);
+        cluster.reach(1, false);
+        cluster.awake.clear();
+        cluster.nodes[crashed].1.crash(moment);
+        halves += usize::from(cluster.whole_rows(1, DIRECTORY).contains(&joining));
+        cluster.linked = false;
+        let user = "user4@example.org";
+        let is_known = cluster.list(1).iter().any(|line| line.address == user);
+        if is_known {
+            cluster.remove_account(1, user);
+        }
+        cluster.link(true);
+        cluster.pass(60);
+        if is_known {
+            assert_eq!(cluster.logs_in(0, user, "x"), None);
+            cluster.add(0, user, AccountId([33; 16]));
+        }
+        directories_are_alike(&mut cluster);
+    }
+    assert!(halves > 0, "no crash left a join unfinished");
+}
+
+/// What the queue was told of before it was cut off is finished elsewhere, and its log is cut: a state says so by what is not in it.
+#[test]
+fn who_was_away_gets_the_queue_in_place_of_its_log() {
+    let mut cluster = cut_early(3);
+    cluster.withhold(Some(QUEUE));
+    cluster.reach(2, true);
+    cluster.withhold(None);
+    let first = cluster.mail(0, 1);
+    assert!(matches!(cluster.await_answer(first), Reply::Done));
+    cluster.reach(2, false);
+    let heard = cluster.nodes[2].1.queue_len();
+    for body in 2..8 {
+        let request = cluster.mail(0, body);
+        assert!(matches!(cluster.await_answer(request), Reply::Done));
+        cluster.pass(2);
+    }
+    // The last one is not finished when the node that took it is lost.
+    let last = cluster.mail(0, 8);
+    assert!(matches!(cluster.await_answer(last), Reply::Done));
+    cluster.lose(0);
+    let before = cluster.states_taken(2);
+    cluster.reach(2, true);
+    cluster.pass(3);
+    assert!(cluster.states_taken(2) > before);
+    assert_eq!(heard, 1, "it had heard of the first");
+    assert_eq!(
+        cluster.nodes[2].1.queue_len(),
+        1,
+        "the last one is not finished"
+    );
+    assert_eq!(cluster.nodes[1].1.queue_len(), 1);
+    // It delivers what came with the state.
+    cluster.lose(1);
+    cluster.pass(100);
+    assert_eq!(cluster.bodies_of(2), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(cluster.nodes[2].1.queue_len(), 0);
+    let own = |key: &Vec<u8>| key.first() == Some(&0);
+    let rows = cluster.whole_rows(2, QUEUE);
+    assert!(rows.iter().all(own), "{rows:?}");
+}
+
+/// A node has finished what the state still has.
+#[test]
+fn what_is_finished_does_not_come_back_with_a_state() {
+    let mut cluster = cut_early(3);
+    let first = cluster.mail(2, 1);
+    assert!(matches!(cluster.await_answer(first), Reply::Done));
+    cluster.reach(2, false);
+    cluster.pass(1);
+    assert_eq!(cluster.nodes[2].1.queue_len(), 0);
+    for body in 2..8 {
+        let request = cluster.mail(0, body);
+        assert!(matches!(cluster.await_answer(request), Reply::Done));
+        cluster.pass(1);
+    }
+    let other = cluster.nodes[1].1.queue_len();
+    assert_eq!(other, 1, "it has not heard that the first is finished");
+    let before = cluster.states_taken(2);
+    cluster.reach(2, true);
+    cluster.pass(2);
+    assert!(cluster.states_taken(2) > before);
+    for node in 0..3 {
+        assert_eq!(cluster.nodes[node].1.queue_len(), 0, "node {node}");
+        assert_eq!(cluster.bodies_of(node), [1, 2, 3, 4, 5, 6, 7]);
+    }
+}
