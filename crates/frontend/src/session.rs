@@ -10,6 +10,7 @@ use whimbrel_service::{
     api::{AccountId, Call, Event, Reply, SessionId},
     machine::Now,
 };
+use whimbrel_smtp::{HostName, Role};
 
 /// What a session wants done.
 #[derive(Debug)]
@@ -66,20 +67,20 @@ pub enum Note {
     Closed(&'static str),
 }
 
-/// A session in which somebody has just logged in, for who goes on with it.
+/// A session in which somebody has just logged in, or is about to send a message, for who goes on with it.
 #[derive(Debug)]
 pub struct Handover {
-    /// Who logged in.
-    pub account: AccountId,
+    /// Who logged in; nobody, where mail comes from strangers.
+    pub account: Option<AccountId>,
     /// What is known of the connection.
     pub peer: Peer,
     /// What the next session has to know.
     pub at: Resume,
-    /// What the client has sent behind its login.
+    /// What the client has sent behind its login; its MAIL, and what is behind that.
     pub rest: Vec<u8>,
 }
 
-/// Where a session goes on: its login was verified, and is still to be answered.
+/// Where a session goes on. Of IMAP and POP3 the login was verified, and is still to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// IMAP.
@@ -93,6 +94,15 @@ pub enum Resume {
         mailbox: String,
         /// UTF8 was given (RFC 6856).
         utf8: bool,
+    },
+    /// SMTP, LMTP or submission: the client's MAIL comes next.
+    Mail {
+        /// Which of them.
+        role: Role,
+        /// The name in HELO, EHLO or LHLO.
+        helo: HostName,
+        /// Whether it was HELO.
+        basic: bool,
     },
 }
 
@@ -151,8 +161,8 @@ pub trait Session {
     fn deadline(&self) -> Option<u64>;
     /// Whether bytes may be given now. While it is false the driver leaves them in the socket.
     fn wants_input(&self) -> bool;
-    /// Another node may have to serve who logs in: when that is done it is not answered, but given out as [`Action::HandOver`]. Where a session does
-    /// not do that, it goes on.
+    /// Another node may have to serve who logs in, or take the mail: the login is not answered, or MAIL, but given out as [`Action::HandOver`]. Where a
+    /// session does not do that, it goes on.
     fn relay(&mut self) {}
     /// Whether the client can be told something now that it has not asked for, by bytes that nothing was done to.
     fn may_be_told(&self) -> bool {

@@ -8,6 +8,7 @@
 //! other, and an abort never overtakes a write to the upload it aborts.
 
 mod auth;
+mod handover;
 mod mailboxes;
 mod stamp;
 mod submission;
@@ -33,7 +34,7 @@ use whimbrel_smtp::{
 
 use stamp::Stamp;
 
-use crate::session::{Action, Note, Peer, Session, Tls};
+use crate::session::{Action, Handover, Note, Peer, Session, Tls};
 
 /// What bounds a transaction beyond the protocol's own limits. Keys in `[smtp]`.
 #[derive(Clone, Debug)]
@@ -102,6 +103,10 @@ pub struct SmtpSession {
     notes: std::collections::VecDeque<Note>,
     /// The command that is being answered, and since when, by the monotonic clock.
     answering: Option<(&'static str, u64)>,
+    /// Another session takes the mail.
+    relays: bool,
+    /// To be given out when all that was said has gone out.
+    handover: Option<Box<Handover>>,
 }
 
 enum Pending {
@@ -161,16 +166,23 @@ impl SmtpSession {
         peer: &Peer,
         now: Now,
     ) -> Self {
-        let tls = peer.tls.clone();
-        let client = auth::Client::new(peer.address);
-        let peer = whimbrel_smtp::session::Peer {
-            ip: peer.address,
-            tls: tls.as_ref().map(tls_info),
-        };
-        let mut session = SmtpSession {
+        let machine = whimbrel_smtp::Session::new(role, config.clone(), known(peer), time(now));
+        let client = auth::Client::new(peer.clone(), None);
+        let mut session = SmtpSession::with(machine, client, config, limits);
+        session.offer_auth();
+        session
+    }
+
+    fn with(
+        machine: whimbrel_smtp::Session,
+        client: auth::Client,
+        config: Arc<Config>,
+        limits: Arc<Limits>,
+    ) -> Self {
+        SmtpSession {
             client,
-            machine: whimbrel_smtp::Session::new(role, config.clone(), peer, time(now)),
-            role,
+            role: machine.role(),
+            machine,
             config,
             limits,
             rest: Vec::new(),
@@ -182,9 +194,9 @@ impl SmtpSession {
             closed: false,
             notes: std::collections::VecDeque::new(),
             answering: None,
-        };
-        session.offer_auth(tls);
-        session
+            relays: false,
+            handover: None,
+        }
     }
 
     fn feed(&mut self, now: Now) {
@@ -218,6 +230,7 @@ impl SmtpSession {
                 return self.auth_begin(now, &mechanism, initial);
             }
             Output::AuthResponse(message) => return self.auth_respond(now, &message.0),
+            Output::Mail(_) if self.hands_over(now) => {}
             Output::Mail(mail) => {
                 self.answering = Some(("MAIL", now.mono_micros));
                 self.recipients.clear();
@@ -511,6 +524,14 @@ fn time(now: Now) -> Duration {
     Duration::from_micros(now.mono_micros)
 }
 
+/// What the machine is told of the other end.
+fn known(peer: &Peer) -> whimbrel_smtp::session::Peer {
+    whimbrel_smtp::session::Peer {
+        ip: peer.address,
+        tls: peer.tls.as_ref().map(tls_info),
+    }
+}
+
 fn tls_info(tls: &Tls) -> TlsInfo {
     TlsInfo {
         version: tls.version.to_owned(),
@@ -626,7 +647,8 @@ impl Session for SmtpSession {
 
     fn on_tls(&mut self, now: Now, tls: Tls) {
         self.machine.tls_started(time(now), tls_info(&tls));
-        self.offer_auth(Some(tls));
+        self.client.peer.tls = Some(tls);
+        self.offer_auth();
     }
 
     fn on_time(&mut self, now: Now) {
@@ -640,6 +662,14 @@ impl Session for SmtpSession {
 
     fn wants_input(&self) -> bool {
         !self.closed && self.rest.is_empty() && self.machine.wants_input()
+    }
+
+    fn relay(&mut self) {
+        self.relays = true;
+    }
+
+    fn may_be_told(&self) -> bool {
+        self.pending.is_none() && self.machine.is_at_rest()
     }
 
     fn poll(&mut self, now: Now) -> Option<Action> {
@@ -664,8 +694,12 @@ impl Session for SmtpSession {
                 }
                 // What is thrown away makes room and no output.
                 None if !self.rest.is_empty() && self.machine.wants_input() => {}
-                None if self.notes.is_empty() => return None,
-                None => {}
+                None if !self.notes.is_empty() => {}
+                None => {
+                    let handover = self.handover.take()?;
+                    self.closed = true;
+                    return Some(Action::HandOver(handover));
+                }
             }
         }
     }

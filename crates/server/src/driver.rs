@@ -456,7 +456,7 @@ impl<S: Store> Driver<S> {
         self.open.is_now(Stage::Authenticated);
         if let Some(relays) = &self.context.relays
             && self.transport.as_ref().is_some_and(Transport::is_a_clients)
-            && !relays.is_here(*account).await
+            && !relays.is_here(Some(*account)).await
         {
             self.session.relay();
         }
@@ -529,7 +529,7 @@ impl<S: Store> Driver<S> {
         let there = match relays.find(&handover).await {
             Err(why) => {
                 metrics::refused("relay");
-                tracing::info!(session = self.registered.id.0, account = %handover.account, why, "not served");
+                tracing::info!(session = self.registered.id.0, account = ?handover.account, why, "not served");
                 return self.last_words(why).await;
             }
             Ok(Way::Here) => {

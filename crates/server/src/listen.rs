@@ -74,11 +74,6 @@ impl Protocol {
         }
     }
 
-    /// Whether another node can go on with its sessions.
-    fn relays(self) -> bool {
-        matches!(self, Protocol::Imap | Protocol::Pop3)
-    }
-
     /// Whether a client has to log in: until then it takes a place of strangers.
     fn logs_in(self) -> bool {
         matches!(self, Protocol::Imap | Protocol::Pop3 | Protocol::Submission)
@@ -98,9 +93,9 @@ impl Protocol {
 /// Makes the session of a new connection.
 pub type MakeSession = Arc<dyn Fn(Peer) -> Box<dyn Session + Send> + Send + Sync>;
 
-/// Makes the session that goes on where another has logged somebody in; `None`: what it is told makes no sense.
+/// Makes the session that goes on where another has stopped; `None`: what it is told makes no sense.
 pub(crate) type ResumeSession =
-    Arc<dyn Fn(Peer, AccountId, &Resume) -> Option<Box<dyn Session + Send>> + Send + Sync>;
+    Arc<dyn Fn(Peer, Option<AccountId>, &Resume) -> Option<Box<dyn Session + Send>> + Send + Sync>;
 
 /// Places for connections: in total, for each client address, and for strangers.
 #[derive(Debug)]
@@ -345,8 +340,7 @@ impl<S: Store> Listener<S> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let relays = self.context.relays.is_some() && self.protocol.relays();
-        let passes = relays && self.registry.is_draining();
+        let passes = self.context.relays.is_some() && self.registry.is_draining();
         let registered = match passes {
             true => self.registry.pass(),
             false => self.registry.enter(),
@@ -379,7 +373,12 @@ impl<S: Store> Listener<S> {
             address,
             tls,
         });
-        if passes {
+        // Who logs in is looked for when he has.
+        let elsewhere = match &self.context.relays {
+            Some(relays) if !self.protocol.logs_in() => !relays.is_here(None).await,
+            _ => false,
+        };
+        if passes || elsewhere {
             session.relay();
         }
         let connection = Connection {

@@ -35,20 +35,8 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
                 Protocol::Lmtp => Role::Lmtp,
                 _ => Role::Smtp,
             };
-            let limits = Arc::new(smtp::Limits {
-                targets_max: config.smtp.targets_max,
-                mime: mime_limits(config),
-                submission: smtp::Submission {
-                    header_bytes_max: config.submission.header_bytes_max.bytes(),
-                    save_sent: config.submission.save_sent,
-                },
-                scram: config.auth.scram_iterations > 0,
-                ..smtp::Limits::default()
-            });
-            let mut smtp = smtp_config(config);
-            // MAIL needs a login there, and a login TLS: this only says so earlier.
-            smtp.require_tls = role == Role::Submission;
-            let smtp = Arc::new(smtp);
+            let limits = Arc::new(smtp_limits(config));
+            let smtp = Arc::new(smtp_config(config, role));
             Arc::new(move |peer| {
                 Box::new(SmtpSession::new(
                     role,
@@ -62,7 +50,7 @@ pub fn factory(config: &Config, clock: Clock, protocol: Protocol) -> MakeSession
     }
 }
 
-/// Makes sessions that go on where another has logged somebody in. They end with who is logged in: no UNAUTHENTICATE.
+/// Makes sessions that go on where another has logged somebody in, or stopped at MAIL. They end with who is logged in: no UNAUTHENTICATE.
 #[must_use]
 pub(crate) fn resumed(config: &Config, clock: Clock) -> ResumeSession {
     let imap = Arc::new(imap::Limits {
@@ -70,17 +58,31 @@ pub(crate) fn resumed(config: &Config, clock: Clock) -> ResumeSession {
         ..imap_limits(config)
     });
     let pop3 = Arc::new(pop3_limits(config));
+    let smtp = Arc::new(smtp_limits(config));
+    let (stranger, user) = (
+        Arc::new(smtp_config(config, Role::Smtp)),
+        Arc::new(smtp_config(config, Role::Submission)),
+    );
     Arc::new(move |peer, account, at| {
         let (imap, pop3, now) = (Arc::clone(&imap), Arc::clone(&pop3), clock.now());
         Some(match at {
-            Resume::Imap { tag } => Box::new(ImapSession::resumed(peer, imap, account, tag, now)?),
+            Resume::Imap { tag } => Box::new(ImapSession::resumed(peer, imap, account?, tag, now)?),
             Resume::Pop3 { mailbox, utf8 } => Box::new(Pop3Session::resumed(
                 peer,
                 pop3,
-                account,
+                account?,
                 (mailbox, *utf8),
                 now,
             )?),
+            Resume::Mail { role, helo, basic } => {
+                let config = match role {
+                    Role::Submission => &user,
+                    Role::Smtp | Role::Lmtp => &stranger,
+                };
+                let of = (Arc::clone(config), Arc::clone(&smtp));
+                let hello = (helo.clone(), *basic);
+                Box::new(SmtpSession::resumed(*role, of, &peer, account, hello, now)?)
+            }
         })
     })
 }
@@ -174,10 +176,25 @@ fn mime_limits(config: &Config) -> whimbrel_mime::Limits {
     }
 }
 
-fn smtp_config(config: &Config) -> whimbrel_smtp::Config {
+fn smtp_limits(config: &Config) -> smtp::Limits {
+    smtp::Limits {
+        targets_max: config.smtp.targets_max,
+        mime: mime_limits(config),
+        submission: smtp::Submission {
+            header_bytes_max: config.submission.header_bytes_max.bytes(),
+            save_sent: config.submission.save_sent,
+        },
+        scram: config.auth.scram_iterations > 0,
+        ..smtp::Limits::default()
+    }
+}
+
+fn smtp_config(config: &Config, role: Role) -> whimbrel_smtp::Config {
     let of = &config.smtp;
     let mut smtp = whimbrel_smtp::Config::new(domain(&config.hostname()));
     smtp.starttls = true;
+    // MAIL needs a login there, and a login TLS: this only says so earlier.
+    smtp.require_tls = role == Role::Submission;
     smtp.limits = whimbrel_smtp::Limits {
         command_line_bytes_max: of.command_line_bytes_max.bytes(),
         auth_line_bytes_max: of.auth_line_bytes_max.bytes(),

@@ -4,7 +4,8 @@ use super::*;
 
 fn two() -> (Node, Node) {
     let ports = [free_port(), free_port()];
-    let node = |name, port, first| Node::with(name, port, port, &[], first, "other_nodes = 1");
+    let more = [("queue", "other_nodes = 1")];
+    let node = |name, port, first| Node::with(name, port, port, first, &more);
     let (mut a, mut b) = (node("a", ports[0], true), node("b", ports[1], false));
     let _ = a.cluster(&["init"]).expect("cluster init");
     a.server.start(&[]);

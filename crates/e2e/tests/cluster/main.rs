@@ -8,6 +8,7 @@
 #[cfg(feature = "clients")]
 mod clients;
 mod directory;
+mod fronts;
 mod mail;
 mod members;
 mod moving;
@@ -40,29 +41,29 @@ struct Node {
 impl Node {
     /// One that takes mail also when it is cut off.
     fn new(name: &str, listen: u16, told: u16, others: &[(&str, u16)], first: bool) -> Node {
-        Node::with(name, listen, told, others, first, "other_nodes = 0")
-    }
-
-    fn with(
-        name: &str,
-        listen: u16,
-        told: u16,
-        others: &[(&str, u16)],
-        first: bool,
-        queue: &str,
-    ) -> Node {
         let others: Vec<String> = others
             .iter()
             .map(|(name, port)| format!("\"{name}=127.0.0.1:{port}\""))
             .collect();
-        let builder = Builder::default()
+        let peers = format!("peers = [{}]", others.join(", "));
+        let region = format!("region = \"{name}-land\"");
+        let more = [
+            ("cluster", region.as_str()),
+            ("cluster", &peers),
+            ("queue", "other_nodes = 0"),
+        ];
+        Node::with(name, listen, told, first, &more)
+    }
+
+    fn with(name: &str, listen: u16, told: u16, first: bool, more: &[(&str, &str)]) -> Node {
+        let mut builder = Builder::default()
             .set("cluster", &format!("name = \"{name}\""))
-            .set("cluster", &format!("region = \"{name}-land\""))
             .set("cluster", &format!("listen = [\"127.0.0.1:{listen}\"]"))
             .set("cluster", &format!("address = \"127.0.0.1:{told}\""))
-            .set("cluster", &format!("peers = [{}]", others.join(", ")))
-            .set("queue", queue)
             .set("queue", "takeover_after = \"5s\"");
+        for (section, line) in more {
+            builder = builder.set(section, line);
+        }
         let builder = if first { builder } else { builder.empty() };
         Node {
             server: builder.build(),

@@ -6,30 +6,23 @@ use super::*;
 
 const ANNE: (&str, &str) = ACCOUNTS[0];
 
-/// A node of one region that all are in.
-fn node(name: &str, role: &str, workers: usize, first: bool) -> Node {
-    let port = free_port();
-    let builder = Builder::default()
-        .set("cluster", &format!("name = \"{name}\""))
-        .set("cluster", "region = \"land\"")
-        .set("cluster", &format!("role = \"{role}\""))
-        .set("cluster", &format!("workers_per_partition = {workers}"))
-        .set("cluster", &format!("listen = [\"127.0.0.1:{port}\"]"))
-        .set("cluster", &format!("address = \"127.0.0.1:{port}\""))
-        .set("queue", "other_nodes = 0")
-        .set("queue", "takeover_after = \"5s\"");
-    let builder = if first { builder } else { builder.empty() };
-    Node {
-        server: builder.build(),
-        peers: port,
-    }
-}
-
-/// Nodes of one region, the first of which has founded the cluster, that all know the account and are linked.
-fn region(of: &[(&str, &str)], workers: usize) -> Scene {
+/// Nodes of one region, by name and role, the first of which has founded the cluster, that all know the account and are linked. `more`: of all of them.
+pub(crate) fn region(of: &[(&str, &str)], workers: usize, more: &[(&str, &str)]) -> Scene {
     let mut nodes: Vec<Node> = Vec::new();
     for (name, role) in of {
-        let mut new = node(name, role, workers, nodes.is_empty());
+        let role = format!("role = \"{role}\"");
+        let workers = format!("workers_per_partition = {workers}");
+        let mut all = vec![
+            ("cluster", "region = \"land\""),
+            ("cluster", role.as_str()),
+            ("cluster", &workers),
+        ];
+        all.extend(more);
+        if !more.iter().any(|(section, _)| *section == "queue") {
+            all.push(("queue", "other_nodes = 0"));
+        }
+        let port = free_port();
+        let mut new = Node::with(name, port, port, nodes.is_empty(), &all);
         new.begin(nodes.first());
         nodes.push(new);
     }
@@ -61,7 +54,7 @@ impl Node {
     }
 
     /// How many sessions others have brought.
-    fn was_brought(&self) -> usize {
+    pub(crate) fn was_brought(&self) -> usize {
         let log = self.server.log();
         log.matches("a session that was brought").count()
     }
@@ -69,7 +62,7 @@ impl Node {
 
 #[test]
 fn a_drained_node_brings_sessions_to_another() {
-    let mut scene = region(&[("a", "worker"), ("b", "worker")], 0);
+    let mut scene = region(&[("a", "worker"), ("b", "worker")], 0, &[]);
     let large = message::bytes("large", 3_000_000);
     let _ = scene.nodes[0]
         .server
@@ -173,7 +166,7 @@ fn a_drained_node_brings_sessions_to_another() {
 #[test]
 fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
-    let mut scene = region(&of, 1);
+    let mut scene = region(&of, 1, &[]);
     scene.deliver(0, "first");
     scene.wait_alike(&[0, 1, 2]);
     let status = scene.nodes[0].status();
@@ -221,7 +214,6 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     wait_for("the next node", || scene.nodes[2].server.login(ANNE).ok());
     assert_eq!(scene.nodes[2].brought_to().last().unwrap(), of[next].0);
     scene.deliver(2, "second");
-    // It is taken here, and seen there when it has come.
     scene.wait_alike(&[next, 2]);
     scene.store(2, "first", "\\Seen");
     scene.wait_alike(&[next, 2]);
@@ -229,7 +221,7 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     scene.nodes[next].server.kill();
     wait_for("no link", || (scene.nodes[2].links() == 0).then_some(()));
     let count = scene.nodes[2].brought_to().len();
-    // What it took itself it may have held back for the reader that was there.
+    // What came from there it may have held back for the reader that was there.
     scene.wait_alike(&[2]);
     scene.store(2, "second", "\\Seen");
     scene.wait_alike(&[2]);
@@ -244,11 +236,49 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     }
 }
 
+/// As many as this are served elsewhere, or for others; who comes beyond that is told, and let in when another has gone.
+#[test]
+fn sessions_that_are_brought_are_counted() {
+    for (bound, what) in [
+        ("relays_max = 1", "Too many sessions are served elsewhere"),
+        ("relayed_max = 1", "No node that serves this can be reached"),
+    ] {
+        let of = [("a", "worker"), ("b", "worker")];
+        let mut scene = region(&of, 0, &[("cluster", bound)]);
+        let _ = scene.nodes[1].cluster(&["drain"]).expect("cluster drain");
+        let server = &scene.nodes[1].server;
+        let first = server.anne();
+        let mut second = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+        let line = format!("x LOGIN {} \"{}\"\r\n", ANNE.0, ANNE.1);
+        second.wire.send(line.as_bytes()).unwrap();
+        let said = String::from_utf8_lossy(&second.wire.drain().unwrap()).into_owned();
+        assert!(
+            said.starts_with("* BYE [UNAVAILABLE]") && said.contains(what),
+            "{said:?}"
+        );
+        let mut mail = Mail::lmtp(server.ports.lmtp).unwrap();
+        let refused = mail.command("MAIL FROM:<>").unwrap();
+        assert!(
+            refused.code == 421 && refused.lines[0].contains(what),
+            "{refused:?}"
+        );
+        drop(first);
+        wait_for("the place", || server.login(ANNE).ok());
+        wait_for("the place", || {
+            let mut mail = Mail::lmtp(server.ports.lmtp).unwrap();
+            mail.command("MAIL FROM:<>").unwrap().is(2).then_some(())
+        });
+        for node in &mut scene.nodes {
+            node.server.stop();
+        }
+    }
+}
+
 /// Python's imaplib and poplib, and curl, at a front door that serves nobody by itself.
 #[cfg(feature = "clients")]
 #[test]
 fn real_clients_use_a_front_door() {
-    let mut scene = region(&[("a", "worker"), ("s", "storage")], 0);
+    let mut scene = region(&[("a", "worker"), ("s", "storage")], 0, &[]);
     scene.deliver(0, "first");
     scene.wait_alike(&[0, 1]);
     let count = scene.nodes[1].brought_to().len();

@@ -45,7 +45,7 @@ impl ImapSession {
         };
         let tag = running.header.tag.as_str().to_owned();
         self.stage = Stage::HandOver(Some(Box::new(Handover {
-            account,
+            account: Some(account),
             peer: Peer {
                 session: self.cx.session,
                 address: self.cx.address,

@@ -281,7 +281,7 @@ impl Pop3Session {
                 self.running = None;
                 let utf8 = self.cx.utf8;
                 self.stage = Stage::HandOver(Some(Box::new(Handover {
-                    account,
+                    account: Some(account),
                     peer: Peer {
                         session: self.cx.session,
                         address: self.cx.address,

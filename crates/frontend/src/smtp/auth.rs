@@ -1,7 +1,5 @@
 //! AUTH (RFC 4954): the mechanisms are in [`crate::sasl`].
 
-use std::net::IpAddr;
-
 use whimbrel_service::{
     api::{AccountId, Failure, Reply},
     machine::Now,
@@ -11,13 +9,12 @@ use whimbrel_smtp::{Enhanced, Refusal, session::AuthAnswer};
 use super::{Pending, SmtpSession, time};
 use crate::{
     sasl::{Channel, Exchange, Refused, Step},
-    session::{Action, Note, Tls},
+    session::{Action, Note, Peer},
 };
 
 /// Who the client is, as far as that is known.
 pub(super) struct Client {
-    peer: IpAddr,
-    tls: Option<Tls>,
+    pub(super) peer: Peer,
     /// The exchange under way.
     exchange: Option<Exchange>,
     /// Who has logged in.
@@ -25,32 +22,28 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(peer: IpAddr) -> Self {
+    pub(super) fn new(peer: Peer, account: Option<AccountId>) -> Self {
         Client {
             peer,
-            tls: None,
             exchange: None,
-            account: None,
+            account,
         }
     }
 
     fn channel(&self, scram: bool) -> Channel<'_> {
         Channel {
-            peer: self.peer,
-            tls: self.tls.as_ref(),
+            peer: self.peer.address,
+            tls: self.peer.tls.as_ref(),
             scram,
         }
     }
 }
 
 impl SmtpSession {
-    /// Tells the machine what to offer; `tls`, if there is a new one.
-    pub(super) fn offer_auth(&mut self, tls: Option<Tls>) {
+    /// Tells the machine what to offer.
+    pub(super) fn offer_auth(&mut self) {
         if self.role != whimbrel_smtp::Role::Submission {
             return;
-        }
-        if tls.is_some() {
-            self.client.tls = tls;
         }
         let channel = self.client.channel(self.limits.scram);
         self.machine.offer_auth(channel.mechanism_names());

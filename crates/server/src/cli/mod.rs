@@ -305,8 +305,8 @@ pub enum Cluster {
     },
     /// Hand over what this node has, and say when it is safe to stop; the server must run
     #[command(
-        after_help = "Sessions that are served here end; those of IMAP and POP3 that come are served by another node behind this one, other clients are told to \
-                      come later; what is in the queue is delivered; the other members get all that is here. When \
+        after_help = "Sessions that are served here end; those that come are served by another node behind this one, and mail is taken there; \
+                      what is in the queue is delivered; the other members get all that is here. When \
                       all of them hold all of it, bodies too, the command says so and ends: the server goes on without clients of its own until you stop it. Ctrl-C \
                       takes it back, and so does --cancel, and a start.\n\nExamples:\n  whimbrel cluster drain\n  whimbrel cluster drain --of 1   when one other member holds all"
     )]

@@ -6,6 +6,8 @@
 //!
 //! Invariants:
 //! - A session that was brought is never brought on: there are no circles.
+//! - Nothing is said to a client in the middle of an answer. SMTP has answers of whole lines, and may be ended by one more behind any of them; whoever was not
+//!   told that his mail is accepted sends it again.
 //! - Of a session no more is held here than one frame and one read; who does not read stops the other side's reading.
 
 use std::{
@@ -22,11 +24,12 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 use whimbrel_cluster::{NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams};
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_frontend::session::{Handover, Peer, Resume, Tls};
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::placement::{self, Node, Role};
 use whimbrel_service::{api::Event, owner::keys::partition_of};
+use whimbrel_smtp::HostName;
 
 use super::state::State;
 use crate::{
@@ -50,8 +53,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Whose session it is.
 #[derive(Encode, Decode)]
 struct Head {
+    /// None of mail that comes from strangers, which older nodes do not take.
     #[cbor(n(0), with = "minicbor::bytes")]
-    account: [u8; 16],
+    account: Option<[u8; 16]>,
     /// The client's.
     #[n(1)]
     address: String,
@@ -84,6 +88,26 @@ enum At {
         #[n(1)]
         utf8: bool,
     },
+    #[n(2)]
+    Mail {
+        #[n(0)]
+        role: MailRole,
+        #[n(1)]
+        helo: String,
+        #[n(2)]
+        basic: bool,
+    },
+}
+
+#[derive(Clone, Copy, Encode, Decode)]
+#[cbor(index_only)]
+enum MailRole {
+    #[n(0)]
+    Smtp,
+    #[n(1)]
+    Lmtp,
+    #[n(2)]
+    Submission,
 }
 
 impl Head {
@@ -95,9 +119,18 @@ impl Head {
         let at = match handover.at.clone() {
             Resume::Imap { tag } => At::Imap { tag },
             Resume::Pop3 { mailbox, utf8 } => At::Pop3 { mailbox, utf8 },
+            Resume::Mail { role, helo, basic } => At::Mail {
+                role: match role {
+                    whimbrel_smtp::Role::Smtp => MailRole::Smtp,
+                    whimbrel_smtp::Role::Lmtp => MailRole::Lmtp,
+                    whimbrel_smtp::Role::Submission => MailRole::Submission,
+                },
+                helo: helo.to_string(),
+                basic,
+            },
         };
         super::question::encoded(&Head {
-            account: handover.account.0,
+            account: handover.account.map(|account| account.0),
             address: handover.peer.address.to_string(),
             tls,
             at,
@@ -117,11 +150,21 @@ impl Head {
         })
     }
 
-    fn at(self) -> (Protocol, Resume) {
-        match self.at {
+    /// `None`: that is no name.
+    fn at(self) -> Option<(Protocol, Resume)> {
+        Some(match self.at {
             At::Imap { tag } => (Protocol::Imap, Resume::Imap { tag }),
             At::Pop3 { mailbox, utf8 } => (Protocol::Pop3, Resume::Pop3 { mailbox, utf8 }),
-        }
+            At::Mail { role, helo, basic } => {
+                let (protocol, role) = match role {
+                    MailRole::Smtp => (Protocol::Smtp, whimbrel_smtp::Role::Smtp),
+                    MailRole::Lmtp => (Protocol::Lmtp, whimbrel_smtp::Role::Lmtp),
+                    MailRole::Submission => (Protocol::Submission, whimbrel_smtp::Role::Submission),
+                };
+                let helo = HostName::new(&helo).ok()?;
+                (protocol, Resume::Mail { role, helo, basic })
+            }
+        })
     }
 }
 
@@ -148,6 +191,8 @@ pub(crate) struct There {
     stream: RelayStream,
     name: String,
     incarnation: Incarnation,
+    /// Whether its answers are whole lines.
+    is_mail: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -172,22 +217,23 @@ impl<S: Store> Relays<S> {
         self.state.credentials.name().as_str()
     }
 
-    /// Whether this node serves the account, when it is not asked to by another one.
-    pub(crate) async fn is_here(&self, account: AccountId) -> bool {
+    /// Whether this node serves the account, when it is not asked to by another one. Mail from strangers (no account) any worker takes.
+    pub(crate) async fn is_here(&self, account: Option<AccountId>) -> bool {
         if self.registry.is_draining() {
             return false;
         }
-        if self.role == Role::Worker && self.workers == 0 {
+        if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
             return true;
         }
         let (nodes, _) = self.nodes().await;
-        self.serve(account, &nodes).by(self.me())
+        let partition = account.map_or(PartitionId::QUEUE, partition_of);
+        self.serve(partition, &nodes).by(self.me())
     }
 
-    fn serve<'n>(&self, account: AccountId, nodes: &'n [Node]) -> placement::Served<'n> {
+    fn serve<'n>(&self, partition: PartitionId, nodes: &'n [Node]) -> placement::Served<'n> {
         let mine = nodes.iter().find(|node| node.name == self.me());
         let region = mine.map_or("", |node| node.region.as_str());
-        placement::serve(partition_of(account), nodes, region, self.workers)
+        placement::serve(partition, nodes, region, self.workers)
     }
 
     /// The members as they are placed, and where those are that there is a link to.
@@ -218,7 +264,10 @@ impl<S: Store> Relays<S> {
         let until = Instant::now() + OPEN_TIME_MAX;
         let (nodes, linked) = self.nodes().await;
         let head = Head::of(handover);
-        for node in self.serve(handover.account, &nodes).order {
+        // Mail from strangers is spread over the nodes, which all have the queue.
+        let any = || PartitionId::accounts((handover.peer.session.0 % 256) as u8);
+        let partition = handover.account.map_or_else(any, partition_of);
+        for node in self.serve(partition, &nodes).order {
             if node.name == self.me() {
                 if self.registry.is_draining() {
                     continue;
@@ -241,6 +290,7 @@ impl<S: Store> Relays<S> {
                         stream,
                         name: node.name.clone(),
                         incarnation: *incarnation,
+                        is_mail: matches!(handover.at, Resume::Mail { .. }),
                         _place: place,
                     })));
                 }
@@ -249,7 +299,7 @@ impl<S: Store> Relays<S> {
                 }
             }
         }
-        Err("No node that serves this account can be reached")
+        Err("No node that serves this can be reached")
     }
 
     /// Carries a session that another node serves. Whether the client is told that it is over, which by itself it is not.
@@ -272,9 +322,11 @@ impl<S: Store> Relays<S> {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missed = 0;
         let mut leaves = false;
+        // Something that the client has sent since the session last waited may be under way.
+        let mut asked = way.has_more();
         let mut read_now = Vec::new();
         loop {
-            if leaves && frames.at_rest && !way.has_more() {
+            if leaves && frames.at_rest && !asked {
                 return Ok(Some("Server is shutting down"));
             }
             let (has_more, takes) = (way.has_more(), way.takes());
@@ -283,6 +335,7 @@ impl<S: Store> Relays<S> {
                     Ok(Taken::Some(bytes)) => {
                         traffic.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                         client.write(&bytes, patience).await?;
+                        asked &= !frames.at_rest;
                         None
                     }
                     Ok(Taken::End) => return Ok(None),
@@ -295,7 +348,10 @@ impl<S: Store> Relays<S> {
                     !bytes.is_empty()
                 }), if takes => {
                     match read {
-                        Ok(true) => way = Towards::new(std::mem::take(&mut read_now)),
+                        Ok(true) => {
+                            asked = true;
+                            way = Towards::new(std::mem::take(&mut read_now));
+                        }
                         _ => way.end = End::Wanted,
                     }
                     None
@@ -314,9 +370,8 @@ impl<S: Store> Relays<S> {
             };
             if let Some(error) = lost {
                 tracing::info!(session, node, %error, "the node that serves this session is gone");
-                return Ok(frames
-                    .at_rest
-                    .then_some("The node that served this session is gone"));
+                let may_be_told = frames.at_rest || there.is_mail && frames.is_whole();
+                return Ok(may_be_told.then_some("The node that served this session is gone"));
             }
         }
     }
@@ -392,9 +447,16 @@ struct Frames {
     high: Option<u8>,
     /// The last frame was empty, and nothing has come since.
     at_rest: bool,
+    /// What was for the client last did not end a line.
+    in_line: bool,
 }
 
 impl Frames {
+    /// Whether the client has heard whole lines only.
+    fn is_whole(&self) -> bool {
+        self.left == 0 && self.high.is_none() && !self.in_line
+    }
+
     fn take(&mut self, mut bytes: &[u8]) -> Taken {
         if bytes.is_empty() {
             return Taken::End;
@@ -416,6 +478,9 @@ impl Frames {
                     self.at_rest = self.left == 0;
                 }
             }
+        }
+        if let Some(last) = out.last() {
+            self.in_line = *last != b'\n';
         }
         Taken::Some(out)
     }
@@ -457,7 +522,14 @@ pub(super) async fn serve<S: Store>(
                 Ok((connection, account)) => {
                     let session = connection.registered.id.0;
                     let protocol = connection.protocol.name();
-                    tracing::info!(session, protocol, from, %account, "a session that was brought");
+                    let account = account.map(tracing::field::display);
+                    tracing::info!(
+                        session,
+                        protocol,
+                        from,
+                        account,
+                        "a session that was brought"
+                    );
                     match relayed.take().await {
                         Ok(stream) => connection.run(Transport::relayed(stream)).await,
                         Err(error) => tracing::debug!(session, %error, "brought in vain"),
@@ -474,7 +546,7 @@ async fn admit<S: Store>(
     registry: &Arc<Registry>,
     places: &Arc<Places>,
     relayed: &Relayed,
-) -> Result<(Connection<S>, AccountId), &'static str> {
+) -> Result<(Connection<S>, Option<AccountId>), &'static str> {
     if registry.is_draining() {
         return Err("this node is drained");
     }
@@ -484,11 +556,11 @@ async fn admit<S: Store>(
     let head: Head =
         minicbor::decode(&relayed.head).map_err(|_| "this node does not know such sessions")?;
     let address: IpAddr = head.address.parse().map_err(|_| "no address")?;
-    let account = AccountId(head.account);
+    let account = head.account.map(AccountId);
     let place = places.enter(address, false);
     let place = place.map_err(|_| "this node serves as many sessions for others as it may")?;
     let mut registered = registry.enter();
-    if !registered.log_in(account) {
+    if account.is_some_and(|account| !registered.log_in(account)) {
         return Err("the account has as many connections as it may");
     }
     let peer = Peer {
@@ -496,7 +568,7 @@ async fn admit<S: Store>(
         address,
         tls: head.tls(),
     };
-    let (protocol, at) = head.at();
+    let (protocol, at) = head.at().ok_or("the session makes no sense")?;
     let session = (context.resume)(peer, account, &at);
     let connection = Connection {
         session: session.ok_or("the session makes no sense")?,
@@ -539,8 +611,11 @@ mod tests {
             assert!(matches!(frames.take(b""), Taken::End));
             frames.take(&framed(b"more")[..1]);
             assert!(frames.at_rest, "half a length is nothing yet");
+            assert!(!frames.is_whole());
             frames.take(&framed(b"more")[1..]);
-            assert!(!frames.at_rest);
+            assert!(!frames.at_rest && !frames.is_whole());
+            frames.take(&framed(b"\r\n"));
+            assert!(frames.is_whole());
         }
     }
 }

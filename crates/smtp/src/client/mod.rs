@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use crate::reply::{Enhanced, Refusal, Reply};
-use crate::session::Body;
+use crate::session::{Body, MailFrom};
 use crate::text::stuff_dots;
 use parser::ReplyParser;
 
@@ -183,16 +183,16 @@ impl Client {
         }
         let decided = vec![None; message.recipients.len()];
         let accepted = vec![false; message.recipients.len()];
-        let mut mail = format!("MAIL FROM:{}", message.from);
-        if let (Some(_), Some(size)) = (offers.size, message.size) {
-            mail += &format!(" SIZE={size}");
-        }
-        if offers.eight_bit_mime && message.body == Body::EightBitMime {
-            mail += " BODY=8BITMIME";
-        }
-        if offers.utf8 && message.utf8 {
-            mail += " SMTPUTF8";
-        }
+        let mail = MailFrom {
+            from: message.from.clone(),
+            size: message.size.filter(|_| offers.size.is_some()),
+            utf8: offers.utf8 && message.utf8,
+            body: match offers.eight_bit_mime {
+                true => message.body,
+                false => Body::SevenBit,
+            },
+        };
+        let mail = format!("MAIL {mail}");
         self.transfer = Some(InTransfer {
             message,
             sent: 0,

@@ -1,5 +1,7 @@
 //! MAIL and RCPT with their parameters: SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), AUTH (RFC 4954 5).
 
+use core::fmt;
+
 use super::{CommandError, number};
 use crate::address::{ForwardPath, Mailbox, ReversePath};
 use crate::session::{Body, MailFrom};
@@ -54,6 +56,23 @@ pub(super) fn parse_mail(arguments: &str) -> Result<MailFrom, CommandError> {
         return Err(CommandError::NeedsUtf8);
     }
     Ok(mail)
+}
+
+/// What follows `MAIL `. AUTH is not kept.
+impl fmt::Display for MailFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FROM:{}", self.from)?;
+        if let Some(size) = self.size {
+            write!(f, " SIZE={size}")?;
+        }
+        if self.body == Body::EightBitMime {
+            f.write_str(" BODY=8BITMIME")?;
+        }
+        if self.utf8 {
+            f.write_str(" SMTPUTF8")?;
+        }
+        Ok(())
+    }
 }
 
 /// What follows `RCPT `. No extension offered here has a parameter for it.
@@ -127,12 +146,15 @@ mod tests {
     /// `expected`: path, size, utf8, 8bitmime.
     fn check(line: &str, expected: Result<(&str, Option<u64>, bool, bool), CommandError>) {
         let got = Command::parse(line.as_bytes()).map(|command| match command {
-            Command::Mail(mail) => (
-                mail.from.to_string(),
-                mail.size,
-                mail.utf8,
-                mail.body == Body::EightBitMime,
-            ),
+            Command::Mail(mail) => {
+                assert_eq!(parse_mail(&mail.to_string()), Ok(mail.clone()));
+                (
+                    mail.from.to_string(),
+                    mail.size,
+                    mail.utf8,
+                    mail.body == Body::EightBitMime,
+                )
+            }
             other => panic!("{other:?}"),
         });
         assert_eq!(

@@ -44,15 +44,17 @@
 //! assert!(sent.ends_with(b"221 2.0.0 Bye\r\n"));
 //! ```
 //!
-//! Reading order: `types`, this file, `commands`, `message` (DATA and BDAT), `auth`, `clock`, `buffer`.
+//! Reading order: `types`, this file, `commands`, `message` (DATA and BDAT), `auth`, `handover`, `clock`, `buffer`.
 
 mod auth;
 mod buffer;
 mod clock;
 mod commands;
+mod handover;
 mod message;
 mod types;
 
+pub use handover::Handed;
 pub use types::*;
 
 use std::collections::VecDeque;
