@@ -103,6 +103,36 @@ impl Replica {
             .flat_map(|number| [*number, number.saturating_sub(1)]);
         named.filter(plausible).max()
     }
+
+    /// Slots of the numbers of which nothing is known here that has them: who had such a slot told them, and nobody else. A number may be a UIDNEXT: if the
+    /// message before it is known, it is taken for one.
+    pub fn unknown_slots(
+        &self,
+        name: &MailboxName,
+        told: Option<u32>,
+        numbers: &[u32],
+    ) -> BTreeSet<u8> {
+        let from = told.unwrap_or(1).max(1);
+        let is_unknown = |uid: &u32| {
+            let known = self.claimed.get(&((uid % 64) as u8));
+            *uid >= from && known.is_none_or(|counter| uid / 64 > *counter)
+        };
+        let is_there = |uid: u32| {
+            let mut records = self.members(name);
+            records.any(|(_, record)| record.uids.contains_key(&uid))
+        };
+        let mut unknown = BTreeSet::new();
+        for number in numbers {
+            let before = number.saturating_sub(1);
+            if is_unknown(&before) {
+                unknown.insert((before % 64) as u8);
+            }
+            if is_unknown(number) && !is_there(before) {
+                unknown.insert((number % 64) as u8);
+            }
+        }
+        unknown
+    }
 }
 
 /// Keeps those that may be the answer to [`Replica::shown_by`]: for each member the last that it has shown, and the newest.

@@ -12,7 +12,7 @@
 //! The caller keeps [`Announced::row`] beside the partition, now and then: so what a member said last is known when it is gone and we were
 //! started anew. An older row says less, never more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
@@ -25,6 +25,10 @@ use crate::{
 /// Accounts that one report excepts: those whose bodies are on the way, as a rule. A frame of control holds them with room to spare; who would
 /// have to except more says nothing for a while.
 pub const EXCEPTED_MAX: usize = 32;
+
+/// Of so many that are members no more it is known what they have shown, in each partition: a client comes from a node that is gone within days, and who comes
+/// later is told anew of what it knows, and overlooks nothing.
+pub const FORMER_MAX: usize = 16;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +134,24 @@ impl Announced {
         let written = minicbor::encode(&rows, &mut out);
         debug_assert!(written.is_ok(), "writing to memory cannot fail");
         Some(out)
+    }
+
+    /// These are members no more: of the last of them what they have shown goes on to count.
+    pub fn former(&mut self, former: &BTreeSet<Incarnation>) {
+        let counted = self.peers.iter().filter(|(id, _)| former.contains(id));
+        // Who was heard later has shown more, as a rule.
+        let extent = |peer: &Peer| -> u64 {
+            let known = peer.counted.iter().flat_map(|known| known.vector.iter());
+            known.fold(0, |sum, (_, number)| sum.saturating_add(number))
+        };
+        let mut by_extent: Vec<(u64, Incarnation)> =
+            counted.map(|(id, peer)| (extent(peer), *id)).collect();
+        by_extent.sort_unstable();
+        let beyond = by_extent.len().saturating_sub(FORMER_MAX);
+        for (_, id) in by_extent.drain(..beyond) {
+            self.peers.remove(&id);
+            self.changed = true;
+        }
     }
 
     /// The next thing to do.
@@ -274,5 +296,45 @@ fn counted(before: Option<Known>, told: Told) -> Known {
     Known {
         except: except.collect(),
         vector: told.vector,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::from_hash(id)
+    }
+
+    #[test]
+    fn of_the_last_that_are_members_no_more_it_is_known_what_they_had_shown() {
+        let mut announced = Announced::resume(PartitionId(1), None, &VersionVector::default())
+            .expect("nothing was kept");
+        let members = 1..=2 * FORMER_MAX as u64;
+        for id in members.clone() {
+            announced.linked(node(id));
+            let told = Told {
+                partition: PartitionId(1),
+                vector: [(node(100), id)].into_iter().collect(),
+                except: Vec::new(),
+            };
+            announced.received(node(id), told, 0);
+        }
+        let gone: BTreeSet<Incarnation> = members.clone().skip(1).map(node).collect();
+        announced.former(&gone);
+        let known = |of: &Announced| -> Vec<u64> {
+            let shown = |id: &u64| of.shown(node(*id), [0; 16]).is_some();
+            members.clone().filter(shown).collect()
+        };
+        let first = FORMER_MAX as u64 + 1;
+        let expected: Vec<u64> = [1]
+            .into_iter()
+            .chain(first..=2 * FORMER_MAX as u64)
+            .collect();
+        assert_eq!(known(&announced), expected);
+        let row = announced.row().expect("something was heard");
+        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default());
+        assert_eq!(known(&kept.expect("a row")), expected);
     }
 }

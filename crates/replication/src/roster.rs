@@ -18,7 +18,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 
 use crate::{
     broken,
-    members::{Members, Said, Slots},
+    members::{Member, Members, Said, Slots},
     placement::Role,
 };
 
@@ -131,6 +131,13 @@ impl Roster {
         let open = self.members.open();
         let slots = self.members.iter().filter(|(id, _)| open.contains(id));
         slots.map(|(id, member)| (id, member.slot)).collect()
+    }
+
+    /// The members whose logs are closed, with the slots that they had.
+    pub fn former(&self) -> BTreeMap<Incarnation, u8> {
+        let closed = |member: &Member| member.closed().is_some();
+        let former = self.members.iter().filter(|(_, member)| closed(member));
+        former.map(|(id, member)| (id, member.slot)).collect()
     }
 
     /// `sponsor` lets a node in; whether it was not in before.
@@ -420,6 +427,8 @@ mod tests {
         assert_eq!(two.settle(node(2), &held(3, 5, 5, 4)), Ok(false));
         assert_eq!(two.settle(node(2), &held(3, 5, 5, 5)), Ok(true));
         assert!(!two.slots().contains_key(&node(3)));
+        assert!(one.former().is_empty());
+        assert_eq!(two.former().into_keys().collect::<Vec<_>>(), [node(3)]);
         assert_eq!(two.whole(&held(3, 5, 5, 5)), [node(3)].into());
         assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
         assert!(two.whole(&held(3, 4, 4, 4)).is_empty());

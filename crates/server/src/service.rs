@@ -1,7 +1,6 @@
 //! The machines of the service over a store, without sockets: what a server serves and what an offline command uses.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -81,7 +80,7 @@ impl<S: Store> Service<S> {
         });
         let in_cluster = membership.is_some();
         let shipping = shipping(in_cluster);
-        let peers = membership.map_or_else(BTreeMap::new, |of| of.peers);
+        let (peers, former) = membership.map_or_else(Default::default, |of| (of.peers, of.former));
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
         let decoy = password::decoy(&config.auth)?;
@@ -118,6 +117,7 @@ impl<S: Store> Service<S> {
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
             peers,
+            former,
             in_cluster,
             shipping,
             ..owner::Config::default()

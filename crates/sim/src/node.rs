@@ -301,12 +301,14 @@ impl Node {
         self.settle();
     }
 
-    /// Who belongs to the cluster, this node among them, and their slots.
-    pub fn members(&mut self, slots: BTreeMap<Incarnation, u8>) {
+    /// Who belongs to the cluster, this node among them, and their slots; and who did, until its logs were closed.
+    pub fn members(&mut self, slots: BTreeMap<Incarnation, u8>, former: BTreeMap<Incarnation, u8>) {
+        self.owner_config.former.clone_from(&former);
         self.owner_config.peers.clone_from(&slots);
         self.owner_config.peers.remove(&self.owner_config.origin);
         let owners = (0..self.owners.len()).map(Dest::Owner);
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
+            self.input(dest, Input::Peer(PeerInput::Former(former.clone())));
             self.input(dest, Input::Peer(PeerInput::Members(slots.clone())));
         }
         self.settle();

@@ -29,3 +29,19 @@ fn clusters_hold() {
         }
     }
 }
+
+/// A client was at a node that was removed, and had UIDs of it that nobody else knew; when its logs were closed, the client went to another node with them.
+#[test]
+fn who_was_at_a_node_that_is_gone_overlooks_nothing() {
+    for seed in [150, 195, 227, 367] {
+        match cluster::run(&cluster::Plan::new(seed), false) {
+            Ok(report) => {
+                let overlooked = report.coverage.keys();
+                let mut overlooked =
+                    overlooked.filter(|what| what.starts_with("cluster: overlooked, "));
+                assert_eq!(overlooked.next(), None, "cluster seed {seed}");
+            }
+            Err(breach) => panic!("cluster seed {seed}: {}", breach.0),
+        }
+    }
+}

@@ -54,6 +54,8 @@ use crate::{
 pub struct Membership {
     /// The other members, and their slots.
     pub(crate) peers: BTreeMap<Incarnation, u8>,
+    /// Those whose logs are closed.
+    pub(crate) former: BTreeMap<Incarnation, u8>,
     /// Bodies that are wanted.
     pub(crate) wants: mpsc::UnboundedSender<BlobName>,
 }
@@ -153,6 +155,7 @@ impl<S: Store> Cluster<S> {
         peers.remove(&me);
         let membership = Membership {
             peers,
+            former: state.former().await,
             wants: to_wants,
         };
         Ok(Some(Cluster {
@@ -298,6 +301,7 @@ pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> 
     }
     Ok(Some(Membership {
         peers,
+        former: kept.roster.former(),
         // Nobody fetches: what is wanted is wanted again at the next start.
         wants: mpsc::unbounded_channel().0,
     }))

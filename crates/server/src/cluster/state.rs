@@ -146,6 +146,10 @@ impl<S: Store> State<S> {
         self.roster.lock().await.slots()
     }
 
+    pub(super) async fn former(&self) -> BTreeMap<Incarnation, u8> {
+        self.roster.lock().await.former()
+    }
+
     /// Whether all that was written under this node's slot is here: that was seen before, or nobody had it.
     pub(super) async fn is_filled(&self) -> bool {
         self.files.is_filled(self.me()) || self.holders_before().await.is_empty()
@@ -272,6 +276,10 @@ impl<S: Store> State<S> {
 
     async fn tell_machines(&self, roster: &Roster) {
         if let Some((board, _)) = self.served.get() {
+            let former = roster.former();
+            board
+                .tell_of_peers(|| PeerInput::Former(former.clone()))
+                .await;
             let slots = roster.slots();
             board
                 .tell_of_peers(|| PeerInput::Members(slots.clone()))

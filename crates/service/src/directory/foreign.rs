@@ -85,7 +85,8 @@ impl DirectoryOwner {
                 self.loaded(now);
             }
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
-            PeerInput::Linked(_)
+            PeerInput::Former(_)
+            | PeerInput::Linked(_)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)

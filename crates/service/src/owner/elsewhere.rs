@@ -8,7 +8,7 @@
 //! - What is told is durable, and so is what was claimed again for it.
 //! - Whatever clients name, an account's counter does not rise faster for it than [`ROOM_PER_SECOND`], but for [`ROOM_MAX`] at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
@@ -177,6 +177,17 @@ impl PartitionOwner {
         }
     }
 
+    /// The logs of these are closed.
+    pub(super) fn former(&mut self, slots: BTreeMap<Incarnation, u8>) {
+        let former: BTreeSet<Incarnation> = slots.keys().copied().collect();
+        self.config.former = slots;
+        for partition in self.partitions.values_mut() {
+            if let super::Partition::Running(own) = partition {
+                own.announced.former(&former);
+            }
+        }
+    }
+
     /// Wakes those to whom something is to be reported.
     pub(super) fn wake_for_reports(&mut self, partition: PartitionId) {
         while let Some(announced::Output::Wake(peer)) =
@@ -285,7 +296,8 @@ impl PartitionOwner {
         account: AccountId,
         names: &Names<'_>,
     ) -> Result<Option<Takeover>, Failure> {
-        if self.config.peers.is_empty() || broken("nobody-comes-from-elsewhere") {
+        let (peers, former) = (self.config.peers.clone(), self.config.former.clone());
+        if (peers.is_empty() && former.is_empty()) || broken("nobody-comes-from-elsewhere") {
             return Ok(None);
         }
         let at = self.at(now, account);
@@ -300,16 +312,22 @@ impl PartitionOwner {
         let slot = slot.filter(|slot| *slot != replica.slot());
         let told = names.told.unwrap_or_else(|| replica.told(names.name));
         let told = slot.is_none().then_some(told);
-        let others: BTreeSet<u8> = self.config.peers.values().copied().collect();
+        let all = || peers.iter().chain(&former);
+        let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
         let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
             return Ok(None);
         };
-        let all = self.config.peers.iter();
-        let one = all.clone().find(|(_, of)| slot == Some(**of));
-        let from: Vec<Incarnation> = match one {
-            Some((member, _)) => vec![*member],
-            None => all.map(|(member, _)| *member).collect(),
+        let with = |slots: &BTreeSet<u8>| -> Vec<Incarnation> {
+            let with = all().filter(|(_, slot)| slots.contains(slot));
+            with.map(|(member, _)| *member).collect()
         };
+        // A slot comes back when all have been had: then it may have been given by either.
+        let mut from = with(&slot.into_iter().collect());
+        if from.is_empty() {
+            from = with(&replica.unknown_slots(names.name, told, names.numbers));
+            from.retain(|member| former.contains_key(member));
+            from.extend(peers.keys());
+        }
         let Some(super::Partition::Running(own)) =
             self.partitions.get(&super::keys::partition_of(account))
         else {

@@ -46,6 +46,7 @@ impl PartitionOwner {
                 self.config.peers.remove(&self.config.origin);
                 self.of_all(now, |own, now| own.shipping.members(now, members.clone()));
             }
+            PeerInput::Former(slots) => self.former(slots),
             PeerInput::Closed(closed) => {
                 self.closed = closed.clone();
                 self.of_all(now, |own, now| own.shipping.closed(now, closed.clone()));

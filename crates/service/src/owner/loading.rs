@@ -293,7 +293,10 @@ impl PartitionOwner {
         };
         let kept = kept.map(|(_, row)| &row[..]);
         let announced = match Announced::resume(partition, kept, log.applied()) {
-            Ok(announced) => announced,
+            Ok(mut announced) => {
+                announced.former(&self.config.former.keys().copied().collect());
+                announced
+            }
             Err(error) => {
                 let cause = format!("what others announced in {partition:?}: {error}");
                 return self.out.push_back(Output::Fatal(cause));

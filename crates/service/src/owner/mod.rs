@@ -71,6 +71,8 @@ pub struct Config {
     pub collect_after_seconds: u64,
     /// The other members of its partitions, and their slots: nothing is forgotten before all of them have it. Empty: this node is alone.
     pub peers: BTreeMap<Incarnation, u8>,
+    /// Those that were members until their logs were closed, and the slots they had: clients that were at them may come at any time.
+    pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
     pub in_cluster: bool,
     /// Bounds and times of what goes to and comes from them.
@@ -100,6 +102,7 @@ impl Default for Config {
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
+            former: BTreeMap::new(),
             in_cluster: false,
             shipping: peers::Config::default(),
         }

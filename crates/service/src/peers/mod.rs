@@ -57,6 +57,8 @@ pub(crate) fn is_kept_early(frames: &[(Incarnation, Frame)], frame: &Frame) -> b
 pub enum PeerInput {
     /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
     Members(BTreeMap<Incarnation, u8>),
+    /// Those whose logs are closed, and the slots they had. Told before members without them.
+    Former(BTreeMap<Incarnation, u8>),
     /// All of the logs of these, which belong to the cluster no more, is here: nothing more of them is taken.
     Closed(BTreeSet<Incarnation>),
     /// There is a stream to this node; one that was before is gone.

@@ -156,7 +156,8 @@ impl QueueOwner {
                 self.giving.rows(now, shipping, ticket, page, travels);
             }
             PeerInput::Body(blob) => self.body_came(blob),
-            PeerInput::Linked(_)
+            PeerInput::Former(_)
+            | PeerInput::Linked(_)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)

@@ -126,6 +126,49 @@ fn what_the_dead_node_did_not_know_is_claimed_again() {
     }
 }
 
+/// It has left something of which nobody else knows: its slot is no member's any more, and the client names a UID of it.
+#[test]
+fn who_was_at_a_node_whose_logs_are_closed_overlooks_nothing() {
+    for (with_modseq, starts) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut pair = two_with_mail();
+        let known = pair.uids(0, "INBOX");
+        pair.unlink();
+        pair.append(1, "INBOX", 1);
+        pair.append(0, "INBOX", 4);
+        let knows = look(&mut pair, 0);
+        pair.close();
+        pair.append(1, "INBOX", 1);
+        if starts {
+            pair.restart(1);
+            pair.unlink();
+        }
+        let modseq = with_modseq.then_some(knows.modseq);
+        names(&mut pair, 1, knows.uid_next, modseq);
+        assert_eq!(taken_over(&pair), (1, 2, 0), "{with_modseq} {starts}");
+        let after = pair.uids(1, "INBOX");
+        assert_eq!(after[..known.len()], known, "no other UID has changed");
+        let new = &after[known.len()..];
+        assert!(new.len() == 2 && new.iter().all(|uid| *uid >= knows.uid_next));
+        // What comes later is above, and nothing is claimed again for the next of them.
+        pair.append(1, "INBOX", 1);
+        names(&mut pair, 1, knows.uid_next, modseq);
+        assert_eq!(taken_over(&pair), (1, 2, 0));
+    }
+}
+
+/// A client that was at no node which is gone names a UID that is known, or a UIDNEXT behind one: what that node had not shown is no concern of it.
+#[test]
+fn a_node_that_is_gone_counts_for_those_alone_who_were_there() {
+    let mut pair = two_with_mail();
+    pair.unlink();
+    pair.append(1, "INBOX", 1);
+    pair.close();
+    let last = *pair.uids(1, "INBOX").last().expect("mail");
+    names(&mut pair, 1, last, None);
+    names(&mut pair, 1, last + 1, None);
+    assert_eq!(taken_over(&pair), (0, 0, 0));
+}
+
 /// A member that has said nothing, because it runs an older program, may have shown nothing.
 #[test]
 fn of_a_silent_member_nothing_is_believed() {

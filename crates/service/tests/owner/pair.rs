@@ -298,6 +298,18 @@ impl Pair {
         self.settle();
     }
 
+    /// Node 0 was removed, and its logs are closed: node 1 is told.
+    pub(crate) fn close(&mut self) {
+        self.unlink();
+        let config = &mut self.nodes[1].config;
+        config.in_cluster = true;
+        config.peers.clear();
+        config.former = [(incarnation(0), 0)].into();
+        let former = config.former.clone();
+        self.peer(1, PeerInput::Former(former));
+        self.peer(1, PeerInput::Members([(incarnation(1), 1)].into()));
+    }
+
     /// A start on what was written.
     pub(crate) fn restart(&mut self, node: usize) {
         self.unlink();

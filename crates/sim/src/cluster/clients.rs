@@ -389,7 +389,7 @@ impl World {
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
         let with_qresync = client.with_qresync;
         if let Some(cause) = cause.filter(|_| with_qresync) {
-            self.overlooked(cause)?;
+            self.overlooked(with_qresync, cause)?;
         }
         let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
         let overlooked = "cluster: overlooked without QRESYNC, for a while or again";

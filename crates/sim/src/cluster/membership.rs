@@ -59,6 +59,7 @@ impl World {
         let mut config = self.config.clone();
         config.origin = id;
         config.peers = roster.slots();
+        config.former = roster.former();
         config.slot = config.peers.remove(&id).unwrap_or(0);
         let limits = queue::Limits {
             retry_after_seconds: 2,
@@ -122,6 +123,8 @@ impl World {
         member.renewed = true;
         member.roster = roster;
         member.node.lose(identity, peers, self.now);
+        let roster = &member.roster;
+        member.node.members(roster.slots(), roster.former());
         self.lose_clients_of(index);
         self.check_slots(index)
     }
@@ -196,7 +199,9 @@ impl World {
     pub(super) fn changed(&mut self, at: usize) -> Result<(), String> {
         self.bring(at);
         let roster = self.members[at].roster.clone();
-        self.members[at].node.members(roster.slots());
+        self.members[at]
+            .node
+            .members(roster.slots(), roster.former());
         self.outcomes(at)?;
         if roster.members().is_out(self.members[at].id) {
             self.leave(at);
@@ -319,11 +324,15 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody was let in, or removed, or has come for a lost disk.
-    pub(super) fn members_have_changed(&self) -> bool {
-        let changed = |member: &Member| member.doubtful || member.renewed;
+    /// Whether somebody was let in, or has come for a lost disk.
+    pub(super) fn nodes_were_let_in(&self) -> bool {
         let more = self.members.len() as u64 != self.plan.nodes;
-        more || self.members.iter().any(changed)
+        more || self.members.iter().any(|member| member.renewed)
+    }
+
+    /// Whether somebody was removed.
+    pub(super) fn nodes_were_removed(&self) -> bool {
+        self.members.iter().any(|member| member.doubtful)
     }
 
     /// What is applied at a node.

@@ -89,19 +89,21 @@ impl World {
                 return Err("rows of INBOX were not told".into());
             };
             if let Some((uid, id)) = knows.overlooked(&rows).first() {
-                self.overlooked(format!(
+                let cause = format!(
                     "client {index} overlooks {id}, UID {uid}, at {node}: it asks from {}",
                     knows.uid_next
-                ))?;
+                );
+                self.overlooked(with_qresync, cause)?;
             }
         }
         Ok(())
     }
 
-    /// Where nodes were let in or removed it is counted only ("Known faults" of `docs/replication.md`): new nodes answer before they have all mail, and where a
-    /// client was is not known any more when the logs of that node are closed.
-    pub(super) fn overlooked(&mut self, cause: String) -> Result<(), String> {
-        if !self.members_have_changed() {
+    /// Counted only where nodes were let in, which answer before they have all mail ("Known faults" of `docs/replication.md`); and of clients without QRESYNC
+    /// where nodes were removed: nothing shows that they were there, unless they have a UID that nobody else gave (`docs/decisions/0033`).
+    pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
+        let is_excused = self.nodes_were_let_in() || (!with_qresync && self.nodes_were_removed());
+        if !is_excused {
             return Err(cause);
         }
         self.note("cluster: overlooked, members having changed");
