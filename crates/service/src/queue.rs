@@ -139,6 +139,8 @@ pub struct QueueOwner {
     closed: BTreeSet<Incarnation>,
     /// Since when there has been none to these.
     gone: BTreeMap<Incarnation, u64>,
+    /// Since when there has been one to every other member.
+    whole_since: Option<u64>,
     /// When entries of others are looked at.
     look_at: Option<u64>,
     /// Rows of entries that are being taken over.
@@ -228,6 +230,8 @@ enum Waiting {
     /// What another node did: these entries are closed, these taken.
     Foreign(Vec<EntryId>, Vec<EntryId>),
     Body(BlobName),
+    /// An entry that nobody can deliver is forgotten.
+    Forget(EntryId),
 }
 
 impl QueueOwner {
@@ -252,6 +256,7 @@ impl QueueOwner {
             links: BTreeSet::new(),
             closed: BTreeSet::new(),
             gone: BTreeMap::new(),
+            whole_since: None,
             look_at: None,
             adopting: BTreeMap::new(),
             reads: BTreeMap::new(),

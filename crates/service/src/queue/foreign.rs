@@ -7,6 +7,10 @@
 //! first of the others that are linked with each other, by their ids, takes over what it has the body of; the second after twice the time, and so on. So in a whole
 //! network nobody does another's work. An entry that its node does not finish, although it is linked (its disk takes no writes, its copy of the account
 //! stalls), is taken over after [`OLD_TIMES`] times as long.
+//!
+//! **What nobody can deliver.** The node that took an entry is gone for good, with the only copy of its body: no other confirmed it, so none was waited for or its sender was
+//! not told that it is accepted. Whoever lacks the body forgets the entry, when it has been linked with all members for longer than any of them would have taken to
+//! take over. That is no operation: if one has the body after all, it delivers.
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
@@ -92,6 +96,7 @@ impl QueueOwner {
                 let members: BTreeSet<Incarnation> = members.into_keys().collect();
                 self.config.peers.clone_from(&members);
                 self.config.peers.remove(&self.config.origin);
+                self.look_around(now);
                 if let Phase::Running(running) = &mut self.phase {
                     running.shipping.members(now, members);
                 }
@@ -105,6 +110,7 @@ impl QueueOwner {
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 self.gone.remove(&peer);
+                self.look_around(now);
                 match &mut self.phase {
                     Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
                     Phase::Running(running) => running.shipping.linked(now, peer),
@@ -115,6 +121,7 @@ impl QueueOwner {
                 self.links.remove(&peer);
                 self.haves.remove(&peer);
                 self.gone.insert(peer, now.mono_micros);
+                self.look_around(now);
                 match &mut self.phase {
                     Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
                     Phase::Running(running) => running.shipping.unlinked(now, peer),
@@ -488,6 +495,7 @@ impl QueueOwner {
                     }
                 }
             }
+            Waiting::Forget(id) if done => self.out.push_back(Output::Finished(id)),
             Waiting::Body(blob) if done => {
                 let id = self.lacking.remove(&blob);
                 if let Some(other) = id.and_then(|id| self.others.get(&id)) {
@@ -577,9 +585,11 @@ impl QueueOwner {
 
     /// Takes over entries of nodes that have been away for long enough.
     fn look(&mut self, now: Now) {
+        // After a start, too, at which nobody else may be left.
+        self.look_around(now);
         let adopted = self.entries.values().filter(|of| of.accepted.is_none());
         let mut room = ADOPTED_MAX.saturating_sub(adopted.count() + self.adopting.len());
-        let mut due = Vec::new();
+        let (mut due, mut given_up) = (Vec::new(), Vec::new());
         let Phase::Running(running) = &self.phase else {
             return;
         };
@@ -590,11 +600,14 @@ impl QueueOwner {
             if room == 0 {
                 break;
             }
-            if under_way.contains(id) || self.lacking.contains_key(&other.blob) {
+            // A state brought it that is not joined: *finish* would go out before *take* has come in.
+            if under_way.contains(id) || other.taken.is_in(applied) == Some(false) {
                 continue;
             }
-            // A state brought it that is not joined: *finish* would go out before *take* has come in.
-            if other.taken.is_in(applied) == Some(false) {
+            if self.lacking.contains_key(&other.blob) {
+                if given_up.len() < ADOPTED_MAX && self.is_hopeless(now, other) {
+                    given_up.push(*id);
+                }
                 continue;
             }
             // How many come before us.
@@ -619,6 +632,9 @@ impl QueueOwner {
                 room -= 1;
             }
         }
+        for id in given_up {
+            self.forget(id);
+        }
         for id in due {
             let (ticket, key) = (self.ticket(), entry_key(id));
             self.adopting.insert(ticket, id);
@@ -630,6 +646,50 @@ impl QueueOwner {
             });
         }
         self.look_later(now);
+    }
+
+    /// Looks whether all members are linked.
+    fn look_around(&mut self, now: Now) {
+        self.whole_since = match self.config.peers.is_subset(&self.links) {
+            true => self.whole_since.or(Some(now.mono_micros)),
+            false => None,
+        };
+    }
+
+    /// Whether an entry whose body is not here will never be delivered, by anybody.
+    fn is_hopeless(&self, now: Now, other: &Other) -> bool {
+        let Some(whole_since) = self.whole_since else {
+            return false;
+        };
+        // All of them in turn might have taken it over.
+        let turns = OLD_TIMES + self.config.peers.len() as u64;
+        let waited = now.mono_micros.saturating_sub(whole_since.max(other.since));
+        // No member any more: of its log there is no more than is here.
+        let is_lost = !self.config.peers.contains(&other.taken.by);
+        is_lost && other.durable && waited >= self.takeover_micros() * turns
+    }
+
+    fn forget(&mut self, id: EntryId) {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        if running.failed {
+            return;
+        }
+        let Some(other) = self.others.remove(&id) else {
+            return;
+        };
+        self.lacking.remove(&other.blob);
+        let mut commit = running.log.commit();
+        commit.room = Room::Frees;
+        commit.mutations.extend(without(id, &other.blob));
+        running.under_way.insert(ticket);
+        self.commits.insert(ticket, Waiting::Forget(id));
+        self.out.push_back(Output::Commit(ticket, commit));
+        self.out.push_back(Output::Log(Note::Warning(format!(
+            "queue entry {id} is given up: the node that took it is gone for good, and no other has its body"
+        ))));
     }
 
     /// The row of an entry that is taken over was read.

@@ -1,5 +1,7 @@
 //! Mail that is accepted when other nodes have it.
 
+use std::collections::BTreeMap;
+
 use whimbrel_service::{
     api::{Delivery, Entry},
     queue::entry_id,
@@ -248,4 +250,72 @@ fn a_crash_of_the_node_that_took_it_loses_nothing() {
             assert_eq!(cluster.nodes[node].1.queue_len(), 0, "node {node}");
         }
     }
+}
+
+/// The last node that is left, which was not told of it while it ran.
+#[test]
+fn what_nobody_can_deliver_is_given_up_by_who_is_left_alone() {
+    let mut cluster = linked(2);
+    cluster.bodies_withheld = true;
+    let _ = cluster.mail(0, 1);
+    cluster.pass(1);
+    cluster.lose(0);
+    cluster.pass(3_000);
+    assert_eq!(cluster.nodes[1].1.queue_len(), 1);
+    let (id, node) = &mut cluster.nodes[1];
+    let left = BTreeMap::from([(*id, u8::try_from(id.get()).unwrap())]);
+    node.members(left, BTreeMap::new());
+    node.crash(7);
+    cluster.pass(3_000);
+    assert_eq!(cluster.nodes[1].1.queue_len(), 0);
+}
+
+/// It was on its way only: the entry is known to the others, its body to nobody.
+#[test]
+fn what_nobody_can_deliver_is_given_up_when_its_node_is_no_member_any_more() {
+    let mut cluster = linked(3);
+    cluster.bodies_withheld = true;
+    let request = cluster.mail(0, 1);
+    cluster.pass(1);
+    assert!(cluster.answer(request).is_none());
+    cluster.lose(0);
+    cluster.bodies_withheld = false;
+    cluster.withhold(None);
+    // It may come back, with the body.
+    cluster.pass(3_000);
+    let waiting = |cluster: &Cluster| [1, 2].map(|node| cluster.nodes[node].1.queue_len());
+    assert_eq!(waiting(&cluster), [1, 1]);
+    let left: BTreeMap<Incarnation, u8> = cluster.nodes[1..]
+        .iter()
+        .map(|(id, _)| (*id, u8::try_from(id.get()).unwrap()))
+        .collect();
+    let former = BTreeMap::from([(cluster.nodes[0].0, 1)]);
+    for node in [1, 2] {
+        cluster.nodes[node].1.members(left.clone(), former.clone());
+    }
+    // One that is away might have it.
+    let (one, two) = (cluster.nodes[1].0, cluster.nodes[2].0);
+    cluster.nodes[1].1.link(two, false);
+    cluster.nodes[2].1.link(one, false);
+    cluster.pass(3_000);
+    assert_eq!(waiting(&cluster), [1, 1]);
+    cluster.nodes[1].1.link(two, true);
+    cluster.nodes[2].1.link(one, true);
+    cluster.pass(3_000);
+    assert_eq!(waiting(&cluster), [0, 0]);
+    let warned = |node| {
+        let mut notes = cluster.notes.iter();
+        notes.any(|(of, note)| {
+            *of == node && matches!(note, Note::Warning(text) if text.contains("is given up"))
+        })
+    };
+    assert!(warned(1) && warned(2));
+    // It stays so.
+    for node in [1, 2] {
+        cluster.nodes[node].1.crash(7);
+    }
+    cluster.link(true);
+    cluster.pass(100);
+    assert_eq!(waiting(&cluster), [0, 0]);
+    assert_eq!(cluster.bodies_of(1), []);
 }
