@@ -33,7 +33,7 @@ impl Task for Login {
             (Some((login, password)), Wake::Go) => Step::Call(Call::Authenticate(Authenticate {
                 login,
                 password: Zeroizing::new(password.expose().to_vec()),
-                peer: cx.address,
+                peer: cx.peer.address,
             })),
             (None, Wake::Reply(Reply::Authenticated { account, login })) => {
                 accepted(cx, sasl::PASSWORD, account, login)

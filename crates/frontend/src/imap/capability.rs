@@ -58,7 +58,7 @@ fn list(cx: &Context) -> Vec<&'static str> {
         if cx.limits.unauthenticate {
             names.push("UNAUTHENTICATE");
         }
-    } else if cx.tls.is_some() {
+    } else if cx.peer.tls.is_some() {
         names.push("SASL-IR");
         let mechanisms = cx.channel().mechanisms().iter();
         names.extend(mechanisms.map(|mechanism| mechanism.capability()));

@@ -1,13 +1,13 @@
 //! What all commands of a session share: its state, and the output being gathered.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use whimbrel_imap::{
     core::MailboxName as WireName,
     encode::{Code, Kind, untagged},
 };
 use whimbrel_service::{
-    api::{AccountId, Call, MailboxCall, MailboxName, SessionId},
+    api::{AccountId, Call, MailboxCall, MailboxName},
     machine::Now,
 };
 
@@ -18,15 +18,13 @@ use super::{
 };
 use crate::{
     sasl::Channel,
-    session::{Note, Tls},
+    session::{Note, Peer},
 };
 
 /// The state of a session.
 pub(super) struct Context {
     pub(super) limits: Arc<Limits>,
-    pub(super) session: SessionId,
-    pub(super) address: IpAddr,
-    pub(super) tls: Option<Tls>,
+    pub(super) peer: Peer,
     pub(super) now: Now,
     /// Who is logged in.
     pub(super) account: Option<AccountId>,
@@ -62,11 +60,7 @@ impl Context {
 
     /// The connection, as far as logins care.
     pub(super) fn channel(&self) -> Channel<'_> {
-        Channel {
-            peer: self.address,
-            tls: self.tls.as_ref(),
-            scram: self.limits.scram,
-        }
+        Channel::of(&self.peer, self.limits.scram)
     }
 
     /// Nobody is logged in any more, and nothing of what the last one has enabled or opened holds: "to reset all connection state except for
@@ -75,9 +69,7 @@ impl Context {
         // All are named, so that none is forgotten.
         let Context {
             limits: _,
-            session: _,
-            address: _,
-            tls: _,
+            peer: _,
             now: _,
             account,
             login_failures: _,

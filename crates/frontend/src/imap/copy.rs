@@ -81,7 +81,7 @@ impl Copy {
         };
         self.state = State::Asked;
         Step::Call(cx.call(MailboxCall::Copy {
-            session: cx.session,
+            session: cx.peer.session,
             name: cx.view().name.clone(),
             uids: self.rest.iter().rev().take(most).copied().collect(),
             to: self.to.clone(),

@@ -272,7 +272,7 @@ impl ImapSession {
     }
 
     fn start_tls(&mut self) -> Outcome {
-        if self.cx.tls.is_some() {
+        if self.cx.peer.tls.is_some() {
             return Outcome::bad("TLS is in use already");
         }
         if !self.decoder.is_empty() {
@@ -291,7 +291,7 @@ impl ImapSession {
 
 /// Passwords are taken only inside TLS.
 fn private(cx: &super::context::Context) -> Result<(), Outcome> {
-    if cx.tls.is_some() {
+    if cx.peer.tls.is_some() {
         Ok(())
     } else {
         Err(Outcome::no(

@@ -56,7 +56,7 @@ fn call(cx: &Context, uids: Option<Vec<u32>>) -> Step {
     let view = cx.view();
     let up_to = view.uids.last().unwrap_or(0);
     let call = MailboxCall::Expunge {
-        session: cx.session,
+        session: cx.peer.session,
         name: view.name.clone(),
         uids,
         up_to,
@@ -165,7 +165,7 @@ impl Task for Close {
             Wake::Go | Wake::Reply(_) if cx.view.is_some() => {
                 cx.view = None;
                 Step::Call(cx.call(MailboxCall::Unselect {
-                    session: cx.session,
+                    session: cx.peer.session,
                 }))
             }
             Wake::Reply(_) => Step::Done(Outcome::ok("Mailbox is closed")),

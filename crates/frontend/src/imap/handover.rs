@@ -46,11 +46,7 @@ impl ImapSession {
         let tag = running.header.tag.as_str().to_owned();
         self.stage = Stage::HandOver(Some(Box::new(Handover {
             account: Some(account),
-            peer: Peer {
-                session: self.cx.session,
-                address: self.cx.address,
-                tls: self.cx.tls.take(),
-            },
+            peer: self.cx.peer.clone(),
             at: Resume::Imap { tag },
             rest: self.decoder.take_rest(),
         })));

@@ -67,7 +67,7 @@ impl Idle {
             && !view.wake()
         {
             self.state = State::Recalling(then);
-            let session = cx.session;
+            let session = cx.peer.session;
             return Step::Call(cx.call(MailboxCall::Known { session }));
         }
         match then {

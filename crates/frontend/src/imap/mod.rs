@@ -147,9 +147,7 @@ impl ImapSession {
             switches: false,
             cx: Context {
                 limits,
-                session: peer.session,
-                address: peer.address,
-                tls: peer.tls,
+                peer,
                 now,
                 account: None,
                 relays: false,
@@ -543,7 +541,7 @@ impl ImapSession {
         self.cx
             .ok(Some(encode::Code::Closed), "The selected mailbox is gone");
         let unselect = whimbrel_service::api::MailboxCall::Unselect {
-            session: self.cx.session,
+            session: self.cx.peer.session,
         };
         let call = self.cx.call(unselect);
         if let Some(running) = &mut self.running {
@@ -659,7 +657,7 @@ impl Session for ImapSession {
             // RFC 9051, 6.2.1: what was learnt in the clear is forgotten, and nothing of it is left in a buffer.
             self.decoder = Decoder::new(self.cx.limits.syntax.clone());
             self.drained = false;
-            self.cx.tls = Some(tls);
+            self.cx.peer.tls = Some(tls);
             self.stage = Stage::Open;
         }
     }

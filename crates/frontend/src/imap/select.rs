@@ -88,7 +88,7 @@ impl Select {
     fn ask(&mut self, cx: &Context, name: MailboxName, was_selected: bool) -> Step {
         self.state = State::Asked(name.clone(), was_selected);
         let call = MailboxCall::Select {
-            session: cx.session,
+            session: cx.peer.session,
             name,
             read_only: self.read_only,
         };
@@ -142,7 +142,7 @@ impl Select {
 
 fn unselect(cx: &Context) -> Call {
     cx.call(MailboxCall::Unselect {
-        session: cx.session,
+        session: cx.peer.session,
     })
 }
 

@@ -87,7 +87,7 @@ impl Store {
         let silent = self.arguments.silent && !self.aloud;
         let view = cx.view();
         let call = MailboxCall::Store {
-            session: cx.session,
+            session: cx.peer.session,
             name: view.name.clone(),
             uids: self.chunk.clone(),
             change: match self.arguments.operation {

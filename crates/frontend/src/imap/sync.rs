@@ -87,7 +87,7 @@ impl Sync {
                 }
                 let since = cx.view().as_of;
                 let call = MailboxCall::Changes {
-                    session: cx.session,
+                    session: cx.peer.session,
                     since,
                     expunges: self.expunges,
                 };

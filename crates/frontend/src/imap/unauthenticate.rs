@@ -17,7 +17,7 @@ impl Task for Unauthenticate {
         match wake {
             // "If a mailbox was selected, the mailbox ceases to be selected, but no expunge event is generated" (3).
             Wake::Go if cx.view.take().is_some() => Step::Call(cx.call(MailboxCall::Unselect {
-                session: cx.session,
+                session: cx.peer.session,
             })),
             _ => {
                 cx.log_out();

@@ -80,7 +80,7 @@ impl Login {
                 Some((login, password)) => sasl::Step::Ask(Call::Authenticate(Authenticate {
                     login,
                     password: password.into_inner(),
-                    peer: cx.address,
+                    peer: cx.peer.address,
                 })),
                 None => return Step::Abort("a login without a name"),
             },
@@ -204,7 +204,7 @@ impl Open {
     }
 
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
-        let session = cx.session;
+        let session = cx.peer.session;
         let account = self.account;
         let call = |call| Step::Call(Call::Mailbox { account, call });
         match (reply, self.maildrop.take()) {

@@ -1,8 +1,8 @@
 //! What all commands of a session share: its state, and the output being gathered.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
-use whimbrel_service::api::{Call, MailboxCall, SessionId};
+use whimbrel_service::api::{Call, MailboxCall};
 
 use super::{
     limits::{Limits, OUTPUT_BYTES},
@@ -11,15 +11,13 @@ use super::{
 };
 use crate::{
     sasl::Channel,
-    session::{Note, Tls},
+    session::{Note, Peer},
 };
 
 /// The state of a session.
 pub(super) struct Context {
     pub(super) limits: Arc<Limits>,
-    pub(super) session: SessionId,
-    pub(super) address: IpAddr,
-    pub(super) tls: Option<Tls>,
+    pub(super) peer: Peer,
     /// USER was given.
     pub(super) user: Option<String>,
     /// UTF8 was given (RFC 6856).
@@ -41,11 +39,7 @@ pub(super) struct Context {
 impl Context {
     /// The connection, as mechanisms of SASL see it.
     pub(super) fn channel(&self) -> Channel<'_> {
-        Channel {
-            peer: self.address,
-            tls: self.tls.as_ref(),
-            scram: self.limits.scram,
-        }
+        Channel::of(&self.peer, self.limits.scram)
     }
 
     /// Whether enough output is gathered to let the client take it first.

@@ -58,7 +58,7 @@ impl Pop3Session {
                     encode::end(&mut self.cx.out);
                     None
                 }
-                Command::Auth(Some(_)) if self.cx.tls.is_none() => self.insecure(),
+                Command::Auth(Some(_)) if self.cx.peer.tls.is_none() => self.insecure(),
                 Command::Auth(Some(auth)) => {
                     Login::auth(&mut self.cx, &auth).map(|login| Task::Login(Box::new(login)))
                 }
@@ -125,7 +125,7 @@ impl Pop3Session {
     }
 
     fn user(&mut self, user: String) -> Option<Task> {
-        if self.cx.tls.is_none() {
+        if self.cx.peer.tls.is_none() {
             return self.insecure();
         }
         self.cx.user = Some(user);
@@ -135,7 +135,7 @@ impl Pop3Session {
 
     /// STLS (RFC 2595, 4). What was sent behind it in the clear is discarded with the decoder when the handshake is done.
     fn stls(&mut self) -> Option<Task> {
-        if self.cx.tls.is_some() {
+        if self.cx.peer.tls.is_some() {
             return self.err(None, "This connection is encrypted already");
         }
         // "servers MAY (but are not required to) enforce this by rejecting with an -ERR response an "STLS" command issued subsequent to a
@@ -149,7 +149,7 @@ impl Pop3Session {
 
     /// CAPA (RFC 2449, 5).
     fn capa(&mut self) -> Option<Task> {
-        let secure = self.cx.tls.is_some();
+        let secure = self.cx.peer.tls.is_some();
         let mechanisms = self.cx.channel().mechanism_names();
         let stranger = self.cx.maildrop.is_none();
         let out = &mut self.cx.out;

@@ -107,9 +107,7 @@ impl Pop3Session {
             decoder: Decoder::new(limits.syntax.clone()),
             cx: Context {
                 limits,
-                session: peer.session,
-                address: peer.address,
-                tls: peer.tls,
+                peer,
                 user: None,
                 utf8: false,
                 relays: false,
@@ -282,11 +280,7 @@ impl Pop3Session {
                 let utf8 = self.cx.utf8;
                 self.stage = Stage::HandOver(Some(Box::new(Handover {
                     account: Some(account),
-                    peer: Peer {
-                        session: self.cx.session,
-                        address: self.cx.address,
-                        tls: self.cx.tls.take(),
-                    },
+                    peer: self.cx.peer.clone(),
                     at: Resume::Pop3 { mailbox, utf8 },
                     rest: self.decoder.take_rest(),
                 })));
@@ -367,7 +361,7 @@ impl Session for Pop3Session {
             self.decoder = Decoder::new(self.cx.limits.syntax.clone());
             self.drained = false;
             self.cx.user = None;
-            self.cx.tls = Some(tls);
+            self.cx.peer.tls = Some(tls);
             self.stage = Stage::Open;
         }
     }

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use whimbrel_service::api::{AccountId, Call, Failure, Reply};
 
-use crate::session::Tls;
+use crate::session::{Peer, Tls};
 
 /// A message of a client, decoded: names, nonces and a proof or a password fit many times over. Longer ones are refused.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
@@ -64,7 +64,17 @@ pub struct Channel<'a> {
     pub scram: bool,
 }
 
-impl Channel<'_> {
+impl<'a> Channel<'a> {
+    /// Of a connection.
+    #[must_use]
+    pub fn of(peer: &'a Peer, scram: bool) -> Self {
+        Channel {
+            peer: peer.address,
+            tls: peer.tls.as_ref(),
+            scram,
+        }
+    }
+
     /// The mechanisms to announce, the best first. None in the clear: a password that was sent once is known to who listens.
     #[must_use]
     pub fn mechanisms(&self) -> &'static [Mechanism] {

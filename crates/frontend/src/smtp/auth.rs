@@ -31,11 +31,7 @@ impl Client {
     }
 
     fn channel(&self, scram: bool) -> Channel<'_> {
-        Channel {
-            peer: self.peer.address,
-            tls: self.peer.tls.as_ref(),
-            scram,
-        }
+        Channel::of(&self.peer, scram)
     }
 }
 

@@ -289,7 +289,7 @@ impl Append {
             }));
         }
         Step::Call(cx.call(MailboxCall::Append {
-            session: cx.session,
+            session: cx.peer.session,
             name: self.name.clone(),
             messages: std::mem::take(&mut self.messages),
             replaces: self.replaces.clone(),

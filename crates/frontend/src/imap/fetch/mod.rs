@@ -285,7 +285,7 @@ impl Fetch {
         }
         self.state = State::Seen;
         let call = MailboxCall::Store {
-            session: cx.session,
+            session: cx.peer.session,
             name: view.name.clone(),
             uids,
             change: FlagChange::Add,
