@@ -65,7 +65,7 @@ pub(crate) trait Hears {
     /// There is room again for frames that were refused.
     fn room(&self) -> impl Future<Output = bool> + Send;
     /// The last round trip.
-    fn round_trip(&self, micros: u64);
+    fn round_trip(&self, link: &Link);
     /// Bytes that came and went on the wire of packs.
     fn moved(&self, received: usize, sent: usize);
 }
@@ -206,9 +206,7 @@ async fn read<R: AsyncRead>(
                     handle.own(&frame);
                 }
                 Arrived::Nothing => {
-                    if let Some(micros) = link.round_trip_micros() {
-                        ears.round_trip(micros);
-                    }
+                    ears.round_trip(&link);
                 }
                 Arrived::Up(_) => return Err(Ended::Link(LinkError::Order)),
             }
@@ -315,7 +313,7 @@ mod tests {
         async fn room(&self) -> bool {
             true
         }
-        fn round_trip(&self, _: u64) {}
+        fn round_trip(&self, _: &Link) {}
         fn moved(&self, received: usize, _: usize) {
             self.received.fetch_add(received, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,7 +26,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
-    link::Agreed,
+    link::{Agreed, Link},
     wire::{Frame, Handshake, WIRE_MAX, WIRE_MIN},
 };
 
@@ -133,6 +133,10 @@ pub struct Linked {
     pub features: u64,
     /// The last round trip; `None` before the first ping has come back.
     pub round_trip_micros: Option<u64>,
+    /// How far its wall clock is ahead of the one here, as it stands now; `None` before the first ping has come back.
+    pub ahead_micros: Option<i64>,
+    /// How often that was measured.
+    pub pongs: u64,
     /// Bytes that came.
     pub received: u64,
     /// Bytes that went.
@@ -164,6 +168,9 @@ struct Registered {
 struct Counted {
     /// 0: not known.
     round_trip_micros: AtomicU64,
+    /// [`Link::ahead_of_mono_micros`]; 0: not known.
+    ahead_of_mono_micros: AtomicI64,
+    pongs: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
 }
@@ -320,6 +327,13 @@ impl Transport {
     /// The links that are up.
     pub fn links(&self) -> Vec<Linked> {
         let some = |micros: u64| (micros != 0).then_some(micros);
+        let now = (self.0.clock)();
+        let ahead = |counted: &Counted| {
+            let of_mono = counted.ahead_of_mono_micros.load(Ordering::Relaxed);
+            let here = i128::from(now.wall_micros) - i128::from(now.mono_micros);
+            let ahead = i64::try_from(i128::from(of_mono) - here).unwrap_or(i64::MAX);
+            (of_mono != 0).then_some(ahead)
+        };
         let links = lock(&self.0.links);
         let linked = links.up.iter().map(|(name, registered)| Linked {
             name: name.clone(),
@@ -327,6 +341,8 @@ impl Transport {
             wire: registered.agreed.wire,
             features: registered.agreed.features,
             round_trip_micros: some(registered.counted.round_trip_micros.load(Ordering::Relaxed)),
+            ahead_micros: ahead(&registered.counted),
+            pongs: registered.counted.pongs.load(Ordering::Relaxed),
             received: registered.counted.received.load(Ordering::Relaxed),
             sent: registered.counted.sent.load(Ordering::Relaxed),
         });
@@ -604,9 +620,16 @@ impl Hears for Ears<'_> {
         self.events.send(Event::Room { link }).await.is_ok()
     }
 
-    fn round_trip(&self, micros: u64) {
-        let counted = &self.counted.round_trip_micros;
-        counted.store(micros.max(1), Ordering::Relaxed);
+    fn round_trip(&self, link: &Link) {
+        if let Some(micros) = link.round_trip_micros() {
+            let counted = &self.counted.round_trip_micros;
+            counted.store(micros.max(1), Ordering::Relaxed);
+        }
+        if let Some(micros) = link.ahead_of_mono_micros() {
+            let counted = &self.counted.ahead_of_mono_micros;
+            counted.store(micros, Ordering::Relaxed);
+        }
+        self.counted.pongs.store(link.pongs(), Ordering::Relaxed);
     }
 
     fn moved(&self, received: usize, sent: usize) {

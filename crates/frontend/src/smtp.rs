@@ -561,6 +561,7 @@ fn refusal(failure: Failure) -> Refusal {
     match failure {
         Failure::Storage => Refusal::no_space(),
         Failure::TooFewNodes => Refusal::not_accepting(),
+        Failure::Clock => Refusal::wrong_clock(),
         Failure::NotConfirmed => Refusal::not_confirmed(),
         _ => Refusal::try_later(),
     }

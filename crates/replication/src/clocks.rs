@@ -17,12 +17,15 @@ use whimbrel_crdt::Incarnation;
 
 use crate::{Now, broken};
 
+/// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
+pub const JUMP_MICROS_MAX: u64 = 5_000_000;
+
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// How far our clock, or a peer's, may be from the others: DESIGN's minute, well below the five that a batch may be ahead.
     pub off_micros_max: u64,
-    /// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
+    /// [`JUMP_MICROS_MAX`].
     pub jump_micros_max: u64,
     /// How often [`Clocks::time`] is wanted.
     pub look_after_micros: u64,
@@ -32,7 +35,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             off_micros_max: 60_000_000,
-            jump_micros_max: 5_000_000,
+            jump_micros_max: JUMP_MICROS_MAX,
             look_after_micros: 1_000_000,
         }
     }

@@ -100,7 +100,9 @@ pub struct Link {
     pings: u64,
     pinged_at: u64,
     round_trip_micros: Option<u64>,
-    ahead_micros: Option<i64>,
+    /// How far the peer's wall clock is ahead of our monotonic one, which nobody sets.
+    ahead_of_mono_micros: Option<i64>,
+    pongs: u64,
 }
 
 impl Link {
@@ -116,7 +118,8 @@ impl Link {
             pings: 0,
             pinged_at: now.mono_micros,
             round_trip_micros: None,
-            ahead_micros: None,
+            ahead_of_mono_micros: None,
+            pongs: 0,
         }
     }
 
@@ -135,9 +138,15 @@ impl Link {
         self.round_trip_micros
     }
 
-    /// How far the peer's wall clock was ahead of ours at the last round trip, to half of that: for [`crate::clocks::Clocks`].
-    pub fn ahead_micros(&self) -> Option<i64> {
-        self.ahead_micros
+    /// How far the peer's wall clock was ahead of our monotonic one at the last round trip, to half of that. Whoever adds how far the monotonic one is ahead of our wall
+    /// clock knows how the two wall clocks stand, also when ours was set since ([`crate::clocks::Clocks`]).
+    pub fn ahead_of_mono_micros(&self) -> Option<i64> {
+        self.ahead_of_mono_micros
+    }
+
+    /// How many round trips were measured.
+    pub fn pongs(&self) -> u64 {
+        self.pongs
     }
 
     /// Bytes came, of which a frame is to be made: a peer that sends a long one is not silent meanwhile.
@@ -167,8 +176,9 @@ impl Link {
                     self.asked = None;
                     let trip = now.mono_micros.saturating_sub(at);
                     self.round_trip_micros = Some(trip);
-                    self.ahead_micros = pong.wall_micros.map(|wall| {
-                        let ours = now.wall_micros.saturating_sub(trip / 2);
+                    self.pongs += 1;
+                    self.ahead_of_mono_micros = pong.wall_micros.map(|wall| {
+                        let ours = now.mono_micros.saturating_sub(trip / 2);
                         i64::try_from(i128::from(wall) - i128::from(ours)).unwrap_or(i64::MAX)
                     });
                 }
@@ -333,7 +343,8 @@ mod tests {
         };
         assert_eq!(link.arrive(now, pong), Ok(Arrived::Nothing));
         // Half of the round trip ago it was the peer's.
-        assert_eq!(link.ahead_micros(), Some(2_500_000));
+        assert_eq!(link.ahead_of_mono_micros(), Some(5_500_000));
+        assert_eq!(link.pongs(), 1);
         assert_eq!(link.round_trip_micros(), Some(1_000_000));
         link.heard(at(4));
         assert!(link.time(at(5)).is_ok());

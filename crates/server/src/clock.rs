@@ -29,6 +29,15 @@ impl Clock {
         }
     }
 
+    /// Both, for what talks with other nodes.
+    pub(crate) fn of_peers(&self) -> whimbrel_replication::Now {
+        let now = self.now();
+        whimbrel_replication::Now {
+            wall_micros: now.wall_micros,
+            mono_micros: now.mono_micros,
+        }
+    }
+
     /// When a machine's deadline is. One beyond what timers can hold never comes.
     #[must_use]
     pub fn instant(&self, mono_micros: u64) -> Instant {

@@ -362,6 +362,35 @@ pub enum MailboxCall {
     },
 }
 
+impl MailboxCall {
+    /// Whether it is there to change something. Others may change what was told, no more.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            MailboxCall::Append { .. }
+            | MailboxCall::Import { .. }
+            | MailboxCall::Copy { .. }
+            | MailboxCall::Store { .. }
+            | MailboxCall::Expunge { .. }
+            | MailboxCall::Remove { .. }
+            | MailboxCall::Create { .. }
+            | MailboxCall::Delete { .. }
+            | MailboxCall::Rename { .. }
+            | MailboxCall::Subscribe { .. } => true,
+            MailboxCall::List
+            | MailboxCall::Status { .. }
+            | MailboxCall::Select { .. }
+            | MailboxCall::Unselect { .. }
+            | MailboxCall::Changes { .. }
+            | MailboxCall::Known { .. }
+            | MailboxCall::Since { .. }
+            | MailboxCall::Rows { .. }
+            | MailboxCall::Flagged { .. }
+            | MailboxCall::Named { .. } => false,
+        }
+    }
+}
+
 /// A message to add.
 #[derive(Clone, Debug)]
 pub struct NewMail {
@@ -557,6 +586,9 @@ pub enum Failure {
     /// Too few other nodes said in time that they have it: temporary.
     #[error("other nodes do not answer, try again later")]
     NotConfirmed,
+    /// This node's clock is wrong, so it writes nothing: temporary.
+    #[error("the clock of this node is wrong, try again later")]
+    Clock,
     /// Any other temporary cause.
     #[error("temporary failure, try again later")]
     Temporary,

@@ -30,6 +30,7 @@ use crate::{
     },
     saslprep::saslprep,
     senders::{self, Senders},
+    stamps::Stamps,
 };
 
 /// With more domains than this a login without a domain leads nowhere: each is tried, and strangers ask.
@@ -70,6 +71,8 @@ impl Config {
 /// The directory's owner.
 pub struct DirectoryOwner {
     config: Config,
+    /// The clock by which it writes.
+    stamps: Stamps,
     state: Phase,
     authenticator: Authenticator,
     senders: Senders,
@@ -134,6 +137,7 @@ impl DirectoryOwner {
     pub fn new(config: Config, authenticator: Authenticator) -> Self {
         let mut owner = DirectoryOwner {
             config,
+            stamps: Stamps::default(),
             state: Phase::Loading(Loading::new(Ticket(0))),
             authenticator,
             senders: Senders::new(senders::Limits::default()),
@@ -367,13 +371,14 @@ impl DirectoryOwner {
             account: account.0,
             uid_validity,
         };
-        let commit = running.write(now, ticket, &[op]);
+        let commit = running.write(self.stamps.stamp(now), ticket, &[op]);
         out.push_back(Output::Commit(ticket, commit));
         out.extend(risen(config.slot, &running.directory));
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
         let ticket = self.ticket();
+        let is_right = self.stamps.is_right(now);
         let DirectoryOwner {
             config,
             state: Phase::Running(running),
@@ -439,6 +444,10 @@ impl DirectoryOwner {
                     request,
                     AdminReply::Refused("the disk takes no writes, try again later".into()),
                 ));
+            }
+            Ok(_) if !is_right => {
+                let refused = AdminReply::Refused(Failure::Clock.to_string());
+                out.push_back(Output::AdminReply(request, refused));
             }
             Ok(mut ops) => {
                 ops.extend(directory.plan_decoy(authenticator.decoy_secret()));
@@ -645,6 +654,7 @@ impl Running {
 
 impl Machine for DirectoryOwner {
     fn handle(&mut self, now: Now, input: Input) {
+        self.stamps.look(now);
         if let (
             Phase::Loading(loading),
             Input::Call(..) | Input::Admin(..) | Input::UidValidity(..),

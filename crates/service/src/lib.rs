@@ -29,4 +29,5 @@ pub mod queue;
 pub mod saslprep;
 pub mod scram;
 pub mod senders;
+mod stamps;
 pub mod verify;

@@ -45,6 +45,7 @@ use crate::{
         self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping,
         whole::{Coming, Found, Giving},
     },
+    stamps::Stamps,
 };
 
 /// What bounds the queue. Keys in `[queue]`.
@@ -110,6 +111,8 @@ impl Config {
 /// The queue's owner.
 pub struct QueueOwner {
     config: Config,
+    /// The clock by which it writes.
+    stamps: Stamps,
     phase: Phase,
     /// Calls that wait until the rows are read.
     calls: VecDeque<(RequestId, Call)>,
@@ -241,6 +244,7 @@ impl QueueOwner {
         let mut queue = QueueOwner {
             waits: Waits::new(config.waits),
             config,
+            stamps: Stamps::default(),
             phase: Phase::Loading(Loading::new(Ticket(0))),
             calls: VecDeque::new(),
             entries: BTreeMap::new(),
@@ -595,6 +599,7 @@ impl Running {
 
 impl Machine for QueueOwner {
     fn handle(&mut self, now: Now, input: Input) {
+        self.stamps.look(now);
         match input {
             Input::Call(request, call) => self.call(now, request, call),
             Input::Loaded { ticket, rows, done } => match &self.phase {

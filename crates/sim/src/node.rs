@@ -26,7 +26,7 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
+        Clock, Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
         bodies::{self, Bodies, BodyOutput},
         state::{Fixing, LOOKED_AT},
     },
@@ -297,6 +297,15 @@ impl Node {
         for owner in 0..self.owners.len() {
             let input = PeerInput::RoundTrip(peer, micros);
             self.input(Dest::Owner(owner), Input::Peer(input));
+        }
+        self.settle();
+    }
+
+    /// How its clock stands.
+    pub fn clock(&mut self, clock: Clock) {
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
+            self.input(dest, Input::Peer(PeerInput::Clock(clock)));
         }
         self.settle();
     }

@@ -210,6 +210,16 @@ impl Refusal {
         )
     }
 
+    /// 451 4.3.2: this node writes nothing while its clock is wrong.
+    #[must_use]
+    pub fn wrong_clock() -> Self {
+        Refusal::new(
+            451,
+            Enhanced(3, 2),
+            "The clock of this server is wrong, try again later",
+        )
+    }
+
     /// 451 4.4.2: the same, found out later.
     #[must_use]
     pub fn not_confirmed() -> Self {

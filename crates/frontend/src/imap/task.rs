@@ -177,6 +177,10 @@ impl Outcome {
             Failure::HasChildren => (Code::HasChildren, "Mailbox has inferior names"),
             Failure::Limit(what) => (Code::Limit, what),
             Failure::Storage => (Code::Unavailable, "Insufficient storage, try again later"),
+            Failure::Clock => (
+                Code::Unavailable,
+                "The clock of this server is wrong, try again later",
+            ),
             Failure::TooFewNodes => (
                 Code::Unavailable,
                 "Too few other nodes are reachable, try again later",

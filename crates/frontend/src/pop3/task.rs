@@ -101,6 +101,7 @@ pub(super) fn failed(cx: &mut Context, reply: &Reply) -> Step {
         Reply::Failed(Failure::NoSuchAccount) => "Account is unavailable",
         Reply::Failed(Failure::Gone) => "The mailbox is gone",
         Reply::Failed(Failure::Storage) => "Insufficient storage, try again later",
+        Reply::Failed(Failure::Clock) => "The clock of this server is wrong, try again later",
         Reply::Failed(_) => "Temporary failure, try again later",
         _ => {
             debug_assert!(false, "a reply that does not answer the call");

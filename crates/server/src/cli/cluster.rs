@@ -385,6 +385,9 @@ fn shown(status: &Status) -> String {
     for node in &status.nodes {
         out.push_str(&line(node));
     }
+    if let Some(clock) = &status.clock {
+        out.push_str(&format!("{clock}: this node writes nothing\n"));
+    }
     if let Some(here) = &status.here {
         out.push_str(&format!(
             "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled\n",
@@ -429,6 +432,21 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
     out
 }
 
+/// How far its clock is from the one here.
+fn clock_of(node: &NodeLine) -> String {
+    match node.clock_ahead_micros {
+        None => String::new(),
+        Some(micros) => {
+            let (sign, micros) = (if micros < 0 { '-' } else { '+' }, micros.unsigned_abs());
+            format!(
+                "  clock {sign}{}.{:03} s",
+                micros / 1_000_000,
+                micros / 1000 % 1000
+            )
+        }
+    }
+}
+
 fn line(node: &NodeLine) -> String {
     let place = match (&node.region, &node.address) {
         _ if node.closed => "removed, its slot is free".to_owned(),
@@ -447,9 +465,12 @@ fn line(node: &NodeLine) -> String {
         },
         (_, true, None) => "linked".to_owned(),
         (_, true, Some(micros)) => format!(
-            "linked  {}.{:03} ms  {} bytes in  {} bytes out",
+            "linked{}  {}.{:03} ms{}  {} bytes in  {} bytes out",
+            node.seconds
+                .map_or(String::new(), |seconds| format!(" for {seconds} s")),
             micros / 1000,
             micros % 1000,
+            clock_of(node),
             node.received,
             node.sent
         ),

@@ -293,6 +293,8 @@ mod tests {
             wire: 1,
             features: 0,
             round_trip_micros,
+            ahead_micros: None,
+            pongs: 0,
             received: 0,
             sent: 0,
         };

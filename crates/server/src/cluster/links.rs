@@ -3,20 +3,19 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::peers::Frame;
 
-use crate::clock::wall_micros;
-
 /// Links that are up.
 #[derive(Default)]
 pub(super) struct Links(Mutex<BTreeMap<Incarnation, Handle>>, Mutex<Since>);
 
-/// When the last change of each link was, by the wall clock in microseconds.
-type Since = BTreeMap<Incarnation, u64>;
+/// When the last change of each link was.
+type Since = BTreeMap<Incarnation, Instant>;
 
 impl Links {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Incarnation, Handle>> {
@@ -32,17 +31,17 @@ impl Links {
     /// For how many seconds it is up, or down; `None`: it was never up since the start.
     pub(super) fn seconds(&self, peer: Incarnation) -> Option<u64> {
         let since = self.since().get(&peer).copied()?;
-        Some(wall_micros().saturating_sub(since) / 1_000_000)
+        Some(since.elapsed().as_secs())
     }
 
     pub(super) fn up(&self, peer: Incarnation, handle: Handle) {
         self.lock().insert(peer, handle);
-        self.since().insert(peer, wall_micros());
+        self.since().insert(peer, Instant::now());
     }
 
     pub(super) fn down(&self, peer: Incarnation) {
         self.lock().remove(&peer);
-        self.since().insert(peer, wall_micros());
+        self.since().insert(peer, Instant::now());
     }
 
     /// Whether frames of this node may be on their way to the machines.

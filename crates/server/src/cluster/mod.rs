@@ -9,10 +9,11 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `removal` (members that
-//! are gone), [`relay`] (clients' sessions that another node serves).
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `clocks`, `removal` (members
+//! that are gone), [`relay`] (clients' sessions that another node serves).
 
 mod bodies;
+mod clocks;
 mod drive;
 pub mod files;
 mod links;
@@ -21,6 +22,7 @@ pub(crate) mod relay;
 mod removal;
 mod settle;
 mod state;
+mod status;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,7 +37,7 @@ use whimbrel_mailbox::BlobName;
 use whimbrel_replication::roster::Place;
 
 pub(crate) use self::state::Told;
-pub use self::state::{Drain, DrainLine, Here, NodeLine, PartitionLine, Removal, Remove, Status};
+pub use self::status::{Drain, DrainLine, Here, NodeLine, PartitionLine, Removal, Remove, Status};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -67,6 +69,9 @@ pub struct Cluster<S> {
     wants: mpsc::UnboundedReceiver<BlobName>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     tasks: JoinSet<()>,
+    clock: Clock,
+    /// The clocks of those who were asked at the start.
+    asked: clocks::PeerTimes,
 }
 
 /// What a newcomer says that has the slot of a node that was removed.
@@ -109,13 +114,7 @@ impl<S: Store> Cluster<S> {
         let (to_events, events) = mpsc::channel(EVENTS_MAX);
         let (to_asked, asked) = mpsc::channel(ASKED_MAX);
         let clock = Clock::start();
-        let clocks: Clocks = Arc::new(move || {
-            let now = clock.now();
-            whimbrel_replication::Now {
-                wall_micros: now.wall_micros,
-                mono_micros: now.mono_micros,
-            }
-        });
+        let clocks: Clocks = Arc::new(move || clock.of_peers());
         let transport = Transport::new(
             &kept.credentials,
             kept.authority,
@@ -140,7 +139,8 @@ impl<S: Store> Cluster<S> {
             overrides,
         ));
         tasks.spawn(Arc::clone(&state).answer_all(asked));
-        let Settled { me, slot } = settle::settle(&state, data, config.cluster.patience).await?;
+        let settled = settle::settle(&state, data, config.cluster.patience, clock).await?;
+        let Settled { me, slot, asked } = settled;
         let place = Place {
             version: wall_micros(),
             incarnation: me,
@@ -164,6 +164,8 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             tasks,
+            clock,
+            asked,
         }))
     }
 
@@ -183,9 +185,20 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             mut tasks,
+            clock: of_links,
+            asked,
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
+        let mut guard = clocks::Guard::new(of_links.of_peers(), &asked);
+        // Before anybody is served.
+        guard.tell(&state, &board, of_links).await;
+        tasks.spawn(clocks::watch(
+            Arc::clone(&state),
+            Arc::clone(&board),
+            of_links,
+            guard,
+        ));
         let (to_bodies, told) = mpsc::channel(bodies::TOLD_MAX);
         let bodies = bodies::Driver::new(Arc::clone(&state), Arc::clone(&board), clock);
         let room = bodies.room();

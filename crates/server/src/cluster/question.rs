@@ -34,6 +34,9 @@ pub(super) struct Remembered {
     pub(super) roster: Roster,
     #[n(1)]
     pub(super) logs: Vec<Held>,
+    /// The time there; `None`: an earlier version.
+    #[n(2)]
+    pub(super) wall_micros: Option<u64>,
 }
 
 /// A log.

@@ -19,10 +19,12 @@ use whimbrel_service::log::store_partition;
 use whimbrel_storage::{Origin, StoreError};
 
 use super::{
+    clocks::PeerTimes,
     question::{Held, Question, Remembered, encoded},
     state::{State, was_removed},
 };
 use crate::{
+    clock::Clock,
     node::{Copy, DataDir},
     serve::StartError,
     store_calls::Store,
@@ -37,24 +39,32 @@ const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Settled {
     pub(super) me: Incarnation,
     pub(super) slot: u8,
+    /// The clocks of the peers that answered.
+    pub(super) asked: PeerTimes,
 }
 
 pub(super) async fn settle<S: Store>(
     state: &State<S>,
     data: &mut DataDir,
     patience: Duration,
+    clock: Clock,
 ) -> Result<Settled, StartError> {
     if state.files.must_renew() {
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
-    let (mut forgotten, mut told) = (None, Vec::new());
-    for (peer, remembered) in ask_all(state, me, patience).await {
+    let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
+    for (peer, remembered, mono_micros) in ask_all(state, me, patience, clock).await {
         let roster = &remembered.roster;
         if forgotten.is_none() {
             forgotten = forgotten_by(state, me, &peer, &remembered).await?;
         }
         let from = roster.places().get(peer.name.as_str());
+        if let (Some(place), Some(wall_micros)) = (from, remembered.wall_micros) {
+            let ahead = i128::from(wall_micros) - i128::from(mono_micros);
+            let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
+            asked.insert(place.incarnation, ahead);
+        }
         let from = from.map_or(me, |place| place.incarnation);
         let heard = state.heard(from, roster).await;
         heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
@@ -81,6 +91,7 @@ pub(super) async fn settle<S: Store>(
     Ok(Settled {
         me,
         slot: member.slot,
+        asked,
     })
 }
 
@@ -133,12 +144,13 @@ fn nobody() -> StartError {
     )
 }
 
-/// Asks all peers at once what they remember; who does not answer in time is left.
+/// Asks all peers at once what they remember; who does not answer in time is left. Says, too, when each was asked, by the monotonic clock.
 async fn ask_all<S: Store>(
     state: &State<S>,
     me: Incarnation,
     patience: Duration,
-) -> Vec<(Peer, Remembered)> {
+    clock: Clock,
+) -> Vec<(Peer, Remembered, u64)> {
     let until = Instant::now() + patience;
     let peers = state.peers(&*state.roster.lock().await);
     let question = encoded(&Question::Remember { incarnation: me });
@@ -146,11 +158,15 @@ async fn ask_all<S: Store>(
         let question = question.clone();
         async move {
             loop {
+                let began = clock.now().mono_micros;
                 let asking =
                     ask_member(&state.credentials, &peer.name, &peer.address, question.clone());
                 let failed = match timeout_at(until, asking).await {
                     Ok(Ok(answer)) => match minicbor::decode::<Remembered>(&answer) {
-                        Ok(remembered) => return Some((peer, remembered)),
+                        Ok(remembered) => {
+                            let ended = clock.now().mono_micros;
+                            return Some((peer, remembered, began.midpoint(ended)));
+                        }
                         Err(error) => error.to_string(),
                     },
                     Ok(Err(error)) => error.to_string(),

@@ -111,6 +111,10 @@ figures! {
         "Operations that all members have applied: while one is away it stands still.";
     CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
         "Bodies of messages that are named here and are still on other nodes.";
+    CLUSTER_CLOCK_WRONG: Gauge<0> = "whimbrel_cluster_clock_wrong", [], "nodes",
+        "1 while this node writes nothing because of its clock: more than a minute off those of the others, or a jump that none has confirmed.";
+    CLUSTER_CLOCK_OFF: Gauge<0> = "whimbrel_cluster_clock_off_seconds", [], "seconds",
+        "How far the clock of one linked node, the one that is furthest off, is from this one, in either direction; whole seconds.";
     CLUSTER_UNSHOWN: Gauge<0> = "whimbrel_cluster_unshown_operations", [], "operations",
         "Operations of partitions that are open, applied here, of which some member is not known to have shown all: clients that come from it may cost claims of them.";
     CLAIMS_AGAIN: Counter<0> = "whimbrel_claims_again_total", [], "claims",

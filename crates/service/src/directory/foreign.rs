@@ -85,6 +85,7 @@ impl DirectoryOwner {
                 self.loaded(now);
             }
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
+            PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
             | PeerInput::Linked(_)
             | PeerInput::RoundTrip(..)

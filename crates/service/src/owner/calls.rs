@@ -350,6 +350,10 @@ impl PartitionOwner {
             return;
         };
         self.unfinished.insert(entry.id.tag());
+        if !self.stamps.is_right(now) {
+            // It stays in the queue.
+            return self.out.push_back(Output::NotDelivered(ticket));
+        }
         self.epoch_if_due(now, account, 0);
         let at = self.at(now, account);
         let message = NewMessage {
@@ -428,12 +432,20 @@ impl PartitionOwner {
     }
 
     pub(super) fn at(&self, now: Now, account: AccountId) -> At {
-        let next = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => Dot::new(own.log.origin(), own.log.next()),
-            _ => Dot::new(self.config.origin, 1),
+        let (next, last) = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => {
+                let log = &own.log;
+                (Dot::new(log.origin(), log.next()), log.hlc().last())
+            }
+            _ => (Dot::new(self.config.origin, 1), 0),
         };
+        let wall_micros = self.stamps.stamp(now).wall_micros;
         At {
-            now_micros: now.wall_micros,
+            // Not less than what others have written, where this node does not know the time.
+            now_micros: match self.stamps.is_right(now) {
+                true => wall_micros,
+                false => wall_micros.max(last),
+            },
             next,
         }
     }

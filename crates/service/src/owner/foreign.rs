@@ -1,11 +1,11 @@
 //! What other nodes did: their batches become part of what is here, and ours go to them.
 //!
-//! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each is handed to the store as one commit: the
+//! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each becomes one commit: the
 //! batch, the rows it changed and the position, which says that it is applied. A batch waits until the accounts that it names are loaded, and what comes
 //! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
 //! is claimed again at once (DESIGN, 4, rule 4).
 //!
-//! Who reads at other nodes, and what waits for them before it is shown, is in `reading` (rule 5).
+//! Who reads at other nodes, and what waits for them, is in `reading` (rule 5).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -61,6 +61,7 @@ impl PartitionOwner {
                 self.drop_early(peer);
                 self.of_all(now, |own, now| own.unlinked(now, peer));
             }
+            PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::RoundTrip(peer, micros) => {
                 if let Some(known) = self.links.get_mut(&peer) {
                     *known = Some(micros);

@@ -484,7 +484,7 @@ impl PartitionOwner {
         // What waited for other replicas when it was stored has waited long enough: accounts that wait are not evicted.
         replica.release(own.log.hlc().last(), &Peers::none());
         let at = At {
-            now_micros: now.wall_micros,
+            now_micros: self.stamps.stamp(now).wall_micros,
             next: Dot::new(own.log.origin(), own.log.next()),
         };
         let renewal = self.config.renewal();
@@ -495,7 +495,7 @@ impl PartitionOwner {
             replica.renew(
                 &renewal,
                 plan.outcome,
-                own.log.hlc().last().max(now.wall_micros),
+                own.log.hlc().last().max(at.now_micros),
             );
             ops = plan.ops;
             for (row, value) in replica.take_first_rows(plan.outcome) {

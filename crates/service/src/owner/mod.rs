@@ -39,12 +39,13 @@ pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;
 use crate::{
-    api::{Call, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId},
+    api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
     peers::{self, PartitionReport, Shipping},
+    stamps::Stamps,
 };
 use whimbrel_replication::{announced::Announced, readers::Readers};
 
@@ -116,6 +117,8 @@ const LEAD: u32 = 1 << 18;
 /// The owner of some partitions.
 pub struct PartitionOwner {
     config: Config,
+    /// The clock by which it writes.
+    stamps: Stamps,
     partitions: BTreeMap<PartitionId, Partition>,
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Watch>,
@@ -287,6 +290,7 @@ impl PartitionOwner {
     pub fn new(config: Config) -> Self {
         PartitionOwner {
             config,
+            stamps: Stamps::default(),
             partitions: BTreeMap::new(),
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -383,7 +387,12 @@ impl PartitionOwner {
         };
         self.epoch_if_due(now, account, 0);
         let target = reading::tells_uids_of(&call);
-        let reply = match self.carry_out(now, account, call) {
+        let refused = call.writes() && !self.stamps.is_right(now);
+        let done = match refused {
+            true => Err(Failure::Clock),
+            false => self.carry_out(now, account, call),
+        };
+        let reply = match done {
             Ok(reply) => reply,
             Err(failure) => Reply::Failed(failure),
         };
@@ -399,6 +408,7 @@ impl PartitionOwner {
 
 impl Machine for PartitionOwner {
     fn handle(&mut self, now: Now, input: Input) {
+        self.stamps.look(now);
         match input {
             Input::Call(request, Call::Mailbox { account, call }) => {
                 self.mailbox_call(now, request, account, call)

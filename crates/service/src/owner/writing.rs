@@ -49,6 +49,7 @@ impl PartitionOwner {
         announce: &[&MailboxName],
         lazy: bool,
     ) {
+        let stamp = self.stamps.stamp(now);
         loop {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 return;
@@ -78,7 +79,7 @@ impl PartitionOwner {
                         self.counted.claims_again += claims.len() as u64;
                     }
                 }
-                let reserved = own.log.reserve(now, count);
+                let reserved = own.log.reserve(stamp, count);
                 let step = Step {
                     origin: own.log.origin(),
                     first: reserved.first,
@@ -157,7 +158,7 @@ impl PartitionOwner {
             }
             if late {
                 let at = At {
-                    now_micros: now.wall_micros,
+                    now_micros: stamp.wall_micros,
                     next: Dot::new(own.log.origin(), own.log.next()),
                 };
                 ops = replica.plan_late(&at, &peers).ops;
@@ -262,7 +263,7 @@ impl PartitionOwner {
             return;
         };
         let at = At {
-            now_micros: now.wall_micros,
+            now_micros: self.stamps.stamp(now).wall_micros,
             next: Dot::new(own.log.origin(), own.log.next()),
         };
         let peers = own.peers(now, account, &self.config.peers);

@@ -31,6 +31,7 @@ pub(crate) use self::{
     shipping::{Shipping, StateWork, Then, Want, Work},
 };
 use crate::machine::{Now, Ticket};
+pub use crate::stamps::Clock;
 
 pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
     whimbrel_replication::Now {
@@ -68,6 +69,8 @@ pub enum PeerInput {
     /// How long the last round trip to the node took: so long its readers are waited for, three times. Without it they are waited for
     /// for the longest time.
     RoundTrip(Incarnation, u64),
+    /// How this node's clock stands. Told again when that changes, and when it is slewed.
+    Clock(Clock),
     /// The node sent a frame for a partition of this owner.
     Frame(Incarnation, Frame),
     /// The stream to the node takes a frame: answer [`PeerOutput::Send`], or nothing until the next [`PeerOutput::Wake`].

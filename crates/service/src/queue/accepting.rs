@@ -71,6 +71,9 @@ impl QueueOwner {
 
     /// In a cluster.
     fn take(&mut self, now: Now, request: RequestId, entry: Entry) -> Result<(), Failure> {
+        if !self.stamps.is_right(now) {
+            return Err(Failure::Clock);
+        }
         let needed = self.config.other_nodes.min(self.config.peers.len());
         let Phase::Running(running) = &mut self.phase else {
             return Err(Failure::Temporary);
@@ -132,7 +135,7 @@ impl QueueOwner {
         let Phase::Running(running) = &mut self.phase else {
             unreachable!("nothing is said before the rows are read");
         };
-        let reserved = running.log.reserve(now, 1);
+        let reserved = running.log.reserve(self.stamps.stamp(now), 1);
         let blobs = blob.map(named).into_iter().collect();
         let (_, mut commit) = running.log.seal(&reserved, vec![section(op)], blobs);
         commit.mutations.extend(mutations);

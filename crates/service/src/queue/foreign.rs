@@ -163,6 +163,7 @@ impl QueueOwner {
                 self.giving.rows(now, shipping, ticket, page, travels);
             }
             PeerInput::Body(blob) => self.body_came(blob),
+            PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
             | PeerInput::Linked(_)
             | PeerInput::RoundTrip(..)

@@ -55,6 +55,8 @@ pub(super) struct Asked {
     pub(super) node: usize,
     account: AccountId,
     what: What,
+    /// When.
+    at: u64,
 }
 
 enum What {
@@ -170,6 +172,7 @@ impl World {
             node,
             account,
             what,
+            at: self.now,
         };
         self.asked.insert(request, asked);
     }
@@ -446,6 +449,7 @@ impl World {
             node,
             account: self.accounts[0],
             what: What::Resolve,
+            at: self.now,
         };
         self.asked.insert(request, asked);
         Ok(())
@@ -490,6 +494,7 @@ impl World {
             node,
             account: self.accounts[0],
             what: What::Deliver(body, targets),
+            at: self.now,
         };
         self.asked.insert(request, asked);
     }
@@ -506,6 +511,21 @@ impl World {
         };
         let account = asked.account;
         let counts = !self.members[node].doubtful;
+        if let Reply::Failed(Failure::Clock) = &reply {
+            self.note("cluster: refused for a clock");
+        }
+        let writes = matches!(
+            (&asked.what, &reply),
+            (What::Append(_), Reply::Appended { .. })
+                | (What::Deliver(..), Reply::Done)
+                | (What::Store(_), Reply::Stored { .. })
+                | (What::Expunge, Reply::Expunged { .. })
+        );
+        if writes && self.must_refuse(node, asked.at) {
+            return Err(format!(
+                "node {node} writes though its clock is far from all others"
+            ));
+        }
         match (&asked.what, &reply) {
             (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::Append(body), Reply::Appended { .. }) => {

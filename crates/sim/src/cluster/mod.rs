@@ -12,6 +12,7 @@
 mod checks;
 pub mod claims;
 mod clients;
+mod clocks;
 mod directory;
 pub mod lost;
 mod membership;
@@ -214,6 +215,7 @@ struct World {
     /// Of a node that joins.
     config: owner::Config,
     network: Network,
+    guards: clocks::Guards,
     clients: Vec<Client>,
     accounts: Vec<AccountId>,
     guests: Guests,
@@ -338,6 +340,7 @@ impl World {
             .collect();
         World {
             network: Network::new(ids.len(), plan.latency_micros, &mut rng),
+            guards: clocks::Guards::new(plan.seed),
             plan,
             rng,
             now: 0,
@@ -590,14 +593,15 @@ impl World {
             // Within what a node takes for a clock that is right: those of others are at most a minute off, and this one twice that.
             let jump = self.rng.below(60 * SECOND);
             let forward = self.rng.one_in(2);
-            let offset = &mut self.members[index].node.wall_offset_micros;
-            *offset = if forward {
-                (*offset + jump).min(EPOCH_MICROS + 120 * SECOND)
+            let offset = self.members[index].node.wall_offset_micros;
+            let offset = if forward {
+                (offset + jump).min(EPOCH_MICROS + 120 * SECOND)
             } else {
-                (*offset - jump).max(EPOCH_MICROS - 60 * SECOND)
+                (offset - jump).max(EPOCH_MICROS - 60 * SECOND)
             };
-            self.say(|| format!("the clock of {index} jumps"));
+            self.set_clock(index, offset);
         }
+        self.maybe_set_a_clock();
         if flap {
             self.note("cluster: flap");
             let (a, b) = self.pair();
@@ -675,11 +679,13 @@ impl World {
         member.linked.clear();
         member.node.crash_until(seed, self.now);
         self.network.come_back(self.now, index);
+        self.clock_begins(index)?;
         self.outcomes(index)
     }
 
     /// Those that are down come back, and all disks have room.
     fn mend_nodes(&mut self) -> Result<(), String> {
+        self.mend_clocks();
         for index in self.there() {
             if self.members[index].down.is_some() {
                 self.come_back(index)?;
@@ -772,7 +778,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 39] = [
+pub const COVERAGE: [&str; 41] = [
     "cluster: accounts joined",
     "cluster: disk lost",
     "cluster: states given",
@@ -799,6 +805,7 @@ pub const COVERAGE: [&str; 39] = [
     "cluster: alias removed",
     "cluster: claims made again",
     "cluster: client goes to another node",
+    "cluster: clock far off",
     "cluster: clock jump",
     "cluster: crash",
     "cluster: cut",
@@ -809,6 +816,7 @@ pub const COVERAGE: [&str; 39] = [
     "cluster: one way lost",
     "cluster: password set",
     "cluster: refused commit",
+    "cluster: refused for a clock",
     "cluster: the logs of a removed node are closed",
     "cluster: there where others were removed",
     "cluster: what a removed node alone had is gone",

@@ -30,6 +30,8 @@ pub(super) enum Event {
     Gone { at: usize, peer: usize, stream: u64 },
     /// A node looks what it holds of removed members' logs.
     Look(usize),
+    /// A node looks at its clock, and what it knows of others'.
+    Clock(usize),
     /// A new stream is tried.
     Connect(usize, usize),
     /// A cut ends.
@@ -121,7 +123,7 @@ impl Network {
         self.events.first_key_value().map(|((time, _), _)| *time)
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    pub(super) fn at(&mut self, time: u64, event: Event) {
         self.count += 1;
         self.events.insert((time, self.count), event);
     }
@@ -133,6 +135,17 @@ impl Network {
     fn is_up(&mut self, a: usize, b: usize, stream: u64) -> bool {
         let pair = self.pair(a, b);
         pair.up && pair.stream == stream
+    }
+
+    pub(super) fn has_stream(&self, a: usize, b: usize) -> bool {
+        let pair = self.pairs.get(&(a.max(b), a.min(b)));
+        pair.is_some_and(|pair| pair.up)
+    }
+
+    /// Whether one could ask the other.
+    pub(super) fn is_reachable(&self, now: u64, a: usize, b: usize) -> bool {
+        let pair = self.pairs.get(&(a.max(b), a.min(b)));
+        !self.is_lost(now, a, b) && pair.is_some_and(|pair| pair.cut_until <= now)
     }
 
     pub(super) fn connect_at(&mut self, time: u64, a: usize, b: usize) {
@@ -295,6 +308,7 @@ impl World {
                 }
             }
             Event::Look(at) => return self.look(at),
+            Event::Clock(at) => return self.clock_looked(at),
             Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
         }
         Ok(())
@@ -319,6 +333,7 @@ impl World {
             let micros = 2 * self.network.pair(at, peer).latency_micros;
             self.members[at].node.round_trip(id, micros);
         }
+        self.clock_changed(at);
         self.outcomes(at)
     }
 

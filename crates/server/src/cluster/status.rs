@@ -1,0 +1,297 @@
+//! The cluster as people and programs are shown it: members, links, lag, and what a removal or a drained node would mean.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_cluster::{ClusterId, Linked};
+use whimbrel_crdt::Incarnation;
+use whimbrel_replication::roster::Roster;
+use whimbrel_service::peers::{PartitionReport, PeerReport};
+
+/// A node that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remove {
+    /// Its name, or the incarnation of one of its lives.
+    pub node: String,
+    /// Only the lives before the present one.
+    pub earlier: bool,
+    /// Not only what it would mean.
+    pub really: bool,
+}
+
+impl Remove {
+    pub(super) fn lives(&self, roster: &Roster) -> Result<Vec<Incarnation>, String> {
+        let members = roster.members();
+        let present = roster
+            .places()
+            .get(&self.node)
+            .map(|place| place.incarnation);
+        let named = members.iter().filter(|(id, member)| {
+            let named = member.name == self.node || format!("{:016x}", id.get()) == self.node;
+            named && !(self.earlier && Some(*id) == present)
+        });
+        let named: Vec<Incarnation> = named.map(|(id, _)| id).collect();
+        let lives: Vec<Incarnation> = named
+            .iter()
+            .copied()
+            .filter(|id| !members.is_out(*id))
+            .collect();
+        match (lives.is_empty(), named.is_empty()) {
+            (false, _) => Ok(lives),
+            (true, false) => Err(format!("{} was removed already", self.node)),
+            (true, true) if self.earlier => Err(format!("{} has no earlier lives", self.node)),
+            (true, true) => Err(format!("there is no node {} in the cluster", self.node)),
+        }
+    }
+}
+
+/// How far a node is that is being drained.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Sessions that have not ended yet.
+    pub sessions: u64,
+    /// Accepted messages that are not in their mailboxes yet.
+    pub queue_entries: u64,
+    /// Who else holds what is here.
+    pub others: Vec<DrainLine>,
+}
+
+/// What another member holds of what is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainLine {
+    /// Its name.
+    pub name: String,
+    /// Whether there is a link to it.
+    pub linked: bool,
+    /// Operations that it has not said to have.
+    pub lacks: Option<u64>,
+    /// What it has been sent and not in its place: operations that are not applied, bodies that are missing; `None`: it does not answer.
+    pub unfinished: Option<u64>,
+}
+
+impl DrainLine {
+    /// Whether all that is here is there.
+    #[must_use]
+    pub fn holds_all(&self) -> bool {
+        self.linked && self.lacks == Some(0) && self.unfinished == Some(0)
+    }
+}
+
+/// What a removal means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// What goes.
+    pub lives: Vec<RemovalLine>,
+    /// Who stays, this node aside.
+    pub others: Vec<RemovalLine>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalLine {
+    /// Its name.
+    pub name: String,
+    /// Hexadecimal.
+    pub incarnation: String,
+    /// Whether there is a link to it.
+    pub linked: bool,
+}
+
+/// The cluster as one node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its id, hexadecimal.
+    pub cluster: String,
+    /// All incarnations that belong to it, or did.
+    pub nodes: Vec<NodeLine>,
+    /// Why the node that was asked writes nothing, if its clock is wrong.
+    #[serde(default)]
+    pub clock: Option<String>,
+    /// What the node that was asked has; `None`: no server runs there.
+    #[serde(default)]
+    pub here: Option<Here>,
+    /// Its partitions.
+    #[serde(default)]
+    pub partitions: Vec<PartitionLine>,
+}
+
+impl Status {
+    /// From what is known.
+    pub(crate) fn of(
+        cluster: ClusterId,
+        roster: &Roster,
+        me: Option<Incarnation>,
+        links: &[Linked],
+    ) -> Self {
+        let lines = roster.members().iter().map(|(incarnation, member)| {
+            let place = roster.places().get(&member.name);
+            let place = place.filter(|place| place.incarnation == incarnation);
+            let link = links.iter().find(|link| link.incarnation == incarnation);
+            NodeLine {
+                name: member.name.clone(),
+                incarnation: format!("{:016x}", incarnation.get()),
+                slot: member.slot,
+                removed: roster.members().is_out(incarnation),
+                closed: member.closed().is_some(),
+                region: place.map(|place| place.region.clone()),
+                role: place.map(|place| place.role().name().to_owned()),
+                address: place.map(|place| place.address.clone()),
+                this: me == Some(incarnation),
+                linked: link.is_some(),
+                round_trip_micros: link.and_then(|link| link.round_trip_micros),
+                clock_ahead_micros: link.and_then(|link| link.ahead_micros),
+                received: link.map_or(0, |link| link.received),
+                sent: link.map_or(0, |link| link.sent),
+                seconds: None,
+                lacks: None,
+                has_more: None,
+                queued_bytes: 0,
+            }
+        });
+        Status {
+            cluster: cluster.iter().map(|byte| format!("{byte:02x}")).collect(),
+            nodes: lines.collect(),
+            clock: None,
+            here: None,
+            partitions: Vec::new(),
+        }
+    }
+
+    /// What the machines tell.
+    pub(super) fn add(&mut self, reports: &[PartitionReport]) {
+        let mut here = Here::default();
+        let mut peers: BTreeMap<Incarnation, PeerReport> = BTreeMap::new();
+        for report in reports {
+            let open = report.open.as_ref();
+            let logs = || open.iter().flat_map(|open| open.logs.values());
+            let of_peers = open.iter().flat_map(|open| &open.peers);
+            let line = PartitionLine {
+                partition: report.partition.0,
+                open: open.is_some(),
+                operations: logs().map(|log| log.stored).sum(),
+                applied: logs().map(|log| log.applied).sum(),
+                stable: open.map_or(0, |open| open.stable),
+                lacks: of_peers
+                    .clone()
+                    .filter(|(_, peer)| peer.lacks > 0)
+                    .map(|(id, peer)| (format!("{:016x}", id.get()), peer.lacks))
+                    .collect(),
+                bodies_missing: report.bodies_missing,
+                accounts_stalled: report.accounts_stalled,
+            };
+            for (id, peer) in of_peers {
+                let sum = peers.entry(*id).or_default();
+                *sum = sum.plus(*peer);
+            }
+            here.partitions += 1;
+            here.opening += u64::from(!line.open);
+            here.operations += line.operations;
+            here.applied += line.applied;
+            here.stable += line.stable;
+            here.bodies_missing += line.bodies_missing;
+            here.accounts_stalled += line.accounts_stalled;
+            self.partitions.push(line);
+        }
+        self.partitions.sort_by_key(|line| line.partition);
+        for node in &mut self.nodes {
+            let mut known = peers.iter();
+            let known = known.find(|(id, _)| format!("{:016x}", id.get()) == node.incarnation);
+            if let Some((_, peer)) = known {
+                node.lacks = Some(peer.lacks);
+                node.has_more = Some(peer.has_more);
+                node.queued_bytes = peer.queued_bytes;
+            }
+        }
+        self.here = Some(here);
+    }
+}
+
+/// What the node that was asked has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Here {
+    /// Partitions with a log.
+    pub partitions: u64,
+    /// Of these, those that are being opened, of which nothing is known yet.
+    pub opening: u64,
+    /// Operations on disk, of all nodes: the sum of the last numbers of all logs.
+    pub operations: u64,
+    /// Of these, applied.
+    pub applied: u64,
+    /// Of these, applied by all members: what was hidden before can be forgotten.
+    pub stable: u64,
+    /// Bodies that are named and not here.
+    pub bodies_missing: u64,
+    /// Accounts that cannot go on.
+    pub accounts_stalled: u64,
+}
+
+/// A partition at the node that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionLine {
+    /// Its number: 256 is the directory.
+    pub partition: u16,
+    /// Whether it is open; the rest is nothing else.
+    pub open: bool,
+    /// As of [`Here`].
+    pub operations: u64,
+    /// As of [`Here`].
+    pub applied: u64,
+    /// As of [`Here`].
+    pub stable: u64,
+    /// Peers that have not said to have all that is here, and how many operations of it.
+    pub lacks: BTreeMap<String, u64>,
+    /// As of [`Here`].
+    pub bodies_missing: u64,
+    /// As of [`Here`].
+    pub accounts_stalled: u64,
+}
+
+/// One incarnation of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLine {
+    /// Of the node.
+    pub name: String,
+    /// Hexadecimal.
+    pub incarnation: String,
+    /// Of its UIDs.
+    pub slot: u8,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub removed: bool,
+    /// Whether its logs are closed: it counts no more, and its slot is free.
+    #[serde(default)]
+    pub closed: bool,
+    /// Where it stands; `None`: the node has another incarnation now, or was never heard.
+    pub region: Option<String>,
+    /// What it is there for.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// Where it is reached.
+    pub address: Option<String>,
+    /// Whether it is the node that was asked.
+    pub this: bool,
+    /// Whether there is a link to it.
+    pub linked: bool,
+    /// The last round trip.
+    pub round_trip_micros: Option<u64>,
+    /// How far its clock is ahead of that of the node that was asked; negative: behind.
+    #[serde(default)]
+    pub clock_ahead_micros: Option<i64>,
+    /// Bytes that came on the link.
+    pub received: u64,
+    /// Bytes that went.
+    pub sent: u64,
+    /// For how long there is a link, or there is none; `None`: there was none since the start.
+    #[serde(default)]
+    pub seconds: Option<u64>,
+    /// Operations that are on disk here, and that it has not said to have.
+    #[serde(default)]
+    pub lacks: Option<u64>,
+    /// Operations that it has said to have, and that are not on disk here.
+    #[serde(default)]
+    pub has_more: Option<u64>,
+    /// Bytes that wait to be sent to it, or for its acknowledgement.
+    #[serde(default)]
+    pub queued_bytes: u64,
+}
