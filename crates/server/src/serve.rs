@@ -425,7 +425,6 @@ impl Server {
             admin_socket,
             Arc::clone(&server.service.board),
             administrators,
-            Arc::clone(&server.service.registry),
             server.cluster.as_ref().map(Running::told),
         ));
         // It must not give a UID before: connections wait.

@@ -734,6 +734,7 @@ impl Machine for DirectoryOwner {
             },
             bodies_missing: 0,
             accounts_stalled: 0,
+            claims_again: 0,
         }]
     }
 

@@ -643,6 +643,7 @@ impl Machine for QueueOwner {
             },
             bodies_missing: self.lacking.len() as u64,
             accounts_stalled: 0,
+            claims_again: 0,
         }]
     }
 

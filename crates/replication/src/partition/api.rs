@@ -167,6 +167,10 @@ pub struct Report {
 pub struct PeerReport {
     /// Operations that are on disk here, and that it has not said to have.
     pub lacks: u64,
+    /// Their bytes, those aside that were here before this machine was made.
+    pub lacks_bytes: u64,
+    /// When the oldest of them came here, by the monotonic clock, or when this machine was made; `None`: it lacks nothing.
+    pub lacks_since_micros: Option<u64>,
     /// Operations that it has said to have, and that are not on disk here.
     pub has_more: u64,
     /// Bytes that wait to be sent to it, or for its acknowledgement.
@@ -179,6 +183,11 @@ impl PeerReport {
     pub fn plus(self, other: Self) -> Self {
         PeerReport {
             lacks: self.lacks + other.lacks,
+            lacks_bytes: self.lacks_bytes + other.lacks_bytes,
+            lacks_since_micros: [self.lacks_since_micros, other.lacks_since_micros]
+                .into_iter()
+                .flatten()
+                .min(),
             has_more: self.has_more + other.has_more,
             queued_bytes: self.queued_bytes + other.queued_bytes,
         }

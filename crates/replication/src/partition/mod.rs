@@ -16,6 +16,7 @@
 mod api;
 mod apply;
 mod give;
+mod marks;
 mod origin;
 mod peer;
 mod receive;
@@ -81,6 +82,8 @@ pub struct Partition {
     closed: BTreeSet<Incarnation>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
+    /// It was told the time.
+    begun: bool,
     /// Bytes read from the log and handed, not applied yet.
     applying_bytes: usize,
     taking: Taking,
@@ -131,6 +134,7 @@ impl Partition {
             closed: BTreeSet::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
+            begun: false,
             applying_bytes: 0,
             taking: Taking::All,
             stable: resume.stable,
@@ -145,6 +149,11 @@ impl Partition {
 
     /// Takes one input.
     pub fn handle(&mut self, now: Now, input: Input) {
+        if !std::mem::replace(&mut self.begun, true) {
+            for origin in self.origins.values_mut() {
+                origin.marks.found(now.mono_micros, origin.stored);
+            }
+        }
         match input {
             Input::Linked(peer) => self.linked(now, peer),
             Input::LinkedAnew(id) => {
@@ -221,16 +230,24 @@ impl Partition {
         };
         let logs = self.origins.iter();
         let peers = self.peers.iter().map(|(id, peer)| {
-            let origins = self.origins.iter();
-            let lacks = origins.map(|(of, own)| own.stored.saturating_sub(peer.durable.get(*of)));
+            let mut report = PeerReport::default();
+            for (of, own) in &self.origins {
+                let has = peer.durable.get(*of);
+                if own.stored > has {
+                    let (lacks_bytes, lacks_since_micros) = own.marks.behind(has);
+                    report = report.plus(PeerReport {
+                        lacks: own.stored - has,
+                        lacks_bytes,
+                        lacks_since_micros,
+                        ..PeerReport::default()
+                    });
+                }
+            }
             let stored = |of| self.origins.get(&of).map_or(0, |own| own.stored);
             let theirs = peer.durable.iter();
             let more = theirs.map(|(of, number)| number.saturating_sub(stored(of)));
-            let report = PeerReport {
-                lacks: lacks.sum(),
-                has_more: more.sum(),
-                queued_bytes: peer.queue_bytes + peer.flight_bytes,
-            };
+            report.has_more = more.sum();
+            report.queued_bytes = peer.queue_bytes + peer.flight_bytes;
             (*id, report)
         });
         Report {
@@ -311,12 +328,22 @@ impl Partition {
         origin.handed = entry.last;
         origin.stored(entry.last, hash);
         origin.applied = entry.last;
+        self.mark(now, self.me, entry.last, entry.bytes.len());
         for peer in self.peers.values_mut() {
             peer.dirty = true;
         }
         self.offer(now, &entry);
         self.read_on(Some(now));
         self.settle();
+    }
+
+    /// A log has grown.
+    fn mark(&mut self, now: Now, id: Incarnation, last: u64, bytes: usize) {
+        let all_have = self.peers.values().map(|peer| peer.durable.get(id)).min();
+        if let Some(origin) = self.origins.get_mut(&id) {
+            origin.marks.forget(all_have.unwrap_or(u64::MAX));
+            origin.marks.add(now.mono_micros, last, bytes as u64);
+        }
     }
 
     fn done(&mut self, now: Now, ticket: Ticket) {

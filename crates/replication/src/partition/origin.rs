@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use whimbrel_crdt::{Batch, Hash, VersionVector};
 
-use super::LogEnd;
+use super::{LogEnd, marks::Marks};
 
 /// Hashes kept to compare what comes twice: enough for what is on the way.
 const RECENT_MAX: usize = 64;
@@ -27,6 +27,7 @@ pub(super) struct Origin {
     pub(super) reading: bool,
     /// How much is read at once.
     pub(super) page_bytes: usize,
+    pub(super) marks: Marks,
     /// Last numbers and hashes of the batches taken last.
     recent: VecDeque<(u64, Hash)>,
 }
@@ -79,6 +80,7 @@ impl Origin {
             head: None,
             reading: false,
             page_bytes: PAGE_BYTES_MIN,
+            marks: Marks::default(),
             recent: VecDeque::new(),
         };
         if end.last > 0 {

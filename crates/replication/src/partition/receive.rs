@@ -240,6 +240,7 @@ impl Partition {
         } else if next {
             origin.head = Some(waiting);
         }
+        self.mark(now, from, last, length);
         let ticket = self.ask(Pending::Store {
             peer: id,
             origin: from,

@@ -73,8 +73,10 @@ pub enum Question {
     AliasList {},
     /// How the node's cluster is.
     ClusterStatus {},
-    /// The node takes no more sessions, or some again; answered with how far that is.
+    /// A node takes no more sessions, or some again; answered with how far that is.
     ClusterDrain {
+        /// Which; `None`: the one that is asked.
+        node: Option<String>,
         /// It does again.
         cancel: bool,
     },

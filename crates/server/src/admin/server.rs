@@ -16,11 +16,7 @@ use super::{
     session::{Serve, Sessions},
     short_path,
 };
-use crate::{
-    cluster::{Drain, Told},
-    registry::Registry,
-    switchboard::Switchboard,
-};
+use crate::{cluster::Told, switchboard::Switchboard};
 
 /// Questions at once: one administrator, or a script of his.
 const QUESTIONS_MAX: usize = 8;
@@ -46,7 +42,6 @@ pub(crate) async fn serve(
     listener: UnixListener,
     board: Arc<Switchboard>,
     sessions: Sessions,
-    registry: Arc<Registry>,
     cluster: Option<Told>,
 ) {
     let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
@@ -57,11 +52,11 @@ pub(crate) async fn serve(
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (board, sessions) = (Arc::clone(&board), Arc::clone(&sessions));
-                let (cluster, registry) = (cluster.clone(), Arc::clone(&registry));
+                let cluster = cluster.clone();
                 tokio::spawn(async move {
                     match timeout(
                         QUESTION_WAIT_MAX,
-                        answer(stream, &board, &sessions, &registry, cluster.as_ref()),
+                        answer(stream, &board, &sessions, cluster.as_ref()),
                     )
                     .await
                     {
@@ -81,23 +76,6 @@ pub(crate) async fn serve(
     }
 }
 
-/// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
-async fn drain(board: &Switchboard, registry: &Registry, cluster: &Told, cancel: bool) -> Drain {
-    if cancel {
-        tracing::info!("no longer drained: sessions are taken again");
-        registry.reopen();
-    } else {
-        registry.drain();
-    }
-    let figures = board.figures().await;
-    Drain {
-        sessions: registry.served() as u64,
-        // Unknown is not none.
-        queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
-        others: cluster.others().await,
-    }
-}
-
 const NO_CLUSTER: &str = "this node belongs to no cluster";
 
 /// Whether a user may administer: whoever runs the server, and root. The socket's mode says the same; this holds if it is changed.
@@ -110,7 +88,6 @@ async fn answer(
     mut stream: UnixStream,
     board: &Switchboard,
     sessions: &Sessions,
-    registry: &Registry,
     cluster: Option<&Told>,
 ) -> io::Result<Option<(UnixStream, Serve)>> {
     let peer = stream.peer_cred()?.uid();
@@ -131,11 +108,12 @@ async fn answer(
             protocol::write(&mut stream, &answer).await?;
             return Ok(None);
         }
-        Question::ClusterDrain { cancel } => {
-            let answer = match cluster {
-                Some(cluster) => Answer::Drain(drain(board, registry, cluster, cancel).await),
-                None => refused(NO_CLUSTER),
+        Question::ClusterDrain { node, cancel } => {
+            let drain = match cluster {
+                Some(cluster) => cluster.drain(node, cancel).await,
+                None => Err(NO_CLUSTER.to_owned()),
             };
+            let answer = drain.map_or_else(|why| refused(&why), Answer::Drain);
             protocol::write(&mut stream, &answer).await?;
             return Ok(None);
         }

@@ -15,7 +15,6 @@ use super::{
 use crate::{
     config::Config,
     password::make_verifier,
-    registry::Registry,
     switchboard::{Inboxes, Question as Asked, Switchboard},
 };
 
@@ -29,8 +28,7 @@ fn world() -> World {
     let (board, inboxes) = Switchboard::new(1);
     let listener = bind(directory.path()).unwrap();
     let none: session::Sessions = Arc::new(|_| Err("no sessions here"));
-    let registry = Registry::new(8);
-    tokio::spawn(serve(listener, Arc::clone(&board), none, registry, None));
+    tokio::spawn(serve(listener, Arc::clone(&board), none, None));
     World { directory, inboxes }
 }
 

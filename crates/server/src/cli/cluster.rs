@@ -23,7 +23,7 @@ use crate::{
     },
     clock::wall_micros,
     cluster::{
-        Drain, NodeLine, PartitionLine, Removal, Remove, Status,
+        Drain, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
         files::{Files, FilesError, Joining, Kept},
         question_of_join,
     },
@@ -78,7 +78,9 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
             let token = new_token(&config, valid)?.to_text();
             print(&Zeroizing::new(format!("{}\n", *token)))
         }
-        Cluster::Drain { of, cancel, .. } => runtime()?.block_on(drain(&config, of, cancel)),
+        Cluster::Drain {
+            node, of, cancel, ..
+        } => runtime()?.block_on(drain(&config, node.as_deref(), of, cancel)),
         Cluster::Remove {
             node, earlier, yes, ..
         } => {
@@ -228,35 +230,44 @@ enum TokenFailure {
 /// How often it is asked how far it is.
 const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 
-async fn drain(config: &Config, of: Option<u64>, cancel: bool) -> Result<(), Failure> {
+async fn drain(
+    config: &Config,
+    node: Option<&str>,
+    of: Option<u64>,
+    cancel: bool,
+) -> Result<(), Failure> {
     if cancel {
-        let _ = ask_to_drain(config, true).await?;
+        let _ = ask_to_drain(config, node, true).await?;
         return print("Sessions are taken again.\n");
     }
     let mut shown = String::new();
     loop {
-        let drain = ask_to_drain(config, false).await?;
+        let drain = ask_to_drain(config, node, false).await?;
         let text = progress(&drain);
         if text != shown {
             print(&text)?;
             shown = text;
         }
         if is_safe(&drain, of) {
-            return print("It is safe to stop this node.\n");
+            return print(&format!(
+                "It is safe to stop {}.\n",
+                node.unwrap_or("this node")
+            ));
         }
         tokio::select! {
             () = tokio::time::sleep(DRAIN_PAUSE) => {}
             // Not to be heard is as good as not to be interrupted.
             Ok(()) = tokio::signal::ctrl_c() => {
-                let _ = ask_to_drain(config, true).await?;
+                let _ = ask_to_drain(config, node, true).await?;
                 return Err("taken back: sessions are taken again".into());
             }
         }
     }
 }
 
-async fn ask_to_drain(config: &Config, cancel: bool) -> Result<Drain, Failure> {
-    match client::ask_running(config, &Question::ClusterDrain { cancel }).await? {
+async fn ask_to_drain(config: &Config, node: Option<&str>, cancel: bool) -> Result<Drain, Failure> {
+    let node = node.map(str::to_owned);
+    match client::ask_running(config, &Question::ClusterDrain { node, cancel }).await? {
         Some(Answer::Drain(drain)) => Ok(drain),
         Some(Answer::Refused { reason }) => Err(reason.into()),
         Some(other) => Err(format!("the server answered {other:?}").into()),
@@ -419,8 +430,19 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
     for (incarnation, lacks) in &line.lacks {
         let mut nodes = status.nodes.iter().filter(|node| !node.closed);
         if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
-            out.push_str(&format!("; {} lacks {lacks}", node.name));
+            let Lag {
+                operations,
+                bytes,
+                seconds,
+            } = lacks;
+            out.push_str(&format!(
+                "; {} lacks {operations} ({bytes} bytes, for {seconds} s)",
+                node.name
+            ));
         }
+    }
+    if line.claims_again > 0 {
+        out.push_str(&format!("; {} claims made again", line.claims_again));
     }
     if line.bodies_missing + line.accounts_stalled > 0 {
         out.push_str(&format!(
@@ -458,6 +480,7 @@ fn line(node: &NodeLine) -> String {
         _ => "not here any more, or not heard yet".to_owned(),
     };
     let link = match (node.this, node.linked, node.round_trip_micros) {
+        (true, ..) if node.drained => "this node, drained".to_owned(),
         (true, ..) => "this node".to_owned(),
         (_, false, _) => match node.seconds {
             Some(seconds) => format!("no link for {seconds} s"),
@@ -478,8 +501,8 @@ fn line(node: &NodeLine) -> String {
     let lag = match (node.lacks, node.has_more) {
         _ if node.this || node.closed => String::new(),
         (Some(lacks), Some(more)) if lacks + more > 0 => format!(
-            "  lacks {lacks} operations, has {more} more, {} bytes queued",
-            node.queued_bytes
+            "  lacks {lacks} operations ({} bytes, for {} s), has {more} more, {} bytes queued",
+            node.lacks_bytes, node.lacks_seconds, node.queued_bytes
         ),
         (Some(_), _) => "  level".to_owned(),
         (None, _) => String::new(),

@@ -308,9 +308,11 @@ pub enum Cluster {
         after_help = "Sessions that are served here end; those that come are served by another node behind this one, and mail is taken there; \
                       what is in the queue is delivered; the other members get all that is here. When \
                       all of them hold all of it, bodies too, the command says so and ends: the server goes on without clients of its own until you stop it. Ctrl-C \
-                      takes it back, and so does --cancel, and a start.\n\nExamples:\n  whimbrel cluster drain\n  whimbrel cluster drain --of 1   when one other member holds all"
+                      takes it back, and so does --cancel, and a start.\n\nExamples:\n  whimbrel cluster drain\n  whimbrel cluster drain --of 1   when one other member holds all\n  whimbrel cluster drain eu-2     another node"
     )]
     Drain {
+        /// Which node; without it, the one whose server runs here
+        node: Option<String>,
         /// When so many other members hold all; without it, when all of them do
         #[arg(long, value_name = "MEMBERS", value_parser = clap::value_parser!(u64).range(1..=63))]
         of: Option<u64>,

@@ -37,7 +37,9 @@ use whimbrel_mailbox::BlobName;
 use whimbrel_replication::roster::Place;
 
 pub(crate) use self::state::Told;
-pub use self::status::{Drain, DrainLine, Here, NodeLine, PartitionLine, Removal, Remove, Status};
+pub use self::status::{
+    Drain, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
+};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -223,6 +225,7 @@ impl<S: Store> Cluster<S> {
         state.dial().await;
         Running {
             state,
+            clock,
             tasks,
             filled,
         }
@@ -232,6 +235,7 @@ impl<S: Store> Cluster<S> {
 /// A cluster's links, until dropped.
 pub struct Running<S> {
     state: Arc<State<S>>,
+    clock: Clock,
     tasks: JoinSet<()>,
     filled: watch::Receiver<bool>,
 }
@@ -257,6 +261,8 @@ impl<S: Store> Running<S> {
         config: &Config,
         registry: Arc<Registry>,
     ) -> Result<relay::Relays<S>, StartError> {
+        // Before anybody can ask for it.
+        let _ = self.state.sessions.set((Arc::clone(&registry), self.clock));
         let streams = whimbrel_cluster::Relays::new(&self.state.credentials);
         let streams = streams.map_err(|error| StartError::Cluster(error.to_string()))?;
         let state = Arc::clone(&self.state);

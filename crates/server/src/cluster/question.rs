@@ -16,6 +16,12 @@ pub(super) enum Question {
         #[n(0)]
         incarnation: Incarnation,
     },
+    /// Take no more sessions, or some again; for members. Answered with how far that is, as JSON, since the administrator's socket says the same.
+    #[n(3)]
+    Drain {
+        #[n(0)]
+        cancel: bool,
+    },
     /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
     #[n(2)]
     Unfinished,

@@ -28,11 +28,12 @@ use super::{
     files::{Files, FilesError},
     links::Links,
     question::{Held, Question, Remembered, encoded},
-    status::{DrainLine, Removal, RemovalLine, Remove, Status},
+    status::{Drain, DrainLine, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
     actor::{Fatal, PanicStops},
-    clock::wall_micros,
+    clock::{Clock, wall_micros},
+    registry::Registry,
     serve::StartError,
     store_calls::Store,
     switchboard::Switchboard,
@@ -40,6 +41,9 @@ use crate::{
 
 /// For a peer to say how much of what it was sent is not in its place.
 const UNFINISHED_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// For another node to say how far it is with being drained: it asks all others.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// What all tasks of the cluster share.
 pub(super) struct State<S> {
@@ -54,6 +58,8 @@ pub(super) struct State<S> {
     pub(super) roster: Mutex<Roster>,
     me: OnceLock<Incarnation>,
     served: OnceLock<(Arc<Switchboard>, Fatal)>,
+    /// Sessions, and the clock of the machines.
+    pub(super) sessions: OnceLock<(Arc<Registry>, Clock)>,
     /// Members that were removed: nothing is taken from them.
     pub(super) removed: watch::Sender<BTreeSet<Incarnation>>,
     /// What peers remember of this node has been looked at: which partition, of which peer.
@@ -100,6 +106,7 @@ impl<S: Store> State<S> {
             roster: Mutex::new(roster),
             me: OnceLock::new(),
             served: OnceLock::new(),
+            sessions: OnceLock::new(),
             judged: std::sync::Mutex::default(),
             clock: std::sync::Mutex::default(),
         }
@@ -315,6 +322,10 @@ impl<S: Store> State<S> {
     /// Answers until the transport is gone.
     pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
         while let Some(asked) = asked.recv().await {
+            if let Ok(Question::Drain { cancel }) = minicbor::decode(&asked.detail) {
+                tokio::spawn(Arc::clone(&self).answer_drain(asked, cancel));
+                continue;
+            }
             let answer = match minicbor::decode(&asked.detail) {
                 Ok(Question::Remember { incarnation }) => match asked.shown {
                     Shown::Certificate => self.remember(incarnation).await,
@@ -324,6 +335,7 @@ impl<S: Store> State<S> {
                     Shown::Certificate => self.unfinished().await,
                     Shown::Token { .. } => Err(Refused("that is for members".into())),
                 },
+                Ok(Question::Drain { .. }) => unreachable!("it was answered above"),
                 Ok(Question::Join { incarnation }) => {
                     self.let_in(&asked.shown, &asked.name, incarnation).await
                 }
@@ -376,6 +388,67 @@ impl<S: Store> State<S> {
             });
         }
         lines
+    }
+
+    /// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
+    async fn drain(&self, cancel: bool) -> Result<Drain, String> {
+        let (Some((registry, _)), Some((board, _))) = (self.sessions.get(), self.served.get())
+        else {
+            return Err("the node is starting; try again".into());
+        };
+        if cancel {
+            tracing::info!("no longer drained: sessions are taken again");
+            registry.reopen();
+        } else {
+            registry.drain();
+        }
+        let figures = board.figures().await;
+        Ok(Drain {
+            sessions: registry.served() as u64,
+            // Unknown is not none.
+            queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
+            others: self.others().await,
+        })
+    }
+
+    /// The same at another node, which is asked by the certificate of this one.
+    async fn drain_node(&self, node: Option<&str>, cancel: bool) -> Result<Drain, String> {
+        let Some(node) = node.filter(|node| *node != self.credentials.name().as_str()) else {
+            return self.drain(cancel).await;
+        };
+        let peers = self.peers(&*self.roster.lock().await);
+        let peer = peers.iter().find(|peer| peer.name.as_str() == node);
+        let peer = peer.ok_or_else(|| format!("there is no node {node} in the cluster"))?;
+        let question = encoded(&Question::Drain { cancel });
+        let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
+        let answer = timeout(DRAIN_WAIT_MAX, asking).await;
+        let answer = answer.map_err(|_| format!("{node} does not answer"))?;
+        let answer = answer.map_err(|error| format!("{node}: {error}"))?;
+        serde_json::from_slice(&answer).map_err(|_| {
+            format!("{node} is not understood: is it of another version? Run the command there")
+        })
+    }
+
+    /// A member asks this node to be drained. It takes a while, in which others are answered.
+    async fn answer_drain(self: Arc<Self>, asked: Asked, cancel: bool) {
+        let is_member = {
+            let roster = self.roster.lock().await;
+            self.peers(&roster)
+                .iter()
+                .any(|peer| peer.name == asked.name)
+        };
+        let answer = match (&asked.shown, is_member) {
+            (Shown::Certificate, true) => {
+                tracing::info!(node = %asked.name, cancel, "a member asks this node to be drained");
+                let drain = self.drain(cancel).await;
+                drain
+                    .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
+                    .map_err(Refused)
+            }
+            _ => Err(Refused("that is for members".into())),
+        };
+        // It may have lost patience.
+        let _ = asked.answer.send(answer);
     }
 
     async fn ask_unfinished(&self, peer: &Peer) -> Option<u64> {
@@ -482,10 +555,16 @@ impl<S: Store> State<S> {
             let id = u64::from_str_radix(&node.incarnation, 16).map(Incarnation::from_hash);
             node.seconds = id.ok().and_then(|id| self.links.seconds(id));
         }
+        if let Some((registry, _)) = self.sessions.get() {
+            for node in status.nodes.iter_mut().filter(|node| node.this) {
+                node.drained = registry.is_draining();
+            }
+        }
         if let Some((board, _)) = self.served.get()
             && let Some(reports) = board.reports().await
         {
-            status.add(&reports);
+            let now = self.sessions.get().map(|(_, clock)| clock.now());
+            status.add(&reports, now.map_or(0, |now| now.mono_micros));
         }
         status
     }
@@ -519,8 +598,8 @@ pub(super) fn was_removed(roster: &Roster, id: Incarnation) -> String {
 pub(crate) enum Ask {
     /// How it is.
     Status(oneshot::Sender<Status>),
-    /// Who else holds what is here.
-    Others(oneshot::Sender<Vec<DrainLine>>),
+    /// Drain this node or another one, or take it back.
+    Drain(Option<String>, bool, oneshot::Sender<Result<Drain, String>>),
     /// Remove a node, or say what that would mean.
     Remove(Remove, oneshot::Sender<Result<Removal, String>>),
 }
@@ -540,7 +619,10 @@ impl Told {
                 // Whoever asked may be gone.
                 match ask {
                     Ask::Status(answer) => drop(answer.send(state.status().await)),
-                    Ask::Others(answer) => drop(answer.send(state.others().await)),
+                    Ask::Drain(node, cancel, answer) => {
+                        let drain = state.drain_node(node.as_deref(), cancel);
+                        drop(answer.send(drain.await));
+                    }
                     Ask::Remove(remove, answer) => drop(answer.send(state.remove(&remove).await)),
                 }
             });
@@ -562,10 +644,11 @@ impl Told {
         answered.await.ok()
     }
 
-    pub(crate) async fn others(&self) -> Vec<DrainLine> {
+    pub(crate) async fn drain(&self, node: Option<String>, cancel: bool) -> Result<Drain, String> {
         let (answer, answered) = oneshot::channel();
-        (self.ask)(Ask::Others(answer));
-        answered.await.unwrap_or_default()
+        (self.ask)(Ask::Drain(node, cancel, answer));
+        let answered = answered.await;
+        answered.unwrap_or_else(|_| Err("the server is stopping".into()))
     }
 
     pub(crate) async fn remove(&self, remove: Remove) -> Result<Removal, String> {

@@ -145,6 +145,9 @@ impl Status {
                 sent: link.map_or(0, |link| link.sent),
                 seconds: None,
                 lacks: None,
+                lacks_bytes: 0,
+                lacks_seconds: 0,
+                drained: false,
                 has_more: None,
                 queued_bytes: 0,
             }
@@ -159,7 +162,8 @@ impl Status {
     }
 
     /// What the machines tell.
-    pub(super) fn add(&mut self, reports: &[PartitionReport]) {
+    /// `now`: of the machines' monotonic clock.
+    pub(super) fn add(&mut self, reports: &[PartitionReport], now_micros: u64) {
         let mut here = Here::default();
         let mut peers: BTreeMap<Incarnation, PeerReport> = BTreeMap::new();
         for report in reports {
@@ -175,8 +179,9 @@ impl Status {
                 lacks: of_peers
                     .clone()
                     .filter(|(_, peer)| peer.lacks > 0)
-                    .map(|(id, peer)| (format!("{:016x}", id.get()), peer.lacks))
+                    .map(|(id, peer)| (format!("{:016x}", id.get()), Lag::of(peer, now_micros)))
                     .collect(),
+                claims_again: report.claims_again,
                 bodies_missing: report.bodies_missing,
                 accounts_stalled: report.accounts_stalled,
             };
@@ -199,6 +204,8 @@ impl Status {
             let known = known.find(|(id, _)| format!("{:016x}", id.get()) == node.incarnation);
             if let Some((_, peer)) = known {
                 node.lacks = Some(peer.lacks);
+                let lag = Lag::of(peer, now_micros);
+                (node.lacks_bytes, node.lacks_seconds) = (lag.bytes, lag.seconds);
                 node.has_more = Some(peer.has_more);
                 node.queued_bytes = peer.queued_bytes;
             }
@@ -239,12 +246,37 @@ pub struct PartitionLine {
     pub applied: u64,
     /// As of [`Here`].
     pub stable: u64,
-    /// Peers that have not said to have all that is here, and how many operations of it.
-    pub lacks: BTreeMap<String, u64>,
+    /// Peers that have not said to have all that is here, and what they lack.
+    pub lacks: BTreeMap<String, Lag>,
+    /// UIDs given again to messages that had one, since the start.
+    #[serde(default)]
+    pub claims_again: u64,
     /// As of [`Here`].
     pub bodies_missing: u64,
     /// As of [`Here`].
     pub accounts_stalled: u64,
+}
+
+/// What a peer has not said to have of what is here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lag {
+    /// How many operations.
+    pub operations: u64,
+    /// Their bytes; of those that were here before this node started nobody knows.
+    pub bytes: u64,
+    /// How long the oldest of them has been here, since the start at most.
+    pub seconds: u64,
+}
+
+impl Lag {
+    fn of(peer: &PeerReport, now_micros: u64) -> Self {
+        let since = peer.lacks_since_micros.unwrap_or(now_micros);
+        Lag {
+            operations: peer.lacks,
+            bytes: peer.lacks_bytes,
+            seconds: now_micros.saturating_sub(since) / 1_000_000,
+        }
+    }
 }
 
 /// One incarnation of a node.
@@ -288,6 +320,15 @@ pub struct NodeLine {
     /// Operations that are on disk here, and that it has not said to have.
     #[serde(default)]
     pub lacks: Option<u64>,
+    /// As of [`Lag`].
+    #[serde(default)]
+    pub lacks_bytes: u64,
+    /// As of [`Lag`].
+    #[serde(default)]
+    pub lacks_seconds: u64,
+    /// Whether it is drained: of the node that was asked.
+    #[serde(default)]
+    pub drained: bool,
     /// Operations that it has said to have, and that are not on disk here.
     #[serde(default)]
     pub has_more: Option<u64>,

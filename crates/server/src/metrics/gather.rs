@@ -14,14 +14,15 @@ use whimbrel_storage_embedded::Totals;
 use super::{
     ACCOUNTS, ACCOUNTS_BYTES, ACCOUNTS_EVICTED, ACCOUNTS_JOINED, ACCOUNTS_LOADED, ACCOUNTS_LOADS,
     ACCOUNTS_STALLED, CLAIMS_AGAIN, CLUSTER_BEHIND, CLUSTER_CLOCK_OFF, CLUSTER_CLOCK_WRONG,
-    CLUSTER_LAG, CLUSTER_LINKS, CLUSTER_MEMBERS, CLUSTER_MISSING, CLUSTER_QUEUED, CLUSTER_STABLE,
-    CLUSTER_UNSHOWN, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED,
-    QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST, RESIDENT, STATES_GIVEN, STATES_TAKEN, STORE_BYTES,
-    STORE_CACHE, STORE_COMMITS, STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS,
-    TAKEOVER_CLAIMS, TAKEOVERS, TAKEOVERS_REFUSED, WATCHERS,
+    CLUSTER_LAG, CLUSTER_LAG_BYTES, CLUSTER_LAG_SECONDS, CLUSTER_LINKS, CLUSTER_MEMBERS,
+    CLUSTER_MISSING, CLUSTER_QUEUED, CLUSTER_STABLE, CLUSTER_UNSHOWN, DESCRIPTORS, DOMAINS,
+    LOG_OPERATIONS, LOG_PARTITIONS, LOGINS_CACHED, QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST,
+    RESIDENT, STATES_GIVEN, STATES_TAKEN, STORE_BYTES, STORE_CACHE, STORE_COMMITS, STORE_FREE,
+    STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS, TAKEOVERS_REFUSED,
+    WATCHERS,
 };
 use crate::{
-    cluster::{Status, Told},
+    cluster::{NodeLine, Status, Told},
     switchboard::Switchboard,
 };
 
@@ -90,6 +91,9 @@ fn members(status: &Status) {
     CLUSTER_LINKS.set([], nodes.iter().filter(|node| node.linked).count() as u64);
     let peers = || nodes.iter().filter(|node| !node.removed && !node.this);
     CLUSTER_LAG.set([], peers().filter_map(|node| node.lacks).max().unwrap_or(0));
+    let most = |of: fn(&NodeLine) -> u64| peers().map(of).max().unwrap_or(0);
+    CLUSTER_LAG_BYTES.set([], most(|node| node.lacks_bytes));
+    CLUSTER_LAG_SECONDS.set([], most(|node| node.lacks_seconds));
     CLUSTER_BEHIND.set(
         [],
         peers().filter_map(|node| node.has_more).max().unwrap_or(0),

@@ -103,6 +103,10 @@ figures! {
         "Links to other nodes.";
     CLUSTER_LAG: Gauge<0> = "whimbrel_cluster_lag_operations", [], "operations",
         "What one member, the one that lacks most, has not said to have of what is on disk here. Members that were removed do not count.";
+    CLUSTER_LAG_BYTES: Gauge<0> = "whimbrel_cluster_lag_bytes", [], "bytes",
+        "The bytes of what one member, the one that lacks most of them, lacks; without what was here before the start.";
+    CLUSTER_LAG_SECONDS: Gauge<0> = "whimbrel_cluster_lag_seconds", [], "seconds",
+        "How long the oldest operation has been here that some member lacks, since the start at most; 0 if all have all.";
     CLUSTER_BEHIND: Gauge<0> = "whimbrel_cluster_behind_operations", [], "operations",
         "What one member, the one that has most, has said to have and is not on disk here.";
     CLUSTER_QUEUED: Gauge<0> = "whimbrel_cluster_queued_bytes", [], "bytes",

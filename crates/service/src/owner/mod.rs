@@ -161,6 +161,8 @@ pub struct PartitionOwner {
     bytes: usize,
     /// What was counted since the start.
     counted: Figures,
+    /// Of that, claims made again, by partition.
+    claims: BTreeMap<PartitionId, u64>,
     next_ticket: u64,
     next_use: u64,
     out: VecDeque<Output>,
@@ -314,6 +316,7 @@ impl PartitionOwner {
             queue_recovered: false,
             bytes: 0,
             counted: Figures::default(),
+            claims: BTreeMap::new(),
             next_ticket: 0,
             next_use: 0,
             out: VecDeque::new(),
@@ -505,6 +508,7 @@ impl Machine for PartitionOwner {
                 Partition::Running(own) => own.stalled.len() as u64,
                 Partition::Loading(_) => 0,
             },
+            claims_again: self.claims.get(partition).copied().unwrap_or(0),
         };
         self.partitions.iter().map(of).collect()
     }

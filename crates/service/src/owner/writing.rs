@@ -76,7 +76,9 @@ impl PartitionOwner {
                 let blobs = ops.iter().filter_map(named_blob).collect();
                 for op in &ops {
                     if let Op::Claim { claims, .. } = op {
-                        self.counted.claims_again += claims.len() as u64;
+                        let count = claims.len() as u64;
+                        self.counted.claims_again += count;
+                        *self.claims.entry(entry.partition).or_default() += count;
                     }
                 }
                 let reserved = own.log.reserve(stamp, count);

@@ -100,6 +100,8 @@ pub struct PartitionReport {
     pub bodies_missing: u64,
     /// Accounts that cannot go on.
     pub accounts_stalled: u64,
+    /// Claims made again since the start.
+    pub claims_again: u64,
 }
 
 /// Some rows, in the order of their keys.
