@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
     figures::Figures,
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
+    peers::{PeerInput, PeerOutput},
     queue::{Config, Limits, QueueOwner, entry_id},
 };
 use whimbrel_storage::{Commit, Mutation};
@@ -466,4 +467,71 @@ fn ids_follow_from_uploads_and_do_not_show_them() {
     assert_eq!(entry_id(&[1; 16]), entry_id(&[1; 16]));
     assert_ne!(entry_id(&[1; 16]), entry_id(&[2; 16]));
     assert_ne!(entry_id(&[1; 16]).0, [1; 16]);
+}
+
+/// Answers what is asked of the store, and gives what is to be committed.
+fn settle(queue: &mut QueueOwner, now: Now) -> Vec<Ticket> {
+    let mut commits = Vec::new();
+    while let Some(output) = queue.poll() {
+        match output {
+            Output::Load { ticket, .. } => {
+                let (rows, done) = (Vec::new(), true);
+                queue.handle(now, Input::Loaded { ticket, rows, done });
+            }
+            Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
+                queue.handle(now, Input::Peer(PeerInput::Logs(ticket, Vec::new())));
+            }
+            Output::Commit(ticket, _) => commits.push(ticket),
+            _ => {}
+        }
+    }
+    commits
+}
+
+#[test]
+fn it_reports_what_holds_up_stability_until_logs_are_closed() {
+    let [me, here, gone] = [1, 2, 3].map(Incarnation::from_hash);
+    let mut queue = QueueOwner::new(Config {
+        peers: [here, gone].into(),
+        in_cluster: true,
+        other_nodes: 0,
+        ..Config::alone(me, Limits::default())
+    });
+    let now = Now {
+        wall_micros: 5_000_000,
+        mono_micros: 5_000_000,
+    };
+    let report = |queue: &QueueOwner| {
+        let [report] = &queue.reports()[..] else {
+            panic!("one partition");
+        };
+        assert_eq!(report.partition, PartitionId::QUEUE);
+        report.open.clone()
+    };
+    // Of what is being read nothing is known.
+    assert_eq!(report(&queue), None);
+    assert_eq!(settle(&mut queue, now), []);
+    assert_eq!(report(&queue).map(|open| open.stable), Some(0));
+    let accept = Call::Accept(entry(1, 1));
+    queue.handle(now, Input::Call(RequestId(1), accept));
+    let [ticket] = settle(&mut queue, now)[..] else {
+        panic!("one commit");
+    };
+    // Not on disk, not reported.
+    let stored = |queue: &QueueOwner| report(queue).map(|open| open.logs[&me].stored);
+    assert_eq!(stored(&queue), Some(0));
+    queue.handle(now, Input::Committed(ticket));
+    assert_eq!(stored(&queue), Some(1));
+    // Neither has it; one that was removed counts until its logs are closed.
+    let stable = |queue: &QueueOwner| report(queue).map(|open| open.stable);
+    assert_eq!(stable(&queue), Some(0));
+    let mut members: BTreeMap<Incarnation, u8> = [(me, 0), (gone, 2)].into();
+    queue.handle(now, Input::Peer(PeerInput::Members(members.clone())));
+    let _ = settle(&mut queue, now);
+    assert_eq!(stable(&queue), Some(0));
+    let _ = members.remove(&gone);
+    queue.handle(now, Input::Peer(PeerInput::Closed([gone].into())));
+    queue.handle(now, Input::Peer(PeerInput::Members(members)));
+    let _ = settle(&mut queue, now);
+    assert_eq!(stable(&queue), Some(1));
 }
