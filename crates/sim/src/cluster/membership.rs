@@ -1,6 +1,6 @@
 //! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
 //!
-//! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed.
+//! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed, alike everywhere.
 //! What a node that is removed has acknowledged may be lost with it, unless the others have all that it wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -360,6 +360,23 @@ impl World {
     pub(super) fn first_there(&self) -> usize {
         let first = self.members.iter().position(|member| !member.out);
         first.unwrap_or(0)
+    }
+
+    /// Of closed logs all have the same: the whole, but of those of which some went with others that were removed.
+    pub(super) fn ends_differ(&self) -> Option<String> {
+        let whole = |index: usize| -> Option<BTreeSet<Incarnation>> {
+            let member = &self.members[index];
+            let former: Vec<Incarnation> = member.roster.former().into_keys().collect();
+            Some(member.roster.whole(&holdings(&member.node, &former)?))
+        };
+        let first = whole(self.first_there())?;
+        let mut there = self.there().into_iter();
+        let other = there.find(|index| whole(*index).as_ref() != Some(&first))?;
+        let of = whole(other);
+        Some(format!(
+            "of closed logs node {} has {first:?} as a whole, node {other} {of:?}",
+            self.first_there()
+        ))
     }
 
     /// Members whose removal is not over yet, anywhere.

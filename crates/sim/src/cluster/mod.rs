@@ -738,7 +738,8 @@ impl World {
             let mut there = self.members.iter().filter(|member| !member.out);
             let waits = there.any(|member| member.node.queue_len() > 0);
             if self.asked.is_empty() && (!waits || self.waits_for_the_removed(end)) {
-                let apart = match self.unclosed().or_else(|| self.directories_differ()) {
+                let apart = self.unclosed().or_else(|| self.ends_differ());
+                let apart = match apart.or_else(|| self.directories_differ()) {
                     None => self.differences()?,
                     apart => apart,
                 };
