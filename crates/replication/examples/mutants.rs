@@ -64,6 +64,7 @@ const MUTANTS: &[&str] = &[
     "wait-without-blobs",
     "window-ignored",
     "window-never-smaller",
+    "young-trust-each-other",
 ];
 
 #[cfg(feature = "mutants")]

@@ -204,6 +204,7 @@ mod tests {
             },
             yours: yours.map(vector),
             anew: None,
+            young: None,
         }
     }
 

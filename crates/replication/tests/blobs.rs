@@ -81,6 +81,7 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
                     stores.remove(&name);
                     writes.retain(|(other, _)| *other != name);
                 }
+                FetchOutput::Nowhere(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -197,7 +198,7 @@ fn asked(fetches: &mut Fetches) -> Vec<(Incarnation, BlobName)> {
                 asked.push((peer, want.name));
             }
             // A peer that was silent is told to stop.
-            FetchOutput::Send(..) => {}
+            FetchOutput::Send(..) | FetchOutput::Nowhere(_) => {}
             other => panic!("{other:?}"),
         }
     }

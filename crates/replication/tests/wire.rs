@@ -91,6 +91,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: None,
                 anew: None,
+                young: None,
             }),
         ),
         (
@@ -103,6 +104,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 room,
                 yours: Some(vector(&[(8, 2)])),
                 anew: None,
+                young: None,
             }),
         ),
         (
@@ -118,6 +120,20 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 },
                 yours: Some(vector(&[])),
                 anew: Some(true),
+                young: None,
+            }),
+        ),
+        (
+            "hello_young",
+            Frame::Hello(Hello {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[]),
+                heads: vec![],
+                room,
+                yours: None,
+                anew: None,
+                young: Some(true),
             }),
         ),
         (
@@ -326,7 +342,13 @@ fn what_is_not_known_is_skipped() {
         // Its last field is left out where there is nothing to say: the next place is not a new one.
         let short = matches!(
             name,
-            "hello" | "hello_yours" | "state_begin" | "state_hint" | "readers" | "pong"
+            "hello"
+                | "hello_yours"
+                | "hello_anew"
+                | "state_begin"
+                | "state_hint"
+                | "readers"
+                | "pong"
         );
         if !short
             && !matches!(

@@ -366,6 +366,11 @@ impl Server {
             Some(cluster) => {
                 let board = Arc::clone(&service.board);
                 open_partitions(&store, &board).await?;
+                if cluster.membership().young {
+                    // So that it is known of each that it has all, or nothing is lacking, before a client comes.
+                    let all = (0..=u8::MAX).map(whimbrel_crdt::PartitionId::accounts);
+                    all.for_each(|partition| board.open_partition(partition));
+                }
                 Some(cluster.run(board, service.clock, Arc::clone(&fatal)).await)
             }
         };

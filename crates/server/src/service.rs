@@ -80,6 +80,7 @@ impl<S: Store> Service<S> {
         });
         let in_cluster = membership.is_some();
         let shipping = shipping(in_cluster);
+        let young = membership.as_ref().is_some_and(|of| of.young);
         let (peers, former) = membership.map_or_else(Default::default, |of| (of.peers, of.former));
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
@@ -88,6 +89,7 @@ impl<S: Store> Service<S> {
         let directory_config = directory::Config {
             peers: peers.keys().copied().collect(),
             in_cluster,
+            young,
             shipping,
             ..directory::Config::alone(origin, identity.slot)
         };
@@ -119,6 +121,7 @@ impl<S: Store> Service<S> {
             peers,
             former,
             in_cluster,
+            young,
             shipping,
             ..owner::Config::default()
         };

@@ -286,6 +286,13 @@ impl Switchboard {
         }
     }
 
+    /// No linked node has a body.
+    pub(crate) fn tell_of_no_body(&self, blob: BlobName) {
+        for owner in &self.owners {
+            self.tell(owner, Input::Peer(PeerInput::NoBody(blob)));
+        }
+    }
+
     /// A frame for a partition; waits until its machine has room for it.
     pub(crate) async fn frame_of_peer(
         &self,

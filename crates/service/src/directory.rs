@@ -9,9 +9,10 @@ mod states;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_crdt::{Incarnation, PartitionId, Section};
+use whimbrel_crdt::{Incarnation, PartitionId, Section, mutants::broken};
 use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
+use whimbrel_replication::partition::Resume;
 use whimbrel_storage::Mutation;
 
 use crate::{
@@ -50,6 +51,8 @@ pub struct Config {
     pub peers: BTreeSet<Incarnation>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
     pub in_cluster: bool,
+    /// Whether it came to its cluster with an empty disk: then nobody is answered before it has what another node had.
+    pub young: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -63,6 +66,7 @@ impl Config {
             slot,
             peers: BTreeSet::new(),
             in_cluster: false,
+            young: false,
             shipping: peers::Config::default(),
         }
     }
@@ -127,6 +131,10 @@ struct Running {
     purges: BTreeMap<Ticket, Vec<AccountId>>,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
     stalled: bool,
+    /// This node has not yet all that others had when it was new.
+    young: bool,
+    /// The commit that says that it has.
+    growing: Option<Ticket>,
     /// A commit failed: everything is read again when the ones behind it have failed, too.
     failed: bool,
 }
@@ -257,6 +265,7 @@ impl DirectoryOwner {
         if done {
             if !running.failed {
                 running.shipping.committed(now, ticket);
+                running.young &= running.growing.is_none_or(|after| after > ticket);
             }
             let purges = purges.into_iter().flatten();
             self.out.extend(purges.map(Output::Purge));
@@ -304,6 +313,9 @@ impl DirectoryOwner {
         else {
             return;
         };
+        if running.is_young() {
+            return out.push_back(Output::Reply(request, Reply::Failed(Failure::Temporary)));
+        }
         match call {
             Call::Authenticate(ask) => {
                 let known = running.known(&ask.login);
@@ -389,6 +401,15 @@ impl DirectoryOwner {
         else {
             return;
         };
+        if running.is_young() {
+            return out.push_back(Output::AdminReply(
+                request,
+                AdminReply::Refused(
+                    "this node is new and has not yet all accounts: try again later, or on another node"
+                        .into(),
+                ),
+            ));
+        }
         let answer = |refusal: Refusal| AdminReply::Refused(refusal.to_string());
         let directory = &running.directory;
         let planned = match call {
@@ -516,8 +537,11 @@ impl Running {
         let mut directory = Directory::default();
         let mut log = Log::new(id, origin);
         let (mut found, mut joining) = (Found::default(), None);
+        let mut young = config.young;
         for (key, value) in rows {
-            if key == log::POSITION_KEY {
+            if key == log::GROWN_KEY {
+                young = false;
+            } else if key == log::POSITION_KEY {
                 log = Log::load(id, origin, value).map_err(|error| error.to_string())?;
             } else if key == log::JOINING_KEY {
                 let joined = minicbor::decode::<Joined>(value);
@@ -542,9 +566,13 @@ impl Running {
             id,
             origin,
             &config.peers,
-            ends,
-            log.applied(),
-            log.collected(),
+            Resume {
+                logs: ends,
+                applied: log.applied().clone(),
+                stable: log.collected(),
+                young,
+                ..Resume::default()
+            },
         )
         .map_err(|error| error.to_string())?;
         let running = Running {
@@ -556,9 +584,16 @@ impl Running {
             theirs,
             purges: BTreeMap::new(),
             stalled: false,
+            young,
+            growing: None,
             failed: false,
         };
         Ok((running, joining, gone))
+    }
+
+    /// Whether others may know of accounts of which this node has not heard: an answer would be that there are none.
+    fn is_young(&self) -> bool {
+        self.young && !broken("young-answers")
     }
 
     /// Seals, applies, and gives the commit with the rows that changed, to be handed out at once.
@@ -750,6 +785,7 @@ impl Machine for DirectoryOwner {
         Figures {
             directory_accounts: running.directory.accounts().count() as u64,
             directory_domains: running.directory.domains().count() as u64,
+            partitions_young: u64::from(running.is_young()),
             logins_cached: self.authenticator.cached() as u64,
             ..states
         }

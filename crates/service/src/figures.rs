@@ -17,6 +17,8 @@ pub struct Figures {
     pub watchers: u64,
     /// Partitions whose log was opened since the start.
     pub log_partitions: u64,
+    /// Partitions, the directory among them, in which this node is new and has not yet what another one had: nobody is served from them.
+    pub partitions_young: u64,
     /// Operations in these logs, ever: the sum of their last numbers.
     pub log_operations: u64,
     /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
@@ -61,6 +63,7 @@ impl Figures {
             accounts_stalled: self.accounts_stalled + other.accounts_stalled,
             watchers: self.watchers + other.watchers,
             log_partitions: self.log_partitions + other.log_partitions,
+            partitions_young: self.partitions_young + other.partitions_young,
             log_operations: self.log_operations + other.log_operations,
             claims_again: self.claims_again + other.claims_again,
             takeovers: self.takeovers + other.takeovers,

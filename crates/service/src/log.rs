@@ -31,6 +31,17 @@ const LACKING: &[u8] = b"\0lacking";
 /// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
 pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 
+/// Key of the row which says that this node has all that others had when it was new. Only nodes that joined a cluster have it, one in each partition.
+pub const GROWN_KEY: &[u8] = b"\0grown";
+
+/// The row itself.
+pub(crate) fn grown() -> Mutation {
+    Mutation::Put {
+        key: GROWN_KEY.into(),
+        value: Bytes::new(),
+    }
+}
+
 /// Before an account for which parts of batches are held: their number.
 const STALLED: &[u8] = b"\0stalled";
 

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{BlobName, EntryId, Order};
 pub use whimbrel_replication::waits;
-use whimbrel_replication::waits::Waits;
+use whimbrel_replication::{partition::Resume, waits::Waits};
 use whimbrel_storage::{Commit, Mutation};
 
 pub(crate) use self::rows::{entry_of_row, fuzz_row, holder};
@@ -583,7 +583,14 @@ impl Running {
         let ends = logs.unwrap_or_else(|| log.ends());
         let (applied, stable) = (log.applied(), log.collected());
         let (shipping, peers) = (config.shipping, &config.peers);
-        let shipping = Shipping::resume(shipping, id, origin, peers, ends, applied, stable);
+        // It is never young: what it takes is new.
+        let known = Resume {
+            logs: ends,
+            applied: applied.clone(),
+            stable,
+            ..Resume::default()
+        };
+        let shipping = Shipping::resume(shipping, id, origin, peers, known);
         let (coming, gone) = found.settle(None)?;
         let running = Running {
             shipping: shipping.map_err(|error| error.to_string())?,

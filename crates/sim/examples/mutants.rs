@@ -52,6 +52,8 @@ const MUTANTS: &[&str] = &[
     "takeover-claims-nothing",
     "uids-told-at-once",
     "wait-without-blobs",
+    "young-answers",
+    "young-without-bodies",
 ];
 
 #[cfg(feature = "mutants")]

@@ -489,6 +489,7 @@ impl Node {
     pub fn lose(&mut self, identity: Identity, peers: BTreeMap<Incarnation, u8>, time: u64) {
         self.time = self.time.max(time);
         self.owner_config.peers = peers;
+        self.owner_config.young = true;
         self.put_back(DiskCopy::default(), identity);
     }
 
@@ -595,14 +596,16 @@ impl Node {
         self.dirty = [Dest::Directory, Dest::Queue].into();
         self.dirty.extend((0..self.owners.len()).map(Dest::Owner));
         if !self.owner_config.peers.is_empty() {
-            for partition in self.disk.partitions() {
-                let open = u16::try_from(partition.0).map(PartitionId);
-                if let Ok(partition) = open.as_ref()
-                    && partition.bucket().is_some()
-                {
-                    let dest = self.dest_of(*partition);
-                    self.input(dest, Input::Peer(PeerInput::Open(*partition)));
-                }
+            let stored = self.disk.partitions().into_iter();
+            let stored = stored.filter_map(|partition| u16::try_from(partition.0).ok());
+            let stored = stored.map(PartitionId).filter(|of| of.bucket().is_some());
+            let mut open: BTreeSet<PartitionId> = stored.collect();
+            if self.owner_config.young {
+                open.extend((0..=u8::MAX).map(PartitionId::accounts));
+            }
+            for partition in open {
+                let dest = self.dest_of(partition);
+                self.input(dest, Input::Peer(PeerInput::Open(partition)));
             }
         }
         self.settle();
@@ -920,6 +923,12 @@ impl Node {
                 Ok(info) => self.stop(format!("a body was fetched as another one: {info:?}")),
                 Err(_) => return false,
             },
+            BodyOutput::Nowhere(blob) => {
+                for owner in 0..self.owners.len() {
+                    let input = Input::Peer(PeerInput::NoBody(*blob));
+                    self.input_soon(Dest::Owner(owner), input);
+                }
+            }
             BodyOutput::Discard(blob) => drop(self.disk.blob_abort(UploadId(blob.upload))),
             BodyOutput::Read {
                 peer,
@@ -1157,6 +1166,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
         slot: config.slot,
         peers: config.peers.keys().copied().collect(),
         in_cluster: config.in_cluster,
+        young: config.young,
         shipping: config.shipping,
     };
     DirectoryOwner::new(config, authenticator)

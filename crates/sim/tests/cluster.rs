@@ -366,6 +366,8 @@ impl Cluster {
 mod queued;
 #[path = "cluster/states.rs"]
 mod states;
+#[path = "cluster/young.rs"]
+mod young;
 
 #[test]
 fn who_watches_is_told_of_what_came_elsewhere() {

@@ -25,6 +25,8 @@ pub enum Output {
     /// Throw the upload away: what this peer (the last of those who sent) gave has another hash, or all who had some of it lack the rest. It
     /// begins anew with another peer; what was still being written of it is not reported.
     Discard(BlobName, Incarnation),
+    /// All peers have said that they lack it, or were silent. It is asked for again after a while.
+    Nowhere(BlobName),
 }
 
 struct Fetch {
@@ -215,8 +217,11 @@ impl Fetches {
         self.rest(now);
         self.end_rest(now.mono_micros);
         // Whom all have failed is tried with all again.
-        for fetch in self.active.values_mut() {
+        for (name, fetch) in &mut self.active {
             if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
+                if !fetch.failed.is_empty() {
+                    self.out.push_back(Output::Nowhere(*name));
+                }
                 fetch.failed.clear();
             }
         }
@@ -248,6 +253,7 @@ impl Fetches {
             if let (true, Some(peer)) = (fetch.received > 0, fetch.failed.last()) {
                 self.out.push_back(Output::Discard(name, *peer));
             }
+            self.out.push_back(Output::Nowhere(name));
             let at = now.mono_micros.saturating_add(self.config.stall_micros_max);
             self.count += 1;
             self.resting

@@ -123,6 +123,8 @@ pub struct Resume {
     pub members: BTreeSet<Incarnation>,
     /// What is known to have been stable: hidden records of before may have been dropped.
     pub stable: VersionVector,
+    /// This node is new, and was never found to have all that others had.
+    pub young: bool,
 }
 
 /// Names what was asked of the driver.
@@ -269,6 +271,8 @@ pub enum Output {
         /// Whose log.
         origin: Incarnation,
     },
+    /// A new node has all that another one had: keep that, so that it is known at the next start, then clients may be served. Once.
+    Grown,
     /// State transfer: see there.
     State(StateOutput),
     /// Close the link: the peer broke the rules.

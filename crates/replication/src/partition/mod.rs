@@ -11,7 +11,7 @@
 //! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
 //!
 //! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state. Then `state` (rows in
-//! place of a log), `give`, `take`.
+//! place of a log), `give`, `take`; `young` (a node that is new).
 
 mod api;
 mod apply;
@@ -24,6 +24,7 @@ mod ship;
 mod stable;
 mod state;
 mod take;
+mod young;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -88,6 +89,8 @@ pub struct Partition {
     applying_bytes: usize,
     taking: Taking,
     stable: VersionVector,
+    /// It has not all that others had when they were first heard: see `young`.
+    young: bool,
     /// States that are given, by who gets them.
     gives: BTreeMap<Incarnation, Give>,
     /// The state that is taken.
@@ -138,6 +141,7 @@ impl Partition {
             applying_bytes: 0,
             taking: Taking::All,
             stable: resume.stable,
+            young: resume.young,
             gives: BTreeMap::new(),
             take: None,
             hints: BTreeMap::new(),
@@ -182,6 +186,7 @@ impl Partition {
             Input::Closed(closed) => self.closed = closed,
             Input::Time => self.time(now),
         }
+        self.grow();
     }
 
     /// The next output, until there is none.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, VersionVector};
 
+use super::young::First;
 use crate::wire::Room;
 
 /// A batch that waits to be sent.
@@ -44,6 +45,8 @@ pub(super) struct Peer {
     // What it has.
     pub(super) durable: VersionVector,
     pub(super) applied: VersionVector,
+    /// What it had when it was first heard, if this node is young.
+    pub(super) first: Option<First>,
     pub(super) room: Option<Room>,
 
     // What we send.

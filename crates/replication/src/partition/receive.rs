@@ -90,6 +90,7 @@ impl Partition {
             take.greeted(now);
         }
         self.wake(id);
+        self.first_heard(id, hello.young == Some(true), &hello.applied);
         self.report(id, hello.applied);
         self.ship(now, id);
     }

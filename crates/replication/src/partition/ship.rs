@@ -202,6 +202,7 @@ impl Partition {
                 room,
                 yours: Some(peer.durable.clone()),
                 anew: Some(std::mem::take(&mut peer.anew)),
+                young: self.young.then_some(true),
             }));
         }
         if std::mem::take(&mut peer.ack_due) {

@@ -100,6 +100,9 @@ pub struct Hello {
     /// it would understand this; `None`: a version that does not.
     #[n(6)]
     pub anew: Option<bool>,
+    /// The sender is new, and has not all that another one had when they were linked: what it has says nothing of what clients know. `None`: no.
+    #[n(7)]
+    pub young: Option<bool>,
 }
 
 impl Hello {

@@ -15,6 +15,7 @@ pub mod rng;
 pub mod scenarios;
 pub mod states;
 pub mod transfer;
+mod young;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -637,7 +638,7 @@ impl World {
                     self.answer(node, Input::Log(ticket, entries));
                 }
                 Output::State(output) => self.state_output(node, output)?,
-                Output::Behind { .. } => {}
+                Output::Behind { .. } | Output::Grown => {}
                 Output::Wake(peer) => {
                     let to = self.members.iter().position(|id| *id == peer).unwrap();
                     let link = self.link(node, to);

@@ -59,6 +59,7 @@ impl Node {
             applied: self.disk.applied.clone(),
             members: self.members.clone(),
             stable: VersionVector::new(),
+            young: false,
         };
         self.life += 1;
         self.memory = self.disk.applied.clone();

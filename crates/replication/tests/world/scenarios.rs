@@ -31,6 +31,9 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a log that begins with a state", behind_a_state),
     ("a log that is being sent", being_sent),
     ("what was stable before the start", stable_before),
+    ("a new node", super::young::has_what_another_had),
+    ("two new nodes", super::young::both_are_new),
+    ("a new node that is left", super::young::the_others_are_gone),
 ];
 
 pub(super) fn node(id: u64) -> Incarnation {
@@ -113,7 +116,7 @@ impl Machine {
     }
 
     /// Linked to the node 2.
-    fn resume(mut resume: Resume) -> Self {
+    pub(super) fn resume(mut resume: Resume) -> Self {
         resume.members = [node(ME), node(2)].into();
         let machine = Partition::resume(config(), PARTITION, node(ME), resume);
         let mut machine = Self(machine.expect("a sound store"));
@@ -182,6 +185,7 @@ impl Machine {
             },
             yours: None,
             anew: None,
+            young: None,
         }
     }
 

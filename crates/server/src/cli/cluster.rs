@@ -189,6 +189,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     let credentials = admitted.authority.certify(&name)?;
     data.join(joining.incarnation, slot);
     data.write()?;
+    files.keep_young()?;
     files.keep(&Kept {
         authority: admitted.authority,
         credentials,

@@ -261,6 +261,10 @@ impl<S: Store> Driver<S> {
                 let finished = writer.finish().await;
                 self.finished(blob, finished)
             }
+            BodyOutput::Nowhere(blob) => {
+                self.board.tell_of_no_body(*blob);
+                Done::Yes
+            }
             BodyOutput::Discard(blob) => {
                 self.refused.remove(blob);
                 let Some(writer) = self.writers.remove(blob) else {

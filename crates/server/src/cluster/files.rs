@@ -9,6 +9,7 @@
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
+//! | `young` | this node came with an empty disk: of each partition it serves nothing before it has what another node had |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
@@ -123,6 +124,19 @@ impl Files {
             .mode(0o700)
             .create(&self.0);
         made.map_err(self.io(""))
+    }
+
+    /// Remembers that this node comes to its cluster with an empty disk. Before [`Files::keep`], which makes it a member.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_young(&self) -> Result<(), FilesError> {
+        self.write("young", b"")
+    }
+
+    /// Whether it came so. What it has got since then is written in each partition.
+    pub fn is_young(&self) -> bool {
+        self.0.join("young").exists()
     }
 
     /// Keeps what a new member has.

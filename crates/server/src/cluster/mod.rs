@@ -60,6 +60,8 @@ pub struct Membership {
     pub(crate) peers: BTreeMap<Incarnation, u8>,
     /// Those whose logs are closed.
     pub(crate) former: BTreeMap<Incarnation, u8>,
+    /// Whether this node came with an empty disk.
+    pub(crate) young: bool,
     /// Bodies that are wanted.
     pub(crate) wants: mpsc::UnboundedSender<BlobName>,
 }
@@ -158,6 +160,7 @@ impl<S: Store> Cluster<S> {
         let membership = Membership {
             peers,
             former: state.former().await,
+            young: state.files.is_young(),
             wants: to_wants,
         };
         Ok(Some(Cluster {
@@ -321,6 +324,7 @@ pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> 
     Ok(Some(Membership {
         peers,
         former: kept.roster.former(),
+        young: Files::of(data.path()).is_young(),
         // Nobody fetches: what is wanted is wanted again at the next start.
         wants: mpsc::unbounded_channel().0,
     }))

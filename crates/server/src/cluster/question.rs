@@ -76,6 +76,7 @@ impl Held {
             },
             yours: None,
             anew: None,
+            young: None,
         }
     }
 }

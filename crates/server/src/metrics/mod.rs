@@ -95,6 +95,8 @@ figures! {
         "Sessions that have a mailbox selected.";
     LOG_PARTITIONS: Gauge<0> = "whimbrel_log_partitions", [], "partitions",
         "Partitions whose log was opened since the start.";
+    PARTITIONS_YOUNG: Gauge<0> = "whimbrel_partitions_young", [], "partitions",
+        "Partitions, the directory among them, that are not served: this node is new, and has not yet what another one had when they were linked.";
     LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",
         "Position of these logs: the sum of their last numbers. Not by partition, so that there is one series.";
     CLUSTER_MEMBERS: Gauge<1> = "whimbrel_cluster_members", ["state"], "members",

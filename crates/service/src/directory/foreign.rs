@@ -15,6 +15,7 @@ use whimbrel_storage::Mutation;
 
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
+    log,
     machine::{Note, Now, Output, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, is_kept_early,
@@ -92,7 +93,8 @@ impl DirectoryOwner {
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
-            | PeerInput::Body(_) => {}
+            | PeerInput::Body(_)
+            | PeerInput::NoBody(_) => {}
             PeerInput::Snapshot(ticket, snapshot) => {
                 let shipping = shipping_of(&mut self.state);
                 let released = self.giving.fixed(now, shipping, ticket, snapshot);
@@ -170,6 +172,13 @@ impl DirectoryOwner {
                 Want::Cut(origin, below) => {
                     running.log.cut(origin, below);
                     continue;
+                }
+                Want::Grown => {
+                    running.growing = Some(ticket);
+                    let mut commit = running.log.commit();
+                    commit.mutations.push(log::grown());
+                    running.gate.submitted(ticket);
+                    Output::Commit(ticket, commit)
                 }
                 Want::Snapshot { asked } => self.giving.fix(ticket, asked),
                 Want::ReadState {

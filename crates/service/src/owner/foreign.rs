@@ -17,6 +17,7 @@ use whimbrel_storage::{Mutation, Room};
 use super::{
     Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
+    bodies::blob_of_batch,
     rows::{free_room, push_row},
     writing::take_shown,
 };
@@ -94,6 +95,7 @@ impl PartitionOwner {
             PeerInput::Snapshot(ticket, snapshot) => self.fixed(now, ticket, snapshot),
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob) => self.body_came(now, blob),
+            PeerInput::NoBody(blob) => self.nobody_has(&blob),
         }
     }
 
@@ -220,6 +222,10 @@ impl PartitionOwner {
                 }
                 Want::Cut(origin, below) => {
                     own.log.cut(origin, below);
+                    continue;
+                }
+                Want::Grown => {
+                    self.grown(partition);
                     continue;
                 }
                 Want::Snapshot { asked } => {
@@ -620,54 +626,6 @@ impl PartitionOwner {
         }
     }
 
-    /// A body is here: what names it is shown.
-    fn body_came(&mut self, now: Now, blob: BlobName) {
-        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
-        for partition in open {
-            let ticket = self.ticket();
-            let Some(own) = self.running(partition) else {
-                continue;
-            };
-            if let Some((_, early)) = own.naming.get_mut(&blob)
-                && !broken("body-held-by-another")
-            {
-                *early = true;
-                continue;
-            }
-            if !own.lacking.remove(&blob) {
-                continue;
-            }
-            own.lacking_of.remove(&blob);
-            let mut commit = own.log.commit();
-            commit.mutations.push(Mutation::Delete {
-                key: log::lacking_key(&blob),
-            });
-            self.hand_out_for(partition, ticket, commit);
-            let waiting = self.accounts.iter().filter(|(_, entry)| {
-                let lacks = matches!(&entry.phase, Phase::Running(replica) if replica.lacks(&blob));
-                lacks && entry.partition == partition
-            });
-            let waiting: Vec<AccountId> = waiting.map(|(account, _)| *account).collect();
-            for account in waiting {
-                self.show_anew(now, account, Room::Ordinary, |replica, at, peers| {
-                    replica.body_came(&blob, at, peers)
-                });
-            }
-        }
-    }
-
-    /// A commit that names bodies is durable: from now on they are held for it. One that was here before may be gone meanwhile, if all others that held it
-    /// have let go (the queue has, when it is delivered): it is looked for again.
-    pub(super) fn held(&mut self, partition: PartitionId, ticket: Ticket) {
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
-            return;
-        };
-        let held = own.naming.extract_if(.., |_, (of, _)| *of <= ticket);
-        let early = held.filter(|(_, (_, early))| *early);
-        let want = |(blob, _)| Output::Peer(PeerOutput::Want(blob));
-        self.out.extend(early.map(want));
-    }
-
     /// An account of which nothing was stored is open now, or is gone: what waited for it is taken up.
     fn woken(&mut self, now: Now, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
@@ -696,16 +654,6 @@ impl Read {
             bytes_max: self.bytes_max,
         })
     }
-}
-
-/// A body's name as batches have it: see `rows::named_blob`.
-pub(super) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
-    let (hash, upload) = name.split_first_chunk()?;
-    let upload = upload.try_into().ok()?;
-    Some(BlobName {
-        hash: *hash,
-        upload,
-    })
 }
 
 /// The operations, if they claim UIDs of their maker's slot alone. Of who is no member any more the slot is not known.

@@ -544,7 +544,8 @@ impl PartitionOwner {
                 commit.mutations.push(Mutation::Delete { key });
                 self.hand_out_for(partition, ticket, commit);
             }
-            return;
+            // Who cannot be joined is not served: the others need not wait for that.
+            return self.all_joined(partition);
         };
         let theirs = keys::key_of_coming(key);
         let Some(account) = keys::account_of_key(theirs) else {

@@ -9,7 +9,7 @@ use whimbrel_storage::Room;
 
 use super::{
     Account, Load, Own, Partition, PartitionOwner, Phase, elsewhere::Reporting, keys,
-    rows::push_row, stalled::stalled_of_row, state::States,
+    rows::push_row, stalled::stalled_of_row, state::States, young::Age,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -18,7 +18,7 @@ use crate::{
     machine::{Input, Machine, Note, Now, Output, Standing, Ticket},
     peers::{self, Frame, LogEnd, PeerOutput, Shipping},
 };
-use whimbrel_replication::{announced::Announced, readers::Readers};
+use whimbrel_replication::{announced::Announced, partition::Resume, readers::Readers};
 
 /// What every account is born with (RFC 6154), besides INBOX.
 const DEFAULT_FOLDERS: [(&str, SpecialUse); 5] = [
@@ -50,6 +50,10 @@ impl PartitionOwner {
         let partition = keys::partition_of(account);
         if matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.failed) {
             self.refuse(input, Failure::Storage);
+            return Err(());
+        }
+        if self.is_young(partition) {
+            self.turn_away(account, input);
             return Err(());
         }
         if self.is_stalled(account) {
@@ -276,6 +280,7 @@ impl PartitionOwner {
                 Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
             },
         };
+        let young = self.config.young && !opening.rows.iter().any(|(key, _)| key == log::GROWN_KEY);
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let peers: BTreeSet<Incarnation> = self.config.peers.keys().copied().collect();
         let config = self.config.shipping;
@@ -284,9 +289,13 @@ impl PartitionOwner {
             partition,
             origin,
             &peers,
-            ends,
-            log.applied(),
-            log.collected(),
+            Resume {
+                logs: ends,
+                applied: log.applied().clone(),
+                stable: log.collected(),
+                young,
+                ..Resume::default()
+            },
         ) {
             Ok(shipping) => shipping,
             Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
@@ -330,14 +339,20 @@ impl PartitionOwner {
             retry_at: None,
             stalled,
             states,
+            age: if young { Age::Young } else { Age::Grown },
             failed: false,
         };
+        let is_young = own.is_young();
         let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
         self.link_opened(now, partition, frames, anew);
         self.sweep_on(partition);
         self.joins.insert(partition);
+        if is_young {
+            // What came while it was not known that it is.
+            self.take_up(now, partition);
+        }
         // Perhaps this program can do what the last one could not.
         for account in stalled {
             self.entry(account);
@@ -356,6 +371,8 @@ impl PartitionOwner {
                         self.look_for_rows(account);
                     }
                 }
+                // It waits for more than its rows.
+                Some(entry) if is_young && !entry.waiting.is_empty() => {}
                 _ => self.load(account),
             }
         }
@@ -452,6 +469,10 @@ impl PartitionOwner {
         let Standing::Living(birth) = standing else {
             return self.gone(account);
         };
+        if self.is_young(keys::partition_of(account)) {
+            // Nobody but a batch opens it, and that one was done away with meanwhile.
+            return self.drop_account(account, Failure::Temporary);
+        }
         let mut replica = Replica::new(account, self.config.slot);
         replica.begin(&self.config.renewal());
         // These are valid names: a test opens an account.

@@ -12,9 +12,10 @@
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
-//! [`joining`] (rows in place of a log), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
+mod bodies;
 mod calls;
 mod collect;
 mod elsewhere;
@@ -28,6 +29,7 @@ mod sent;
 mod stalled;
 mod state;
 mod writing;
+mod young;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -76,6 +78,8 @@ pub struct Config {
     pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
     pub in_cluster: bool,
+    /// Whether it came to its cluster with an empty disk: then it serves of each partition nothing before it has what another node had.
+    pub young: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
 }
@@ -105,6 +109,7 @@ impl Default for Config {
             peers: BTreeMap::new(),
             former: BTreeMap::new(),
             in_cluster: false,
+            young: false,
             shipping: peers::Config::default(),
         }
     }
@@ -203,6 +208,8 @@ struct Own {
     stalled: BTreeMap<AccountId, stalled::Stalled>,
     /// What is given to and taken from other nodes in place of logs.
     states: state::States,
+    /// Whether this node has what clients may know.
+    age: young::Age,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -489,6 +496,7 @@ impl Machine for PartitionOwner {
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
             unshown: open.map(|own| unshown(own)).sum(),
+            partitions_young: self.partitions_young(),
             ..self.counted.clone()
         }
     }

@@ -16,7 +16,8 @@ use whimbrel_storage::{Mutation, Room};
 use super::{
     Load, Own, Partition, PartitionOwner, Phase,
     batches::BATCH_BYTES_MAX,
-    foreign::{blob_of_batch, of_slot},
+    bodies::blob_of_batch,
+    foreign::of_slot,
     keys,
     rows::{blob_name, push_row},
     writing::take_shown,

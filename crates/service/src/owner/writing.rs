@@ -308,6 +308,7 @@ impl PartitionOwner {
         self.purge_after(ticket, done);
         if done && !reset {
             self.state_committed(now, partition, ticket);
+            self.grown_durable(now, partition, ticket);
         }
         if reset {
             self.reset(now, partition);

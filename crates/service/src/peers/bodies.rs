@@ -35,6 +35,8 @@ pub enum BodyOutput {
     Finish(BlobName),
     /// Throw the upload away: it begins anew.
     Discard(BlobName),
+    /// No peer has it for now: tell the owners of partitions.
+    Nowhere(BlobName),
     /// Read so much of a body that is here; answer [`Bodies::read`].
     Read {
         /// For whom.
@@ -182,6 +184,7 @@ impl Bodies {
                     self.finishing.insert(name);
                     BodyOutput::Finish(name)
                 }
+                FetchOutput::Nowhere(name) => BodyOutput::Nowhere(off_wire(&name)),
                 FetchOutput::Discard(name, _) => BodyOutput::Discard(off_wire(&name)),
             });
         }

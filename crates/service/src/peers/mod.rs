@@ -87,6 +87,8 @@ pub enum PeerInput {
     Rows(Ticket, Page),
     /// A body is durable here. Told to all owners.
     Body(BlobName),
+    /// No node to which there is a stream has the body. Told to all owners.
+    NoBody(BlobName),
 }
 
 /// How one partition stands.

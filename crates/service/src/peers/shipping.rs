@@ -6,8 +6,8 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     partition::{
-        Alarm, Config, Entry, Foreign, Held, Input, LogEnd, Output, Partition, Report, Resume,
-        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
+        Alarm, Config, Entry, Foreign, Held, Input, Output, Partition, Report, Resume, ResumeError,
+        Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
     },
     wire::Frame,
 };
@@ -112,6 +112,8 @@ pub(crate) enum Want {
     Wake(Incarnation),
     /// Forget entries of a log that end below the number, with the next commit.
     Cut(Incarnation, u64),
+    /// A new node has all that it lacked: keep that.
+    Grown,
     Unlink(Incarnation),
     /// For the log of the node.
     Warn(String),
@@ -134,21 +136,17 @@ pub(crate) struct Shipping {
 }
 
 impl Shipping {
-    /// Goes on from what the store knows.
+    /// Goes on from what the store knows, among these peers.
     pub(crate) fn resume(
         config: Config,
         partition: PartitionId,
         me: Incarnation,
         peers: &BTreeSet<Incarnation>,
-        logs: BTreeMap<Incarnation, LogEnd>,
-        applied: &VersionVector,
-        stable: VersionVector,
+        known: Resume,
     ) -> Result<Self, ResumeError> {
         let resume = Resume {
-            logs,
-            applied: applied.clone(),
-            stable,
             members: peers.iter().copied().chain([me]).collect::<BTreeSet<_>>(),
+            ..known
         };
         let members = resume.members.clone();
         let mut machine = Partition::resume(config, partition, me, resume)?;
@@ -363,6 +361,7 @@ impl Shipping {
                     peer.get(),
                     origin.get()
                 )),
+                Output::Grown => Want::Grown,
                 Output::Stop(peer) => Want::Unlink(peer),
                 Output::Alarm(alarm) => Want::Warn(alarm_text(&alarm)),
                 Output::Fatal(cause) => Want::Fatal(cause),

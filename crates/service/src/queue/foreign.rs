@@ -169,7 +169,8 @@ impl QueueOwner {
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
-            | PeerInput::Open(_) => {}
+            | PeerInput::Open(_)
+            | PeerInput::NoBody(_) => {}
         }
     }
 
@@ -279,6 +280,7 @@ impl QueueOwner {
                     running.log.cut(origin, below);
                     continue;
                 }
+                Want::Grown => continue,
                 Want::Snapshot { asked } => self.giving.fix(ticket, asked),
                 Want::ReadState {
                     asked,

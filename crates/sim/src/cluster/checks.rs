@@ -24,6 +24,8 @@ pub(super) struct Looks {
     owners: BTreeMap<(AccountId, u32), MessageId>,
     /// By node and name: what was shown when it was looked at last, and the greatest UIDNEXT told by then.
     told: BTreeMap<(usize, AccountId, String), (Uids, u32)>,
+    /// By node: what was ever shown in INBOX.
+    in_inbox: BTreeMap<(usize, AccountId), Uids>,
 }
 
 impl Looks {
@@ -39,6 +41,14 @@ impl Looks {
     /// A node lost its disk: another one is there in its place, which has told nothing.
     pub(super) fn forget(&mut self, node: usize) {
         self.told.retain(|(of, ..), _| *of != node);
+        self.in_inbox.retain(|(of, _), _| *of != node);
+    }
+
+    /// What a node has shown in INBOX, and shows no more to whom it shows these and tells this UIDNEXT.
+    pub(super) fn left(&self, node: usize, of: AccountId, uids: &Uids, uid_next: u32) -> Uids {
+        let shown = self.in_inbox.get(&(node, of)).into_iter().flatten();
+        let shown = shown.filter(|uid| **uid < uid_next && !uids.contains(uid));
+        shown.copied().collect()
     }
 
     /// U1
@@ -70,6 +80,10 @@ impl Looks {
         uids: &Uids,
         uid_next: u32,
     ) -> Result<(), String> {
+        if name == "INBOX" {
+            let all = self.in_inbox.entry((node, account)).or_default();
+            all.extend(uids);
+        }
         let key = (node, account, name.to_owned());
         let (known, told) = self.told.entry(key).or_default();
         if let Some(low) = uids.difference(known).find(|uid| *uid < told) {
@@ -152,7 +166,7 @@ struct Shown {
 
 /// What a node shows of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Picture {
+pub(super) struct Picture {
     boxes: BTreeMap<String, Vec<Shown>>,
     subscribed: BTreeSet<String>,
     special: BTreeMap<String, String>,
@@ -165,6 +179,10 @@ impl World {
         let Some((&low, others)) = there.split_first() else {
             return Err("no node is left".into());
         };
+        let young = |node: &&usize| self.members[**node].node.figures().partitions_young > 0;
+        if let Some(node) = there.iter().find(young) {
+            return Ok(Some(format!("node {node} has not all that the others had")));
+        }
         for account in self.accounts.clone() {
             let first = self.picture(low, account)?;
             for &node in others {
@@ -192,7 +210,7 @@ impl World {
         format!("logs go on at {logs:?}, bodies missing {lacking:x?}")
     }
 
-    fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {
+    pub(super) fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {
         let mut picture = Picture::default();
         let reply = self.ask_and_wait(node, account, MailboxCall::List)?;
         let Reply::Mailboxes(mailboxes) = reply else {

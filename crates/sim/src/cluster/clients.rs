@@ -77,6 +77,11 @@ fn mailbox(name: &str) -> MailboxName {
     MailboxName::new(name).unwrap_or_else(|_| MailboxName::inbox())
 }
 
+/// In these seeds half of what is asked where messages are removed marks, unmarks, moves and expunges them: what removes a message at one node meets what saves it at another.
+fn quarrels(seed: u64) -> bool {
+    seed % 3 == 1
+}
+
 /// The bytes of a message.
 pub(super) fn text(body: u32) -> bytes::Bytes {
     format!("message {body}").into()
@@ -279,7 +284,11 @@ impl World {
             .copied()
             .filter(|_| rng.one_in(3))
             .collect();
-        let (note, call, what) = match rng.below(40) {
+        let number = match quarrels(self.plan.seed) && !keeping && rng.one_in(2) {
+            true => rng.between(15, 26),
+            false => rng.below(40),
+        };
+        let (note, call, what) = match number {
             10..=14 => return self.append(index, &mut rng),
             15..=19 => {
                 let set: BTreeSet<u8> = (u8::from(keeping)..4).filter(|_| rng.one_in(2)).collect();
@@ -390,6 +399,10 @@ impl World {
             )
         });
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        let left = self
+            .looks
+            .left(client.node, client.account, &view.uids, view.uid_next);
+        knows.left.extend(left);
         let with_qresync = client.with_qresync;
         if let Some(cause) = cause.filter(|_| with_qresync) {
             self.overlooked(with_qresync, cause)?;

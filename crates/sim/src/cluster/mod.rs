@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`checks`], [`removals`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`checks`], [`removals`], [`renewed`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
@@ -19,6 +19,7 @@ mod membership;
 mod movers;
 mod network;
 mod removals;
+mod renewed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -715,12 +716,14 @@ impl World {
             return Ok(());
         };
         self.note("cluster: disk lost");
+        let before = self.before_the_loss(index)?;
         self.say(|| format!("the disk of node {index} is lost"));
         // Its links end before another is there in its place.
         self.crash(index, self.now + 10 * SECOND);
         self.run_until(self.now + 9 * SECOND)?;
         self.looks.forget(index);
-        self.join_again(index, id, sponsor)
+        self.join_again(index, id, sponsor)?;
+        self.as_before_the_loss(index, before)
     }
 
     /// Mends everything, and waits until all nodes are alike.
@@ -779,7 +782,7 @@ fn is_keeping(account: AccountId) -> bool {
 type Uids = BTreeSet<u32>;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 41] = [
+pub const COVERAGE: [&str; 42] = [
     "cluster: accounts joined",
     "cluster: disk lost",
     "cluster: states given",
@@ -821,4 +824,5 @@ pub const COVERAGE: [&str; 41] = [
     "cluster: the logs of a removed node are closed",
     "cluster: there where others were removed",
     "cluster: what a removed node alone had is gone",
+    "cluster: turned away by a new node",
 ];

@@ -1,14 +1,14 @@
 //! Clients that go from node to node and ask each only for what is new: what they overlook (DESIGN 4, rule 6).
 //!
 //! Of INBOX a client knows UIDNEXT as it was told last, the MODSEQ, and which messages it was shown. Where it selects INBOX it looks only at what has a UID of at
-//! least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must overlook nothing at any time; others
-//! nothing that is still there when all is healed.
+//! least that. What is there below it, and was never shown to it, it overlooks. Clients with QRESYNC, which say where they were, must overlook nothing at any time but what had
+//! left INBOX where they looked; others nothing that is still there when all is healed.
 
 use std::collections::BTreeSet;
 
 use whimbrel_service::api::{MailboxCall, MailboxName, MessageId, Reply, Row, SessionId};
 
-use super::World;
+use super::{Uids, World};
 
 /// What a client knows of INBOX.
 #[derive(Clone, Default)]
@@ -17,6 +17,8 @@ pub(super) struct Knows {
     pub(super) uid_next: u32,
     pub(super) modseq: u64,
     pub(super) seen: BTreeSet<MessageId>,
+    /// UIDs that had left INBOX where it looked. A node that has not heard of that still shows them: that is nothing new. What comes back has another UID.
+    pub(super) left: Uids,
 }
 
 impl Knows {
@@ -45,6 +47,7 @@ impl Knows {
     /// It asks from its UIDNEXT on: what of these is below, and was never shown to it.
     pub(super) fn overlooked(&self, rows: &[Row]) -> Vec<(u32, MessageId)> {
         let below = rows.iter().filter(|row| row.uid < self.uid_next);
+        let below = below.filter(|row| !self.left.contains(&row.uid));
         let missed = below.filter(|row| !self.seen.contains(&row.id));
         missed.map(|row| (row.uid, row.id)).collect()
     }
@@ -69,9 +72,10 @@ impl World {
         for index in 0..self.clients.len() {
             let client = &self.clients[index];
             let (account, with_qresync) = (client.account, client.with_qresync);
-            let Some(knows) = client.knows.clone() else {
+            let Some(mut knows) = client.knows.clone() else {
                 continue;
             };
+            knows.left.clear();
             let node = self.any_serving();
             if with_qresync {
                 self.ask_and_wait(node, account, knows.before_select())?;
@@ -99,7 +103,7 @@ impl World {
         Ok(())
     }
 
-    /// Counted only where nodes were let in, which answer before they have all mail ("Known faults" of `docs/replication.md`); and of clients without QRESYNC
+    /// Counted only where nodes were let in, which had to be so while they answered before they had all mail; and of clients without QRESYNC
     /// where nodes were removed: nothing shows that they were there, unless they have a UID that nobody else gave (`docs/decisions/0033`).
     pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
         let is_excused = self.nodes_were_let_in() || (!with_qresync && self.nodes_were_removed());

@@ -1,0 +1,73 @@
+//! A node that is new, or came for one whose disk was lost, is *young* in a partition: whoever comes to it from another node may know what it has never
+//! heard of. It is so until it has applied all that a peer which is not young had applied when it first said where it stands: from then on it is no worse a place than that
+//! peer was.
+//!
+//! Two that are young must not take each other's word, so a hello says it. But where every other member is young, nobody knows more than they do together: then
+//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left is served.
+
+use whimbrel_crdt::{Incarnation, VersionVector};
+
+use super::{Output, Partition};
+use crate::broken;
+
+/// What a peer had applied when it was first heard.
+pub(super) struct First {
+    pub(super) young: bool,
+    pub(super) applied: VersionVector,
+}
+
+impl Partition {
+    /// Whether this node lacks what clients may know.
+    pub fn is_young(&self) -> bool {
+        self.young
+    }
+
+    /// A peer says where it stands.
+    pub(super) fn first_heard(&mut self, id: Incarnation, young: bool, applied: &VersionVector) {
+        let young = young && !broken("young-trust-each-other");
+        if !self.young {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        // When it has grown up it says so by another hello: that is the first that counts.
+        if peer
+            .first
+            .as_ref()
+            .is_none_or(|first| first.young && !young)
+        {
+            let applied = applied.clone();
+            peer.first = Some(First { young, applied });
+        }
+    }
+
+    /// Looks whether it is young any longer.
+    pub(super) fn grow(&mut self) {
+        if !self.young {
+            return;
+        }
+        let applied = self.applied();
+        let has_all = |first: &First| applied.covers_all(&first.applied);
+        let mut firsts = self.peers.values().filter_map(|peer| peer.first.as_ref());
+        let one_is_old = firsts.any(|first| !first.young && has_all(first));
+        let is_no_better = |member: &Incarnation| {
+            let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
+            first.is_some_and(|first| first.young && has_all(first))
+        };
+        let mut others = self.members.iter().filter(|member| **member != self.me);
+        if !one_is_old && !others.all(is_no_better) {
+            return;
+        }
+        self.young = false;
+        self.out.push_back(Output::Grown);
+        let ids: Vec<Incarnation> = self.peers.keys().copied().collect();
+        for id in ids {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.first = None;
+                peer.hello_due = peer.linked;
+            }
+            self.wake(id);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Partitions of a node that is new, or came for one whose disk was lost: until this node has all that another one had when it was first heard
+//! (`replication::partition`), clients are told to come later, deliveries stay in the queue, and nothing is opened: no operation is made, and no UID told that what is
+//! still to come would have to give way to.
+//!
+//! Bodies are waited for, too: a message without its body is not shown, and would be late when it comes. What a peer shows it has the body of, so what all linked ones lack
+//! is not waited for.
+//!
+//! It is so in each partition by itself, from the first start on. That it has ended is a row, so that an older node which can reach nobody at a later start serves.
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{PartitionId, mutants::broken};
+use whimbrel_mailbox::{AccountId, BlobName};
+
+use super::{Account, Own, Partition, PartitionOwner};
+use crate::{
+    api::Failure,
+    log,
+    machine::{Input, Machine, Now, Ticket},
+};
+
+/// Whether clients may know more of a partition than this node.
+#[derive(PartialEq, Eq)]
+pub(super) enum Age {
+    Young,
+    /// All operations are here, perhaps in a state of which accounts are to be joined.
+    Joining,
+    /// And these bodies are not.
+    Fetching(BTreeSet<BlobName>),
+    /// It has all; the commit that says so is under way.
+    Growing(Ticket),
+    Grown,
+}
+
+impl Own {
+    pub(super) fn is_young(&self) -> bool {
+        self.age != Age::Grown && !broken("young-answers")
+    }
+}
+
+impl PartitionOwner {
+    pub(super) fn is_young(&self, partition: PartitionId) -> bool {
+        matches!(self.partitions.get(&partition), Some(Partition::Running(own)) if own.is_young())
+    }
+
+    pub(super) fn partitions_young(&self) -> u64 {
+        let all = self.partitions.keys();
+        all.filter(|partition| self.is_young(**partition)).count() as u64
+    }
+
+    /// Refuses what would make an operation or tell a client something. What is not asked again waits.
+    pub(super) fn turn_away(&mut self, account: AccountId, input: Input) {
+        match input {
+            Input::LeastUidValidity(..) => {
+                let waiting_max = self.config.waiting_calls_max;
+                let waiting = &mut self.entry(account).waiting;
+                if waiting.len() < waiting_max {
+                    waiting.push_back(input);
+                }
+            }
+            input => self.refuse(input, Failure::Temporary),
+        }
+    }
+
+    /// All operations that were lacking are here, and durable.
+    pub(super) fn grown(&mut self, partition: PartitionId) {
+        if let Some(own) = self.running(partition) {
+            own.age = Age::Joining;
+            if own.states.joining.is_none() {
+                self.all_joined(partition);
+            }
+        }
+    }
+
+    /// Of what came as a state nothing is to be joined any more: it is known which bodies are lacking.
+    pub(super) fn all_joined(&mut self, partition: PartitionId) {
+        if let Some(own) = self.running(partition)
+            && own.age == Age::Joining
+        {
+            own.age = Age::Fetching(own.lacking.clone());
+            self.all_fetched(partition);
+        }
+    }
+
+    /// A body is here, or no linked node has it.
+    pub(super) fn not_awaited(&mut self, partition: PartitionId, blob: &BlobName) {
+        if let Some(own) = self.running(partition)
+            && let Age::Fetching(bodies) = &mut own.age
+            && bodies.remove(blob)
+        {
+            self.all_fetched(partition);
+        }
+    }
+
+    /// No linked node has this body.
+    pub(super) fn nobody_has(&mut self, blob: &BlobName) {
+        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        for partition in open {
+            self.not_awaited(partition, blob);
+        }
+    }
+
+    /// When nothing is lacking that is kept.
+    fn all_fetched(&mut self, partition: PartitionId) {
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        if !matches!(&own.age, Age::Fetching(bodies) if bodies.is_empty() || broken("young-without-bodies"))
+        {
+            return;
+        }
+        own.age = Age::Growing(ticket);
+        let mut commit = own.log.commit();
+        commit.mutations.push(log::grown());
+        self.hand_out_for(partition, ticket, commit);
+    }
+
+    /// A commit is durable.
+    pub(super) fn grown_durable(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        if !matches!(own.age, Age::Growing(after) if after <= ticket) {
+            return;
+        }
+        own.age = Age::Grown;
+        self.take_up(now, partition);
+    }
+
+    /// Does with what waits for accounts of a partition what can be done with it now.
+    pub(super) fn take_up(&mut self, now: Now, partition: PartitionId) {
+        let waits = |entry: &Account| entry.partition == partition && !entry.waiting.is_empty();
+        let all = self.accounts.iter().filter(|(_, entry)| waits(entry));
+        let all: Vec<AccountId> = all.map(|(account, _)| *account).collect();
+        for account in all {
+            let waiting = self
+                .accounts
+                .get_mut(&account)
+                .map(|of| std::mem::take(&mut of.waiting));
+            for input in waiting.into_iter().flatten() {
+                self.handle(now, input);
+            }
+        }
+    }
+}
