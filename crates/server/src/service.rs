@@ -79,7 +79,7 @@ impl<S: Store> Service<S> {
             wants: membership.as_ref().map(|of| of.wants.clone()),
         });
         let in_cluster = membership.is_some();
-        let shipping = shipping(in_cluster);
+        let shipping = peers::Config::default();
         let young = membership.as_ref().is_some_and(|of| of.young);
         let (peers, former) = membership.map_or_else(Default::default, |of| (of.peers, of.former));
         let mut actors = JoinSet::new();
@@ -158,18 +158,6 @@ impl<S: Store> Service<S> {
             }
             tokio::time::sleep(SETTLE_PAUSE).await;
         }
-    }
-}
-
-/// In a cluster logs keep what a member lacks, however long it is away, and forget what all have: who comes later gets states in their place.
-fn shipping(clustered: bool) -> peers::Config {
-    let config = peers::Config::default();
-    if !clustered {
-        return config;
-    }
-    peers::Config {
-        kept_for_absent: u64::MAX,
-        ..config
     }
 }
 

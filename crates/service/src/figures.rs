@@ -35,6 +35,8 @@ pub struct Figures {
     pub states_given: u64,
     /// States of partitions that were taken from other nodes since the start.
     pub states_taken: u64,
+    /// States of partitions that are here and wait until no account of theirs is stalled.
+    pub states_waiting: u64,
     /// Accounts that became the join of what was here and what came with a state, since the start.
     pub accounts_joined: u64,
     /// Entries in the queue.
@@ -72,6 +74,7 @@ impl Figures {
             unshown: self.unshown + other.unshown,
             states_given: self.states_given + other.states_given,
             states_taken: self.states_taken + other.states_taken,
+            states_waiting: self.states_waiting + other.states_waiting,
             accounts_joined: self.accounts_joined + other.accounts_joined,
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,

@@ -260,6 +260,11 @@ impl Log {
         self.cuts.push(Cut { origin, below });
     }
 
+    /// Whether something is to be cut with the next commit.
+    pub(crate) fn cuts(&self) -> bool {
+        !self.cuts.is_empty()
+    }
+
     /// Where the logs stand, as far as the position record says. Where they begin it does not say: cutting again what is cut does no harm.
     #[must_use]
     pub fn ends(&self) -> BTreeMap<Incarnation, LogEnd> {

@@ -28,6 +28,7 @@ use whimbrel_service::{
     peers::{
         Clock, Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
         bodies::{self, Bodies, BodyOutput},
+        kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
     },
     queue::{self, QueueOwner},
@@ -151,6 +152,8 @@ pub struct Node {
     group: GroupCommit<(Dest, Ticket, Commit)>,
     /// Until when what waits is held back, if nobody waits for any of it.
     held_back_until: Option<u64>,
+    /// Bytes that all logs together may have; `None`: any.
+    pub kept_bytes: Option<u64>,
     /// What an account may send, from the next start on.
     pub senders: senders::Limits,
     runs: u8,
@@ -208,6 +211,7 @@ impl Node {
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
             held_back_until: None,
+            kept_bytes: None,
             senders: senders::Limits::default(),
             runs: 1,
             directory: directory(&owner_config, 1),
@@ -1043,6 +1047,31 @@ impl Node {
         }
         for (dest, ticket) in group {
             self.input(dest, Input::Committed(ticket));
+        }
+        self.shorten_logs();
+    }
+
+    /// As a server does it now and then.
+    fn shorten_logs(&mut self) {
+        let Some(bytes_max) = self.kept_bytes else {
+            return;
+        };
+        let lengths = self.disk.log_lengths().into_iter().filter_map(|log| {
+            Some(Length {
+                partition: PartitionId(u16::try_from(log.partition.0).ok()?),
+                origin: Incarnation::from_hash(log.origin.0),
+                last: log.position.next - 1,
+                bytes: log.bytes,
+            })
+        });
+        let lengths: Vec<Length> = lengths.collect();
+        let logs = given_up(&lengths, bytes_max);
+        if logs.is_empty() {
+            return;
+        }
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
+            self.input(dest, Input::Peer(PeerInput::GiveUp(logs.clone())));
         }
     }
 

@@ -17,7 +17,7 @@ use crate::blobs::Uploads;
 use crate::failure::read_error;
 use crate::keys;
 use crate::seal::{Sealer, Tree, Write};
-use crate::verify::Positions;
+use crate::verify::{Lengths, Positions};
 use crate::writer::Lack;
 
 type Log = (PartitionId, Origin);
@@ -33,6 +33,8 @@ pub(crate) struct Group<'a> {
     lack: Lack,
     moved: Positions,
     appended: BTreeMap<Log, Vec<(u64, u64)>>,
+    /// Bytes of what was appended.
+    grown: Lengths,
     cut: BTreeSet<Log>,
     references: BTreeMap<UploadId, BTreeMap<(PartitionId, Bytes), bool>>,
     let_go: BTreeSet<UploadId>,
@@ -71,6 +73,7 @@ impl<'a> Group<'a> {
             lack,
             moved: BTreeMap::new(),
             appended: BTreeMap::new(),
+            grown: BTreeMap::new(),
             cut: BTreeSet::new(),
             references: BTreeMap::new(),
             let_go: BTreeSet::new(),
@@ -213,6 +216,7 @@ impl<'a> Group<'a> {
         let key = keys::entry(partition, entry.origin, entry.first);
         self.write
             .put(&self.sealer.trees, Tree::Log, key, keys::entry_value(entry));
+        *self.grown.entry((partition, entry.origin)).or_default() += entry.bytes.len() as u64;
         self.appended
             .entry((partition, entry.origin))
             .or_default()
@@ -259,6 +263,21 @@ impl<'a> Group<'a> {
                     .insert((partition, holder), false);
                 self.let_go.insert(blob.upload);
             }
+        }
+    }
+
+    /// How long logs are now. Of one that was cut as much is gone as of its numbers: to know it exactly all that goes would have to be read.
+    fn measure(&self) {
+        let mut lengths = self.sealer.lengths();
+        for (log, now) in &self.moved {
+            let before = self.positions.get(log).copied();
+            let low = before.map_or(LogPosition::EMPTY.low, |before| before.low);
+            let grown = self.grown.get(log).copied().unwrap_or(0);
+            let bytes = lengths.entry(*log).or_default();
+            let whole = u128::from(*bytes + grown);
+            let (kept, all) = (now.next - now.low, (now.next - low).max(1));
+            let kept = whole * u128::from(kept) / u128::from(all);
+            *bytes = u64::try_from(kept).unwrap_or(u64::MAX);
         }
     }
 
@@ -381,6 +400,7 @@ impl<'a> Group<'a> {
         };
         let write = std::mem::replace(&mut self.write, self.sealer.begin());
         let number = self.sealer.write(write, true)?;
+        self.measure();
         self.positions.append(&mut self.moved);
         Ok((number, after))
     }

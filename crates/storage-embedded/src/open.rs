@@ -135,6 +135,7 @@ pub(crate) fn open(
         Err(error) => return Err(OpenError::damaged(&config.path, error.to_string())),
     };
     tracing::info!(path = %config.path.display(), logs = logs.positions.len(), swept, "storage is open");
+    *sealer.lengths() = logs.lengths;
     let opened = Opened {
         positions: logs.positions,
         untrimmed: logs.untrimmed,

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use fjall::{Keyspace, Readable, Snapshot, UserKey};
 use tokio::sync::Semaphore;
 use whimbrel_storage::{
-    BlobName, Commit, KeyRange, LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit,
-    ScanPage, SnapshotId, StoreError,
+    BlobName, Commit, KeyRange, LogLength, LogPage, LogPosition, LogStore, Origin, PartitionId,
+    ScanLimit, ScanPage, SnapshotId, StoreError,
 };
 
 use crate::engine::{Core, Embedded};
@@ -304,6 +304,22 @@ impl LogStore for Embedded {
         let core = self.core();
         core.blocking(&core.readers, move |sealer| {
             sealer.read_log(partition, origin, from, bytes_max)
+        })
+        .await
+    }
+
+    async fn log_lengths(&self) -> Result<Vec<LogLength>, StoreError> {
+        let core = self.core();
+        core.blocking(&core.readers, |sealer| {
+            let rows = sealer.log_positions(keys::ALL_HEADS)?.into_iter();
+            let lengths = sealer.lengths();
+            let length = |(partition, origin, position)| LogLength {
+                partition,
+                origin,
+                position,
+                bytes: lengths.get(&(partition, origin)).copied().unwrap_or(0),
+            };
+            Ok(rows.map(length).collect())
         })
         .await
     }

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode};
@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::failure::tree_passes;
 use crate::keys::{MARK_KEY, SEAL_KEY};
 use crate::snapshots::Snapshots;
+use crate::verify::Lengths;
 use crate::writer;
 
 pub(crate) const SEAL_MAGIC: &[u8; 8] = b"\xf1WhSeal\x01";
@@ -156,6 +157,8 @@ pub(crate) struct Sealer {
     buffers: Buffers,
     /// They are of this tree, and go with it.
     pub(crate) snapshots: Mutex<Snapshots>,
+    /// Bytes of what is in each log.
+    lengths: Mutex<Lengths>,
     db: Database,
     pub(crate) trees: Trees,
     id: StoreId,
@@ -181,6 +184,7 @@ impl Sealer {
         Ok(Sealer {
             buffers: Buffers::new(&config, &trees)?,
             snapshots: Mutex::default(),
+            lengths: Mutex::default(),
             db,
             trees,
             id,
@@ -189,6 +193,11 @@ impl Sealer {
             failure: Mutex::new(None),
             config,
         })
+    }
+
+    /// Bytes of what is in each log.
+    pub(crate) fn lengths(&self) -> MutexGuard<'_, Lengths> {
+        self.lengths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn begin(&self) -> Write {

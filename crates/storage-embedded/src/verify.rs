@@ -16,11 +16,14 @@ use crate::manifest;
 use crate::seal::{Seal, StoreId, TREE_NAMES, TREES, Tree, Trees};
 
 pub(crate) type Positions = BTreeMap<(PartitionId, Origin), LogPosition>;
+/// Bytes of the entries of logs.
+pub(crate) type Lengths = BTreeMap<(PartitionId, Origin), u64>;
 
 /// The logs of a store as they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     pub(crate) positions: Positions,
+    pub(crate) lengths: Lengths,
     /// Logs that still have entries below their low mark: a cut that was not yet carried out.
     pub(crate) untrimmed: Vec<(PartitionId, Origin)>,
 }
@@ -82,6 +85,7 @@ pub(crate) fn logs(path: &Path, view: &impl Readable, trees: &Trees) -> Result<L
         }
         *next = entry.end();
         *previous = Some(entry.hash());
+        *logs.lengths.entry((partition, origin)).or_default() += entry.bytes.len() as u64;
     }
     for ((partition, origin), position) in &logs.positions {
         let (next, hash) = expected[&(*partition, *origin)];

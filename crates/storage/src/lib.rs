@@ -31,6 +31,6 @@ pub use error::{Refusal, StoreError};
 pub use group::GroupCommit;
 pub use store::LogStore;
 pub use types::{
-    COMMIT_BYTES_MAX, Commit, Cut, Hash, Jump, KeyRange, LogEntry, LogPage, LogPosition, Mutation,
-    Origin, PartitionId, Room, SNAPSHOTS_MAX, ScanLimit, ScanPage, SnapshotId,
+    COMMIT_BYTES_MAX, Commit, Cut, Hash, Jump, KeyRange, LogEntry, LogLength, LogPage, LogPosition,
+    Mutation, Origin, PartitionId, Room, SNAPSHOTS_MAX, ScanLimit, ScanPage, SnapshotId,
 };

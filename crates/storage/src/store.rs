@@ -9,8 +9,8 @@ use std::future::Future;
 use bytes::Bytes;
 
 use crate::{
-    Commit, KeyRange, LogPage, LogPosition, Origin, PartitionId, ScanLimit, ScanPage, SnapshotId,
-    StoreError,
+    Commit, KeyRange, LogLength, LogPage, LogPosition, Origin, PartitionId, ScanLimit, ScanPage,
+    SnapshotId, StoreError,
 };
 
 /// The log-and-record store. All methods may be called from several tasks at once.
@@ -84,6 +84,9 @@ pub trait LogStore: Send + Sync + 'static {
         &self,
         partition: PartitionId,
     ) -> impl Future<Output = Result<Vec<(Origin, LogPosition)>, StoreError>> + Send;
+
+    /// How long all logs are: bytes of the entries from `low` on. After a cut it may be reckoned from their number.
+    fn log_lengths(&self) -> impl Future<Output = Result<Vec<LogLength>, StoreError>> + Send;
 
     /// Partitions that have a log, in ascending order.
     fn partitions(&self) -> impl Future<Output = Result<Vec<PartitionId>, StoreError>> + Send;

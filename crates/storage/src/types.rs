@@ -113,6 +113,19 @@ pub struct LogPosition {
     pub hash: Hash,
 }
 
+/// How long a log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogLength {
+    /// Which partition's.
+    pub partition: PartitionId,
+    /// Whose.
+    pub origin: Origin,
+    /// Where it stands.
+    pub position: LogPosition,
+    /// Bytes of what is in it.
+    pub bytes: u64,
+}
+
 impl LogPosition {
     /// A log nobody has written to.
     pub const EMPTY: LogPosition = LogPosition {

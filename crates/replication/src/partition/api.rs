@@ -40,8 +40,6 @@ pub struct Config {
     pub kept: u64,
     /// Logs are cut by at least so many numbers at once.
     pub cut_step: u64,
-    /// Numbers that a log keeps for a member that lacks them: one that is away for longer gets state, not log. They fill the disk meanwhile.
-    pub kept_for_absent: u64,
     /// Rows in place of a log.
     pub state: StateConfig,
 }
@@ -62,7 +60,6 @@ impl Default for Config {
             quiet_refresh_micros: 30_000_000,
             kept: 4096,
             cut_step: 1024,
-            kept_for_absent: 1 << 20,
             state: StateConfig::default(),
         }
     }
@@ -217,6 +214,8 @@ pub enum Input {
     Members(BTreeSet<Incarnation>),
     /// These logs are closed, and all of them is here: nothing more of them is taken.
     Closed(BTreeSet<Incarnation>),
+    /// Numbers of this log up to this one are kept for no member that lacks them and is not linked: it gets a state.
+    GiveUp(Incarnation, u64),
     /// State transfer: see there.
     State(StateInput),
     /// The deadline has come.

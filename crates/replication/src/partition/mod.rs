@@ -184,6 +184,7 @@ impl Partition {
                 self.settle();
             }
             Input::Closed(closed) => self.closed = closed,
+            Input::GiveUp(origin, number) => self.give_up(origin, number),
             Input::Time => self.time(now),
         }
         self.grow();

@@ -15,6 +15,8 @@ pub(super) const PAGE_BYTES_MIN: usize = 16 << 10;
 pub(super) struct Origin {
     /// Numbers below have been cut.
     pub(super) low: u64,
+    /// Numbers up to here are kept for nobody who is not linked.
+    pub(super) given_up: u64,
     pub(super) taken: u64,
     pub(super) taken_hash: Hash,
     pub(super) stored: u64,
@@ -71,6 +73,7 @@ impl Origin {
         };
         let mut origin = Self {
             low: end.low,
+            given_up: 0,
             taken: 0,
             taken_hash: Hash::default(),
             stored: end.last,

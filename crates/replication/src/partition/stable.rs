@@ -58,14 +58,21 @@ impl Partition {
         self.out.push_back(Output::Stable(self.stable.clone()));
     }
 
+    /// Who lacks these numbers of a log, and is away, gets a state.
+    pub(super) fn give_up(&mut self, id: Incarnation, number: u64) {
+        if let Some(origin) = self.origins.get_mut(&id) {
+            origin.given_up = origin.given_up.max(number);
+            self.cut();
+        }
+    }
+
     fn cut(&mut self) {
         let linked = || self.peers.values().filter(|peer| peer.linked);
         for (id, origin) in &mut self.origins {
             let upto = if broken("cut-at-own-pace") {
                 origin.applied
             } else {
-                let kept = self.config.kept_for_absent;
-                let too_far = origin.applied.saturating_sub(kept);
+                let too_far = origin.given_up.min(origin.applied);
                 // Whoever is linked is sent it.
                 let sent = linked().map(|peer| peer.durable.get(*id)).min();
                 self.stable

@@ -120,7 +120,7 @@ impl World {
         below: u64,
     ) -> Result<(), String> {
         let applied = self.nodes[node].disk.applied.get(origin);
-        if below + self.config.kept_for_absent <= applied + 1 {
+        if below + self.kept_for_absent <= applied + 1 {
             return Ok(());
         }
         for other in self.taking_part() {

@@ -101,6 +101,8 @@ pub struct World {
     rng: Rng,
     setting: Setting,
     config: Config,
+    /// Numbers that a log keeps for who is away.
+    kept_for_absent: u64,
     now: u64,
     events: BTreeMap<(u64, u64), Event>,
     count: u64,
@@ -185,11 +187,6 @@ impl World {
             frame_bytes_max: 2 << 10,
             kept: rng.below(20),
             cut_step: 1 + rng.below(10),
-            kept_for_absent: if rng.one_in(3) {
-                rng.between(1, 30)
-            } else {
-                1 << 20
-            },
             state: StateConfig {
                 window_bytes: 1 << 10,
                 chunk_bytes: 200,
@@ -198,6 +195,10 @@ impl World {
             },
             ..Config::default()
         };
+        let kept_for_absent = match rng.one_in(3) {
+            true => rng.between(1, 30),
+            false => 1 << 20,
+        };
         let members: Vec<Incarnation> = (1..=nodes as u64)
             .map(|id| Incarnation::new(id * 10).expect("not zero"))
             .collect();
@@ -205,6 +206,7 @@ impl World {
             rng,
             setting,
             config,
+            kept_for_absent,
             now: 0,
             events: BTreeMap::new(),
             count: 0,
@@ -592,6 +594,10 @@ impl World {
             return Ok(());
         };
         machine.handle(now, input);
+        for (origin, holding) in machine.standing().logs {
+            let upto = holding.applied.saturating_sub(self.kept_for_absent);
+            machine.handle(now, Input::GiveUp(origin, upto));
+        }
         self.outputs(node)
     }
 

@@ -158,7 +158,7 @@ fn transfer(trouble: Option<(u64, Trouble)>) -> Result<u64, String> {
     };
     world.config.kept = 0;
     world.config.cut_step = 1;
-    world.config.kept_for_absent = 1 << 20;
+    world.kept_for_absent = 1 << 20;
     world.members = (1..=3)
         .map(|id| Incarnation::new(id * 10).expect("not zero"))
         .collect();

@@ -16,6 +16,7 @@ mod bodies;
 mod clocks;
 mod drive;
 pub mod files;
+mod kept;
 mod links;
 mod question;
 pub(crate) mod relay;
@@ -72,6 +73,8 @@ pub struct Cluster<S> {
     membership: Membership,
     wants: mpsc::UnboundedReceiver<BlobName>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
+    /// Bytes that all logs may have.
+    kept_bytes: u64,
     tasks: JoinSet<()>,
     clock: Clock,
     /// The clocks of those who were asked at the start.
@@ -168,6 +171,7 @@ impl<S: Store> Cluster<S> {
             membership,
             wants,
             events,
+            kept_bytes: config.cluster.kept_bytes.0,
             tasks,
             clock,
             asked,
@@ -189,6 +193,7 @@ impl<S: Store> Cluster<S> {
             state,
             wants,
             events,
+            kept_bytes,
             mut tasks,
             clock: of_links,
             asked,
@@ -216,6 +221,11 @@ impl<S: Store> Cluster<S> {
             room,
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        tasks.spawn(kept::watch(
+            Arc::clone(&state),
+            Arc::clone(&board),
+            kept_bytes,
+        ));
         let (to_filled, filled) = watch::channel(state.is_filled().await);
         tasks.spawn(removal::watch(
             Arc::clone(&state),

@@ -131,10 +131,14 @@ figures! {
         "UIDs given again for that: what the other node may not have shown.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
         "Times a client named numbers that an account had no room left to believe.";
+    LOG_BYTES: Gauge<0> = "whimbrel_cluster_log_bytes", [], "bytes",
+        "Bytes of all logs, which keep what members that are away lack (cluster.kept_bytes). Measured every 10 s; after a cut reckoned.";
     STATES_GIVEN: Counter<0> = "whimbrel_states_given_total", [], "states",
         "States of partitions that other nodes asked for, because all logs had been cut, and were given, or begun to be.";
     STATES_TAKEN: Counter<0> = "whimbrel_states_taken_total", [], "states",
         "States of partitions that were taken from other nodes in place of logs.";
+    STATES_WAITING: Gauge<0> = "whimbrel_states_waiting", [], "states",
+        "States of partitions that are here, and wait until no account of theirs is stalled. What comes behind them waits, too: whimbrel_accounts_stalled.";
     ACCOUNTS_JOINED: Counter<0> = "whimbrel_accounts_joined_total", [], "accounts",
         "Accounts that became the join of what was here and what came with a state.";
     UID_VALIDITIES: Counter<0> = "whimbrel_uidvalidities_total", [], "accounts",
@@ -234,6 +238,11 @@ pub fn login_check(cached: bool) {
 /// Counts a login of a session, or the refusal of one.
 pub fn login(protocol: &'static str, mechanism: &'static str, result: &'static str) {
     LOGINS.add([protocol, mechanism, result], 1);
+}
+
+/// All logs together have so many bytes.
+pub fn log_bytes(bytes: u64) {
+    LOG_BYTES.set([], bytes);
 }
 
 /// Counts a read that waits for memory.

@@ -48,6 +48,7 @@ impl DirectoryOwner {
                     running.shipping.closed(now, closed);
                 }
             }
+            PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 match &mut self.state {

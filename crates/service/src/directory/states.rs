@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, mutants::broken};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
 use whimbrel_directory::Directory;
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::Ticket as Asked;
@@ -16,15 +16,39 @@ use whimbrel_storage::{Commit, Mutation, Room};
 use super::{DirectoryOwner, Phase, Running};
 use crate::{
     log,
-    machine::{Note, Output, Ticket},
+    machine::{Note, Now, Output, Ticket},
     peers::{
         Held, StateWork, Then,
+        kept::GivenUp,
         state::{Joined, decode_rows},
         whole::{may_travel, pages},
     },
 };
 
 impl DirectoryOwner {
+    /// Logs are too long. What is cut for it goes now: perhaps nothing else is written for long.
+    pub(super) fn give_up_logs(&mut self, now: Now, logs: &GivenUp) {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        for ((_, origin), number) in logs
+            .iter()
+            .filter(|((of, _), _)| *of == PartitionId::DIRECTORY)
+        {
+            running.shipping.give_up(now, *origin, *number);
+        }
+        self.ship(now);
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        if running.log.cuts() && !running.failed {
+            let mut commit = running.log.commit();
+            commit.room = Room::Frees;
+            self.hand_out(ticket, commit, None);
+        }
+    }
+
     /// Does a piece of work that is of a state.
     pub(super) fn work_on_state(&mut self, ticket: Ticket, work: StateWork) {
         let Phase::Running(running) = &mut self.state else {

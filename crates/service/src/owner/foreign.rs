@@ -3,9 +3,9 @@
 //! A partition's machine (`crate::peers`) says in which order batches are stored and applied; here each becomes one commit: the
 //! batch, the rows it changed and the position, which says that it is applied. A batch waits until the accounts that it names are loaded, and what comes
 //! behind it in the partition waits with it. Sessions are told as of local changes: MODSEQs are given when something is shown, and what is late
-//! is claimed again at once (DESIGN, 4, rule 4).
+//! is claimed again at once (rule 4).
 //!
-//! Who reads at other nodes, and what waits for them, is in `reading` (rule 5).
+//! Who reads elsewhere: `reading`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -52,6 +52,7 @@ impl PartitionOwner {
                 self.closed = closed.clone();
                 self.of_all(now, |own, now| own.shipping.closed(now, closed.clone()));
             }
+            PeerInput::GiveUp(of) => self.shorten(now, &of),
             PeerInput::Linked(peer) if self.config.peers.contains_key(&peer) => {
                 self.links.insert(peer, None);
                 self.drop_early(peer);

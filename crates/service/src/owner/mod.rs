@@ -495,7 +495,8 @@ impl Machine for PartitionOwner {
             watchers: self.sessions.len() as u64,
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
-            unshown: open.map(|own| unshown(own)).sum(),
+            unshown: open.clone().map(|own| unshown(own)).sum(),
+            states_waiting: open.filter(|own| own.has_waiting_state()).count() as u64,
             partitions_young: self.partitions_young(),
             ..self.counted.clone()
         }

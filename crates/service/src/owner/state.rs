@@ -21,6 +21,7 @@ use crate::{
     machine::{Note, Now, Output, Ticket},
     peers::{
         Held, Page, PeerOutput, Rows, Snapshot, StateWork, Then, Work,
+        kept::GivenUp,
         state::{Joined, decode_held, decode_rows, encode_held, encode_rows},
     },
 };
@@ -422,6 +423,26 @@ impl PartitionOwner {
         self.join_committed(now, partition, ticket);
     }
 
+    /// Logs are too long. What is cut for it goes now: perhaps nothing else is written for long.
+    pub(super) fn shorten(&mut self, now: Now, logs: &GivenUp) {
+        let partitions: BTreeSet<PartitionId> = logs.keys().map(|(of, _)| *of).collect();
+        for partition in partitions {
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
+            for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
+                own.shipping.give_up(now, *origin, *number);
+            }
+            self.ship(now, partition);
+            let ticket = self.ticket();
+            if let Some(own) = self.running(partition).filter(|own| own.log.cuts()) {
+                let mut commit = own.log.commit();
+                commit.room = Room::Frees;
+                self.hand_out_for(partition, ticket, commit);
+            }
+        }
+    }
+
     // --- What is of no use ----------------------------------------------------------------------------------------------
 
     /// Removes the next page of what is held in vain, if there is any.
@@ -472,6 +493,13 @@ impl Own {
     fn may_give(&self) -> bool {
         let whole = self.stalled.is_empty() && self.states.joining.is_none();
         whole || broken("unfinished-state-given")
+    }
+
+    /// Whether a state is here as a whole and waits for a stalled account.
+    pub(super) fn has_waiting_state(&self) -> bool {
+        let next = self.shipping.next_work();
+        let is_join = matches!(next, Some(Work::State(StateWork::Join { .. })));
+        is_join && !self.stalled.is_empty()
     }
 
     /// One after the other, and not while parts of batches are held: they would have to be applied before.

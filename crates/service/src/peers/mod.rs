@@ -12,6 +12,7 @@
 //! [`bodies`].
 
 pub mod bodies;
+pub mod kept;
 mod shipping;
 pub mod state;
 pub(crate) mod whole;
@@ -26,6 +27,7 @@ pub use whimbrel_replication::{
     wire::Frame,
 };
 
+use self::kept::GivenUp;
 pub(crate) use self::{
     bodies::on_wire,
     shipping::{Shipping, StateWork, Then, Want, Work},
@@ -62,6 +64,8 @@ pub enum PeerInput {
     Former(BTreeMap<Incarnation, u8>),
     /// All of the logs of these, which belong to the cluster no more, is here: nothing more of them is taken.
     Closed(BTreeSet<Incarnation>),
+    /// Logs that have become too long are kept up to these numbers for no member that is away.
+    GiveUp(GivenUp),
     /// There is a stream to this node; one that was before is gone.
     Linked(Incarnation),
     /// The stream is gone.

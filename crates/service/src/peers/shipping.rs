@@ -178,6 +178,12 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Closed(closed));
     }
 
+    /// A log is kept for nobody who is away, up to this number.
+    pub(crate) fn give_up(&mut self, now: Now, origin: Incarnation, number: u64) {
+        let input = Input::GiveUp(origin, number);
+        self.machine.handle(clocks(now), input);
+    }
+
     /// How it stands.
     pub(crate) fn report(&self) -> Report {
         self.machine.standing()

@@ -107,6 +107,7 @@ impl QueueOwner {
                     running.shipping.closed(now, closed);
                 }
             }
+            PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
             PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 self.gone.remove(&peer);

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::{Hash, Incarnation, VersionVector, mutants::broken};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector, mutants::broken};
 use whimbrel_mailbox::EntryId;
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room};
@@ -24,6 +24,7 @@ use crate::{
     machine::{Note, Now, Output, Ticket},
     peers::{
         Held, StateWork, Then,
+        kept::GivenUp,
         state::decode_rows,
         whole::{may_travel, pages},
     },
@@ -35,6 +36,27 @@ pub(super) fn travels(key: &[u8], row: &Bytes) -> bool {
 }
 
 impl QueueOwner {
+    /// Logs are too long. What is cut for it goes now: perhaps nothing else is written for long.
+    pub(super) fn give_up_logs(&mut self, now: Now, logs: &GivenUp) {
+        let ticket = self.ticket();
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == PartitionId::QUEUE) {
+            running.shipping.give_up(now, *origin, *number);
+        }
+        self.ship(now);
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        if running.log.cuts() && !running.failed {
+            let mut commit = running.log.commit();
+            commit.room = Room::Frees;
+            let waiting = Waiting::Foreign(Vec::new(), Vec::new());
+            self.hand_out_commit(ticket, commit, None, waiting);
+        }
+    }
+
     /// Does a piece of work that is of a state.
     pub(super) fn work_on_state(&mut self, now: Now, ticket: Ticket, work: StateWork) {
         let Phase::Running(running) = &mut self.phase else {

@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) rows: BTreeMap<Vec<u8>, Bytes>,
     pub(crate) logs: BTreeMap<(PartitionId, Incarnation), Vec<Entry>>,
     /// Where logs begin.
-    low: BTreeMap<(PartitionId, Incarnation), u64>,
+    pub(crate) low: BTreeMap<(PartitionId, Incarnation), u64>,
     /// Where logs begin that jumped.
     jumped: BTreeMap<(PartitionId, Incarnation), LogEnd>,
     /// Rows that were fixed.
@@ -248,6 +248,14 @@ impl Pair {
             self.nodes[node].inbox.clear();
             self.peer(node, PeerInput::Unlinked(incarnation(1 - node)));
         }
+    }
+
+    /// All logs of a node are too long.
+    pub(crate) fn give_up(&mut self, node: usize) {
+        let logs = self.nodes[node].logs.iter();
+        let last = logs.map(|(log, entries)| (*log, entries.last().map_or(0, |of| of.last)));
+        let last = last.collect();
+        self.peer(node, PeerInput::GiveUp(last));
     }
 
     pub(crate) fn peer(&mut self, node: usize, input: PeerInput) {

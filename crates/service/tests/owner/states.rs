@@ -1,8 +1,9 @@
 //! Rows in place of a log.
 
+use bytes::Bytes;
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
-    api::{AccountId, Failure, MailboxCall, Reply},
+    api::{AccountId, Failure, MailboxCall, MailboxName, Reply},
     machine::Machine as _,
     owner::{Config, keys},
     peers,
@@ -13,12 +14,11 @@ use crate::{pair::Pair, world::ANNE};
 /// Bytes of rows in a chunk, which one row may surpass.
 const CHUNK_BYTES: usize = 512;
 
-/// Logs keep next to nothing for who is away.
+/// Logs are cut as soon as they may be.
 fn config() -> Config {
     let mut shipping = peers::Config {
         kept: 0,
         cut_step: 1,
-        kept_for_absent: 2,
         ..peers::Config::default()
     };
     shipping.state.chunk_bytes = CHUNK_BYTES;
@@ -55,6 +55,10 @@ fn apart() -> Pair {
         pair.append(0, "box", 5);
     }
     pair.create(0, "more");
+    // What the other lacks is kept no longer: it is cut at once, without another write.
+    pair.give_up(0);
+    let low = pair.nodes[0].low.values().max().copied();
+    assert!(low.is_some_and(|low| low > 20), "{low:?}");
     pair
 }
 
@@ -150,6 +154,40 @@ fn the_receiver_serves_and_writes_meanwhile() {
         assert!(pair.uids(1, "mine").is_empty());
         alike(&mut pair);
     }
+}
+
+/// A state is here, and an account cannot go on: the state waits, with what comes behind it, and nothing of either is lost.
+#[test]
+fn a_state_waits_while_an_account_is_stalled() {
+    let mut pair = apart();
+    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+    let mut rows = pair.nodes[1].rows_of(is_mailbox).into_keys();
+    let row = rows.find(|key| key[1..17] == ANNE.0).unwrap();
+    let damaged = Bytes::from_static(&[9]);
+    let good = pair.nodes[1].rows.insert(row.clone(), damaged).unwrap();
+    pair.restart(1);
+    pair.unlink();
+    let reply = pair.try_call(1, ANNE, MailboxCall::List);
+    assert!(!matches!(reply, Some(Reply::Mailboxes(_))), "{reply:?}");
+    assert_eq!(pair.stalled(), 1);
+    pair.link();
+    for _ in 0..4 {
+        pair.settle();
+    }
+    let waiting = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).states_waiting;
+    assert_eq!((taken(&pair, 1), waiting(&pair)), (0, 1));
+    assert!(pair.nodes[1].coming() > 0);
+    let told = |text: &&String| text.contains("waits until no account of it is stalled");
+    assert_eq!(pair.nodes[1].warnings.iter().filter(told).count(), 1);
+    // Others are served as before, and what comes waits on disk.
+    let before = pair.uids_of(1, bea(), &MailboxName::inbox()).len();
+    pair.append_for(0, bea(), "INBOX", 1);
+    pair.settle();
+    assert_eq!(pair.uids_of(1, bea(), &MailboxName::inbox()).len(), before);
+    pair.nodes[1].rows.insert(row, good);
+    pair.restart(1);
+    alike(&mut pair);
+    assert_eq!((taken(&pair, 1), waiting(&pair)), (1, 0));
 }
 
 /// Rows of an account that the directory has removed do not come back.

@@ -31,6 +31,16 @@ pub(super) fn founded(ids: &[Incarnation]) -> Roster {
     roster
 }
 
+/// What a batch of one operation has, about.
+const OPERATION_BYTES: u64 = 300;
+
+impl super::Plan {
+    /// Bytes that the logs of a node may have.
+    pub(super) fn kept_bytes(&self) -> Option<u64> {
+        (self.kept > 0).then_some(self.kept * OPERATION_BYTES)
+    }
+}
+
 impl World {
     pub(super) fn change_members(&mut self) -> Result<(), String> {
         let at = self.any_member();
@@ -66,6 +76,7 @@ impl World {
             ..queue::Limits::default()
         };
         let mut node = Node::with(self.plan.seed << 8 | number as u64, config, limits);
+        node.kept_bytes = self.plan.kept_bytes();
         node.advance_to(self.now);
         let (doubtful, lacks) = (self.members[at].doubtful, self.applied(at));
         self.members.push(Member {

@@ -99,7 +99,7 @@ pub struct Plan {
     pub tiny_memory: bool,
     /// Windows and pages are small, so that they fill.
     pub small_windows: bool,
-    /// Logs keep so few numbers for members that are away, so that states are given; 0: all.
+    /// Logs keep room for so few operations for members that are away, so that states are given; 0: all.
     pub kept: u64,
     /// In the middle one node's disk is lost, when all nodes have all: another one comes for it, with an empty disk.
     pub loses: bool,
@@ -295,10 +295,9 @@ impl World {
         }
         match plan.kept {
             0 => shipping.kept = 1 << 20,
-            kept => {
+            _ => {
                 shipping.kept = 0;
                 shipping.cut_step = 1;
-                shipping.kept_for_absent = kept;
                 shipping.state.window_bytes = 4 << 10;
                 shipping.state.chunk_bytes = 1 << 10;
             }
@@ -330,6 +329,7 @@ impl World {
                     ..queue::Limits::default()
                 };
                 let mut node = Node::with(plan.seed << 8 | u64::from(number), config, limits);
+                node.kept_bytes = plan.kept_bytes();
                 if rng.one_in(4) {
                     node.speed = Speed {
                         sync_micros: (20 * MS, 100 * MS),

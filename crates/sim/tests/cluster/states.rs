@@ -2,17 +2,19 @@
 
 use super::*;
 
-/// Logs keep two numbers for who lacks them, whose rows travel one or two at a time.
+/// Logs keep nothing for who is away; rows travel one or two at a time.
 fn cut_early(count: u64) -> Cluster {
     let mut shipping = peers::Config {
         kept: 0,
         cut_step: 1,
-        kept_for_absent: 2,
         ..peers::Config::default()
     };
     shipping.state.chunk_bytes = 256;
     shipping.state.window_bytes = 512;
     let mut cluster = Cluster::with(count, shipping);
+    for (_, node) in &mut cluster.nodes {
+        node.kept_bytes = Some(0);
+    }
     cluster.link(true);
     cluster
 }
@@ -121,7 +123,7 @@ fn who_was_away_gets_the_directory_in_place_of_its_log() {
 #[test]
 fn a_directory_that_comes_outlives_crashes() {
     let mut halves = 0;
-    for moment in (1..240).step_by(2) {
+    for moment in 1..400 {
         let mut cluster = directories_apart();
         cluster.linked = true;
         cluster.reach(1, true);
@@ -213,5 +215,34 @@ fn what_is_finished_does_not_come_back_with_a_state() {
     for node in 0..3 {
         assert_eq!(cluster.nodes[node].1.queue_len(), 0, "node {node}");
         assert_eq!(cluster.bodies_of(node), [1, 2, 3, 4, 5, 6, 7]);
+    }
+}
+
+/// However much is written while a member is away, the logs have no more bytes than they may; until then they keep what it lacks.
+#[test]
+fn logs_are_bounded_while_a_member_is_away() {
+    const BYTES_MAX: u64 = 20_000;
+    let mut cluster = cut_early(2);
+    for (_, node) in &mut cluster.nodes {
+        node.kept_bytes = Some(BYTES_MAX);
+    }
+    let bytes = |cluster: &Cluster| -> u64 {
+        let lengths = cluster.nodes[0].1.disk.log_lengths();
+        lengths.iter().map(|log| log.bytes).sum()
+    };
+    for (count, is_state) in [(10, false), (150, true)] {
+        cluster.link(false);
+        let taken = cluster.states_taken(1);
+        let mut most = 0;
+        for body in 0..count {
+            cluster.append(0, body);
+            most = most.max(bytes(&cluster));
+        }
+        assert_eq!(most > BYTES_MAX / 2, is_state, "{most} bytes");
+        assert!(most < BYTES_MAX + 2_000, "{most} bytes, with one batch");
+        cluster.link(true);
+        cluster.pass(60);
+        assert_eq!(cluster.states_taken(1) > taken, is_state);
+        assert_eq!(cluster.shown(0), cluster.shown(1));
     }
 }

@@ -342,6 +342,12 @@ async fn what_rests_on_a_refused_commit_is_refused<F: Factory>(factory: &mut F) 
     assert_eq!(keys, [&b"anew"[..], b"behind that", b"first"]);
 }
 
+async fn long<E: LogStore>(engine: &E, bytes: u64) {
+    let lengths = engine.log_lengths().await.expect("reads");
+    let all: Vec<u64> = lengths.iter().map(|log| log.bytes).collect();
+    assert_eq!(all, [bytes], "bytes of the one log");
+}
+
 async fn cuts<F: Factory>(factory: &mut F) {
     let mut engine = factory.open().await.expect("opens");
     let mut chain = Chain::new(3);
@@ -357,6 +363,8 @@ async fn cuts<F: Factory>(factory: &mut F) {
             .await
             .expect("is taken");
     }
+    // Four bytes each.
+    long(&engine, 1200).await;
     let cut = |below| Commit {
         cuts: vec![Cut { origin, below }],
         ..Commit::new(P)
@@ -382,8 +390,10 @@ async fn cuts<F: Factory>(factory: &mut F) {
             )]
         );
     }
+    long(&engine, 400).await;
     factory.close(engine).await;
     engine = factory.open().await.expect("opens again");
+    long(&engine, 400).await;
     assert_eq!(
         engine
             .read_log(P, origin, 0, 0)
@@ -399,6 +409,7 @@ async fn cuts<F: Factory>(factory: &mut F) {
         .commit(cut(chain.next))
         .await
         .expect("cuts everything");
+    long(&engine, 0).await;
     assert!(
         engine
             .read_log(P, origin, 0, usize::MAX)

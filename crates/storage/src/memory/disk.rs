@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::state::{Op, State, hash_chunks};
+use super::state::{Log, Op, State, hash_chunks};
 use crate::rules::Broken;
 use crate::{
-    BlobInfo, BlobName, Commit, KeyRange, LogPage, LogPosition, Mutation, Origin, PartitionId,
-    Refusal, Room, SNAPSHOTS_MAX, ScanLimit, ScanPage, SnapshotId, StoreError, UploadId,
+    BlobInfo, BlobName, Commit, KeyRange, LogLength, LogPage, LogPosition, Mutation, Origin,
+    PartitionId, Refusal, Room, SNAPSHOTS_MAX, ScanLimit, ScanPage, SnapshotId, StoreError,
+    UploadId,
 };
 
 /// What can go wrong with the disk.
@@ -286,6 +287,19 @@ impl Memory {
             page.entries.push(entry.clone());
         }
         page
+    }
+
+    /// How long all logs are.
+    #[must_use]
+    pub fn log_lengths(&self) -> Vec<LogLength> {
+        let logs = self.current.logs.iter();
+        let length = |((partition, origin), log): (&(PartitionId, Origin), &Log)| LogLength {
+            partition: *partition,
+            origin: *origin,
+            position: log.position,
+            bytes: log.entries.values().map(|of| of.bytes.len() as u64).sum(),
+        };
+        logs.map(length).collect()
     }
 
     /// Where each log of a partition stands.

@@ -15,9 +15,9 @@ use super::{Memory, SyncMark};
 use crate::blob::{CHUNK_BYTES_MAX, read_ahead};
 use crate::group::{GROUP_BYTES_MAX_DEFAULT, GroupCommit};
 use crate::{
-    BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogPage,
-    LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage, SnapshotId, StoreError,
-    UploadId,
+    BlobInfo, BlobName, BlobRange, BlobReader, BlobStore, BlobWriter, Commit, KeyRange, LogLength,
+    LogPage, LogPosition, LogStore, Origin, PartitionId, ScanLimit, ScanPage, SnapshotId,
+    StoreError, UploadId,
 };
 
 /// A [`Memory`] that several tasks share. Clones are the same store.
@@ -244,6 +244,10 @@ impl LogStore for MemoryStore {
         bytes_max: usize,
     ) -> Result<LogPage, StoreError> {
         Ok(self.with(|memory| memory.read_log(partition, origin, from, bytes_max)))
+    }
+
+    async fn log_lengths(&self) -> Result<Vec<LogLength>, StoreError> {
+        Ok(self.with(|memory| memory.log_lengths()))
     }
 
     async fn log_positions(

@@ -1,0 +1,52 @@
+//! Logs that have become too long while a member is away are cut.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{MissedTickBehavior, interval};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_service::peers::{
+    PeerInput,
+    kept::{Length, given_up},
+};
+
+use super::state::State;
+use crate::{metrics, store_calls::Store, switchboard::Switchboard};
+
+/// How often the logs are measured: between two looks they grow by what the disk takes in so long.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Runs as long as the node.
+pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>, bytes_max: u64) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Ok(lengths) = state.store.log_lengths().await else {
+            // Whoever writes is told of it.
+            continue;
+        };
+        let lengths = lengths.into_iter().filter_map(|log| {
+            Some(Length {
+                partition: PartitionId(u16::try_from(log.partition.0).ok()?),
+                origin: Incarnation::from_hash(log.origin.0),
+                last: log.position.next - 1,
+                bytes: log.bytes,
+            })
+        });
+        let lengths: Vec<Length> = lengths.collect();
+        let bytes = lengths.iter().map(|log| log.bytes).sum();
+        metrics::log_bytes(bytes);
+        let logs = given_up(&lengths, bytes_max);
+        if logs.is_empty() {
+            continue;
+        }
+        tracing::info!(
+            bytes,
+            logs = logs.len(),
+            "logs are longer than cluster.kept_bytes: what a member that is away lacks of them it gets as a state"
+        );
+        board
+            .tell_of_peers(|| PeerInput::GiveUp(logs.clone()))
+            .await;
+    }
+}
