@@ -164,6 +164,7 @@ impl Builder {
             tls,
             authority,
             environment: Vec::new(),
+            program: binary().to_owned(),
             directory: Some(directory),
             child: None,
             starts: 0,
@@ -244,6 +245,8 @@ pub struct Server {
     pub authority: Authority,
     /// Variables of its environment.
     pub environment: Vec<(&'static str, String)>,
+    /// What is run: this version of it, unless a test says otherwise.
+    pub program: PathBuf,
     directory: Option<TempDir>,
     child: Option<Child>,
     starts: u32,
@@ -276,7 +279,7 @@ impl Server {
 
     /// Runs one of the administrator's commands.
     pub fn admin(&self, arguments: &[&str], stdin: &str) -> Done {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(&self.program);
         command
             .args(arguments)
             .arg("--config")
@@ -337,7 +340,7 @@ impl Server {
             .append(true)
             .open(self.path("log"))
             .expect("log");
-        let binary = binary().to_string_lossy().into_owned();
+        let binary = self.program.to_string_lossy().into_owned();
         let mut words: Vec<&str> = wrapper.to_vec();
         words.push(&binary);
         let (program, arguments) = words.split_first().expect("the binary at least");
@@ -372,7 +375,7 @@ impl Server {
         let own = self.child.as_ref().expect("serving").id();
         let is_server = |pid: u32| {
             fs::read_link(format!("/proc/{pid}/exe"))
-                .is_ok_and(|path| Some(path) == binary().canonicalize().ok())
+                .is_ok_and(|path| Some(path) == self.program.canonicalize().ok())
         };
         if is_server(own) {
             return own;

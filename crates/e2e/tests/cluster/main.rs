@@ -9,11 +9,13 @@
 mod clients;
 mod directory;
 mod fronts;
+mod guide;
 mod mail;
 mod members;
 mod moving;
 mod proxy;
 mod relays;
+mod rolling;
 mod trouble;
 
 use std::{

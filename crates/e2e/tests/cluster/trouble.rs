@@ -3,6 +3,8 @@
 //!
 //! Clients are judged as in the other tests: each look at a node is a strict client's, who keeps what he was told ([`Witness`]).
 
+use whimbrel_e2e::server::binary;
+
 use super::*;
 use crate::proxy::Side;
 
@@ -19,6 +21,11 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 impl Triangle {
     pub(crate) fn new() -> Triangle {
+        Triangle::of(binary())
+    }
+
+    /// Of nodes that run this program.
+    pub(crate) fn of(program: &Path) -> Triangle {
         let ports: Vec<u16> = NAMES.iter().map(|_| free_port()).collect();
         let mut ways = Vec::new();
         let mut nodes: Vec<Node> = Vec::new();
@@ -30,6 +37,7 @@ impl Triangle {
                 ways.push(([from, to], way));
             }
             let mut node = Node::new(name, ports[from], ports[from], &others, from == 0);
+            node.server.program = program.to_owned();
             node.begin(nodes.first());
             nodes.push(node);
         }

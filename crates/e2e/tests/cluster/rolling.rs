@@ -1,0 +1,124 @@
+//! An upgrade, node by node, and back: nodes of two versions serve together, clients go on.
+//!
+//! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit; without it each node is restarted with the same program, which
+//! shows that a restart loses nothing, and of versions nothing.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use whimbrel_e2e::server::binary;
+
+use super::{trouble::Triangle, *};
+
+fn older() -> PathBuf {
+    let named = std::env::var_os("WHIMBREL_OLDER").map(PathBuf::from);
+    named.unwrap_or_else(|| binary().to_owned())
+}
+
+/// Clients that write at any node, and go to the next when theirs does not answer.
+struct AtWork {
+    over: AtomicBool,
+    /// What was acknowledged.
+    acknowledged: Mutex<Vec<String>>,
+}
+
+impl AtWork {
+    fn delivers(&self, servers: &[(u16, u16)], tls: &std::sync::Arc<rustls::ClientConfig>) {
+        for turn in 0.. {
+            if self.over.load(Ordering::SeqCst) {
+                return;
+            }
+            let (lmtp, imaps) = servers[turn % servers.len()];
+            let name = format!("at work {turn}");
+            let text = message::bytes(&name, 2000);
+            let done = match turn % 2 {
+                0 => Mail::lmtp(lmtp)
+                    .and_then(|mut mail| {
+                        mail.deliver("carl@example.net", &[ACCOUNTS[0].0], &text, true)
+                    })
+                    .is_ok_and(|replies| replies.iter().all(|reply| reply.is(2))),
+                _ => Imap::login(imaps, tls, ACCOUNTS[0].0, ACCOUNTS[0].1)
+                    .and_then(|mut imap| imap.append("INBOX", &[], &text))
+                    .is_ok_and(|put| put.status == Status::Ok),
+            };
+            if done {
+                self.acknowledged.lock().unwrap().push(name);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+impl Triangle {
+    /// Restarts one node as the guide says, with this program.
+    fn restart_as(&mut self, node: usize, program: PathBuf) {
+        let of = &mut self.scene.nodes[node];
+        let drained = of.cluster(&["drain", "--of", "1"]);
+        assert!(drained.success, "{drained:?}");
+        of.server.stop();
+        of.server.program = program;
+        of.server.start(&[]);
+        self.wait_links([2, 2, 2]);
+        let name = ["a", "b", "c"][node];
+        wait_for("the node to be level", || {
+            let at = (0..3).filter(|at| *at != node);
+            let mut lines = at.map(|at| {
+                let status = self.scene.nodes[at].status();
+                let line = status
+                    .lines()
+                    .find(|line| line.starts_with(&format!("{name}  ")));
+                line.unwrap().to_owned()
+            });
+            lines.all(|line| line.ends_with("  level")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn nodes_are_restarted_one_by_one_from_version_to_version() {
+    let mut triangle = Triangle::of(&older());
+    let servers: Vec<(u16, u16)> = triangle
+        .scene
+        .nodes
+        .iter()
+        .map(|node| (node.server.ports.lmtp, node.server.ports.imaps))
+        .collect();
+    let tls = triangle.scene.nodes[0].server.tls.clone();
+    let work = AtWork {
+        over: AtomicBool::new(false),
+        acknowledged: Mutex::default(),
+    };
+    let acknowledged = || work.acknowledged.lock().unwrap().len();
+    std::thread::scope(|scope| {
+        scope.spawn(|| work.delivers(&servers, &tls));
+        for program in [binary().to_owned(), older(), binary().to_owned()] {
+            for node in 0..3 {
+                triangle.restart_as(node, program.clone());
+                let before = acknowledged();
+                wait_for("clients to go on", || {
+                    (acknowledged() > before + 2).then_some(())
+                });
+            }
+        }
+        work.over.store(true, Ordering::SeqCst);
+    });
+    let acknowledged = work.acknowledged.into_inner().unwrap();
+    // What was not acknowledged may be there, too: who asked went away with the node.
+    wait_for("all that was acknowledged, everywhere", || {
+        let looks: Option<Vec<Shown>> = (0..3)
+            .map(|node| Some(shown(&triangle.scene.look(node)?)))
+            .collect();
+        let looks = looks?;
+        let all = |look: &Shown| acknowledged.iter().all(|name| look.contains_key(name));
+        (looks.iter().all(all) && looks.windows(2).all(|two| two[0] == two[1])).then(|| {
+            triangle.scene.expected = looks[0].clone();
+        })
+    });
+    triangle.alike();
+    triangle.stop();
+}
