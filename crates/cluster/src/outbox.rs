@@ -181,7 +181,11 @@ impl Handle {
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
-        Frame::BlobChunk(_) | Frame::BlobDone(_) | Frame::StateChunk(_) | Frame::StateEnd(_)
+        Frame::BlobChunk(_)
+            | Frame::BlobDone(_)
+            | Frame::BlobPush(_)
+            | Frame::StateChunk(_)
+            | Frame::StateEnd(_)
     )
 }
 

@@ -35,6 +35,16 @@ pub(super) const TOLD_MAX: usize = 256;
 /// What found no room, on the disk or among what is fetched, is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// What machines ask for.
+pub(crate) enum Ask {
+    /// Get it, or tell that it is here.
+    Want(BlobName),
+    /// The same: a batch that names it came a moment ago.
+    Coming(BlobName),
+    /// Batches that name these were sent to the node.
+    Push(Incarnation, Vec<BlobName>),
+}
+
 /// What links bring.
 pub(super) enum Told {
     Up(Incarnation, Handle),
@@ -97,7 +107,7 @@ impl<S: Store> Driver<S> {
     /// Runs until nobody can reach it, or the node stops.
     pub(super) async fn run(
         mut self,
-        mut wants: mpsc::UnboundedReceiver<BlobName>,
+        mut wants: mpsc::UnboundedReceiver<Ask>,
         mut told: mpsc::Receiver<Told>,
     ) {
         let _guard = self.state.guard("bodies");
@@ -110,8 +120,8 @@ impl<S: Store> Driver<S> {
             alarm.set(&self.clock, self.bodies.deadline());
             let retry = self.retry_at;
             tokio::select! {
-                Some(blob) = wants.recv() => {
-                    if self.want(blob).await.is_none() {
+                Some(ask) = wants.recv() => {
+                    if self.asked(ask).await.is_none() {
                         return;
                     }
                 }
@@ -153,12 +163,28 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Tells the owners that a body is here, or gets it. `None`: the node stops.
-    async fn want(&mut self, blob: BlobName) -> Option<()> {
+    /// `None`: the node stops.
+    async fn asked(&mut self, ask: Ask) -> Option<()> {
+        let (blob, coming) = match ask {
+            Ask::Want(blob) => (blob, false),
+            Ask::Coming(blob) => (blob, true),
+            Ask::Push(peer, blobs) => {
+                if self.links.contains_key(&peer) {
+                    self.bodies.push(peer, &blobs);
+                }
+                return Some(());
+            }
+        };
+        // It is here, or got.
         match self.state.store.stat(blob_name(&blob)).await {
             Ok(Some(_)) => self.tell(blob),
             Ok(None) => {
-                if !self.bodies.want(self.clock.now(), &blob) {
+                let now = self.clock.now();
+                let taken = match coming {
+                    true => self.bodies.coming(now, &blob),
+                    false => self.bodies.want(now, &blob),
+                };
+                if !taken {
                     self.later.push_back(blob);
                     self.retry();
                 }
