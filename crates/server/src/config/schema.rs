@@ -411,7 +411,7 @@ schema! {
         patience: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
         /// Bytes that all logs together may have. They keep what a member lacks, however long it is away, until they have more: then the longest partitions are cut, and the member
         /// gets these as states, which is more to send than what it lacks. In any case 4096 operations of each log stay, and what a linked member has not got yet.
-        kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1PiB\"";
+        kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";
     }
 
     /// Connections.
