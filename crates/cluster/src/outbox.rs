@@ -181,11 +181,7 @@ impl Handle {
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
-        Frame::BlobChunk(_)
-            | Frame::BlobDone(_)
-            | Frame::BlobPush(_)
-            | Frame::StateChunk(_)
-            | Frame::StateEnd(_)
+        Frame::BlobChunk(_) | Frame::BlobDone(_) | Frame::StateChunk(_) | Frame::StateEnd(_)
     )
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::Now;
 use whimbrel_replication::blobs::{Config, FetchOutput, Fetches, ServeOutput, Serves};
-use whimbrel_replication::wire::{BlobChunk, BlobName, BlobPush, BlobWant, Frame};
+use whimbrel_replication::wire::{BlobName, Frame};
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).unwrap()
@@ -53,7 +53,7 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
     let mut stores: BTreeMap<BlobName, Vec<u8>> = BTreeMap::new();
     let (mut finished, mut most) = (Vec::new(), 0);
     for (name, _, priority) in blobs {
-        assert!(fetches.want(at(0), *name, *priority, false));
+        assert!(fetches.want(at(0), *name, *priority));
     }
     for id in 0..peers.len() {
         fetches.linked(at(0), node(id as u64 + 2));
@@ -215,7 +215,7 @@ fn bodies_that_nobody_has_make_place() {
     let mut fetches = Fetches::new(config);
     let names: Vec<BlobName> = (0..4).map(|number| blob(number, 10).0).collect();
     for name in &names {
-        assert!(fetches.want(at(0), *name, 0, false));
+        assert!(fetches.want(at(0), *name, 0));
     }
     fetches.linked(at(0), node(2));
     assert_eq!(
@@ -252,209 +252,6 @@ fn bodies_that_nobody_has_make_place() {
         "{asked_now:?}"
     );
     // And each is wanted once.
-    assert!(
-        names
-            .iter()
-            .all(|name| fetches.want(later, *name, 0, false))
-    );
+    assert!(names.iter().all(|name| fetches.want(later, *name, 0)));
     assert_eq!(asked(&mut fetches), []);
-}
-
-fn push(name: BlobName, data: &[u8]) -> BlobPush {
-    let data = Some(Bytes::copy_from_slice(data));
-    BlobPush { name, data }
-}
-
-fn written_whole(fetches: &mut Fetches, name: BlobName, data: &[u8]) {
-    let write = FetchOutput::Write(name, Bytes::copy_from_slice(data));
-    assert_eq!(fetches.poll(), Some(write));
-    assert_eq!(fetches.poll(), Some(FetchOutput::Finish(name)));
-}
-
-/// A peer that has given one body unasked is known to do so.
-fn with_a_pusher(config: Config) -> Fetches {
-    let mut fetches = Fetches::new(config);
-    fetches.linked(at(0), node(2));
-    let (name, data) = blob(99, 10);
-    fetches.pushed(at(0), node(2), push(name, &data));
-    assert!(fetches.want(at(0), name, 0, true));
-    written_whole(&mut fetches, name, &data);
-    assert_eq!(fetches.memory_bytes(), 0);
-    fetches
-}
-
-#[test]
-fn a_body_that_is_given_unasked_is_not_asked_for() {
-    let mut fetches = with_a_pusher(Config::default());
-    let (name, data) = blob(1, 70);
-    assert!(fetches.want(at(0), name, 0, true));
-    assert_eq!(fetches.poll(), None, "it is waited for");
-    fetches.pushed(at(0), node(2), push(name, &data));
-    written_whole(&mut fetches, name, &data);
-    fetches.time(at(100));
-    assert_eq!(asked(&mut fetches), []);
-    // An empty one has nothing to be written.
-    let (name, data) = blob(2, 0);
-    assert!(fetches.want(at(100), name, 0, true));
-    fetches.pushed(at(100), node(2), push(name, &data));
-    assert_eq!(fetches.poll(), Some(FetchOutput::Finish(name)));
-}
-
-#[test]
-fn what_is_not_given_unasked_is_asked_for() {
-    let config = Config::default();
-    let mut fetches = with_a_pusher(config);
-    let names: Vec<BlobName> = (1..6).map(|number| blob(number, 50).0).collect();
-    // It does not come.
-    assert!(fetches.want(at(0), names[0], 0, true));
-    assert_eq!(asked(&mut fetches), []);
-    assert_eq!(fetches.deadline(), Some(config.coming_micros_max));
-    fetches.time(at(1));
-    assert_eq!(asked(&mut fetches), [(node(2), names[0])]);
-    // It is too large, which was said before or after it was wanted.
-    let large = |name| BlobPush { name, data: None };
-    assert!(fetches.want(at(1), names[1], 0, true));
-    fetches.pushed(at(1), node(2), large(names[1]));
-    assert_eq!(asked(&mut fetches), [(node(2), names[1])]);
-    fetches.pushed(at(1), node(2), large(names[2]));
-    assert!(fetches.want(at(1), names[2], 0, true));
-    assert_eq!(asked(&mut fetches), [(node(2), names[2])]);
-    // It is not what its name says.
-    assert!(fetches.want(at(1), names[3], 0, true));
-    fetches.pushed(at(1), node(2), push(names[3], b"another"));
-    assert_eq!(asked(&mut fetches), [(node(2), names[3])]);
-    // It is wanted after a start: no batch has come.
-    assert!(fetches.want(at(1), names[4], 0, false));
-    assert_eq!(asked(&mut fetches), [(node(2), names[4])]);
-    // Its peers have an earlier version.
-    let mut fetches = Fetches::new(config);
-    fetches.linked(at(0), node(2));
-    assert!(fetches.want(at(0), names[0], 0, true));
-    assert_eq!(asked(&mut fetches), [(node(2), names[0])]);
-}
-
-#[test]
-fn a_body_that_is_given_while_it_is_asked_for_is_taken_once() {
-    let config = Config {
-        fetches_max: 1,
-        ..Config::default()
-    };
-    let mut fetches = Fetches::new(config);
-    fetches.linked(at(0), node(2));
-    let (first, data) = blob(1, 40);
-    let (second, other) = blob(2, 40);
-    assert!(fetches.want(at(0), first, 0, false));
-    assert!(fetches.want(at(0), second, 0, false));
-    assert_eq!(asked(&mut fetches), [(node(2), first)]);
-    // One that waits for its turn.
-    fetches.pushed(at(0), node(2), push(second, &other));
-    written_whole(&mut fetches, second, &other);
-    fetches.pushed(at(0), node(2), push(first, &data));
-    written_whole(&mut fetches, first, &data);
-    assert_eq!(asked(&mut fetches), [], "and the peer is told to stop");
-    let chunk = BlobChunk {
-        name: first,
-        offset: 0,
-        data: Bytes::from(data),
-    };
-    fetches.chunk(at(0), node(2), chunk);
-    fetches.time(at(100));
-    assert_eq!(fetches.poll(), None);
-}
-
-#[test]
-fn what_nobody_wants_is_kept_in_bounded_memory_for_a_bounded_time() {
-    let config = Config {
-        ahead_bytes_max: 1000,
-        push_bytes_max: 500,
-        ..Config::default()
-    };
-    let mut fetches = Fetches::new(config);
-    fetches.linked(at(0), node(2));
-    let given: Vec<(BlobName, Vec<u8>)> = (0..20).map(|number| blob(number, 200)).collect();
-    for (name, data) in &given {
-        fetches.pushed(at(0), node(2), push(*name, data));
-    }
-    let memory = fetches.memory_bytes();
-    assert!(memory > 200 && memory <= 1000, "{memory}");
-    let (name, data) = &given[0];
-    assert!(fetches.want(at(0), *name, 0, true), "the first ones stay");
-    written_whole(&mut fetches, *name, data);
-    fetches.time(at(20));
-    assert_eq!(fetches.memory_bytes(), 0);
-    assert_eq!(fetches.deadline(), None);
-    // Larger than what is given unasked, and by who is not linked.
-    let (name, data) = blob(50, 600);
-    fetches.pushed(at(20), node(2), push(name, &data));
-    fetches.pushed(at(20), node(3), push(given[1].0, &given[1].1));
-    assert_eq!(fetches.memory_bytes(), 0);
-}
-
-/// What is to be read for peer 2.
-fn reads(serves: &mut Serves) -> Vec<(BlobName, u64, usize)> {
-    let mut reads = Vec::new();
-    while let Some(output) = serves.poll() {
-        if let ServeOutput::Read {
-            name,
-            offset,
-            bytes,
-            ..
-        } = output
-        {
-            reads.push((name, offset, bytes));
-        }
-    }
-    reads
-}
-
-#[test]
-fn bodies_go_unasked_behind_their_batches() {
-    let config = Config {
-        push_bytes_max: 100,
-        pushing_max: 2,
-        pushes_max: 5,
-        ..Config::default()
-    };
-    let mut serves = Serves::new(config);
-    let of: Vec<(BlobName, Vec<u8>)> = (0..9).map(|number| blob(number, 60)).collect();
-    for (name, _) in &of {
-        serves.push(node(2), *name);
-        serves.push(node(2), *name);
-    }
-    let read = |of: &(BlobName, Vec<u8>)| (of.0, 0, 100);
-    assert_eq!(reads(&mut serves), [read(&of[0]), read(&of[1])]);
-    serves.read(node(2), of[0].0, Some(Bytes::from(of[0].1.clone())), true);
-    assert_eq!(reads(&mut serves), [], "as long as it is not sent");
-    let sent = serves.transmit(node(2));
-    assert_eq!(sent, Some(Frame::BlobPush(push(of[0].0, &of[0].1))));
-    assert_eq!(reads(&mut serves), [read(&of[2])]);
-    // A larger one is to be asked for.
-    serves.read(node(2), of[1].0, Some(Bytes::from(vec![0; 100])), false);
-    let (name, data) = (of[1].0, None);
-    let sent = serves.transmit(node(2));
-    assert_eq!(sent, Some(Frame::BlobPush(BlobPush { name, data })));
-    assert_eq!(reads(&mut serves), [read(&of[3])]);
-    // One that is asked for while it is read comes as it was to come,
-    let want = |name| BlobWant {
-        name,
-        offset: 0,
-        bytes: 1000,
-    };
-    serves.want(node(2), want(of[2].0));
-    serves.want(node(2), want(of[3].0));
-    assert_eq!(reads(&mut serves), []);
-    serves.read(node(2), of[2].0, Some(Bytes::from(of[2].1.clone())), true);
-    let sent = serves.transmit(node(2));
-    assert_eq!(sent, Some(Frame::BlobPush(push(of[2].0, &of[2].1))));
-    // but if it is larger, as it was asked for,
-    serves.read(node(2), of[3].0, Some(Bytes::from(vec![0; 100])), false);
-    let begun = reads(&mut serves);
-    assert!(begun.contains(&(of[3].0, 0, 1000)), "{begun:?}");
-    // and one that was not read is not given unasked. Of nine the last two had no place.
-    assert!(begun.contains(&read(&of[4])), "{begun:?}");
-    serves.want(node(2), want(of[6].0));
-    assert_eq!(reads(&mut serves), [(of[6].0, 0, 1000)]);
-    serves.read(node(2), of[4].0, None, false);
-    assert!(serves.transmit(node(2)).is_some());
-    assert_eq!(reads(&mut serves), []);
 }

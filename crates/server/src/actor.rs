@@ -18,6 +18,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
+use whimbrel_mailbox::BlobName;
 use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
@@ -35,7 +36,6 @@ use whimbrel_storage::{
 
 use crate::{
     clock::{Alarm, Clock},
-    cluster::Ask,
     metrics::{self, Fault},
     node::random,
     password::Verifier,
@@ -60,7 +60,7 @@ pub(crate) struct Shared<S> {
     pub(crate) loads: Arc<Semaphore>,
     pub(crate) fatal: Fatal,
     /// Bodies that are wanted of other nodes; `None`: there are none, and nothing is ever wanted of them.
-    pub(crate) wants: Option<mpsc::UnboundedSender<Ask>>,
+    pub(crate) wants: Option<mpsc::UnboundedSender<BlobName>>,
 }
 
 type Outcome = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
@@ -427,9 +427,7 @@ where
             }
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             // Offline nobody fetches it; it is wanted again at the next start.
-            PeerOutput::Want(blob) => _ = wants.send(Ask::Want(blob)),
-            PeerOutput::Coming(blob) => _ = wants.send(Ask::Coming(blob)),
-            PeerOutput::Push(peer, blobs) => _ = wants.send(Ask::Push(peer, blobs)),
+            PeerOutput::Want(blob) => _ = wants.send(blob),
             PeerOutput::Unlink(peer) => {
                 if let Some(link) = self.links.get(&peer) {
                     link.handle.close();

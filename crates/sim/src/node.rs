@@ -426,7 +426,7 @@ impl Node {
                 self.input(dest, Input::Time);
             }
             Happening::Synced { mark, group } => self.synced(mark, group),
-            Happening::Want(blob) => self.want_body(blob, false),
+            Happening::Want(blob) => self.want_body(blob),
             Happening::Bodies => self.body_waits = false,
             Happening::BodyTimer => {
                 self.body_timer = None;
@@ -815,9 +815,7 @@ impl Node {
                     self.disk.release(snapshot);
                 }
             }
-            PeerOutput::Want(blob) => self.want_body(blob, false),
-            PeerOutput::Coming(blob) => self.want_body(blob, true),
-            PeerOutput::Push(peer, blobs) => self.bodies.push(peer, &blobs),
+            PeerOutput::Want(blob) => self.want_body(blob),
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             PeerOutput::Unlink(peer) => self.outcomes.push_back(Outcome::Unlink(peer)),
         }
@@ -862,16 +860,11 @@ impl Node {
     }
 
     /// Tells the owners that a body is here, or gets it.
-    fn want_body(&mut self, blob: BlobName, coming: bool) {
+    fn want_body(&mut self, blob: BlobName) {
         let now = self.now();
         if self.disk.blob_stat(owner::blob_name(&blob)).is_some() {
-            return self.tell_body(blob);
-        }
-        let taken = match coming {
-            true => self.bodies.coming(now, &blob),
-            false => self.bodies.want(now, &blob),
-        };
-        if !taken {
+            self.tell_body(blob);
+        } else if !self.bodies.want(now, &blob) {
             self.at(self.time + BODY_RETRY_MICROS, Happening::Want(blob));
         }
     }

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 
-use super::{Config, ahead::Ahead};
+use super::Config;
 use crate::{
     Now, broken,
-    wire::{BlobChunk, BlobDone, BlobName, BlobPush, BlobWant, Frame},
+    wire::{BlobChunk, BlobDone, BlobName, BlobWant, Frame},
 };
 
 /// What is to be done, in this order.
@@ -48,20 +48,13 @@ struct Fetch {
 pub struct Fetches {
     config: Config,
     peers: BTreeSet<Incarnation>,
-    /// By priority, the least first, then by age; some may have been given since.
+    /// By priority, the least first, then by age.
     wanted: BTreeMap<(u8, u64), BlobName>,
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
     /// What no peer has, by the time when it is wanted again: they must not take the places of those that can be had.
     resting: BTreeMap<(u64, u64), (u8, BlobName)>,
-    ahead: Ahead,
-    /// Peers that give unasked: others have an earlier version.
-    pushers: BTreeSet<Incarnation>,
-    /// What is about to be given unasked, with its priority,
-    coming: BTreeMap<BlobName, u8>,
-    /// and until when that is waited for, in this order; some may have come.
-    coming_until: VecDeque<(u64, BlobName)>,
     out: VecDeque<Output>,
 }
 
@@ -76,10 +69,6 @@ impl Fetches {
             count: 0,
             active: BTreeMap::new(),
             resting: BTreeMap::new(),
-            ahead: Ahead::default(),
-            pushers: BTreeSet::new(),
-            coming: BTreeMap::new(),
-            coming_until: VecDeque::new(),
             out: VecDeque::new(),
         }
     }
@@ -89,103 +78,19 @@ impl Fetches {
         self.out.pop_front()
     }
 
-    /// A blob is wanted; 0 is the most urgent. `coming`: the batch that names it came a moment ago, so its sender is about to give it. `false`: too many are
-    /// wanted, ask again later.
-    pub fn want(&mut self, now: Now, name: BlobName, priority: u8, coming: bool) -> bool {
+    /// A blob is wanted; 0 is the most urgent. `false`: too many are, ask again later.
+    pub fn want(&mut self, now: Now, name: BlobName, priority: u8) -> bool {
         if self.known.contains(&name) {
-            return true;
-        }
-        let given = self.ahead.take(&name);
-        if let Some(Some(data)) = &given
-            && self.take(name, data)
-        {
             return true;
         }
         if self.known.len() >= self.config.wanted_max {
             return false;
         }
         self.known.insert(name);
-        let listed = self.coming_until.len() < self.config.wanted_max;
-        if coming && given.is_none() && listed && !self.pushers.is_empty() {
-            let until = now
-                .mono_micros
-                .saturating_add(self.config.coming_micros_max);
-            self.coming.insert(name, priority);
-            self.coming_until.push_back((until, name));
-        } else {
-            self.queue(name, priority);
-            self.begin(now);
-        }
-        true
-    }
-
-    /// To be asked for, after all that is wanted as much.
-    fn queue(&mut self, name: BlobName, priority: u8) {
         self.count += 1;
         self.wanted.insert((priority, self.count), name);
-    }
-
-    /// A whole blob that was given unasked, if it is what its name says.
-    fn take(&mut self, name: BlobName, data: &Bytes) -> bool {
-        let right = blake3::hash(data).as_bytes() == name.hash();
-        if !right && !broken("blob-unverified") {
-            return false;
-        }
-        if !data.is_empty() {
-            self.out.push_back(Output::Write(name, data.clone()));
-        }
-        self.out.push_back(Output::Finish(name));
-        self.known.remove(&name);
+        self.begin(now);
         true
-    }
-
-    /// A peer gives what nobody has asked it for.
-    pub fn pushed(&mut self, now: Now, peer: Incarnation, push: BlobPush) {
-        let BlobPush { name, data } = push;
-        if !self.peers.contains(&peer) {
-            return;
-        }
-        self.pushers.insert(peer);
-        let size = data.as_ref().map_or(0, Bytes::len);
-        if size > self.config.push_bytes_max {
-            return;
-        }
-        if let Some(fetch) = self.active.get(&name) {
-            // Asked for meanwhile: whichever comes first.
-            let (begun, asked) = (fetch.received > 0, fetch.peer);
-            if let (false, Some(data)) = (begun, &data)
-                && self.take(name, data)
-            {
-                self.active.remove(&name);
-                if let Some(asked) = asked {
-                    self.stop(asked, name);
-                }
-                self.begin(now);
-            }
-        } else if let Some(priority) = self.coming.remove(&name) {
-            if !data.is_some_and(|data| self.take(name, &data)) {
-                self.queue(name, priority);
-                self.begin(now);
-            }
-        } else if self.known.contains(&name) {
-            // It waits to be asked for, and is passed over when its turn comes.
-            if let Some(data) = data {
-                self.take(name, &data);
-            }
-        } else {
-            self.ahead.keep(&self.config, now, name, data);
-        }
-    }
-
-    /// Nothing more of it is wanted of this peer.
-    fn stop(&mut self, peer: Incarnation, name: BlobName) {
-        let stop = BlobWant {
-            name,
-            offset: 0,
-            bytes: 0,
-        };
-        self.out
-            .push_back(Output::Send(peer, Frame::BlobWant(stop)));
     }
 
     /// There is a link.
@@ -203,7 +108,6 @@ impl Fetches {
     /// The link is gone.
     pub fn unlinked(&mut self, now: Now, peer: Incarnation) {
         self.peers.remove(&peer);
-        self.pushers.remove(&peer);
         for fetch in self.active.values_mut() {
             if fetch.peer == Some(peer) {
                 fetch.peer = None;
@@ -300,20 +204,18 @@ impl Fetches {
             .filter_map(|(name, fetch)| Some((*name, fetch.peer?)))
             .collect();
         for (name, peer) in stalled {
-            self.stop(peer, name);
+            let bytes = 0;
+            let offset = 0;
+            let stop = Frame::BlobWant(BlobWant {
+                name,
+                offset,
+                bytes,
+            });
+            self.out.push_back(Output::Send(peer, stop));
             self.leave(peer, name);
         }
         self.rest(now);
         self.end_rest(now.mono_micros);
-        self.ahead.time(now);
-        while let Some((until, name)) = self.coming_until.front().copied()
-            && until <= now.mono_micros
-        {
-            self.coming_until.pop_front();
-            if let Some(priority) = self.coming.remove(&name) {
-                self.queue(name, priority);
-            }
-        }
         // Whom all have failed is tried with all again.
         for (name, fetch) in &mut self.active {
             if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
@@ -331,9 +233,7 @@ impl Fetches {
         let heard = self.active.values().map(|fetch| fetch.heard_at).min();
         let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
         let rested = self.resting.keys().map(|(at, _)| *at).next();
-        let coming = self.coming_until.front().map(|(until, _)| *until);
-        let times = [stalled, rested, coming, self.ahead.deadline()];
-        times.into_iter().flatten().min()
+        stalled.into_iter().chain(rested).min()
     }
 
     /// Puts aside what all peers have failed, if others wait or nothing of it came: it goes to the end of the queue after a while.
@@ -378,10 +278,6 @@ impl Fetches {
             let Some(((priority, _), name)) = self.wanted.pop_first() else {
                 break;
             };
-            if !self.known.contains(&name) || self.active.contains_key(&name) {
-                // It was given meanwhile.
-                continue;
-            }
             let fetch = Fetch {
                 priority,
                 hasher: blake3::Hasher::new(),
@@ -430,9 +326,8 @@ impl Fetches {
         }
     }
 
-    /// Bytes that came and are not written, or not wanted, yet.
+    /// Bytes that came and are not written yet.
     pub fn memory_bytes(&self) -> u64 {
-        let writing: u64 = self.active.values().map(|fetch| fetch.writing).sum();
-        writing + self.ahead.bytes()
+        self.active.values().map(|fetch| fetch.writing).sum()
     }
 }

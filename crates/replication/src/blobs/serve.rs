@@ -1,12 +1,12 @@
 //! Giving blobs.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 
 use super::Config;
-use crate::wire::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant, Frame};
+use crate::wire::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant, Frame};
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,26 +34,9 @@ struct Serve {
     busy: bool,
 }
 
-/// What one peer is given unasked.
-#[derive(Default)]
-struct Pushes {
-    /// Not read yet, in the order of the batches that name them.
-    queue: VecDeque<BlobName>,
-    /// Being read; what the peer has asked for meanwhile: it is mostly here before the question is.
-    reading: BTreeMap<BlobName, Option<BlobWant>>,
-    /// Read.
-    ready: VecDeque<Frame>,
-    /// Given on this link, the last ones: the batch that takes a message and the one that delivers it name the same.
-    given: BTreeSet<BlobName>,
-    given_order: VecDeque<BlobName>,
-    /// Whether these have the next turn, not what was asked for.
-    turn: bool,
-}
-
 /// The blobs that are being given.
 pub struct Serves {
     config: Config,
-    pushes: BTreeMap<Incarnation, Pushes>,
     serves: BTreeMap<(Incarnation, BlobName), Serve>,
     ready: BTreeMap<Incarnation, VecDeque<Frame>>,
     out: VecDeque<Output>,
@@ -64,7 +47,6 @@ impl Serves {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            pushes: BTreeMap::new(),
             serves: BTreeMap::new(),
             ready: BTreeMap::new(),
             out: VecDeque::new(),
@@ -76,66 +58,8 @@ impl Serves {
         self.out.pop_front()
     }
 
-    /// A batch that names this blob was sent to the peer: it is given behind it. Beyond the bound the peer asks.
-    pub fn push(&mut self, peer: Incarnation, name: BlobName) {
-        let pushes_max = self.config.pushes_max;
-        let pushes = self.pushes.entry(peer).or_default();
-        if pushes.queue.len() >= pushes_max || !pushes.given.insert(name) {
-            return;
-        }
-        pushes.given_order.push_back(name);
-        if pushes.given_order.len() > pushes_max
-            && let Some(oldest) = pushes.given_order.pop_front()
-        {
-            pushes.given.remove(&oldest);
-        }
-        pushes.queue.push_back(name);
-        self.push_on(peer);
-    }
-
-    fn push_on(&mut self, peer: Incarnation) {
-        let Some(pushes) = self.pushes.get_mut(&peer) else {
-            return;
-        };
-        while pushes.reading.len() + pushes.ready.len() < self.config.pushing_max
-            && let Some(name) = pushes.queue.pop_front()
-        {
-            pushes.reading.insert(name, None);
-            self.out.push_back(Output::Read {
-                peer,
-                name,
-                offset: 0,
-                bytes: self.config.push_bytes_max,
-            });
-        }
-    }
-
-    /// What was read to be given unasked.
-    fn pushed(&mut self, peer: Incarnation, name: BlobName, data: Option<Bytes>) {
-        let Some(pushes) = self.pushes.get_mut(&peer) else {
-            return;
-        };
-        let asked = pushes.reading.remove(&name).flatten();
-        match (data, asked) {
-            // It was asked for as a whole.
-            (None, Some(want)) => self.want(peer, want),
-            (data, _) => pushes
-                .ready
-                .push_back(Frame::BlobPush(BlobPush { name, data })),
-        }
-        self.push_on(peer);
-        self.out.push_back(Output::Wake(peer));
-    }
-
     /// A peer asks.
     pub fn want(&mut self, peer: Incarnation, want: BlobWant) {
-        if let Some(pushes) = self.pushes.get_mut(&peer) {
-            if let Some(asked) = pushes.reading.get_mut(&want.name) {
-                *asked = (want.bytes > 0).then_some(want);
-                return;
-            }
-            pushes.queue.retain(|name| *name != want.name);
-        }
         if want.bytes == 0 {
             self.serves.remove(&(peer, want.name));
             return;
@@ -157,10 +81,6 @@ impl Serves {
 
     /// What was read: `None` if the blob is not here; `end` if these are its last bytes.
     pub fn read(&mut self, peer: Incarnation, name: BlobName, data: Option<Bytes>, end: bool) {
-        let pushes = self.pushes.get(&peer);
-        if pushes.is_some_and(|pushes| pushes.reading.contains_key(&name)) {
-            return self.pushed(peer, name, data.filter(|_| end));
-        }
         let Some(serve) = self
             .serves
             .get_mut(&(peer, name))
@@ -190,16 +110,6 @@ impl Serves {
 
     /// The next frame for a peer; only when no partition has one.
     pub fn transmit(&mut self, peer: Incarnation) -> Option<Frame> {
-        if let Some(pushes) = self.pushes.get_mut(&peer) {
-            pushes.turn = !pushes.turn;
-            let asked = self.ready.get(&peer).is_some_and(|ready| !ready.is_empty());
-            if (pushes.turn || !asked)
-                && let Some(frame) = pushes.ready.pop_front()
-            {
-                self.push_on(peer);
-                return Some(frame);
-            }
-        }
         let frame = self.ready.get_mut(&peer)?.pop_front()?;
         if let Frame::BlobChunk(chunk) = &frame {
             if let Some(serve) = self.serves.get_mut(&(peer, chunk.name)) {
@@ -212,7 +122,6 @@ impl Serves {
 
     /// The link is gone.
     pub fn unlinked(&mut self, peer: Incarnation) {
-        self.pushes.remove(&peer);
         self.ready.remove(&peer);
         self.serves.retain(|(other, _), _| *other != peer);
     }

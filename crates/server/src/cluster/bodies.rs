@@ -35,16 +35,6 @@ pub(super) const TOLD_MAX: usize = 256;
 /// What found no room, on the disk or among what is fetched, is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What machines ask for.
-pub(crate) enum Ask {
-    /// Get it, or tell that it is here.
-    Want(BlobName),
-    /// The same: a batch that names it came a moment ago.
-    Coming(BlobName),
-    /// Batches that name these were sent to the node.
-    Push(Incarnation, Vec<BlobName>),
-}
-
 /// What links bring.
 pub(super) enum Told {
     Up(Incarnation, Handle),
@@ -107,7 +97,7 @@ impl<S: Store> Driver<S> {
     /// Runs until nobody can reach it, or the node stops.
     pub(super) async fn run(
         mut self,
-        mut wants: mpsc::UnboundedReceiver<Ask>,
+        mut wants: mpsc::UnboundedReceiver<BlobName>,
         mut told: mpsc::Receiver<Told>,
     ) {
         let _guard = self.state.guard("bodies");
@@ -120,8 +110,8 @@ impl<S: Store> Driver<S> {
             alarm.set(&self.clock, self.bodies.deadline());
             let retry = self.retry_at;
             tokio::select! {
-                Some(ask) = wants.recv() => {
-                    if self.asked(ask).await.is_none() {
+                Some(blob) = wants.recv() => {
+                    if self.want(blob).await.is_none() {
                         return;
                     }
                 }
@@ -163,28 +153,12 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// `None`: the node stops.
-    async fn asked(&mut self, ask: Ask) -> Option<()> {
-        let (blob, coming) = match ask {
-            Ask::Want(blob) => (blob, false),
-            Ask::Coming(blob) => (blob, true),
-            Ask::Push(peer, blobs) => {
-                if self.links.contains_key(&peer) {
-                    self.bodies.push(peer, &blobs);
-                }
-                return Some(());
-            }
-        };
-        // It is here, or got.
+    /// Tells the owners that a body is here, or gets it. `None`: the node stops.
+    async fn want(&mut self, blob: BlobName) -> Option<()> {
         match self.state.store.stat(blob_name(&blob)).await {
             Ok(Some(_)) => self.tell(blob),
             Ok(None) => {
-                let now = self.clock.now();
-                let taken = match coming {
-                    true => self.bodies.coming(now, &blob),
-                    false => self.bodies.want(now, &blob),
-                };
-                if !taken {
+                if !self.bodies.want(self.clock.now(), &blob) {
                     self.later.push_back(blob);
                     self.retry();
                 }

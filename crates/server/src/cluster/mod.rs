@@ -34,12 +34,13 @@ use tokio::{
 };
 use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
 use whimbrel_crdt::Incarnation;
+use whimbrel_mailbox::BlobName;
 use whimbrel_replication::roster::Place;
 
+pub(crate) use self::state::Told;
 pub use self::status::{
     Drain, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
 };
-pub(crate) use self::{bodies::Ask, state::Told};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -63,14 +64,14 @@ pub struct Membership {
     /// Whether this node came with an empty disk.
     pub(crate) young: bool,
     /// Bodies that are wanted.
-    pub(crate) wants: mpsc::UnboundedSender<Ask>,
+    pub(crate) wants: mpsc::UnboundedSender<BlobName>,
 }
 
 /// The node's end of its cluster.
 pub struct Cluster<S> {
     state: Arc<State<S>>,
     membership: Membership,
-    wants: mpsc::UnboundedReceiver<Ask>,
+    wants: mpsc::UnboundedReceiver<BlobName>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     /// Bytes that all logs may have.
     kept_bytes: u64,

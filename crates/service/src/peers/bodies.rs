@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, Incarnation};
+use whimbrel_crdt::Incarnation;
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::blobs::Config;
 use whimbrel_replication::{
@@ -15,11 +15,8 @@ use whimbrel_replication::{
     wire::{self, Frame},
 };
 
-use super::{PeerOutput, clocks};
-use crate::{
-    machine::{Now, Output},
-    owner::blob_of_batch,
-};
+use super::clocks;
+use crate::machine::Now;
 
 /// What a body was wanted for says how soon it is fetched; all are wanted alike so far.
 const PRIORITY: u8 = 0;
@@ -80,19 +77,6 @@ fn off_wire(name: &wire::BlobName) -> BlobName {
     BlobName { hash, upload }
 }
 
-/// What a driver does to send a frame: the bodies that its batches name go behind it.
-pub(crate) fn send(peer: Incarnation, frame: Frame) -> impl Iterator<Item = Output> {
-    let mut names = Vec::new();
-    if let Frame::Batches(batches) = &frame {
-        for batch in &batches.batches {
-            names.extend(Batch::blobs_of(batch).filter_map(blob_of_batch));
-        }
-    }
-    let push = (!names.is_empty()).then_some(PeerOutput::Push(peer, names));
-    let send = std::iter::once(PeerOutput::Send(peer, frame));
-    send.chain(push).map(Output::Peer)
-}
-
 impl Bodies {
     /// Nothing is wanted.
     #[must_use]
@@ -109,30 +93,12 @@ impl Bodies {
 
     /// A body that is not here is wanted. `false`: too many are, ask again later.
     pub fn want(&mut self, now: Now, name: &BlobName) -> bool {
-        self.wanted(now, name, false)
-    }
-
-    /// The same, of a batch that has come a moment ago: whoever sent it gives the body unasked, mostly.
-    pub fn coming(&mut self, now: Now, name: &BlobName) -> bool {
-        self.wanted(now, name, true)
-    }
-
-    fn wanted(&mut self, now: Now, name: &BlobName, coming: bool) -> bool {
         if self.finishing.contains(name) {
             return true;
         }
-        let name = on_wire(name);
-        let taken = self.fetches.want(clocks(now), name, PRIORITY, coming);
+        let taken = self.fetches.want(clocks(now), on_wire(name), PRIORITY);
         self.settle();
         taken
-    }
-
-    /// A batch that names these was sent to the node.
-    pub fn push(&mut self, peer: Incarnation, names: &[BlobName]) {
-        for name in names {
-            self.serves.push(peer, on_wire(name));
-        }
-        self.settle();
     }
 
     /// There is a stream to a node, or there is none any more.
@@ -156,7 +122,6 @@ impl Bodies {
             }
             Frame::BlobChunk(chunk) => self.fetches.chunk(clocks(now), peer, chunk),
             Frame::BlobDone(done) => self.fetches.done(clocks(now), peer, done),
-            Frame::BlobPush(push) => self.fetches.pushed(clocks(now), peer, push),
             _ => {}
         }
         self.settle();

@@ -33,8 +33,8 @@ use crate::{
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, bodies,
-        clocks, is_kept_early, on_wire,
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, clocks,
+        is_kept_early, on_wire,
     },
 };
 
@@ -142,10 +142,8 @@ impl QueueOwner {
                     (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
                     (None, Phase::Loading(_)) => None,
                 };
-                let sent = frame
-                    .into_iter()
-                    .flat_map(|frame| bodies::send(peer, frame));
-                self.out.extend(sent);
+                let send = |frame| Output::Peer(PeerOutput::Send(peer, frame));
+                self.out.extend(frame.map(send));
             }
             PeerInput::Logs(ticket, logs) => {
                 if let Phase::Loading(loading) = &mut self.phase
@@ -407,9 +405,7 @@ impl QueueOwner {
         for done in taken.into_iter().flatten() {
             match done {
                 Done::Taken(id, taken, blob, row) => {
-                    if self.hear_of(now, id, taken, blob, row, &mut commit) {
-                        self.out.push_back(Output::Peer(PeerOutput::Coming(blob)));
-                    }
+                    self.hear_of(now, id, taken, blob, row, &mut commit);
                     taken_now.push(id);
                 }
                 Done::Closed(id) => {
@@ -427,7 +423,7 @@ impl QueueOwner {
         true
     }
 
-    /// Another node has taken an entry. If its row is here, since a state brought it, that changes nothing; else its body is wanted.
+    /// Another node has taken an entry. If its row and its body are here since a state brought them, that changes nothing.
     pub(super) fn hear_of(
         &mut self,
         now: Now,
@@ -436,9 +432,9 @@ impl QueueOwner {
         blob: BlobName,
         row: Bytes,
         commit: &mut Commit,
-    ) -> bool {
+    ) {
         if self.others.contains_key(&id) {
-            return false;
+            return;
         }
         commit.mutations.extend(with(id, &blob, row));
         commit.mutations.push(Mutation::Put {
@@ -449,7 +445,7 @@ impl QueueOwner {
         self.others.insert(id, other);
         self.lacking.insert(blob, id);
         self.out.push_back(Output::Unfinished(id));
-        true
+        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
     }
 
     /// Another node has finished an entry, or given it up. Gives its body, if the entry is here.

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     machine::{Note, Now, Output, Ticket},
     peers::{
-        Held, PeerOutput, StateWork, Then,
+        Held, StateWork, Then,
         kept::GivenUp,
         state::decode_rows,
         whole::{may_travel, pages},
@@ -125,10 +125,7 @@ impl QueueOwner {
             if heard_of || self.knows(entry.id) {
                 continue;
             }
-            if self.hear_of(now, entry.id, taken, entry.blob, row, &mut commit) {
-                self.out
-                    .push_back(Output::Peer(PeerOutput::Want(entry.blob)));
-            }
+            self.hear_of(now, entry.id, taken, entry.blob, row, &mut commit);
             new.push(entry.id);
         }
         Ok((commit, new))
