@@ -1056,15 +1056,8 @@ impl Node {
         let Some(bytes_max) = self.kept_bytes else {
             return;
         };
-        let lengths = self.disk.log_lengths().into_iter().filter_map(|log| {
-            Some(Length {
-                partition: PartitionId(u16::try_from(log.partition.0).ok()?),
-                origin: Incarnation::from_hash(log.origin.0),
-                last: log.position.next - 1,
-                bytes: log.bytes,
-            })
-        });
-        let lengths: Vec<Length> = lengths.collect();
+        let lengths = self.disk.log_lengths();
+        let lengths: Vec<Length> = lengths.iter().filter_map(Length::of).collect();
         let logs = given_up(&lengths, bytes_max);
         if logs.is_empty() {
             return;

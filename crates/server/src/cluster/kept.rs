@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
-use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_service::peers::{
     PeerInput,
     kept::{Length, given_up},
@@ -25,15 +24,7 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard
             // Whoever writes is told of it.
             continue;
         };
-        let lengths = lengths.into_iter().filter_map(|log| {
-            Some(Length {
-                partition: PartitionId(u16::try_from(log.partition.0).ok()?),
-                origin: Incarnation::from_hash(log.origin.0),
-                last: log.position.next - 1,
-                bytes: log.bytes,
-            })
-        });
-        let lengths: Vec<Length> = lengths.collect();
+        let lengths: Vec<Length> = lengths.iter().filter_map(Length::of).collect();
         let bytes = lengths.iter().map(|log| log.bytes).sum();
         metrics::log_bytes(bytes);
         let logs = given_up(&lengths, bytes_max);

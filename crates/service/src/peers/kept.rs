@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_storage::LogLength;
 
 /// How long a log on this disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,19 @@ pub struct Length {
     pub last: u64,
     /// Bytes of its batches.
     pub bytes: u64,
+}
+
+impl Length {
+    /// As the store tells it; `None` if it is no partition of a node's.
+    #[must_use]
+    pub fn of(log: &LogLength) -> Option<Self> {
+        Some(Length {
+            partition: PartitionId(u16::try_from(log.partition.0).ok()?),
+            origin: Incarnation::from_hash(log.origin.0),
+            last: log.position.next - 1,
+            bytes: log.bytes,
+        })
+    }
 }
 
 /// Logs, and the numbers up to which they are kept for no member that is away.
