@@ -29,7 +29,7 @@ pub(super) struct Message {
     pub(super) begun: bool,
     /// The owner has been told to forget it.
     fault: Option<AbortReason>,
-    /// Octets read of DATA, also those thrown away.
+    /// Octets read of it, also those thrown away.
     read: u64,
 }
 
@@ -283,6 +283,14 @@ impl Session {
         true
     }
 
+    /// Octets of chunks that nobody gets.
+    fn discard(&mut self, octets: u64) {
+        self.discarded += octets;
+        if self.discarded > self.config.limits.discard_bytes_max {
+            self.too_much_data();
+        }
+    }
+
     fn too_much_data(&mut self) {
         let refusal = Refusal::new(421, Enhanced(3, 4), "Far too much data");
         self.close_with(&refusal, CloseReason::TooMuchData, AbortReason::TooLarge);
@@ -318,17 +326,15 @@ impl Session {
         chunk.left -= count as u64;
         let Some(message) = message else {
             buffer.consume(count);
-            self.discarded += count as u64;
-            if self.discarded > limits.discard_bytes_max {
-                self.too_much_data();
-            }
+            self.discard(count as u64);
             return true;
         };
         let mut text = Vec::with_capacity(count);
         message.scanner.feed(&buffer.unread()[..count], &mut text);
         let text = message.take(text, limits);
         message.unacknowledged += text.len();
-        let fault = message.fault;
+        message.read += count as u64;
+        let (fault, unused) = (message.fault, message.read - message.bytes);
         buffer.consume(count);
         if let Some(reason) = fault {
             chunk.refusal = Some(refusal(reason));
@@ -338,6 +344,8 @@ impl Session {
         }
         if let Some(reason) = fault {
             self.fail_message(reason);
+            // What came in one piece with the fault is thrown away like what comes after it.
+            self.discard(unused);
         }
         true
     }
