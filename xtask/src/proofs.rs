@@ -6,6 +6,8 @@
 //!
 //! The last file that is compiled writes the model as OCaml. With `oracle.ml` it becomes a program, the oracle; random histories are run on it and on
 //! the crate `mailbox`, and what both show is compared; and rules of the crate are broken on purpose, to see that the comparison notices each.
+//!
+//! Before all that what is not proved but looked at in every order: the example `explore` of the crate `replication`.
 
 use std::{
     collections::BTreeSet,
@@ -66,6 +68,11 @@ pub(crate) fn run() -> Count {
     if installed.failed > 0 {
         return installed;
     }
+    let mut explore = cargo_toml::cargo();
+    explore
+        .args(["run", "--release", "--package", "whimbrel-replication"])
+        .args(["--example", "explore"]);
+    let explored = step::run(&mut explore, Counting::Explore);
     let proofs = cargo_toml::root().join("proofs");
     let checked = check(&proofs).and_then(|theorems| {
         let oracle = oracle(&proofs, &target().join("proofs"))?;
@@ -77,7 +84,7 @@ pub(crate) fn run() -> Count {
             for line in wrong.lines() {
                 println!("proofs: {line}");
             }
-            return Count::FAILED;
+            return explored.plus(Count::FAILED);
         }
     };
     let mutants = step::run(
@@ -101,7 +108,8 @@ pub(crate) fn run() -> Count {
         passed: theorems as u64,
         failed: 0,
     };
-    theorems.plus(mutants).plus(histories)
+    let compared = theorems.plus(mutants).plus(histories);
+    compared.plus(explored)
 }
 
 /// The comparison, with arguments for cargo.

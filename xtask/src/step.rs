@@ -69,6 +69,8 @@ pub(crate) enum Counting {
     Mutants,
     /// The line `oracle: histories=N disagreements=M ...`.
     Oracle,
+    /// The line `explore: bounds=N violations=M ...`.
+    Explore,
 }
 
 /// Runs a command and counts its results.
@@ -148,6 +150,7 @@ fn counted(line: &str, counting: Counting) -> Count {
         Counting::CargoTest => cargo_test(line),
         Counting::Sim => fields(line, "sim:", "seeds", "failed"),
         Counting::Oracle => fields(line, "oracle:", "histories", "disagreements"),
+        Counting::Explore => fields(line, "explore:", "bounds", "violations"),
         Counting::Mutants => mutants(line),
     }
 }
@@ -171,7 +174,7 @@ fn cargo_test(line: &str) -> Count {
     count
 }
 
-/// `sim: seeds=N failed=M ...`, `oracle: histories=N disagreements=M ...`
+/// `sim: seeds=N failed=M ...`, `oracle: histories=N disagreements=M ...`, `explore: bounds=N violations=M ...`
 fn fields(line: &str, start: &str, all: &str, failed: &str) -> Count {
     let Some(rest) = line.strip_prefix(start) else {
         return Count::default();

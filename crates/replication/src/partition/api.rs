@@ -78,7 +78,7 @@ impl Config {
 }
 
 /// What a node takes of its peers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Taking {
     /// As much as their windows allow.
     #[default]
@@ -129,7 +129,7 @@ pub struct Resume {
 pub struct Ticket(pub u64);
 
 /// A batch as it lies in a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Its first number.
     pub first: u64,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A state that a peer has asked for.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub(super) struct Give {
     /// `None` until the driver has made it.
     snapshot: Option<Snapshot>,

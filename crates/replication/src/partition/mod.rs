@@ -26,7 +26,10 @@ mod state;
 mod take;
 mod young;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    hash::{Hash as _, Hasher},
+};
 
 pub use api::{
     Alarm, Config, Entry, Foreign, Input, LogEnd, Output, PeerReport, Report, Resume, ResumeError,
@@ -42,6 +45,7 @@ use peer::Peer;
 use take::Take;
 
 /// What is under way.
+#[derive(Clone, Hash)]
 enum Pending {
     Store {
         peer: Incarnation,
@@ -72,7 +76,8 @@ enum Pending {
     Join,
 }
 
-/// One partition at one node.
+/// One partition at one node. Two that are alike go on alike.
+#[derive(Clone)]
 pub struct Partition {
     config: Config,
     id: PartitionId,
@@ -188,6 +193,37 @@ impl Partition {
             Input::Time => self.time(now),
         }
         self.grow();
+    }
+
+    /// All that decides how it goes on, for whoever looks at every state that there can be: tickets count by their order.
+    #[doc(hidden)]
+    pub fn fingerprint(&self, into: &mut impl Hasher) {
+        let Self {
+            config: _,
+            id: _,
+            me: _,
+            origins,
+            peers,
+            members,
+            closed,
+            pending,
+            next_ticket: _,
+            begun,
+            applying_bytes,
+            taking,
+            stable,
+            young,
+            gives,
+            take,
+            hints,
+            out,
+        } = self;
+        debug_assert!(out.is_empty(), "the driver has taken what it wanted");
+        (origins, peers, members, closed).hash(into);
+        pending.len().hash(into);
+        pending.values().for_each(|pending| pending.hash(into));
+        (begun, applying_bytes, taking).hash(into);
+        (stable, young, gives, take, hints).hash(into);
     }
 
     /// The next output, until there is none.

@@ -12,6 +12,7 @@ const RECENT_MAX: usize = 64;
 /// Bytes read at first when a log is read to be applied. Doubled while all of it could be applied.
 pub(super) const PAGE_BYTES_MIN: usize = 16 << 10;
 
+#[derive(Clone, Hash)]
 pub(super) struct Origin {
     /// Numbers below have been cut.
     pub(super) low: u64,
@@ -35,6 +36,7 @@ pub(super) struct Origin {
 }
 
 /// A batch that cannot be applied yet. Itself it is on disk.
+#[derive(Clone, Hash)]
 pub(super) struct Waiting {
     pub(super) first: u64,
     pub(super) deps: VersionVector,

@@ -9,6 +9,7 @@ use super::young::First;
 use crate::wire::Room;
 
 /// A batch that waits to be sent.
+#[derive(Clone, Hash)]
 pub(super) struct Queued {
     pub(super) origin: Incarnation,
     pub(super) last: u64,
@@ -16,6 +17,7 @@ pub(super) struct Queued {
 }
 
 /// A batch that was sent and not acknowledged.
+#[derive(Clone, Hash)]
 pub(super) struct Sent {
     pub(super) origin: Incarnation,
     pub(super) last: u64,
@@ -23,7 +25,7 @@ pub(super) struct Sent {
 }
 
 /// A peer lacks batches of a third node.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(super) enum Lag {
     /// Since then it came no further.
     Since(u64),
@@ -31,7 +33,7 @@ pub(super) enum Lag {
     Forwarding,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub(super) struct Peer {
     /// What it may send, and what is queued to it, if less than the configuration says.
     pub(super) window: Option<Room>,

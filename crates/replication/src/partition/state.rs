@@ -46,7 +46,7 @@ impl Default for StateConfig {
 }
 
 /// The rows of a partition at one moment, and what they stand for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// Its name: a random number, not zero, so that none is ever taken for an older one of this node.
     pub state: u64,
@@ -70,7 +70,7 @@ pub struct Rows {
 }
 
 /// A state that is being taken from another node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Who gives it.
     pub donor: Incarnation,

@@ -21,6 +21,7 @@ use crate::{
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// A state that is asked for, or comes.
+#[derive(Clone, Hash)]
 pub(super) struct Take {
     pub(super) donor: Incarnation,
     /// `None` until the donor has said what it gives. `last` is what came, durable or not.

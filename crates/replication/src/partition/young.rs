@@ -11,6 +11,7 @@ use super::{Output, Partition};
 use crate::broken;
 
 /// What a peer had applied when it was first heard.
+#[derive(Clone, Hash)]
 pub(super) struct First {
     pub(super) young: bool,
     pub(super) applied: VersionVector,

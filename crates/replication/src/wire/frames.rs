@@ -47,7 +47,7 @@ pub struct Pong {
 }
 
 /// How much more the receiver of batches is willing to hold that is not durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Room {
     /// Bytes on the way and not acknowledged. One batch is always allowed.
     #[n(0)]
@@ -265,7 +265,7 @@ pub struct StateTake {
 }
 
 /// Rows of a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StateChunk {
     /// Which partition.
     pub partition: PartitionId,

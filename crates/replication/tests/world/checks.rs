@@ -9,10 +9,11 @@ use whimbrel_replication::wire::Frame;
 use super::{
     World,
     disk::{Io, Rows, key},
+    node::Node,
 };
 
 /// All batches that were made and not lost with their maker's memory: origin and last number, what each depends on.
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Made(BTreeMap<(Incarnation, u64), (VersionVector, Hash)>);
 
 impl Made {
@@ -42,17 +43,72 @@ impl Made {
         self.0
             .retain(|(o, number), _| *o != origin || *number <= last);
     }
+
+    /// What is there and not in this.
+    pub fn beyond(&self, known: &VersionVector) -> Option<(Incarnation, u64)> {
+        let mut all = self.0.keys().copied();
+        all.find(|(origin, last)| !known.covers(Dot::new(*origin, *last)))
+    }
+
+    /// What is stable was applied everywhere, and nothing made without it is still unknown here.
+    pub fn check_stable<'a>(
+        &self,
+        node: &Node,
+        mut members: impl Iterator<Item = &'a Node>,
+        stable: &VersionVector,
+    ) -> Result<(), String> {
+        if let Some(other) = members.find(|other| !other.disk.applied.covers_all(stable)) {
+            return Err(format!("stable {stable:?}, not applied at {:?}", other.id));
+        }
+        for ((origin, last), (deps, _)) in &self.0 {
+            if node.disk.applied.covers(Dot::new(*origin, *last)) {
+                continue;
+            }
+            let mut seen = deps.clone();
+            seen.advance(*origin, last - 1);
+            if !seen.covers_all(stable) {
+                return Err(format!(
+                    "stable {stable:?}, but {last} of {origin:?} was made without it and is not known"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A state is joined when all of it is there, and if it is no older than what is stable.
+    pub fn check_join(&self, node: &Node, held: &Held) -> Result<(), String> {
+        if let Some(stable) = node.machine.as_ref().map(|machine| machine.stable())
+            && !held.snapshot.applied.covers_all(stable)
+        {
+            return Err(format!(
+                "{stable:?} is stable, not in the state that is joined"
+            ));
+        }
+        let there: Vec<Vec<u8>> = node.disk.staged().into_keys().collect();
+        let expected = self.keys(&held.snapshot.applied);
+        if there != expected {
+            return Err(format!(
+                "joined with {} rows of {}",
+                there.len(),
+                expected.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the rows are those of what is applied.
+    pub fn check_rows(&self, rows: &Rows, applied: &VersionVector) -> Result<(), String> {
+        if rows.keys().cloned().collect::<Vec<_>>() != self.keys(applied) {
+            return Err(format!("rows are not those of {applied:?}"));
+        }
+        Ok(())
+    }
 }
 
-impl World {
+impl Node {
     /// Peers are told of what is on disk only, and sent nothing else.
-    pub(super) fn check_sent(
-        &self,
-        node: usize,
-        to: Incarnation,
-        frame: &Frame,
-    ) -> Result<(), String> {
-        let disk = &self.nodes[node].disk;
+    pub fn check_sent(&self, to: Incarnation, frame: &Frame) -> Result<(), String> {
+        let disk = &self.disk;
         let (durable, applied) = match frame {
             Frame::Hello(hello) => (&hello.durable, &hello.applied),
             Frame::Ack(ack) => (&ack.durable, &ack.applied),
@@ -66,7 +122,7 @@ impl World {
                 return Ok(());
             }
             Frame::StateBegin(begin) => {
-                if !self.nodes[node].members.contains(&to) {
+                if !self.members.contains(&to) {
                     return Err("a state goes to one that is no member".into());
                 }
                 (&disk.durable, &begin.applied)
@@ -81,37 +137,9 @@ impl World {
         }
         Ok(())
     }
+}
 
-    /// A state is joined when all of it is there.
-    pub(super) fn check_join(&self, node: usize, held: &Held) -> Result<(), String> {
-        let machine = self.nodes[node].machine.as_ref();
-        if let Some(stable) = machine.map(|machine| machine.stable())
-            && !held.snapshot.applied.covers_all(stable)
-        {
-            return Err(format!(
-                "{stable:?} is stable, not in the state that is joined"
-            ));
-        }
-        let there: Vec<Vec<u8>> = self.nodes[node].disk.staged().into_keys().collect();
-        let expected = self.made.keys(&held.snapshot.applied);
-        if there != expected {
-            return Err(format!(
-                "joined with {} rows of {}",
-                there.len(),
-                expected.len()
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether the rows are those of what is applied.
-    pub(super) fn check_rows(&self, rows: &Rows, applied: &VersionVector) -> Result<(), String> {
-        if rows.keys().cloned().collect::<Vec<_>>() != self.made.keys(applied) {
-            return Err(format!("rows are not those of {applied:?}"));
-        }
-        Ok(())
-    }
-
+impl World {
     /// A log is cut where every member has it on disk and has applied it, or is too far behind.
     pub(super) fn check_cut(
         &self,
@@ -135,27 +163,9 @@ impl World {
         Ok(())
     }
 
-    /// What is stable was applied everywhere, and nothing made without it is still unknown here.
     pub(super) fn check_stable(&self, node: usize, stable: &VersionVector) -> Result<(), String> {
-        for other in self.taking_part() {
-            if !other.disk.applied.covers_all(stable) {
-                return Err(format!("stable {stable:?}, not applied at {:?}", other.id));
-            }
-        }
-        let applied = &self.nodes[node].disk.applied;
-        for ((origin, last), (deps, _)) in &self.made.0 {
-            if applied.covers(Dot::new(*origin, *last)) {
-                continue;
-            }
-            let mut seen = deps.clone();
-            seen.advance(*origin, last - 1);
-            if !seen.covers_all(stable) {
-                return Err(format!(
-                    "stable {stable:?}, but {last} of {origin:?} was made without it and is not known"
-                ));
-            }
-        }
-        Ok(())
+        let members = self.taking_part();
+        self.made.check_stable(&self.nodes[node], members, stable)
     }
 
     pub(super) fn check_alarm(&self, alarm: &Alarm) -> Result<(), String> {
@@ -188,13 +198,13 @@ impl World {
     }
 
     /// Members that know that they are.
-    fn taking_part(&self) -> impl Iterator<Item = &super::Node> {
+    fn taking_part(&self) -> impl Iterator<Item = &Node> {
         let mut nodes = self.nodes.iter().enumerate();
         std::iter::from_fn(move || nodes.find(|(node, _)| self.takes_part(*node)))
             .map(|(_, node)| node)
     }
 
-    fn living(&self) -> impl Iterator<Item = &super::Node> {
+    fn living(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.machine.is_some())
     }
 
@@ -254,7 +264,7 @@ impl World {
             if node.memory != known {
                 return Err(format!("memory of {:?} differs", node.id));
             }
-            self.check_rows(&node.disk.rows, &known)?;
+            self.made.check_rows(&node.disk.rows, &known)?;
             let whole = self.setting.dead.is_none();
             for (origin, last) in known.iter().filter(|_| whole) {
                 let low = node.disk.low.get(&origin).copied().unwrap_or(1);

@@ -10,7 +10,7 @@ use whimbrel_replication::partition::{Entry, Held, LogEnd, Ticket};
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a commit does to a state that is being taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum StateIo {
     Begin(Held),
     Store(Vec<u8>, Rows),
@@ -19,7 +19,7 @@ pub enum StateIo {
 }
 
 /// One commit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Io {
     /// A batch appended to a log.
     pub entry: Option<(Incarnation, Entry, Hash)>,
@@ -30,7 +30,7 @@ pub struct Io {
     pub ticket: Option<Ticket>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default, Hash)]
 pub struct Disk {
     pub logs: BTreeMap<Incarnation, Vec<(Entry, Hash)>>,
     pub low: BTreeMap<Incarnation, u64>,

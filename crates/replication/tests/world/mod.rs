@@ -8,6 +8,7 @@ pub mod budget;
 mod checks;
 pub mod clocks;
 mod disk;
+pub mod explore;
 pub mod membership;
 mod node;
 pub mod readers;
@@ -561,7 +562,7 @@ impl World {
         let Some(frame) = machine.transmit(now, peer) else {
             return Ok(());
         };
-        self.check_sent(from, peer, &frame)?;
+        self.nodes[from].check_sent(peer, &frame)?;
         let lossy = self.setting.lossy > 0 && !self.quiet;
         let cut = self.cuts.get(&(from, to)).is_some_and(|count| *count > 0);
         let lost = cut || (lossy && self.rng.one_in(self.setting.lossy));

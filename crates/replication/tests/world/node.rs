@@ -1,6 +1,9 @@
 //! One node: a machine, its disk, and an owner that applies in the order in which it is handed batches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{Hash as _, Hasher},
+};
 
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
@@ -10,6 +13,7 @@ use super::disk::{Disk, Io, Rows};
 
 pub const PARTITION: PartitionId = PartitionId::accounts(7);
 
+#[derive(Clone)]
 pub struct Node {
     pub id: Incarnation,
     pub disk: Disk,
@@ -26,6 +30,8 @@ pub struct Node {
     pub snapshots: BTreeMap<u64, Rows>,
     /// Who belongs, as the machine was told.
     pub members: BTreeSet<Incarnation>,
+    /// What was stable when something was forgotten for it.
+    pub collected: VersionVector,
     /// When the machine wants to be called.
     pub timer: Option<u64>,
 }
@@ -43,7 +49,19 @@ impl Node {
             own_hash: Hash::default(),
             snapshots: BTreeMap::new(),
             members: BTreeSet::new(),
+            collected: VersionVector::new(),
             timer: None,
+        }
+    }
+
+    /// All that decides how it goes on.
+    pub fn fingerprint(&self, into: &mut impl Hasher) {
+        (self.id, &self.disk, &self.memory, self.hlc.last()).hash(into);
+        (&self.own_hash, &self.snapshots).hash(into);
+        (&self.members, &self.collected).hash(into);
+        self.machine.is_some().hash(into);
+        if let Some(machine) = &self.machine {
+            machine.fingerprint(into);
         }
     }
 
@@ -58,7 +76,7 @@ impl Node {
             logs: self.disk.ends(),
             applied: self.disk.applied.clone(),
             members: self.members.clone(),
-            stable: VersionVector::new(),
+            stable: self.collected.clone(),
             young: false,
         };
         self.life += 1;

@@ -17,7 +17,7 @@ impl World {
             StateOutput::Snapshot { ticket } => {
                 // Rows may be there before they are durable.
                 let (rows, applied) = self.nodes[node].disk.view();
-                self.check_rows(&rows, &applied)?;
+                self.made.check_rows(&rows, &applied)?;
                 if self.nodes[node].snapshots.len() >= self.config.state.gives_max {
                     return Err("too many snapshots are kept".into());
                 }
@@ -64,7 +64,7 @@ impl World {
                 held,
                 jumps,
             } => {
-                self.check_join(node, &held)?;
+                self.made.check_join(&self.nodes[node], &held)?;
                 self.joined += 1;
                 self.joined_by_members += u64::from(node < self.founders());
                 self.nodes[node].join(&held);

@@ -1,0 +1,18 @@
+//! All orders of events of a few nodes with a few batches.
+
+#![allow(missing_docs)]
+
+mod world;
+
+/// Of none of them are there so many states.
+const STATES_MAX: u64 = 1_000_000;
+
+#[test]
+fn every_order() {
+    for bounds in world::explore::SMALL {
+        let figures = world::explore::search(bounds, STATES_MAX)
+            .unwrap_or_else(|found| panic!("{}: {found:#?}", bounds.name));
+        assert!(figures.whole, "{}: {figures:?}", bounds.name);
+        assert!(figures.ends > 0, "{}: {figures:?}", bounds.name);
+    }
+}
