@@ -181,14 +181,18 @@ impl Handle {
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
-        Frame::BlobChunk(_) | Frame::BlobDone(_) | Frame::StateChunk(_) | Frame::StateEnd(_)
+        Frame::BlobChunk(_)
+            | Frame::BlobDone(_)
+            | Frame::BlobPush(_)
+            | Frame::StateChunk(_)
+            | Frame::StateEnd(_)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use whimbrel_replication::wire::{BlobChunk, BlobName, Decoder, Ping};
+    use whimbrel_replication::wire::{BlobChunk, BlobName, BlobPush, Decoder, Ping};
 
     use super::*;
 
@@ -228,6 +232,15 @@ mod tests {
         assert_eq!(sent(&handle, 4096), (vec![small(3)], false));
         assert_eq!(sent(&handle, 4096), (vec![bulk(50)], false));
         assert_eq!(sent(&handle, 4096), (vec![], false));
+        // A body that nobody has asked for, too.
+        let push = Frame::BlobPush(BlobPush {
+            name: BlobName([0; 48]),
+            data: Some(Bytes::from(vec![7; 100])),
+        });
+        handle.offer(&push).unwrap();
+        handle.offer(&small(4)).unwrap();
+        assert_eq!(sent(&handle, 4096), (vec![small(4)], false));
+        assert_eq!(sent(&handle, 4096), (vec![push], false));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use whimbrel_cluster::{
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
+    blobs::FEATURE_PUSH,
     link::Agreed,
     wire::{BlobChunk, BlobName, Frame},
 };
@@ -152,7 +153,10 @@ async fn frames_go_both_ways() {
     // The greater name may dial alone: the other may not be reachable from there.
     b.dial("a", &a);
     let (at_a, agreed, to_b, mut from_b) = a.up_with_frames().await;
-    assert_eq!((agreed.name.as_str(), agreed.features), ("b", FEATURE_LZ4));
+    assert_eq!(
+        (agreed.name.as_str(), agreed.features),
+        ("b", FEATURE_LZ4 | FEATURE_PUSH)
+    );
     let (at_b, agreed, to_a, mut from_a) = b.up_with_frames().await;
     assert_eq!(agreed.incarnation, Incarnation::new(1).unwrap());
     let (there, back) = (body(5_000_000), body(10));

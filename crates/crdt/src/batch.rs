@@ -17,6 +17,9 @@ pub const BATCH_VERSION: u32 = 1;
 /// A batch larger than this is refused: one batch is in memory at a time, several times over.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Where a batch has the names of its blobs.
+const BLOBS_INDEX: usize = 8;
+
 /// BLAKE3 of the encoded bytes of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Hash(pub [u8; 32]);
@@ -197,6 +200,25 @@ impl Batch {
         let batch: Self = decoder.decode().map_err(malformed)?;
         batch.check()?;
         Ok(batch)
+    }
+
+    /// The names of the blobs in an encoded batch, without decoding the rest; none if it is not one of this version.
+    pub fn blobs_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let found = || {
+            let mut decoder = minicbor::Decoder::new(bytes);
+            decoder.array()?;
+            if decoder.u32()? != BATCH_VERSION {
+                return Ok(Vec::new());
+            }
+            decoder.array()?;
+            for _ in 0..BLOBS_INDEX {
+                decoder.skip()?;
+            }
+            let count = decoder.array()?.unwrap_or(0);
+            (0..count).map(|_| decoder.bytes()).collect()
+        };
+        let names: Result<Vec<&[u8]>, minicbor::decode::Error> = found();
+        names.unwrap_or_default().into_iter()
     }
 
     fn check(&self) -> Result<(), BatchError> {

@@ -54,6 +54,18 @@ fn version_1_keeps_its_meaning() {
 }
 
 #[test]
+fn blobs_are_found_without_the_rest() {
+    let mut batch = example();
+    batch.blobs.push(b"another".to_vec().into());
+    let bytes = batch.seal().bytes;
+    let found: Vec<&[u8]> = Batch::blobs_of(&bytes).collect();
+    assert_eq!(found, [&[5; 48][..], b"another"]);
+    let mut later = bytes;
+    later[1] = 9;
+    assert_eq!(Batch::blobs_of(&later).count(), 0);
+}
+
+#[test]
 fn unknown_version_is_named() {
     let mut bytes = example().seal().bytes;
     bytes[1] = 9;
@@ -104,6 +116,7 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Batch::decode(&bytes);
+        let _ = Batch::blobs_of(&bytes).count();
     }
 
     #[test]
@@ -114,7 +127,8 @@ proptest! {
             bytes[at] = byte;
         }
         if let Ok(batch) = Batch::decode(&bytes) {
-            prop_assert_eq!(Batch::decode(&batch.seal().bytes), Ok(batch));
+            prop_assert_eq!(Batch::decode(&batch.seal().bytes), Ok(batch.clone()));
+            prop_assert!(Batch::blobs_of(&bytes).eq(batch.blobs.iter().map(|name| &name[..])));
         }
         bytes.truncate(cut.index(bytes.len()));
         let _ = Batch::decode(&bytes);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::Now;
-use whimbrel_replication::blobs::{Config, FetchOutput, Fetches, ServeOutput, Serves};
-use whimbrel_replication::wire::{BlobName, Frame};
+use whimbrel_replication::blobs::{Config, FetchOutput, Fetches, ReadId, ServeOutput, Serves};
+use whimbrel_replication::wire::{BlobChunk, BlobDone, BlobName, BlobPush, BlobWant, Frame};
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).unwrap()
@@ -53,10 +53,10 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
     let mut stores: BTreeMap<BlobName, Vec<u8>> = BTreeMap::new();
     let (mut finished, mut most) = (Vec::new(), 0);
     for (name, _, priority) in blobs {
-        assert!(fetches.want(at(0), *name, *priority));
+        assert!(fetches.want(at(0), *name, *priority, false));
     }
     for id in 0..peers.len() {
-        fetches.linked(at(0), node(id as u64 + 2));
+        fetches.linked(at(0), node(id as u64 + 2), false);
     }
     for second in 0..2000 {
         let mut writes = Vec::new();
@@ -93,10 +93,10 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
             let peer = node(at_peer as u64 + 2);
             while let Some(output) = serve.poll() {
                 if let ServeOutput::Read {
+                    id,
                     name,
                     offset,
                     bytes,
-                    ..
                 } = output
                 {
                     let whole = contents[&name];
@@ -106,7 +106,7 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
                         data.iter_mut().for_each(|byte| *byte ^= 1);
                     }
                     let data = (peers[at_peer] != Kind::Lacks).then(|| Bytes::from(data));
-                    serve.read(node(1), name, data, end == whole.len());
+                    serve.read(id, data, end == whole.len());
                 }
             }
             for _ in 0..3 {
@@ -215,9 +215,9 @@ fn bodies_that_nobody_has_make_place() {
     let mut fetches = Fetches::new(config);
     let names: Vec<BlobName> = (0..4).map(|number| blob(number, 10).0).collect();
     for name in &names {
-        assert!(fetches.want(at(0), *name, 0));
+        assert!(fetches.want(at(0), *name, 0, false));
     }
-    fetches.linked(at(0), node(2));
+    fetches.linked(at(0), node(2), false);
     assert_eq!(
         asked(&mut fetches),
         [(node(2), names[0]), (node(2), names[1])]
@@ -245,13 +245,439 @@ fn bodies_that_nobody_has_make_place() {
     fetches.lacks(later, node(2), names[0]);
     fetches.lacks(later, node(2), names[1]);
     assert_eq!(asked(&mut fetches), [(node(2), names[2])]);
-    fetches.linked(later, node(3));
+    fetches.linked(later, node(3), false);
     let asked_now = asked(&mut fetches);
     assert!(
         matches!(asked_now[..], [(peer, _)] if peer == node(3)),
         "{asked_now:?}"
     );
     // And each is wanted once.
-    assert!(names.iter().all(|name| fetches.want(later, *name, 0)));
+    assert!(
+        names
+            .iter()
+            .all(|name| fetches.want(later, *name, 0, false))
+    );
     assert_eq!(asked(&mut fetches), []);
+}
+
+fn push(name: BlobName, data: &[u8]) -> BlobPush {
+    let data = Some(Bytes::copy_from_slice(data));
+    BlobPush { name, data }
+}
+
+fn written_whole(fetches: &mut Fetches, name: BlobName, data: &[u8]) {
+    let write = FetchOutput::Write(name, Bytes::copy_from_slice(data));
+    assert_eq!(fetches.poll(), Some(write));
+    assert_eq!(fetches.poll(), Some(FetchOutput::Finish(name)));
+}
+
+/// Linked with one peer that gives unasked.
+fn with_a_pusher(config: Config) -> Fetches {
+    let mut fetches = Fetches::new(config);
+    fetches.linked(at(0), node(2), true);
+    fetches
+}
+
+#[test]
+fn a_body_that_is_given_unasked_is_not_asked_for() {
+    let mut fetches = with_a_pusher(Config::default());
+    let (name, data) = blob(1, 70);
+    assert!(fetches.want(at(0), name, 0, true));
+    assert_eq!(fetches.poll(), None, "it is waited for");
+    fetches.pushed(at(0), node(2), push(name, &data));
+    written_whole(&mut fetches, name, &data);
+    fetches.time(at(100));
+    assert_eq!(asked(&mut fetches), []);
+    // An empty one has nothing to be written.
+    let (name, data) = blob(2, 0);
+    assert!(fetches.want(at(100), name, 0, true));
+    fetches.pushed(at(100), node(2), push(name, &data));
+    assert_eq!(fetches.poll(), Some(FetchOutput::Finish(name)));
+}
+
+#[test]
+fn what_is_not_given_unasked_is_asked_for() {
+    let config = Config::default();
+    let mut fetches = with_a_pusher(config);
+    let names: Vec<BlobName> = (1..6).map(|number| blob(number, 50).0).collect();
+    // It does not come.
+    assert!(fetches.want(at(0), names[0], 0, true));
+    assert_eq!(asked(&mut fetches), []);
+    assert_eq!(fetches.deadline(), Some(config.coming_micros_max));
+    fetches.time(at(1));
+    assert_eq!(asked(&mut fetches), [(node(2), names[0])]);
+    // It is too large, which was said before or after it was wanted.
+    let large = |name| BlobPush { name, data: None };
+    assert!(fetches.want(at(1), names[1], 0, true));
+    fetches.pushed(at(1), node(2), large(names[1]));
+    assert_eq!(asked(&mut fetches), [(node(2), names[1])]);
+    fetches.pushed(at(1), node(2), large(names[2]));
+    assert!(fetches.want(at(1), names[2], 0, true));
+    assert_eq!(asked(&mut fetches), [(node(2), names[2])]);
+    // It is not what its name says.
+    assert!(fetches.want(at(1), names[3], 0, true));
+    fetches.pushed(at(1), node(2), push(names[3], b"another"));
+    assert_eq!(asked(&mut fetches), [(node(2), names[3])]);
+    // It is wanted after a start: no batch has come.
+    assert!(fetches.want(at(1), names[4], 0, false));
+    assert_eq!(asked(&mut fetches), [(node(2), names[4])]);
+    // Its peers have an earlier version.
+    let mut fetches = Fetches::new(config);
+    fetches.linked(at(0), node(2), false);
+    assert!(fetches.want(at(0), names[0], 0, true));
+    assert_eq!(asked(&mut fetches), [(node(2), names[0])]);
+}
+
+#[test]
+fn a_body_that_is_given_while_it_is_asked_for_is_taken_once() {
+    let config = Config {
+        fetches_max: 1,
+        ..Config::default()
+    };
+    let mut fetches = Fetches::new(config);
+    fetches.linked(at(0), node(2), true);
+    let (first, data) = blob(1, 40);
+    let (second, other) = blob(2, 40);
+    assert!(fetches.want(at(0), first, 0, false));
+    assert!(fetches.want(at(0), second, 0, false));
+    assert_eq!(asked(&mut fetches), [(node(2), first)]);
+    // One that waits for its turn.
+    fetches.pushed(at(0), node(2), push(second, &other));
+    written_whole(&mut fetches, second, &other);
+    fetches.pushed(at(0), node(2), push(first, &data));
+    written_whole(&mut fetches, first, &data);
+    assert_eq!(asked(&mut fetches), [], "and the peer is told to stop");
+    let chunk = BlobChunk {
+        name: first,
+        offset: 0,
+        data: Bytes::from(data),
+    };
+    fetches.chunk(at(0), node(2), chunk);
+    fetches.time(at(100));
+    assert_eq!(fetches.poll(), None);
+}
+
+#[test]
+fn what_nobody_wants_is_kept_in_bounded_memory_for_a_bounded_time() {
+    let config = Config {
+        ahead_bytes_max: 1000,
+        push_bytes_max: 500,
+        ..Config::default()
+    };
+    let mut fetches = Fetches::new(config);
+    fetches.linked(at(0), node(2), true);
+    let given: Vec<(BlobName, Vec<u8>)> = (0..20).map(|number| blob(number, 200)).collect();
+    for (name, data) in &given {
+        fetches.pushed(at(0), node(2), push(*name, data));
+    }
+    let memory = fetches.memory_bytes();
+    assert!(memory > 200 && memory <= 1000, "{memory}");
+    let (name, data) = &given[0];
+    assert!(fetches.want(at(0), *name, 0, true), "the first ones stay");
+    written_whole(&mut fetches, *name, data);
+    fetches.finished(name);
+    fetches.time(at(20));
+    assert_eq!(fetches.memory_bytes(), 0);
+    assert_eq!(fetches.deadline(), None);
+    // Larger than what is given unasked, and by who is not linked.
+    let (name, data) = blob(50, 600);
+    fetches.pushed(at(20), node(2), push(name, &data));
+    fetches.pushed(at(20), node(3), push(given[1].0, &given[1].1));
+    assert_eq!(fetches.memory_bytes(), 0);
+}
+
+/// One body has come to peer 2, and then comes once more.
+#[test]
+fn what_comes_twice_is_taken_once() {
+    let config = Config {
+        pushes_max: 2,
+        ..Config::default()
+    };
+    let mut fetches = with_a_pusher(config);
+    fetches.linked(at(0), node(3), true);
+    let (name, data) = blob(1, 70);
+    // Before it is wanted, and by two peers.
+    fetches.pushed(at(0), node(2), push(name, &data));
+    let kept = fetches.memory_bytes();
+    fetches.pushed(at(0), node(3), push(name, &data));
+    assert_eq!(fetches.memory_bytes(), kept);
+    assert!(fetches.want(at(0), name, 0, true));
+    written_whole(&mut fetches, name, &data);
+    // While it is written, and when it is.
+    fetches.pushed(at(0), node(3), push(name, &data));
+    assert_eq!(fetches.memory_bytes(), 70);
+    fetches.finished(&name);
+    fetches.pushed(at(0), node(3), push(name, &data));
+    assert_eq!((fetches.memory_bytes(), fetches.poll()), (0, None));
+    // The store has let go of it: nobody gives it a second time, so it is asked for at once.
+    assert!(fetches.want(at(0), name, 0, true));
+    assert_eq!(asked(&mut fetches).len(), 1);
+    // And what was asked for, and then comes unasked.
+    let (name, data) = blob(2, 10);
+    assert!(fetches.want(at(0), name, 0, false));
+    let peer = asked(&mut fetches)[0].0;
+    let (offset, length) = (0, 10);
+    let chunk = BlobChunk {
+        name,
+        offset,
+        data: Bytes::from(data.clone()),
+    };
+    fetches.chunk(at(0), peer, chunk);
+    fetches.done(at(0), peer, BlobDone { name, length });
+    written_whole(&mut fetches, name, &data);
+    fetches.pushed(at(0), node(2), push(name, &data));
+    assert_eq!((fetches.memory_bytes(), fetches.poll()), (0, None));
+    // What came is remembered for a while only.
+    for number in 3..6 {
+        let (name, data) = blob(number, 1);
+        assert!(fetches.want(at(0), name, 0, true));
+        fetches.pushed(at(0), node(2), push(name, &data));
+        written_whole(&mut fetches, name, &data);
+        fetches.finished(&name);
+    }
+    fetches.pushed(at(0), node(2), push(name, &data));
+    assert!(fetches.memory_bytes() > 0);
+}
+
+/// A peer that gives more than its share leaves the others theirs.
+#[test]
+fn each_peer_has_its_share_of_what_is_kept() {
+    let config = Config {
+        ahead_bytes_max: 2000,
+        ..Config::default()
+    };
+    let mut fetches = with_a_pusher(config);
+    fetches.linked(at(0), node(3), true);
+    for number in 0..20 {
+        let (name, data) = blob(number, 200);
+        fetches.pushed(at(0), node(2), push(name, &data));
+    }
+    let memory = fetches.memory_bytes();
+    assert!(memory > 500 && memory <= 1000, "{memory}");
+    let (name, data) = blob(50, 200);
+    fetches.pushed(at(0), node(3), push(name, &data));
+    assert!(fetches.want(at(0), name, 0, true));
+    written_whole(&mut fetches, name, &data);
+    // Names without bytes are no way around it.
+    for number in 60..200 {
+        let name = blob(number, 1).0;
+        fetches.pushed(at(0), node(3), BlobPush { name, data: None });
+    }
+    assert!(fetches.memory_bytes() <= 2000 + 200);
+    // When it leaves, its place is free after a while.
+    fetches.finished(&name);
+    fetches.unlinked(at(0), node(2));
+    fetches.time(at(20));
+    assert_eq!(fetches.memory_bytes(), 0);
+}
+
+/// The disk takes nothing for a while: what is given meanwhile is asked for later, by and by.
+#[test]
+fn what_cannot_be_written_yet_is_bounded() {
+    let config = Config {
+        ahead_bytes_max: 1000,
+        fetches_max: 1,
+        ..Config::default()
+    };
+    let mut fetches = with_a_pusher(config);
+    let bodies: Vec<_> = (0..20).map(|number| blob(number, 200)).collect();
+    for (name, _) in &bodies {
+        assert!(fetches.want(at(0), *name, 0, true));
+    }
+    for (name, data) in &bodies {
+        fetches.pushed(at(0), node(2), push(*name, data));
+    }
+    assert_eq!(fetches.memory_bytes(), 1000);
+    for (name, data) in &bodies[..5] {
+        written_whole(&mut fetches, *name, data);
+    }
+    assert_eq!(asked(&mut fetches), [(node(2), bodies[5].0)]);
+    for (name, _) in &bodies[..5] {
+        fetches.finished(name);
+    }
+    assert_eq!(fetches.memory_bytes(), 0);
+    let (name, data) = &bodies[6];
+    fetches.pushed(at(0), node(2), push(*name, data));
+    written_whole(&mut fetches, *name, data);
+}
+
+/// The link goes before what was to come has come: it is asked of who is left, and on a new link all begins anew.
+#[test]
+fn a_link_that_goes_takes_nothing_with_it() {
+    let config = Config::default();
+    let mut fetches = with_a_pusher(config);
+    fetches.linked(at(0), node(3), false);
+    let (name, data) = blob(1, 70);
+    assert!(fetches.want(at(0), name, 0, true));
+    fetches.unlinked(at(0), node(2));
+    fetches.pushed(at(0), node(2), push(name, &data));
+    assert_eq!(asked(&mut fetches), [], "who is not linked gives nothing");
+    fetches.time(at(1));
+    assert_eq!(asked(&mut fetches), [(node(3), name)]);
+    // The giver's side: what was read for the old link is not sent on the new one, which gives all again.
+    let mut serves = Serves::new(config);
+    serves.linked(node(2), true);
+    serves.push(node(2), name);
+    let before = read_ids(&mut serves);
+    serves.unlinked(node(2));
+    serves.push(node(2), name);
+    assert_eq!(read_ids(&mut serves), [], "there is no link");
+    serves.linked(node(2), true);
+    serves.push(node(2), name);
+    let after = read_ids(&mut serves);
+    serves.read(before[0], Some(Bytes::from_static(b"of before")), true);
+    assert_eq!(serves.transmit(node(2)), None);
+    serves.read(after[0], Some(Bytes::from(data.clone())), true);
+    let sent = serves.transmit(node(2));
+    assert_eq!(sent, Some(Frame::BlobPush(push(name, &data))));
+}
+
+/// An older peer is given what it asks for, and nothing else.
+#[test]
+fn an_older_peer_is_given_nothing_unasked() {
+    let mut serves = Serves::new(Config::default());
+    serves.linked(node(2), false);
+    let (name, data) = blob(1, 70);
+    serves.push(node(2), name);
+    assert_eq!(reads(&mut serves), []);
+    let (offset, bytes) = (0, 1000);
+    serves.want(
+        node(2),
+        BlobWant {
+            name,
+            offset,
+            bytes,
+        },
+    );
+    let ids = read_ids(&mut serves);
+    serves.read(ids[0], Some(Bytes::from(data)), true);
+    assert!(matches!(
+        serves.transmit(node(2)),
+        Some(Frame::BlobChunk(_))
+    ));
+}
+
+/// One answer of the store was taken for another: the peer got the end of a body as the whole of it.
+#[test]
+fn what_is_being_asked_for_is_not_given_unasked_as_well() {
+    let config = Config {
+        chunk_bytes: 50,
+        push_bytes_max: 100,
+        ..Config::default()
+    };
+    let mut serves = Serves::new(config);
+    serves.linked(node(2), true);
+    let (name, data) = blob(1, 80);
+    let want = |offset, bytes| BlobWant {
+        name,
+        offset,
+        bytes,
+    };
+    serves.want(node(2), want(50, 1000));
+    let asked = read_ids(&mut serves);
+    serves.push(node(2), name);
+    assert_eq!(read_ids(&mut serves), [], "it is on its way");
+    // The peer wants no more of it, and then a batch names it, while the old read is under way.
+    serves.want(node(2), want(0, 0));
+    serves.push(node(2), name);
+    let given = read_ids(&mut serves);
+    serves.read(asked[0], Some(Bytes::copy_from_slice(&data[50..])), true);
+    assert_eq!(serves.transmit(node(2)), None);
+    serves.read(given[0], Some(Bytes::from(data.clone())), true);
+    let sent = serves.transmit(node(2));
+    assert_eq!(sent, Some(Frame::BlobPush(push(name, &data))));
+}
+
+fn read_ids(serves: &mut Serves) -> Vec<ReadId> {
+    let ids = std::iter::from_fn(|| serves.poll()).filter_map(|output| match output {
+        ServeOutput::Read { id, .. } => Some(id),
+        ServeOutput::Wake(_) => None,
+    });
+    ids.collect()
+}
+
+/// What is to be read for peer 2.
+fn reads(serves: &mut Serves) -> Vec<(BlobName, u64, usize)> {
+    reads_of(serves, &mut BTreeMap::new())
+}
+
+fn reads_of(
+    serves: &mut Serves,
+    ids: &mut BTreeMap<BlobName, ReadId>,
+) -> Vec<(BlobName, u64, usize)> {
+    let mut reads = Vec::new();
+    while let Some(output) = serves.poll() {
+        if let ServeOutput::Read {
+            id,
+            name,
+            offset,
+            bytes,
+        } = output
+        {
+            ids.insert(name, id);
+            reads.push((name, offset, bytes));
+        }
+    }
+    reads
+}
+
+#[test]
+fn bodies_go_unasked_behind_their_batches() {
+    let config = Config {
+        push_bytes_max: 100,
+        pushing_max: 2,
+        pushes_max: 5,
+        ..Config::default()
+    };
+    let mut serves = Serves::new(config);
+    serves.linked(node(2), true);
+    let mut ids = BTreeMap::new();
+    let of: Vec<(BlobName, Vec<u8>)> = (0..9).map(|number| blob(number, 60)).collect();
+    for (name, _) in &of {
+        serves.push(node(2), *name);
+        serves.push(node(2), *name);
+    }
+    let read = |of: &(BlobName, Vec<u8>)| (of.0, 0, 100);
+    assert_eq!(
+        reads_of(&mut serves, &mut ids),
+        [read(&of[0]), read(&of[1])]
+    );
+    serves.read(ids[&of[0].0], Some(Bytes::from(of[0].1.clone())), true);
+    assert_eq!(
+        reads_of(&mut serves, &mut ids),
+        [],
+        "as long as it is not sent"
+    );
+    let sent = serves.transmit(node(2));
+    assert_eq!(sent, Some(Frame::BlobPush(push(of[0].0, &of[0].1))));
+    assert_eq!(reads_of(&mut serves, &mut ids), [read(&of[2])]);
+    // A larger one is to be asked for.
+    serves.read(ids[&of[1].0], Some(Bytes::from(vec![0; 100])), false);
+    let (name, data) = (of[1].0, None);
+    let sent = serves.transmit(node(2));
+    assert_eq!(sent, Some(Frame::BlobPush(BlobPush { name, data })));
+    assert_eq!(reads_of(&mut serves, &mut ids), [read(&of[3])]);
+    // One that is asked for while it is read comes as it was to come,
+    let want = |name| BlobWant {
+        name,
+        offset: 0,
+        bytes: 1000,
+    };
+    serves.want(node(2), want(of[2].0));
+    serves.want(node(2), want(of[3].0));
+    assert_eq!(reads_of(&mut serves, &mut ids), []);
+    serves.read(ids[&of[2].0], Some(Bytes::from(of[2].1.clone())), true);
+    let sent = serves.transmit(node(2));
+    assert_eq!(sent, Some(Frame::BlobPush(push(of[2].0, &of[2].1))));
+    // but if it is larger, as it was asked for,
+    serves.read(ids[&of[3].0], Some(Bytes::from(vec![0; 100])), false);
+    let begun = reads_of(&mut serves, &mut ids);
+    assert!(begun.contains(&(of[3].0, 0, 1000)), "{begun:?}");
+    // and one that was not read is not given unasked. Of nine the last two had no place.
+    assert!(begun.contains(&read(&of[4])), "{begun:?}");
+    serves.want(node(2), want(of[6].0));
+    assert_eq!(reads_of(&mut serves, &mut ids), [(of[6].0, 0, 1000)]);
+    serves.read(ids[&of[4].0], None, false);
+    assert!(serves.transmit(node(2)).is_some());
+    assert_eq!(reads_of(&mut serves, &mut ids), []);
 }

@@ -281,6 +281,17 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 length: 65542,
             }),
         ),
+        (
+            "blob_push",
+            Frame::BlobPush(BlobPush {
+                name,
+                data: Some(Bytes::from_static(b"a body")),
+            }),
+        ),
+        (
+            "blob_push_large",
+            Frame::BlobPush(BlobPush { name, data: None }),
+        ),
     ]
 }
 
@@ -353,7 +364,7 @@ fn what_is_not_known_is_skipped() {
         if !short
             && !matches!(
                 frame,
-                Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_)
+                Frame::Batches(_) | Frame::StateChunk(_) | Frame::BlobChunk(_) | Frame::BlobPush(_)
             )
         {
             // The array of fields gets one more, an array itself.

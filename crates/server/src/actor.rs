@@ -18,7 +18,6 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
-use whimbrel_mailbox::BlobName;
 use whimbrel_service::{
     admin::AdminReply,
     api::Reply,
@@ -36,6 +35,7 @@ use whimbrel_storage::{
 
 use crate::{
     clock::{Alarm, Clock},
+    cluster::Ask,
     metrics::{self, Fault},
     node::random,
     password::Verifier,
@@ -60,7 +60,7 @@ pub(crate) struct Shared<S> {
     pub(crate) loads: Arc<Semaphore>,
     pub(crate) fatal: Fatal,
     /// Bodies that are wanted of other nodes; `None`: there are none, and nothing is ever wanted of them.
-    pub(crate) wants: Option<mpsc::UnboundedSender<BlobName>>,
+    pub(crate) wants: Option<mpsc::UnboundedSender<Ask>>,
 }
 
 type Outcome = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
@@ -427,7 +427,9 @@ where
             }
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             // Offline nobody fetches it; it is wanted again at the next start.
-            PeerOutput::Want(blob) => _ = wants.send(blob),
+            PeerOutput::Want(blob) => _ = wants.send(Ask::Want(blob)),
+            PeerOutput::Coming(blob) => _ = wants.send(Ask::Coming(blob)),
+            PeerOutput::Push(peer, blobs) => _ = wants.send(Ask::Push(peer, blobs)),
             PeerOutput::Unlink(peer) => {
                 if let Some(link) = self.links.get(&peer) {
                     link.handle.close();

@@ -27,7 +27,7 @@ use whimbrel_service::{
     owner::{self, PartitionOwner, keys},
     peers::{
         Clock, Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
-        bodies::{self, Bodies, BodyOutput},
+        bodies::{self, Bodies, BodyOutput, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
     },
@@ -35,8 +35,8 @@ use whimbrel_service::{
     senders,
 };
 use whimbrel_storage::{
-    Commit, KeyRange, LogEntry, LogPosition, Origin, Refusal, ScanLimit, SnapshotId, StoreError,
-    UploadId,
+    BlobInfo, Commit, KeyRange, LogEntry, LogPosition, Origin, Refusal, ScanLimit, SnapshotId,
+    StoreError, UploadId,
     blob::read_ahead,
     group::GroupCommit,
     memory::{DiskCopy, Memory, SyncMark},
@@ -109,7 +109,7 @@ enum Happening {
     /// The deadline of the bodies.
     BodyTimer,
     /// Bytes of a body were read for another node.
-    BodyRead(Incarnation, BlobName, Option<Bytes>, bool),
+    BodyRead(ReadId, Option<Bytes>, bool),
 }
 
 /// What leaves the node.
@@ -173,9 +173,14 @@ pub struct Node {
     /// What [`Node::ready`] gave.
     sending: Option<Frame>,
     bodies: Bodies,
+    bodies_config: bodies::Config,
     /// What is to be done for bodies, and was not for want of room.
     body_work: VecDeque<BodyOutput>,
     body_waits: bool,
+    /// Uploads that the store does not begin: one that held the body has let go of it before it was here. What comes of them is dropped, and they are fetched again.
+    body_refused: BTreeSet<BlobName>,
+    /// Uploads that are being written.
+    body_uploads: BTreeSet<BlobName>,
     body_timer: Option<u64>,
     /// Rows that were fixed for other nodes.
     states: BTreeMap<u64, SnapshotId>,
@@ -230,8 +235,11 @@ impl Node {
             outcomes: VecDeque::new(),
             sending: None,
             bodies: Bodies::new(bodies::Config::default()),
+            bodies_config: bodies::Config::default(),
             body_work: VecDeque::new(),
             body_waits: false,
+            body_refused: BTreeSet::new(),
+            body_uploads: BTreeSet::new(),
             body_timer: None,
             states: BTreeMap::new(),
             stopped: false,
@@ -240,6 +248,12 @@ impl Node {
         };
         node.wake_all();
         node
+    }
+
+    /// How many bodies it has room for: before anything else is done with it.
+    pub fn set_bodies(&mut self, config: bodies::Config) {
+        self.bodies_config = config;
+        self.bodies = Bodies::new(config);
     }
 
     /// Both clocks.
@@ -282,6 +296,11 @@ impl Node {
 
     /// There is a stream to another node, or there is none any more.
     pub fn link(&mut self, peer: Incarnation, up: bool) {
+        self.link_to(peer, up, true);
+    }
+
+    /// The same; `pushes`: both give bodies unasked.
+    pub fn link_to(&mut self, peer: Incarnation, up: bool, pushes: bool) {
         let owners = (0..self.owners.len()).map(Dest::Owner);
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let input = if up {
@@ -292,7 +311,13 @@ impl Node {
             self.input(dest, Input::Peer(input));
         }
         let now = self.now();
-        self.bodies.link(now, peer, up);
+        match up {
+            true => {
+                let features = if pushes { FEATURE_PUSH } else { 0 };
+                self.bodies.linked(now, peer, features);
+            }
+            false => self.bodies.unlinked(now, peer),
+        }
         self.settle();
     }
 
@@ -426,14 +451,14 @@ impl Node {
                 self.input(dest, Input::Time);
             }
             Happening::Synced { mark, group } => self.synced(mark, group),
-            Happening::Want(blob) => self.want_body(blob),
+            Happening::Want(blob) => self.want_body(blob, false),
             Happening::Bodies => self.body_waits = false,
             Happening::BodyTimer => {
                 self.body_timer = None;
                 let now = self.now();
                 self.bodies.time(now);
             }
-            Happening::BodyRead(peer, blob, data, end) => self.bodies.read(peer, &blob, data, end),
+            Happening::BodyRead(id, data, end) => self.bodies.read(id, data, end),
             // What was held back goes when everything is carried out.
             Happening::Patience => {}
         }
@@ -525,9 +550,11 @@ impl Node {
         self.deliveries.clear();
         self.outcomes.clear();
         self.sending = None;
-        self.bodies = Bodies::new(bodies::Config::default());
+        self.bodies = Bodies::new(self.bodies_config);
         self.body_work.clear();
         self.body_waits = false;
+        self.body_refused.clear();
+        self.body_uploads.clear();
         self.body_timer = None;
         self.states.clear();
         self.stopped = false;
@@ -815,7 +842,9 @@ impl Node {
                     self.disk.release(snapshot);
                 }
             }
-            PeerOutput::Want(blob) => self.want_body(blob),
+            PeerOutput::Want(blob) => self.want_body(blob, false),
+            PeerOutput::Coming(blob) => self.want_body(blob, true),
+            PeerOutput::Push(peer, blobs) => self.bodies.push(peer, &blobs),
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
             PeerOutput::Unlink(peer) => self.outcomes.push_back(Outcome::Unlink(peer)),
         }
@@ -860,11 +889,16 @@ impl Node {
     }
 
     /// Tells the owners that a body is here, or gets it.
-    fn want_body(&mut self, blob: BlobName) {
+    fn want_body(&mut self, blob: BlobName, coming: bool) {
         let now = self.now();
         if self.disk.blob_stat(owner::blob_name(&blob)).is_some() {
-            self.tell_body(blob);
-        } else if !self.bodies.want(now, &blob) {
+            return self.tell_body(blob);
+        }
+        let taken = match coming {
+            true => self.bodies.coming(now, &blob),
+            false => self.bodies.want(now, &blob),
+        };
+        if !taken {
             self.at(self.time + BODY_RETRY_MICROS, Happening::Want(blob));
         }
     }
@@ -909,22 +943,26 @@ impl Node {
         match work {
             BodyOutput::Wake(peer) => self.outcomes.push_back(Outcome::Wake(None, *peer)),
             BodyOutput::Write(blob, bytes) => {
-                let upload = UploadId(blob.upload);
-                // Refused if it was begun before.
-                let begun = self.disk.blob_create(upload);
-                if matches!(begun, Err(StoreError::Full(_)))
-                    || self.disk.blob_write(upload, bytes.clone()).is_err()
-                {
-                    return false;
+                match self.write_body(blob, bytes) {
+                    Ok(()) => {}
+                    Err(StoreError::Refused(Refusal::UploadExists(_))) => {
+                        self.body_refused.insert(*blob);
+                    }
+                    // No room, or nothing at all is written any more.
+                    Err(_) => return false,
                 }
                 self.bodies.written(blob, bytes.len() as u64);
             }
-            BodyOutput::Finish(blob) => match self.disk.blob_finish(UploadId(blob.upload)) {
+            BodyOutput::Finish(blob) => match self.finish_body(blob) {
                 Ok(info) if info.name == owner::blob_name(blob) => {
                     self.bodies.finished(blob);
                     self.tell_body(*blob);
                 }
                 Ok(info) => self.stop(format!("a body was fetched as another one: {info:?}")),
+                Err(StoreError::Refused(Refusal::UploadExists(_))) => {
+                    self.bodies.finished(blob);
+                    self.at(self.time + BODY_RETRY_MICROS, Happening::Want(*blob));
+                }
                 Err(_) => return false,
             },
             BodyOutput::Nowhere(blob) => {
@@ -933,9 +971,14 @@ impl Node {
                     self.input_soon(Dest::Owner(owner), input);
                 }
             }
-            BodyOutput::Discard(blob) => drop(self.disk.blob_abort(UploadId(blob.upload))),
+            BodyOutput::Discard(blob) => {
+                self.body_refused.remove(blob);
+                if self.body_uploads.remove(blob) {
+                    drop(self.disk.blob_abort(UploadId(blob.upload)));
+                }
+            }
             BodyOutput::Read {
-                peer,
+                id,
                 name,
                 offset,
                 bytes,
@@ -947,10 +990,38 @@ impl Node {
                     .as_ref()
                     .is_some_and(|data| offset + data.len() as u64 >= size);
                 let at = self.time + self.draw(self.speed.read_micros);
-                self.at(at, Happening::BodyRead(*peer, *name, data, end));
+                self.at(at, Happening::BodyRead(*id, data, end));
             }
         }
         true
+    }
+
+    /// As the server does: the first bytes begin the upload.
+    fn write_body(&mut self, blob: &BlobName, bytes: &Bytes) -> Result<(), StoreError> {
+        let upload = UploadId(blob.upload);
+        if self.body_refused.contains(blob) {
+            return Ok(());
+        }
+        if !self.body_uploads.contains(blob) {
+            self.disk.blob_create(upload)?;
+            self.body_uploads.insert(*blob);
+        }
+        self.disk.blob_write(upload, bytes.clone())
+    }
+
+    fn finish_body(&mut self, blob: &BlobName) -> Result<BlobInfo, StoreError> {
+        let upload = UploadId(blob.upload);
+        if self.body_refused.remove(blob) {
+            return Err(Refusal::UploadExists(upload).into());
+        }
+        if !self.body_uploads.contains(blob) {
+            // An empty one: nothing was written.
+            self.disk.blob_create(upload)?;
+            self.body_uploads.insert(*blob);
+        }
+        let info = self.disk.blob_finish(upload)?;
+        self.body_uploads.remove(blob);
+        Ok(info)
     }
 
     fn stop(&mut self, cause: String) {

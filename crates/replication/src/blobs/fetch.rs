@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 
-use super::Config;
+use super::{Config, ahead::Ahead};
 use crate::{
     Now, broken,
-    wire::{BlobChunk, BlobDone, BlobName, BlobWant, Frame},
+    wire::{BlobChunk, BlobDone, BlobName, BlobPush, BlobWant, Frame},
 };
 
 /// What is to be done, in this order.
@@ -48,13 +48,23 @@ struct Fetch {
 pub struct Fetches {
     config: Config,
     peers: BTreeSet<Incarnation>,
-    /// By priority, the least first, then by age.
+    /// By priority, the least first, then by age; some may have been given since.
     wanted: BTreeMap<(u8, u64), BlobName>,
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
     /// What no peer has, by the time when it is wanted again: they must not take the places of those that can be had.
     resting: BTreeMap<(u64, u64), (u8, BlobName)>,
+    ahead: Ahead,
+    /// Peers that give unasked: others have an earlier version.
+    pushers: BTreeSet<Incarnation>,
+    /// What was given unasked and is being written, with its bytes.
+    taking: BTreeMap<BlobName, u64>,
+    taking_bytes: u64,
+    /// What is about to be given unasked, with its priority,
+    coming: BTreeMap<BlobName, u8>,
+    /// and until when that is waited for, in this order; some may have come.
+    coming_until: VecDeque<(u64, BlobName)>,
     out: VecDeque<Output>,
 }
 
@@ -69,6 +79,12 @@ impl Fetches {
             count: 0,
             active: BTreeMap::new(),
             resting: BTreeMap::new(),
+            ahead: Ahead::default(),
+            pushers: BTreeSet::new(),
+            taking: BTreeMap::new(),
+            taking_bytes: 0,
+            coming: BTreeMap::new(),
+            coming_until: VecDeque::new(),
             out: VecDeque::new(),
         }
     }
@@ -78,25 +94,129 @@ impl Fetches {
         self.out.pop_front()
     }
 
-    /// A blob is wanted; 0 is the most urgent. `false`: too many are, ask again later.
-    pub fn want(&mut self, now: Now, name: BlobName, priority: u8) -> bool {
+    /// A blob is wanted; 0 is the most urgent. `coming`: the batch that names it came a moment ago, so its sender is about to give it. `false`: too many are
+    /// wanted, ask again later.
+    pub fn want(&mut self, now: Now, name: BlobName, priority: u8, coming: bool) -> bool {
         if self.known.contains(&name) {
+            return true;
+        }
+        let given = self.ahead.take(&name);
+        if let Some(Some(data)) = &given
+            && self.take(name, data)
+        {
             return true;
         }
         if self.known.len() >= self.config.wanted_max {
             return false;
         }
         self.known.insert(name);
-        self.count += 1;
-        self.wanted.insert((priority, self.count), name);
-        self.begin(now);
+        while let Some((_, first)) = self.coming_until.front()
+            && !self.coming.contains_key(first)
+        {
+            self.coming_until.pop_front();
+        }
+        let listed = self.coming_until.len() < self.config.wanted_max;
+        let comes = coming && given.is_none() && !self.ahead.has_come(&name);
+        if comes && listed && !self.pushers.is_empty() {
+            let until = now
+                .mono_micros
+                .saturating_add(self.config.coming_micros_max);
+            self.coming.insert(name, priority);
+            self.coming_until.push_back((until, name));
+        } else {
+            self.queue(name, priority);
+            self.begin(now);
+        }
         true
     }
 
-    /// There is a link.
-    pub fn linked(&mut self, now: Now, peer: Incarnation) {
+    /// To be asked for, after all that is wanted as much.
+    fn queue(&mut self, name: BlobName, priority: u8) {
+        self.count += 1;
+        self.wanted.insert((priority, self.count), name);
+    }
+
+    /// A whole blob that was given unasked, if it is what its name says and there is room: the disk may take nothing at present.
+    fn take(&mut self, name: BlobName, data: &Bytes) -> bool {
+        let bytes = data.len() as u64;
+        let right = blake3::hash(data).as_bytes() == name.hash();
+        let fits = self.taking_bytes + bytes <= self.config.ahead_bytes_max;
+        if !fits || !right && !broken("blob-unverified") {
+            return false;
+        }
+        self.taking_bytes += bytes;
+        self.taking_bytes -= self.taking.insert(name, bytes).unwrap_or(0);
+        self.ahead.came(&self.config, name);
+        if !data.is_empty() {
+            self.out.push_back(Output::Write(name, data.clone()));
+        }
+        self.out.push_back(Output::Finish(name));
+        self.known.remove(&name);
+        true
+    }
+
+    /// An upload was finished, or was given up.
+    pub fn finished(&mut self, name: &BlobName) {
+        self.taking_bytes -= self.taking.remove(name).unwrap_or(0);
+    }
+
+    /// A peer gives what nobody has asked it for.
+    pub fn pushed(&mut self, now: Now, peer: Incarnation, push: BlobPush) {
+        let BlobPush { name, data } = push;
+        if !self.pushers.contains(&peer) {
+            return;
+        }
+        let size = data.as_ref().map_or(0, Bytes::len);
+        if size > self.config.push_bytes_max {
+            return;
+        }
+        if let Some(fetch) = self.active.get(&name) {
+            // Asked for meanwhile: whichever comes first.
+            let (begun, asked) = (fetch.received > 0, fetch.peer);
+            if let (false, Some(data)) = (begun, &data)
+                && self.take(name, data)
+            {
+                self.active.remove(&name);
+                if let Some(asked) = asked {
+                    self.stop(asked, name);
+                }
+                self.begin(now);
+            }
+        } else if let Some(priority) = self.coming.remove(&name) {
+            if !data.is_some_and(|data| self.take(name, &data)) {
+                self.queue(name, priority);
+                self.begin(now);
+            }
+        } else if self.known.contains(&name) {
+            // It waits to be asked for, and is passed over when its turn comes.
+            if let Some(data) = data {
+                self.take(name, &data);
+            }
+        } else {
+            let peers = self.pushers.len();
+            self.ahead
+                .keep(&self.config, now, name, (peer, data), peers);
+        }
+    }
+
+    /// Nothing more of it is wanted of this peer.
+    fn stop(&mut self, peer: Incarnation, name: BlobName) {
+        let stop = BlobWant {
+            name,
+            offset: 0,
+            bytes: 0,
+        };
+        self.out
+            .push_back(Output::Send(peer, Frame::BlobWant(stop)));
+    }
+
+    /// There is a link; `pushes`: the peer gives what it has not been asked for ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
+    pub fn linked(&mut self, now: Now, peer: Incarnation, pushes: bool) {
         self.unlinked(now, peer);
         self.peers.insert(peer);
+        if pushes {
+            self.pushers.insert(peer);
+        }
         for fetch in self.active.values_mut() {
             fetch.failed.remove(&peer);
         }
@@ -108,6 +228,7 @@ impl Fetches {
     /// The link is gone.
     pub fn unlinked(&mut self, now: Now, peer: Incarnation) {
         self.peers.remove(&peer);
+        self.pushers.remove(&peer);
         for fetch in self.active.values_mut() {
             if fetch.peer == Some(peer) {
                 fetch.peer = None;
@@ -184,6 +305,7 @@ impl Fetches {
         if (right || broken("blob-unverified")) && done.length == fetch.received {
             self.active.remove(&done.name);
             self.known.remove(&done.name);
+            self.ahead.came(&self.config, done.name);
             self.out.push_back(Output::Finish(done.name));
         } else {
             fetch.hasher = blake3::Hasher::new();
@@ -204,18 +326,20 @@ impl Fetches {
             .filter_map(|(name, fetch)| Some((*name, fetch.peer?)))
             .collect();
         for (name, peer) in stalled {
-            let bytes = 0;
-            let offset = 0;
-            let stop = Frame::BlobWant(BlobWant {
-                name,
-                offset,
-                bytes,
-            });
-            self.out.push_back(Output::Send(peer, stop));
+            self.stop(peer, name);
             self.leave(peer, name);
         }
         self.rest(now);
         self.end_rest(now.mono_micros);
+        self.ahead.time(now);
+        while let Some((until, name)) = self.coming_until.front().copied()
+            && until <= now.mono_micros
+        {
+            self.coming_until.pop_front();
+            if let Some(priority) = self.coming.remove(&name) {
+                self.queue(name, priority);
+            }
+        }
         // Whom all have failed is tried with all again.
         for (name, fetch) in &mut self.active {
             if self.peers.iter().all(|peer| fetch.failed.contains(peer)) {
@@ -233,7 +357,9 @@ impl Fetches {
         let heard = self.active.values().map(|fetch| fetch.heard_at).min();
         let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
         let rested = self.resting.keys().map(|(at, _)| *at).next();
-        stalled.into_iter().chain(rested).min()
+        let coming = self.coming_until.front().map(|(until, _)| *until);
+        let times = [stalled, rested, coming, self.ahead.deadline()];
+        times.into_iter().flatten().min()
     }
 
     /// Puts aside what all peers have failed, if others wait or nothing of it came: it goes to the end of the queue after a while.
@@ -278,6 +404,10 @@ impl Fetches {
             let Some(((priority, _), name)) = self.wanted.pop_first() else {
                 break;
             };
+            if !self.known.contains(&name) || self.active.contains_key(&name) {
+                // It was given meanwhile.
+                continue;
+            }
             let fetch = Fetch {
                 priority,
                 hasher: blake3::Hasher::new(),
@@ -326,8 +456,9 @@ impl Fetches {
         }
     }
 
-    /// Bytes that came and are not written yet.
+    /// Bytes that came and are not written, or not wanted, yet.
     pub fn memory_bytes(&self) -> u64 {
-        self.active.values().map(|fetch| fetch.writing).sum()
+        let writing: u64 = self.active.values().map(|fetch| fetch.writing).sum();
+        writing + self.taking_bytes + self.ahead.bytes()
     }
 }

@@ -1,20 +1,24 @@
 //! Giving blobs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::Incarnation;
 
 use super::Config;
-use crate::wire::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant, Frame};
+use crate::wire::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant, Frame};
+
+/// Names a read: those of one blob for one peer may be several, of which some are of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadId(u64);
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Read so much of a blob; answer [`Serves::read`].
     Read {
-        /// For whom.
-        peer: Incarnation,
+        /// Of the answer.
+        id: ReadId,
         /// Which blob.
         name: BlobName,
         /// From where.
@@ -30,15 +34,35 @@ pub enum Output {
 struct Serve {
     next: u64,
     upto: u64,
-    /// A read is under way, or what it gave is not sent.
-    busy: bool,
+    /// Under way, or what it gave is not sent.
+    read: Option<ReadId>,
+}
+
+/// What one peer is given unasked.
+#[derive(Default)]
+struct Pushes {
+    /// Not read yet, in the order of the batches that name them.
+    queue: VecDeque<BlobName>,
+    /// Being read; what the peer has asked for meanwhile: it is mostly here before the question is.
+    reading: BTreeMap<BlobName, (ReadId, Option<BlobWant>)>,
+    /// Read.
+    ready: VecDeque<Frame>,
+    /// Given on this link, the last ones: the batch that takes a message and the one that delivers it name the same.
+    given: BTreeSet<BlobName>,
+    given_order: VecDeque<BlobName>,
+    /// Whether these have the next turn, not what was asked for.
+    turn: bool,
 }
 
 /// The blobs that are being given.
 pub struct Serves {
     config: Config,
+    /// Of each linked peer that takes what it has not asked for.
+    pushes: BTreeMap<Incarnation, Pushes>,
     serves: BTreeMap<(Incarnation, BlobName), Serve>,
     ready: BTreeMap<Incarnation, VecDeque<Frame>>,
+    reads: BTreeMap<ReadId, (Incarnation, BlobName)>,
+    last_read: u64,
     out: VecDeque<Output>,
 }
 
@@ -47,8 +71,11 @@ impl Serves {
     pub fn new(config: Config) -> Self {
         Self {
             config,
+            pushes: BTreeMap::new(),
             serves: BTreeMap::new(),
             ready: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            last_read: 0,
             out: VecDeque::new(),
         }
     }
@@ -58,8 +85,92 @@ impl Serves {
         self.out.pop_front()
     }
 
+    /// There is a link; `pushes`: the peer takes what it has not asked for ([`FEATURE_PUSH`](super::FEATURE_PUSH)).
+    pub fn linked(&mut self, peer: Incarnation, pushes: bool) {
+        self.unlinked(peer);
+        if pushes {
+            self.pushes.insert(peer, Pushes::default());
+        }
+    }
+
+    /// A batch that names this blob was sent to the peer: it is given behind it. Beyond the bound the peer asks.
+    pub fn push(&mut self, peer: Incarnation, name: BlobName) {
+        let pushes_max = self.config.pushes_max;
+        // It is given as it was asked for.
+        let is_served = self.serves.contains_key(&(peer, name));
+        let Some(pushes) = self.pushes.get_mut(&peer) else {
+            return;
+        };
+        if is_served || pushes.queue.len() >= pushes_max || !pushes.given.insert(name) {
+            return;
+        }
+        pushes.given_order.push_back(name);
+        if pushes.given_order.len() > pushes_max
+            && let Some(oldest) = pushes.given_order.pop_front()
+        {
+            pushes.given.remove(&oldest);
+        }
+        pushes.queue.push_back(name);
+        self.push_on(peer);
+    }
+
+    fn push_on(&mut self, peer: Incarnation) {
+        loop {
+            let Some(pushes) = self.pushes.get_mut(&peer) else {
+                return;
+            };
+            if pushes.reading.len() + pushes.ready.len() >= self.config.pushing_max {
+                return;
+            }
+            let Some(name) = pushes.queue.pop_front() else {
+                return;
+            };
+            let id = self.read_of(peer, name, 0, self.config.push_bytes_max);
+            if let Some(pushes) = self.pushes.get_mut(&peer) {
+                pushes.reading.insert(name, (id, None));
+            }
+        }
+    }
+
+    fn read_of(&mut self, peer: Incarnation, name: BlobName, offset: u64, bytes: usize) -> ReadId {
+        self.last_read += 1;
+        let id = ReadId(self.last_read);
+        self.reads.insert(id, (peer, name));
+        self.out.push_back(Output::Read {
+            id,
+            name,
+            offset,
+            bytes,
+        });
+        id
+    }
+
+    /// What was read to be given unasked.
+    fn pushed(&mut self, peer: Incarnation, name: BlobName, data: Option<Bytes>) {
+        let Some(pushes) = self.pushes.get_mut(&peer) else {
+            return;
+        };
+        let asked = pushes.reading.remove(&name).and_then(|(_, asked)| asked);
+        match (data, asked) {
+            // It was asked for as a whole.
+            (None, Some(want)) => self.want(peer, want),
+            (data, _) => pushes
+                .ready
+                .push_back(Frame::BlobPush(BlobPush { name, data })),
+        }
+        self.push_on(peer);
+        self.out.push_back(Output::Wake(peer));
+    }
+
     /// A peer asks.
     pub fn want(&mut self, peer: Incarnation, want: BlobWant) {
+        if let Some(pushes) = self.pushes.get_mut(&peer) {
+            if let Some((_, asked)) = pushes.reading.get_mut(&want.name) {
+                *asked = (want.bytes > 0).then_some(want);
+                return;
+            }
+            pushes.queue.retain(|name| *name != want.name);
+        }
         if want.bytes == 0 {
             self.serves.remove(&(peer, want.name));
             return;
@@ -73,19 +184,24 @@ impl Serves {
         let serve = self.serves.entry((peer, want.name)).or_insert(Serve {
             next: want.offset,
             upto: 0,
-            busy: false,
+            read: None,
         });
         serve.upto = want.offset.saturating_add(want.bytes);
         self.go_on(peer, want.name);
     }
 
     /// What was read: `None` if the blob is not here; `end` if these are its last bytes.
-    pub fn read(&mut self, peer: Incarnation, name: BlobName, data: Option<Bytes>, end: bool) {
-        let Some(serve) = self
-            .serves
-            .get_mut(&(peer, name))
-            .filter(|serve| serve.busy)
-        else {
+    pub fn read(&mut self, id: ReadId, data: Option<Bytes>, end: bool) {
+        let Some((peer, name)) = self.reads.remove(&id) else {
+            return;
+        };
+        let pushing = self.pushes.get(&peer).and_then(|of| of.reading.get(&name));
+        if pushing.is_some_and(|(of, _)| *of == id) {
+            return self.pushed(peer, name, data.filter(|_| end));
+        }
+        let serve = self.serves.get_mut(&(peer, name));
+        let Some(serve) = serve.filter(|serve| serve.read == Some(id)) else {
+            // Nobody waits for it any more.
             return;
         };
         let ready = self.ready.entry(peer).or_default();
@@ -110,10 +226,20 @@ impl Serves {
 
     /// The next frame for a peer; only when no partition has one.
     pub fn transmit(&mut self, peer: Incarnation) -> Option<Frame> {
+        if let Some(pushes) = self.pushes.get_mut(&peer) {
+            pushes.turn = !pushes.turn;
+            let asked = self.ready.get(&peer).is_some_and(|ready| !ready.is_empty());
+            if (pushes.turn || !asked)
+                && let Some(frame) = pushes.ready.pop_front()
+            {
+                self.push_on(peer);
+                return Some(frame);
+            }
+        }
         let frame = self.ready.get_mut(&peer)?.pop_front()?;
         if let Frame::BlobChunk(chunk) = &frame {
             if let Some(serve) = self.serves.get_mut(&(peer, chunk.name)) {
-                serve.busy = false;
+                serve.read = None;
             }
             self.go_on(peer, chunk.name);
         }
@@ -122,23 +248,24 @@ impl Serves {
 
     /// The link is gone.
     pub fn unlinked(&mut self, peer: Incarnation) {
+        self.pushes.remove(&peer);
         self.ready.remove(&peer);
         self.serves.retain(|(other, _), _| *other != peer);
+        self.reads.retain(|_, (other, _)| *other != peer);
     }
 
     fn go_on(&mut self, peer: Incarnation, name: BlobName) {
-        if let Some(serve) = self.serves.get_mut(&(peer, name))
-            && !serve.busy
-            && serve.next < serve.upto
-        {
-            serve.busy = true;
-            let left = usize::try_from(serve.upto - serve.next).unwrap_or(usize::MAX);
-            self.out.push_back(Output::Read {
-                peer,
-                name,
-                offset: serve.next,
-                bytes: left.min(self.config.chunk_bytes),
-            });
+        let Some(serve) = self.serves.get(&(peer, name)).copied() else {
+            return;
+        };
+        if serve.read.is_some() || serve.next >= serve.upto {
+            return;
+        }
+        let left = usize::try_from(serve.upto - serve.next).unwrap_or(usize::MAX);
+        let bytes = left.min(self.config.chunk_bytes);
+        let id = self.read_of(peer, name, serve.next, bytes);
+        if let Some(serve) = self.serves.get_mut(&(peer, name)) {
+            serve.read = Some(id);
         }
     }
 }

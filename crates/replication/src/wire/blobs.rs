@@ -68,6 +68,24 @@ pub(super) struct BlobChunkHead {
     pub(super) offset: u64,
 }
 
+/// A blob that nobody has asked for, sent behind the batch that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobPush {
+    /// Which blob.
+    pub name: BlobName,
+    /// All of it; `None`: it is to be asked for, since it is larger than what is given unasked.
+    pub data: Option<Bytes>,
+}
+
+/// What lies before the bytes of [`BlobPush`].
+#[derive(Clone, Copy, Debug, Encode, Decode)]
+pub(super) struct BlobPushHead {
+    #[n(0)]
+    pub(super) name: BlobName,
+    #[n(1)]
+    pub(super) whole: bool,
+}
+
 /// A blob has this many bytes, and all of them were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BlobDone {

@@ -4,8 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use minicbor::{Decode, Encode};
 
 use super::{
-    BULK_BYTES_MAX, BlobChunk, CONTROL_BYTES_MAX, Frame, HEADER_BYTES, StateChunk,
-    blobs::BlobChunkHead,
+    BULK_BYTES_MAX, BlobChunk, BlobPush, CONTROL_BYTES_MAX, Frame, HEADER_BYTES, StateChunk,
+    blobs::{BlobChunkHead, BlobPushHead},
     frames::{Batches, BatchesHead, StateChunkHead},
 };
 
@@ -28,6 +28,7 @@ mod kind {
     pub(super) const BLOB_HAVE: u16 = 49;
     pub(super) const BLOB_CHUNK: u16 = 50;
     pub(super) const BLOB_DONE: u16 = 51;
+    pub(super) const BLOB_PUSH: u16 = 52;
 }
 
 /// Bytes that are no frame. The link ends; the peer is at fault.
@@ -106,6 +107,12 @@ impl Frame {
                 kind::BLOB_CHUNK
             }
             Self::BlobDone(frame) => put(out, kind::BLOB_DONE, frame),
+            Self::BlobPush(frame) => {
+                let (name, whole) = (frame.name, frame.data.is_some());
+                put(out, kind::BLOB_PUSH, &BlobPushHead { name, whole });
+                out.extend_from_slice(frame.data.as_deref().unwrap_or_default());
+                kind::BLOB_PUSH
+            }
         };
         let length = out.len() - start - HEADER_BYTES;
         assert!(length <= bytes_max(kind), "frame {kind} of {length} bytes");
@@ -165,6 +172,13 @@ impl Frame {
                 })
             }
             kind::BLOB_DONE => Self::BlobDone(get(kind, &body)?.0),
+            kind::BLOB_PUSH => {
+                let (head, at): (BlobPushHead, usize) = get(kind, &body)?;
+                Self::BlobPush(BlobPush {
+                    name: head.name,
+                    data: head.whole.then(|| body.slice(at..)),
+                })
+            }
             _ => return Err(malformed("unknown".into())),
         })
     }
@@ -192,7 +206,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21 | 32..=35 | 48..=51)
+    matches!(kind, 1..=4 | 16..=19 | 21 | 32..=35 | 48..=52)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -13,7 +13,7 @@ mod blobs;
 mod codec;
 mod frames;
 
-pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobWant};
+pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use frames::{
     Account, Ack, Announced, Batches, Handshake, Head, Hello, Ping, Pong, Readers, Reading, Room,
@@ -58,6 +58,7 @@ pub enum Frame {
     BlobHave(BlobHave),
     BlobChunk(BlobChunk),
     BlobDone(BlobDone),
+    BlobPush(BlobPush),
 }
 
 impl Frame {
@@ -80,7 +81,8 @@ impl Frame {
             | Self::BlobWant(_)
             | Self::BlobHave(_)
             | Self::BlobChunk(_)
-            | Self::BlobDone(_) => return None,
+            | Self::BlobDone(_)
+            | Self::BlobPush(_) => return None,
         })
     }
 }

@@ -35,9 +35,20 @@ pub(super) const TOLD_MAX: usize = 256;
 /// What found no room, on the disk or among what is fetched, is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// What machines ask for.
+pub(crate) enum Ask {
+    /// Get it, or tell that it is here.
+    Want(BlobName),
+    /// The same: a batch that names it came a moment ago.
+    Coming(BlobName),
+    /// Batches that name these were sent to the node.
+    Push(Incarnation, Vec<BlobName>),
+}
+
 /// What links bring.
 pub(super) enum Told {
-    Up(Incarnation, Handle),
+    /// With the features that both have.
+    Up(Incarnation, Handle, u64),
     Down(Incarnation),
     Frame(Incarnation, Frame),
 }
@@ -72,12 +83,17 @@ pub(super) struct Driver<S: Store> {
 }
 
 impl<S: Store> Driver<S> {
-    pub(super) fn new(state: Arc<State<S>>, board: Arc<Switchboard>, clock: Clock) -> Self {
+    pub(super) fn new(
+        state: Arc<State<S>>,
+        board: Arc<Switchboard>,
+        clock: Clock,
+        config: Config,
+    ) -> Self {
         Driver {
             state,
             board,
             clock,
-            bodies: Bodies::new(Config::default()),
+            bodies: Bodies::new(config),
             links: BTreeMap::new(),
             awake: BTreeSet::new(),
             room: Arc::default(),
@@ -97,7 +113,7 @@ impl<S: Store> Driver<S> {
     /// Runs until nobody can reach it, or the node stops.
     pub(super) async fn run(
         mut self,
-        mut wants: mpsc::UnboundedReceiver<BlobName>,
+        mut wants: mpsc::UnboundedReceiver<Ask>,
         mut told: mpsc::Receiver<Told>,
     ) {
         let _guard = self.state.guard("bodies");
@@ -110,8 +126,8 @@ impl<S: Store> Driver<S> {
             alarm.set(&self.clock, self.bodies.deadline());
             let retry = self.retry_at;
             tokio::select! {
-                Some(blob) = wants.recv() => {
-                    if self.want(blob).await.is_none() {
+                Some(ask) = wants.recv() => {
+                    if self.asked(ask).await.is_none() {
                         return;
                     }
                 }
@@ -141,24 +157,40 @@ impl<S: Store> Driver<S> {
     fn told(&mut self, told: Told) {
         let now = self.clock.now();
         match told {
-            Told::Up(peer, handle) => {
+            Told::Up(peer, handle, features) => {
                 self.links.insert(peer, handle);
-                self.bodies.link(now, peer, true);
+                self.bodies.linked(now, peer, features);
             }
             Told::Down(peer) => {
                 self.links.remove(&peer);
-                self.bodies.link(now, peer, false);
+                self.bodies.unlinked(now, peer);
             }
             Told::Frame(peer, frame) => self.bodies.received(now, peer, frame),
         }
     }
 
-    /// Tells the owners that a body is here, or gets it. `None`: the node stops.
-    async fn want(&mut self, blob: BlobName) -> Option<()> {
+    /// `None`: the node stops.
+    async fn asked(&mut self, ask: Ask) -> Option<()> {
+        let (blob, coming) = match ask {
+            Ask::Want(blob) => (blob, false),
+            Ask::Coming(blob) => (blob, true),
+            Ask::Push(peer, blobs) => {
+                if self.links.contains_key(&peer) {
+                    self.bodies.push(peer, &blobs);
+                }
+                return Some(());
+            }
+        };
+        // It is here, or got.
         match self.state.store.stat(blob_name(&blob)).await {
             Ok(Some(_)) => self.tell(blob),
             Ok(None) => {
-                if !self.bodies.want(self.clock.now(), &blob) {
+                let now = self.clock.now();
+                let taken = match coming {
+                    true => self.bodies.coming(now, &blob),
+                    false => self.bodies.want(now, &blob),
+                };
+                if !taken {
                     self.later.push_back(blob);
                     self.retry();
                 }
@@ -276,17 +308,17 @@ impl<S: Store> Driver<S> {
                 }
             }
             BodyOutput::Read {
-                peer,
+                id,
                 name,
                 offset,
                 bytes,
             } => match read(&self.state.store, name, *offset, *bytes).await {
                 Ok((data, end)) => {
-                    self.bodies.read(*peer, name, data, end);
+                    self.bodies.read(*id, data, end);
                     Done::Yes
                 }
                 Err(error) => {
-                    self.bodies.read(*peer, name, None, false);
+                    self.bodies.read(*id, None, false);
                     self.done(&error)
                 }
             },
@@ -305,7 +337,7 @@ impl<S: Store> Driver<S> {
                 self.finished(blob, finished)
             }
             Err(StoreError::Full(_)) => Done::NoRoom,
-            Err(error) => self.done(&error),
+            Err(error) => self.finished(blob, Err(error)),
         }
     }
 

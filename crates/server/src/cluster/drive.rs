@@ -121,8 +121,10 @@ impl<S: Store> Ways<S> {
             self.state.links.up(peer, handle.clone());
         }
         if self.is_member(&agreed, &mut frames).await {
+            // First: the batches that go over it have bodies behind them.
+            let up = bodies::Told::Up(peer, handle.clone(), agreed.features);
+            self.to_bodies(up).await;
             self.board.link_up(peer, &handle).await;
-            self.to_bodies(bodies::Told::Up(peer, handle.clone())).await;
             let mut removed = self.state.removed.subscribe();
             loop {
                 let frame = tokio::select! {

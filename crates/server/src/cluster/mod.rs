@@ -34,13 +34,12 @@ use tokio::{
 };
 use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
 use whimbrel_crdt::Incarnation;
-use whimbrel_mailbox::BlobName;
 use whimbrel_replication::roster::Place;
 
-pub(crate) use self::state::Told;
 pub use self::status::{
     Drain, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
 };
+pub(crate) use self::{bodies::Ask, state::Told};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -64,17 +63,18 @@ pub struct Membership {
     /// Whether this node came with an empty disk.
     pub(crate) young: bool,
     /// Bodies that are wanted.
-    pub(crate) wants: mpsc::UnboundedSender<BlobName>,
+    pub(crate) wants: mpsc::UnboundedSender<Ask>,
 }
 
 /// The node's end of its cluster.
 pub struct Cluster<S> {
     state: Arc<State<S>>,
     membership: Membership,
-    wants: mpsc::UnboundedReceiver<BlobName>,
+    wants: mpsc::UnboundedReceiver<Ask>,
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     /// Bytes that all logs may have.
     kept_bytes: u64,
+    bodies: whimbrel_service::peers::bodies::Config,
     tasks: JoinSet<()>,
     clock: Clock,
     /// The clocks of those who were asked at the start.
@@ -172,6 +172,10 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             kept_bytes: config.cluster.kept_bytes.0,
+            bodies: whimbrel_service::peers::bodies::Config {
+                ahead_bytes_max: config.cluster.ahead_bytes.0,
+                ..Default::default()
+            },
             tasks,
             clock,
             asked,
@@ -194,6 +198,7 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             kept_bytes,
+            bodies,
             mut tasks,
             clock: of_links,
             asked,
@@ -210,7 +215,7 @@ impl<S: Store> Cluster<S> {
             guard,
         ));
         let (to_bodies, told) = mpsc::channel(bodies::TOLD_MAX);
-        let bodies = bodies::Driver::new(Arc::clone(&state), Arc::clone(&board), clock);
+        let bodies = bodies::Driver::new(Arc::clone(&state), Arc::clone(&board), clock, bodies);
         let room = bodies.room();
         tasks.spawn(bodies.run(wants, told));
         tasks.spawn(drive::drive(

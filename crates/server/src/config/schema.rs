@@ -412,6 +412,9 @@ schema! {
         /// Bytes that all logs together may have. They keep what a member lacks, however long it is away, until they have more: then the longest partitions are cut, and the member
         /// gets these as states, which is more to send than what it lacks. In any case 4096 operations of each log stay, and what a linked member has not got yet.
         kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";
+        /// Memory for small bodies that another node has sent before they are needed here, and again as much for those that the disk has not taken yet. All members have the same share
+        /// of it. What finds no place is asked for when it is needed, two ways later.
+        ahead_bytes: Size = "\"16MiB\"", "\"0B\"" ..= "\"4GiB\"";
     }
 
     /// Connections.

@@ -63,7 +63,7 @@ impl PartitionOwner {
 }
 
 /// A body's name as batches have it: see `rows::named_blob`.
-pub(super) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
+pub(crate) fn blob_of_batch(name: &[u8]) -> Option<BlobName> {
     let (hash, upload) = name.split_first_chunk()?;
     let upload = upload.try_into().ok()?;
     Some(BlobName {

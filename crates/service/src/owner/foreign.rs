@@ -25,7 +25,9 @@ use crate::{
     api::{Event, Failure, SessionId},
     log,
     machine::{Machine, Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, is_kept_early},
+    peers::{
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, bodies, is_kept_early,
+    },
 };
 
 /// A log that is being read.
@@ -78,8 +80,7 @@ impl PartitionOwner {
                 if let Some(own) = self.running(partition)
                     && let Some(frame) = own.transmit(now, peer)
                 {
-                    self.out
-                        .push_back(Output::Peer(PeerOutput::Send(peer, frame)));
+                    self.out.extend(bodies::send(peer, frame));
                 }
                 self.ship(now, partition);
             }
@@ -474,7 +475,7 @@ impl PartitionOwner {
                 });
             }
             own.naming.insert(*blob, (ticket, false));
-            self.out.push_back(Output::Peer(PeerOutput::Want(*blob)));
+            self.out.push_back(Output::Peer(PeerOutput::Coming(*blob)));
         }
         if applies {
             own.applied(batch);

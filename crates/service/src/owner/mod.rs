@@ -37,6 +37,7 @@ pub use whimbrel_crdt::Incarnation;
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Replica, RowKey};
 
+pub(crate) use self::bodies::blob_of_batch;
 pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;

@@ -7,16 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Batch, Incarnation};
 use whimbrel_mailbox::BlobName;
-pub use whimbrel_replication::blobs::Config;
+pub use whimbrel_replication::blobs::{Config, FEATURE_PUSH, ReadId};
 use whimbrel_replication::{
     blobs::{FetchOutput, Fetches, ServeOutput, Serves},
     wire::{self, Frame},
 };
 
-use super::clocks;
-use crate::machine::Now;
+use super::{PeerOutput, clocks};
+use crate::{
+    machine::{Now, Output},
+    owner::blob_of_batch,
+};
 
 /// What a body was wanted for says how soon it is fetched; all are wanted alike so far.
 const PRIORITY: u8 = 0;
@@ -39,8 +42,8 @@ pub enum BodyOutput {
     Nowhere(BlobName),
     /// Read so much of a body that is here; answer [`Bodies::read`].
     Read {
-        /// For whom.
-        peer: Incarnation,
+        /// Of the answer.
+        id: ReadId,
         /// Which.
         name: BlobName,
         /// From where.
@@ -77,6 +80,19 @@ fn off_wire(name: &wire::BlobName) -> BlobName {
     BlobName { hash, upload }
 }
 
+/// What a driver does to send a frame: the bodies that its batches name go behind it.
+pub(crate) fn send(peer: Incarnation, frame: Frame) -> impl Iterator<Item = Output> {
+    let mut names = Vec::new();
+    if let Frame::Batches(batches) = &frame {
+        for batch in &batches.batches {
+            names.extend(Batch::blobs_of(batch).filter_map(blob_of_batch));
+        }
+    }
+    let push = (!names.is_empty()).then_some(PeerOutput::Push(peer, names));
+    let send = std::iter::once(PeerOutput::Send(peer, frame));
+    send.chain(push).map(Output::Peer)
+}
+
 impl Bodies {
     /// Nothing is wanted.
     #[must_use]
@@ -93,23 +109,46 @@ impl Bodies {
 
     /// A body that is not here is wanted. `false`: too many are, ask again later.
     pub fn want(&mut self, now: Now, name: &BlobName) -> bool {
+        self.wanted(now, name, false)
+    }
+
+    /// The same, of a batch that has come a moment ago: whoever sent it gives the body unasked, mostly.
+    pub fn coming(&mut self, now: Now, name: &BlobName) -> bool {
+        self.wanted(now, name, true)
+    }
+
+    fn wanted(&mut self, now: Now, name: &BlobName, coming: bool) -> bool {
         if self.finishing.contains(name) {
             return true;
         }
-        let taken = self.fetches.want(clocks(now), on_wire(name), PRIORITY);
+        let name = on_wire(name);
+        let taken = self.fetches.want(clocks(now), name, PRIORITY, coming);
         self.settle();
         taken
     }
 
-    /// There is a stream to a node, or there is none any more.
-    pub fn link(&mut self, now: Now, peer: Incarnation, up: bool) {
+    /// A batch that names these was sent to the node.
+    pub fn push(&mut self, peer: Incarnation, names: &[BlobName]) {
+        for name in names {
+            self.serves.push(peer, on_wire(name));
+        }
+        self.settle();
+    }
+
+    /// There is a stream to a node; the features that both have ([`FEATURE_PUSH`]).
+    pub fn linked(&mut self, now: Now, peer: Incarnation, features: u64) {
+        let pushes = features & FEATURE_PUSH != 0;
+        self.asks.remove(&peer);
+        self.serves.linked(peer, pushes);
+        self.fetches.linked(clocks(now), peer, pushes);
+        self.settle();
+    }
+
+    /// There is none any more.
+    pub fn unlinked(&mut self, now: Now, peer: Incarnation) {
         self.asks.remove(&peer);
         self.serves.unlinked(peer);
-        if up {
-            self.fetches.linked(clocks(now), peer);
-        } else {
-            self.fetches.unlinked(clocks(now), peer);
-        }
+        self.fetches.unlinked(clocks(now), peer);
         self.settle();
     }
 
@@ -122,6 +161,7 @@ impl Bodies {
             }
             Frame::BlobChunk(chunk) => self.fetches.chunk(clocks(now), peer, chunk),
             Frame::BlobDone(done) => self.fetches.done(clocks(now), peer, done),
+            Frame::BlobPush(push) => self.fetches.pushed(clocks(now), peer, push),
             _ => {}
         }
         self.settle();
@@ -133,14 +173,15 @@ impl Bodies {
         self.settle();
     }
 
-    /// An upload was finished.
+    /// An upload was finished, or could not be: then the body is to be wanted again.
     pub fn finished(&mut self, name: &BlobName) {
         self.finishing.remove(name);
+        self.fetches.finished(&on_wire(name));
     }
 
     /// What was read of a body: `None` if it is not here; `end` if these are its last bytes.
-    pub fn read(&mut self, peer: Incarnation, name: &BlobName, data: Option<Bytes>, end: bool) {
-        self.serves.read(peer, on_wire(name), data, end);
+    pub fn read(&mut self, id: ReadId, data: Option<Bytes>, end: bool) {
+        self.serves.read(id, data, end);
         self.settle();
     }
 
@@ -192,12 +233,12 @@ impl Bodies {
             self.out.push_back(match output {
                 ServeOutput::Wake(peer) => BodyOutput::Wake(peer),
                 ServeOutput::Read {
-                    peer,
+                    id,
                     name,
                     offset,
                     bytes,
                 } => BodyOutput::Read {
-                    peer,
+                    id,
                     name: off_wire(&name),
                     offset,
                     bytes,
@@ -227,7 +268,7 @@ mod tests {
             upload: [3; 16],
         };
         let mut bodies = Bodies::new(Config::default());
-        bodies.link(NOW, peer, true);
+        bodies.linked(NOW, peer, 0);
         assert!(bodies.want(NOW, &blob));
         assert_eq!(bodies.poll(), Some(BodyOutput::Wake(peer)));
         assert!(matches!(bodies.transmit(peer), Some(Frame::BlobWant(_))));

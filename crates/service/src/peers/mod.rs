@@ -173,6 +173,10 @@ pub enum PeerOutput {
     Send(Incarnation, Frame),
     /// A body that a batch of another node names: tell [`PeerInput::Body`] at once if it is here, else get it ([`bodies::Bodies::want`]).
     Want(BlobName),
+    /// The same, of a batch that has come a moment ago: its sender gives the body unasked, mostly ([`bodies::Bodies::coming`]).
+    Coming(BlobName),
+    /// Batches that name these were sent to the node: they go behind them ([`bodies::Bodies::push`]).
+    Push(Incarnation, Vec<BlobName>),
     /// End the stream and make it anew, after a while: something was lost, or the node broke the rules.
     Unlink(Incarnation),
 }

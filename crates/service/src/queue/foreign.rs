@@ -33,8 +33,8 @@ use crate::{
     log,
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, clocks,
-        is_kept_early, on_wire,
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, bodies,
+        clocks, is_kept_early, on_wire,
     },
 };
 
@@ -142,8 +142,10 @@ impl QueueOwner {
                     (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
                     (None, Phase::Loading(_)) => None,
                 };
-                let send = |frame| Output::Peer(PeerOutput::Send(peer, frame));
-                self.out.extend(frame.map(send));
+                let sent = frame
+                    .into_iter()
+                    .flat_map(|frame| bodies::send(peer, frame));
+                self.out.extend(sent);
             }
             PeerInput::Logs(ticket, logs) => {
                 if let Phase::Loading(loading) = &mut self.phase
@@ -405,7 +407,9 @@ impl QueueOwner {
         for done in taken.into_iter().flatten() {
             match done {
                 Done::Taken(id, taken, blob, row) => {
-                    self.hear_of(now, id, taken, blob, row, &mut commit);
+                    if self.hear_of(now, id, taken, blob, row, &mut commit) {
+                        self.out.push_back(Output::Peer(PeerOutput::Coming(blob)));
+                    }
                     taken_now.push(id);
                 }
                 Done::Closed(id) => {
@@ -423,7 +427,7 @@ impl QueueOwner {
         true
     }
 
-    /// Another node has taken an entry. If its row and its body are here since a state brought them, that changes nothing.
+    /// Another node has taken an entry. If its row is here, since a state brought it, that changes nothing; else its body is wanted.
     pub(super) fn hear_of(
         &mut self,
         now: Now,
@@ -432,9 +436,9 @@ impl QueueOwner {
         blob: BlobName,
         row: Bytes,
         commit: &mut Commit,
-    ) {
+    ) -> bool {
         if self.others.contains_key(&id) {
-            return;
+            return false;
         }
         commit.mutations.extend(with(id, &blob, row));
         commit.mutations.push(Mutation::Put {
@@ -445,7 +449,7 @@ impl QueueOwner {
         self.others.insert(id, other);
         self.lacking.insert(blob, id);
         self.out.push_back(Output::Unfinished(id));
-        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+        true
     }
 
     /// Another node has finished an entry, or given it up. Gives its body, if the entry is here.

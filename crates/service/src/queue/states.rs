@@ -23,7 +23,7 @@ use super::{
 use crate::{
     machine::{Note, Now, Output, Ticket},
     peers::{
-        Held, StateWork, Then,
+        Held, PeerOutput, StateWork, Then,
         kept::GivenUp,
         state::decode_rows,
         whole::{may_travel, pages},
@@ -125,7 +125,10 @@ impl QueueOwner {
             if heard_of || self.knows(entry.id) {
                 continue;
             }
-            self.hear_of(now, entry.id, taken, entry.blob, row, &mut commit);
+            if self.hear_of(now, entry.id, taken, entry.blob, row, &mut commit) {
+                self.out
+                    .push_back(Output::Peer(PeerOutput::Want(entry.blob)));
+            }
             new.push(entry.id);
         }
         Ok((commit, new))

@@ -337,3 +337,23 @@ fn what_was_collected_is_known_after_a_start() {
     let known = position(&pair);
     assert_eq!(known.collected, Some(known.applied));
 }
+
+/// Asked for it would be here two ways later.
+#[test]
+fn a_body_goes_behind_its_batch_and_is_expected_so() {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 2);
+    pair.settle();
+    assert!(!pair.pushed[0].is_empty());
+    assert_eq!(pair.pushed[0], pair.coming[1]);
+    assert_eq!((pair.pushed[1].len(), pair.coming[0].len()), (0, 0));
+    // What is read from the log for who was away, too.
+    let before = pair.pushed[0].len();
+    pair.unlink();
+    pair.append(0, "INBOX", 1);
+    assert_eq!(pair.pushed[0].len(), before);
+    pair.link();
+    pair.settle();
+    assert!(pair.pushed[0].len() > before);
+    assert_eq!(pair.pushed[0], pair.coming[1]);
+}

@@ -63,6 +63,9 @@ pub(crate) struct Pair {
     pub(crate) linked: bool,
     /// What a node has shown it does not tell, as an older program.
     pub(crate) silent: bool,
+    /// Bodies that were to go behind their batches to the other node, and that this one expects so.
+    pub(crate) pushed: [Vec<BlobName>; 2],
+    pub(crate) coming: [Vec<BlobName>; 2],
     /// How often an owner wanted the streams made anew.
     pub(crate) unlinked: usize,
     /// What node 0 has sent.
@@ -226,6 +229,8 @@ impl Pair {
             },
             linked: false,
             silent: false,
+            pushed: Default::default(),
+            coming: Default::default(),
             unlinked: 0,
             sent: Vec::new(),
             old: false,
@@ -466,6 +471,14 @@ impl Pair {
                     PeerInput::Ready(partition, peer)
                 }
                 PeerOutput::Want(blob) => PeerInput::Body(blob),
+                PeerOutput::Coming(blob) => {
+                    self.coming[at].push(blob);
+                    PeerInput::Body(blob)
+                }
+                PeerOutput::Push(_, blobs) => {
+                    self.pushed[at].extend(blobs);
+                    return None;
+                }
                 PeerOutput::Unlink(_) => {
                     self.unlinked += 1;
                     assert!(self.unlinked < 100, "streams are ended again and again");

@@ -10,7 +10,7 @@ use whimbrel_replication::{
     roster::{Heard, Holdings, Roster},
     wire::Frame,
 };
-use whimbrel_service::queue;
+use whimbrel_service::{peers::bodies, queue};
 
 use super::{Applied, MS, Member, World};
 use crate::node::{Identity, Node};
@@ -35,6 +35,20 @@ pub(super) fn founded(ids: &[Incarnation]) -> Roster {
 const OPERATION_BYTES: u64 = 300;
 
 impl super::Plan {
+    /// With small windows there is room for few bodies that come unasked, and some are larger than those.
+    pub(super) fn bodies(&self) -> bodies::Config {
+        match self.small_windows {
+            true => bodies::Config {
+                push_bytes_max: 10,
+                pushes_max: 8,
+                pushing_max: 2,
+                ahead_bytes_max: 1000,
+                ..bodies::Config::default()
+            },
+            false => bodies::Config::default(),
+        }
+    }
+
     /// Bytes that the logs of a node may have.
     pub(super) fn kept_bytes(&self) -> Option<u64> {
         (self.kept > 0).then_some(self.kept * OPERATION_BYTES)
@@ -77,6 +91,7 @@ impl World {
         };
         let mut node = Node::with(self.plan.seed << 8 | number as u64, config, limits);
         node.kept_bytes = self.plan.kept_bytes();
+        node.set_bodies(self.plan.bodies());
         node.advance_to(self.now);
         let (doubtful, lacks) = (self.members[at].doubtful, self.applied(at));
         self.members.push(Member {

@@ -330,6 +330,7 @@ impl World {
                 };
                 let mut node = Node::with(plan.seed << 8 | u64::from(number), config, limits);
                 node.kept_bytes = plan.kept_bytes();
+                node.set_bodies(plan.bodies());
                 if rng.one_in(4) {
                     node.speed = Speed {
                         sync_micros: (20 * MS, 100 * MS),
