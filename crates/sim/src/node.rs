@@ -22,7 +22,7 @@ use whimbrel_service::{
     auth::{self, Authenticator},
     directory::{self, DirectoryOwner},
     figures::Figures,
-    log::store_partition,
+    log::{POSITION_KEY, store_partition},
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
@@ -42,7 +42,10 @@ use whimbrel_storage::{
     memory::{DiskCopy, Memory, SyncMark},
 };
 
-use crate::rng::Rng;
+use crate::{
+    checkers::axioms::{Found, Wrote},
+    rng::Rng,
+};
 
 /// How fast the node's disk and processor are, in virtual microseconds, and what the machines are told.
 #[derive(Clone, Debug)]
@@ -145,6 +148,8 @@ pub enum Outcome {
 pub struct Node {
     /// The disk, with its faults.
     pub disk: Memory,
+    /// What was written, until somebody has looked at it.
+    pub wrote: Vec<Wrote>,
     /// How fast things are.
     pub speed: Speed,
     owner_config: owner::Config,
@@ -213,6 +218,7 @@ impl Node {
     pub fn with(seed: u64, owner_config: owner::Config, queue_limits: queue::Limits) -> Self {
         let mut node = Node {
             disk: Memory::new(),
+            wrote: Vec::new(),
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
             held_back_until: None,
@@ -538,6 +544,20 @@ impl Node {
     }
 
     fn restart(&mut self) {
+        let partitions = self.disk.partitions().into_iter();
+        let disk = partitions.map(|partition| {
+            let position = self.disk.get(partition, &[POSITION_KEY.into()]);
+            let position = position.into_iter().next().flatten();
+            Found {
+                partition,
+                position,
+                logs: self.disk.log_positions(partition),
+            }
+        });
+        self.wrote.push(Wrote::Began {
+            me: self.owner_config.origin,
+            disk: disk.collect(),
+        });
         self.group = GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT);
         self.held_back_until = None;
         self.runs = self.runs.wrapping_add(1);
@@ -1088,8 +1108,12 @@ impl Node {
         self.held_back_until = None;
         let mut written = Vec::with_capacity(group.len());
         for (dest, ticket, commit) in group {
+            let wrote = Wrote::of(self.owner_config.origin, &commit);
             match self.disk.write(commit) {
-                Ok(()) => written.push((dest, ticket)),
+                Ok(()) => {
+                    self.wrote.push(wrote);
+                    written.push((dest, ticket));
+                }
                 // As the server does it: whatever else is refused is a defect.
                 Err(StoreError::Full(_) | StoreError::Refused(Refusal::Broken { .. })) => {
                     self.outcomes.push_back(Outcome::CommitFailed);

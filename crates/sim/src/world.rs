@@ -570,6 +570,8 @@ impl World {
     }
 
     fn outcomes(&mut self) -> Result<(), String> {
+        // One node has no network.
+        self.node.wrote.clear();
         while let Some(outcome) = self.node.outcome() {
             self.say(|| format!("    {outcome:?}"));
             match outcome {

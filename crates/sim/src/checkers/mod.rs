@@ -1,3 +1,4 @@
 //! What must hold, apart from what makes it happen.
 
+pub mod axioms;
 pub mod uids;

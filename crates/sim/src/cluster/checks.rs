@@ -173,6 +173,15 @@ pub(super) struct Picture {
 }
 
 impl World {
+    /// What a node has written is what the proofs assume of it.
+    pub(super) fn wrote(&mut self, node: usize) -> Result<(), String> {
+        let mut wrote = self.members[node].node.wrote.drain(..);
+        wrote.try_for_each(|wrote| self.axioms.wrote(node, &wrote))?;
+        let batches = self.axioms.batches();
+        self.report.coverage.insert("cluster: batches", batches);
+        Ok(())
+    }
+
     /// U3: what is not alike, if anything.
     pub(super) fn differences(&mut self) -> Result<Option<String>, String> {
         let there = self.there();

@@ -39,6 +39,7 @@ use self::{
     removals::Removals,
 };
 use crate::{
+    checkers::axioms::Axioms,
     node::{EPOCH_MICROS, Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
@@ -224,6 +225,7 @@ struct World {
     asked: BTreeMap<RequestId, clients::Asked>,
     /// Answers to the world itself.
     answers: BTreeMap<RequestId, Reply>,
+    axioms: Axioms,
     looks: Looks,
     kept: Kept,
     removals: Removals,
@@ -354,6 +356,7 @@ impl World {
             guests: Guests::default(),
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
+            axioms: Axioms::default(),
             looks: Looks::default(),
             kept: Kept::default(),
             removals: Removals::default(),
@@ -493,6 +496,7 @@ impl World {
 
     /// Carries out what has left a node.
     fn outcomes(&mut self, index: usize) -> Result<(), String> {
+        self.wrote(index)?;
         while let Some(outcome) = self.members[index].node.outcome() {
             match outcome {
                 Outcome::Reply(request, reply) => self.replied(index, request, reply)?,

@@ -165,6 +165,62 @@ pub const LARGE: &[Bounds] = &[
         ticks: 1,
         ..TWO
     },
+    Bounds {
+        name: "a break and a crash",
+        writes: &[1, 1],
+        crashes: 1,
+        cuts: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "three nodes, a crash",
+        founders: 3,
+        writes: &[1, 0, 0],
+        greeted: true,
+        crashes: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "states",
+        writes: &[2, 1],
+        cuts: 1,
+        give_ups: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "states and a crash",
+        writes: &[1, 0],
+        cuts: 1,
+        give_ups: 1,
+        crashes: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "three nodes, a break",
+        founders: 3,
+        writes: &[1, 0, 0],
+        greeted: true,
+        cuts: 1,
+        ticks: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "states among three",
+        founders: 3,
+        writes: &[1, 0, 0],
+        greeted: true,
+        cuts: 2,
+        give_ups: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "a newcomer to two",
+        newcomer: true,
+        founders: 2,
+        writes: &[1, 0, 0],
+        greeted: true,
+        ..TWO
+    },
 ];
 
 /// Rules of the machine that can be broken at run time, and that some order of events shows to be.
