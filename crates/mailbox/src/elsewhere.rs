@@ -63,6 +63,16 @@ impl Replica {
         }
     }
 
+    /// What the other one knows of that is so here, too: it says of operations which claims their makers knew.
+    pub(crate) fn join_points(&mut self, other: &Replica) {
+        for (slot, theirs) in &other.points {
+            let points = self.points.entry(*slot).or_default();
+            points.extend(theirs);
+            points.sort_by_key(|point| point.counter);
+            points.dedup();
+        }
+    }
+
     /// For each slot the greatest counter up to which this vector surely covers all claims.
     pub fn shown_by(&self, vector: &VersionVector) -> Vec<(u8, u32)> {
         let greatest = self.points.iter().filter_map(|(slot, points)| {

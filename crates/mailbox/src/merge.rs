@@ -30,6 +30,7 @@ impl Replica {
                 let claimed = self.claimed.entry(*slot).or_insert(0);
                 *claimed = (*claimed).max(*counter);
             }
+            self.join_points(other);
         }
         self.dirty_keys.insert(RowKey::Account);
         let names = self.subscriptions.iter().chain(other.subscriptions.iter());

@@ -8,6 +8,7 @@
 //! - What a member said counts when its log is applied here up to the number at which it said so: what it claimed again until then is here.
 //! - Of an account that it excepts, what counted before counts.
 //! - Who has said nothing has shown nothing that could be relied on.
+//! - Who is new is told by the others what those have shown that it cannot hear, which died or were removed before it came: their clients come to it.
 //!
 //! The caller keeps [`Announced::row`] beside the partition, now and then: so what a member said last is known when it is gone and we were
 //! started anew. An older row says less, never more.
@@ -19,7 +20,7 @@ use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 
 use crate::{
     broken,
-    wire::{Account, Announced as Told, Frame},
+    wire::{Account, Announced as Told, Excepted, Frame, Shown},
 };
 
 /// Accounts that one report excepts: those whose bodies are on the way, as a rule. A frame of control holds them with room to spare; who would
@@ -29,6 +30,9 @@ pub const EXCEPTED_MAX: usize = 32;
 /// Of so many that are members no more it is known what they have shown, in each partition: a client comes from a node that is gone within days, and who comes
 /// later is told anew of what it knows, and overlooks nothing.
 pub const FORMER_MAX: usize = 16;
+
+/// Entries of vectors in what is told of one other member: with fewer than this the frame is within its bounds. Of whom more would have to be told nothing is.
+pub const SHOWN_ENTRIES_MAX: usize = 8192;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,31 @@ struct Known {
     except: BTreeMap<Account, VersionVector>,
 }
 
+impl Known {
+    /// Whether all of it is in another one of the same member.
+    fn is_within(&self, other: &Known) -> bool {
+        other.vector.covers_all(&self.vector)
+    }
+
+    fn entries(&self) -> usize {
+        let all = self.except.values().chain([&self.vector]);
+        all.map(|vector| vector.iter().count() + 2).sum()
+    }
+
+    fn told(&self, partition: PartitionId, member: Incarnation) -> Shown {
+        let except = self.except.iter().map(|(account, of)| Excepted {
+            account: *account,
+            vector: of.clone(),
+        });
+        Shown {
+            partition,
+            member,
+            vector: self.vector.clone(),
+            except: except.collect(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Peer {
     linked: bool,
@@ -55,6 +84,16 @@ struct Peer {
     /// What waits for the peer's log: the first, and the newest.
     candidate: Option<Told>,
     latest: Option<Told>,
+    /// The same, as another member has told it.
+    by_others: Option<Known>,
+    /// It is new, and was not told yet what these have shown.
+    tell: BTreeSet<Incarnation>,
+}
+
+impl Peer {
+    fn has_news(&self) -> bool {
+        self.due || !self.tell.is_empty()
+    }
 }
 
 /// What counts of one member, as it is kept.
@@ -166,7 +205,19 @@ impl Announced {
         peer.linked = true;
         peer.awake = false;
         peer.due = due;
+        peer.tell.clear();
         self.wake(id);
+    }
+
+    /// A peer is new: it is told what all others have shown.
+    pub fn is_new(&mut self, id: Incarnation) {
+        let counts = self.peers.iter().filter(|(_, of)| of.counted.is_some());
+        let others: BTreeSet<Incarnation> = counts.map(|(of, _)| *of).collect();
+        if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) {
+            peer.tell = others;
+            peer.tell.remove(&id);
+            self.wake(id);
+        }
     }
 
     /// The link is gone. What the peer said stays true.
@@ -174,6 +225,7 @@ impl Announced {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.linked = false;
             peer.due = false;
+            peer.tell.clear();
         }
     }
 
@@ -212,6 +264,38 @@ impl Announced {
             peer.counted = Some(counted(peer.counted.take(), told));
             self.changed = true;
         }
+        let here = |known: &mut Known| known.vector.get(id) <= number;
+        if let Some(known) = peer.by_others.take_if(here)
+            && peer.counted.as_ref().is_none_or(|of| of.is_within(&known))
+        {
+            peer.counted = Some(known);
+            self.changed = true;
+        }
+    }
+
+    /// A peer tells what another member has shown, which does not say it itself; the log of that one is applied here up to `number`. It is or was a member: who
+    /// is none is not told of, so that as much is kept as there are members.
+    pub fn received_of(&mut self, told: Shown, number: u64) {
+        let Shown {
+            member,
+            vector,
+            except,
+            ..
+        } = told;
+        let peer = self.peers.entry(member).or_default();
+        if peer.linked || except.len() > EXCEPTED_MAX {
+            return;
+        }
+        let except = except.into_iter();
+        let told = Known {
+            vector,
+            except: except.map(|of| (of.account, of.vector)).collect(),
+        };
+        let known = [&peer.counted, &peer.by_others].into_iter().flatten();
+        if known.into_iter().all(|known| known.is_within(&told)) {
+            peer.by_others = Some(told);
+            self.applied(member, number);
+        }
     }
 
     /// A peer says what it has shown; its log is applied here up to `number`.
@@ -239,7 +323,13 @@ impl Announced {
         {
             return Some(Frame::Announced(ours.clone()));
         }
-        peer.awake = false;
+        while let Some(member) = self.peers.get_mut(&id)?.tell.pop_first() {
+            let known = self.peers.get(&member).and_then(|of| of.counted.as_ref());
+            if let Some(known) = known.filter(|known| known.entries() <= SHOWN_ENTRIES_MAX) {
+                return Some(Frame::Shown(known.told(self.partition, member)));
+            }
+        }
+        self.peers.get_mut(&id)?.awake = false;
         None
     }
 
@@ -254,13 +344,18 @@ impl Announced {
         )
     }
 
-    /// Of all members that have said something, what they have shown of the account.
+    /// Of all members that have said something, what they have shown of the account; also what does not count yet, since it will.
     pub fn all_shown(&self, account: Account) -> Vec<&VersionVector> {
-        let members = self.peers.keys();
-        members.filter_map(|of| self.shown(*of, account)).collect()
+        let members = self.peers.iter();
+        let shown = members.flat_map(|(of, peer)| {
+            let later = peer.by_others.as_ref();
+            let later = later.map(|known| known.except.get(&account).unwrap_or(&known.vector));
+            self.shown(*of, account).into_iter().chain(later)
+        });
+        shown.collect()
     }
 
-    /// How many of these operations some of the members are not known to have shown, or claimed again: of the one of which most are not.
+    /// How many of these operations some of the members are not known to have shown, or claimed again, in whatever account: of the one of which most are not.
     pub fn unshown(
         &self,
         applied: &VersionVector,
@@ -268,7 +363,11 @@ impl Announced {
     ) -> u64 {
         let lacks = |member: Incarnation| {
             let known = self.peers.get(&member).and_then(|of| of.counted.as_ref());
-            let shown = |origin| known.map_or(0, |known| known.vector.get(origin));
+            let shown = |origin| {
+                let vectors = known.map(|known| known.except.values().chain([&known.vector]));
+                let shown = vectors.into_iter().flatten().map(|of| of.get(origin));
+                shown.min().unwrap_or(0)
+            };
             let of = applied.iter();
             of.map(|(origin, number)| number.saturating_sub(shown(origin)))
                 .sum()
@@ -279,7 +378,7 @@ impl Announced {
     fn wake(&mut self, id: Incarnation) {
         if let Some(peer) = self.peers.get_mut(&id)
             && peer.linked
-            && peer.due
+            && peer.has_news()
             && !peer.awake
         {
             peer.awake = true;

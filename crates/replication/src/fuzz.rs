@@ -82,6 +82,7 @@ pub fn peer(data: &[u8]) {
         match frame.clone() {
             Frame::Readers(told) => readers.received(now, peer, told),
             Frame::Announced(told) => announced.received(peer, told, 0),
+            Frame::Shown(told) => announced.received_of(told, 0),
             _ => {}
         }
         while readers.poll().is_some() {}

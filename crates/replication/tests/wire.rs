@@ -185,6 +185,18 @@ fn examples() -> Vec<(&'static str, Frame)> {
             }),
         ),
         (
+            "shown",
+            Frame::Shown(Shown {
+                partition,
+                member: node(9),
+                vector: vector(&[(7, 300), (8, 17)]),
+                except: vec![Excepted {
+                    account: [3; 16],
+                    vector: vector(&[(8, 16)]),
+                }],
+            }),
+        ),
+        (
             "state_begin",
             Frame::StateBegin(StateBegin {
                 partition,

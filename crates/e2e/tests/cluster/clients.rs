@@ -8,23 +8,27 @@ use super::{trouble::Triangle, *};
 
 const ANNE: (&str, &str) = ACCOUNTS[0];
 
-/// A Maildir that is synchronized with whichever node is asked.
-struct Near(tempfile::TempDir);
+/// A Maildir that is synchronized with whichever node is asked, all mailboxes of it.
+pub(crate) struct Near(tempfile::TempDir);
 
 impl Near {
-    fn new() -> Near {
+    pub(crate) fn new() -> Near {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("mail")).unwrap();
         Near(directory)
     }
 
     /// One account of one server, as far as mbsync knows: the node is its address alone.
-    fn synchronize(&self, node: &Node) {
+    pub(crate) fn synchronize(&self, node: &Node) {
+        let _ = self.tries(node).expect("mbsync");
+    }
+
+    pub(crate) fn tries(&self, node: &Node) -> Done {
         let at = |name: &str| self.0.path().join(name).display().to_string();
         let text = format!(
             "IMAPAccount server\nHost localhost\nPort {}\nUser {}\nPass \"{}\"\nSSLType IMAPS\nSystemCertificates no\n\
-             CertificateFile {}\n\nIMAPStore far\nAccount server\n\nMaildirStore near\nPath {}/\nInbox {}\n\n\
-             Channel all\nFar :far:INBOX\nNear :near:INBOX\nExpunge Both\nSyncState *\n",
+             CertificateFile {}\n\nIMAPStore far\nAccount server\n\nMaildirStore near\nPath {}/\nInbox {}\nSubFolders Verbatim\n\n\
+             Channel all\nFar :far:\nNear :near:\nPatterns *\nCreate Near\nExpunge Both\nSyncState *\n",
             node.server.ports.imaps,
             ANNE.0,
             ANNE.1,
@@ -37,7 +41,26 @@ impl Near {
         command
             .args(["--config", &at("mbsyncrc"), "--all"])
             .env("HOME", self.0.path());
-        let _ = run(&mut command, b"").expect("mbsync");
+        run(&mut command, b"")
+    }
+
+    /// Each file that it has loaded, of all mailboxes, by the name that it got then: without its flags, and wherever it lies now.
+    pub(crate) fn loaded(&self) -> BTreeSet<PathBuf> {
+        let mut files = BTreeSet::new();
+        let mut directories = vec![self.0.path().join("mail")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    directories.push(entry.path());
+                } else if ["cur", "new"].iter().any(|sub| directory.ends_with(sub)) {
+                    let name = entry.file_name().into_string().unwrap();
+                    let name = name.split(':').next().unwrap();
+                    files.insert(directory.parent().unwrap().join(name));
+                }
+            }
+        }
+        files
     }
 
     fn files(&self) -> Vec<PathBuf> {

@@ -12,13 +12,13 @@ const ELSEWHERE: [&str; 1] = [
     "whimbrel cluster remove NAME --earlier",
 ];
 
-struct Guide {
+pub(crate) struct Guide {
     commands: BTreeSet<String>,
     run: BTreeSet<String>,
 }
 
 impl Guide {
-    fn open() -> Guide {
+    pub(crate) fn open() -> Guide {
         let text = fs::read_to_string(GUIDE).unwrap();
         let (_, text) = text.split_once("\n## Several nodes\n").unwrap();
         let spans = text.split('`').skip(1).step_by(2);
@@ -49,17 +49,17 @@ impl Guide {
         node.server.admin(&words, "")
     }
 
-    fn on(&mut self, node: &Node, command: &str, words: &[(&str, &str)]) -> String {
+    pub(crate) fn on(&mut self, node: &Node, command: &str, words: &[(&str, &str)]) -> String {
         self.try_on(node, command, words).expect(command)
     }
 
-    fn serve(&mut self, node: &mut Node) {
+    pub(crate) fn serve(&mut self, node: &mut Node) {
         let _ = self.words("whimbrel serve", &[]);
         node.server.start(&[]);
     }
 
     /// Waits until a node says this of another one.
-    fn wait_for(&mut self, at: &Node, name: &str, says: &str) {
+    pub(crate) fn wait_for(&mut self, at: &Node, name: &str, says: &str) {
         wait_for(&format!("{name} to be {says}"), || {
             let status = self.on(at, "whimbrel cluster status", &[]);
             let mut of = status

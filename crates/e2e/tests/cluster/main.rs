@@ -10,6 +10,8 @@ mod clients;
 mod directory;
 mod fronts;
 mod guide;
+#[cfg(feature = "clients")]
+mod lost;
 mod mail;
 mod members;
 mod moving;

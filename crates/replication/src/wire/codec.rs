@@ -20,6 +20,7 @@ mod kind {
     pub(super) const READERS: u16 = 19;
     // 20 was a report of one account alone; no release sent it.
     pub(super) const ANNOUNCED: u16 = 21;
+    pub(super) const SHOWN: u16 = 22;
     pub(super) const STATE_BEGIN: u16 = 32;
     pub(super) const STATE_CHUNK: u16 = 33;
     pub(super) const STATE_END: u16 = 34;
@@ -81,6 +82,7 @@ impl Frame {
             Self::Ack(frame) => put(out, kind::ACK, frame),
             Self::Readers(frame) => put(out, kind::READERS, frame),
             Self::Announced(frame) => put(out, kind::ANNOUNCED, frame),
+            Self::Shown(frame) => put(out, kind::SHOWN, frame),
             Self::StateBegin(frame) => put(out, kind::STATE_BEGIN, frame),
             Self::StateChunk(frame) => {
                 let head = StateChunkHead {
@@ -148,6 +150,7 @@ impl Frame {
             kind::ACK => Self::Ack(get(kind, &body)?.0),
             kind::READERS => Self::Readers(get(kind, &body)?.0),
             kind::ANNOUNCED => Self::Announced(get(kind, &body)?.0),
+            kind::SHOWN => Self::Shown(get(kind, &body)?.0),
             kind::STATE_BEGIN => Self::StateBegin(get(kind, &body)?.0),
             kind::STATE_CHUNK => {
                 let (head, at): (StateChunkHead, usize) = get(kind, &body)?;
@@ -206,7 +209,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21 | 32..=35 | 48..=52)
+    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=35 | 48..=52)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -202,6 +202,34 @@ pub struct Announced {
     pub except: Vec<Account>,
 }
 
+/// What another member than the sender has shown to its clients, as far as it counts at the sender: for who is new, and never heard it say so.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Shown {
+    /// Which partition.
+    #[n(0)]
+    pub partition: PartitionId,
+    /// Who has shown it.
+    #[n(1)]
+    pub member: Incarnation,
+    /// As in its [`Announced`].
+    #[n(2)]
+    pub vector: VersionVector,
+    /// Accounts of which less was shown.
+    #[n(3)]
+    pub except: Vec<Excepted>,
+}
+
+/// An account of which less was shown than of the others.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Excepted {
+    /// Which.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub account: Account,
+    /// What was shown of it.
+    #[n(1)]
+    pub vector: VersionVector,
+}
+
 /// Ids of accounts, one behind the other.
 mod accounts {
     use minicbor::decode::{Decoder, Error};

@@ -16,8 +16,8 @@ mod frames;
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use frames::{
-    Account, Ack, Announced, Batches, Handshake, Head, Hello, Ping, Pong, Readers, Reading, Room,
-    StateBegin, StateChunk, StateEnd, StateTake,
+    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Ping, Pong, Readers,
+    Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
 };
 use whimbrel_crdt::PartitionId;
 
@@ -50,6 +50,7 @@ pub enum Frame {
     Ack(Ack),
     Readers(Readers),
     Announced(Announced),
+    Shown(Shown),
     StateBegin(StateBegin),
     StateChunk(StateChunk),
     StateEnd(StateEnd),
@@ -70,6 +71,7 @@ impl Frame {
             Self::Ack(frame) => frame.partition,
             Self::Readers(frame) => frame.partition,
             Self::Announced(frame) => frame.partition,
+            Self::Shown(frame) => frame.partition,
             Self::StateBegin(frame) => frame.partition,
             Self::StateChunk(frame) => frame.partition,
             Self::StateEnd(frame) => frame.partition,

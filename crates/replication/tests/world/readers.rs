@@ -459,6 +459,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a silent node has no readers", silent),
     ("readers that went with a link", older_link),
     ("an account that a report excepts", excepted),
+    ("who is new is told of who is gone", told_by_others),
     ("a report of which nothing is here yet", early),
 ];
 
@@ -528,6 +529,11 @@ fn excepted() -> Result<(), String> {
         "what counted before it was excepted",
     )?;
     ensure(shown(&announced, 1) == Some(30), "of all others the newest")?;
+    let unshown = |announced: &Announced| {
+        let applied = [(node(2), 5), (node(1), 30)].into_iter().collect();
+        announced.unshown(&applied, [node(2)].into_iter())
+    };
+    ensure(unshown(&announced) == 20, "of one account 20 are not shown")?;
     // More than may be excepted: nobody knows of which others something is hidden.
     let many: Vec<Account> = (0..=EXCEPTED_MAX).map(account).collect();
     announced.received(node(2), report(8, 40, &many), 8);
@@ -550,10 +556,70 @@ fn excepted() -> Result<(), String> {
         shown(&announced, 0) == Some(50),
         "nothing is hidden any more",
     )?;
+    ensure(unshown(&announced) == 0, "of no account")?;
     ensure(
         announced.shown(node(3), account(0)).is_none(),
         "who is silent",
     )
+}
+
+/// Who is new never hears a member that is gone: another one tells what that one had shown.
+fn told_by_others() -> Result<(), String> {
+    let (_, mut old) = machines(0);
+    old.linked(node(2));
+    old.received(node(2), report(5, 10, &[]), 5);
+    old.received(node(2), report(6, 20, &[account(0)]), 6);
+    old.unlinked(node(2));
+    let (_, mut new) = machines(2);
+    old.linked(node(3));
+    new.linked(node(1));
+    ensure(
+        old.transmit(node(3)).is_none(),
+        "who is not new has heard it",
+    )?;
+    old.is_new(node(3));
+    let mut told = Vec::new();
+    while let Some(frame) = old.transmit(node(3)) {
+        let Frame::Shown(of) = frame else {
+            return Err(format!("{frame:?}"));
+        };
+        told.push(of);
+    }
+    ensure(
+        told.len() == 1 && told[0].member == node(2),
+        "of one member",
+    )?;
+    let shown = |announced: &Announced, number: usize| {
+        let shown = announced.shown(node(2), account(number));
+        shown.map(|shown| shown.get(node(1)))
+    };
+    new.received_of(told[0].clone(), 5);
+    ensure(shown(&new, 1).is_none(), "its log is not here so far")?;
+    ensure(
+        new.all_shown(account(1)).len() == 1,
+        "what it rests on is kept from now on",
+    )?;
+    new.applied(node(2), 6);
+    ensure(
+        shown(&new, 0) == Some(10) && shown(&new, 1) == Some(20),
+        "all counts",
+    )?;
+    // Less than is known changes nothing; nor does anybody's word of who speaks for himself.
+    let mut less = told[0].clone();
+    less.vector = report(5, 10, &[]).vector;
+    new.received_of(less, 6);
+    ensure(shown(&new, 1) == Some(20), "less is not taken")?;
+    new.linked(node(2));
+    let mut more = told[0].clone();
+    more.vector = report(6, 30, &[]).vector;
+    new.received_of(more.clone(), 6);
+    ensure(shown(&new, 1) == Some(20), "it is linked")?;
+    new.unlinked(node(2));
+    new.received_of(more, 6);
+    ensure(shown(&new, 1) == Some(30), "it is not")?;
+    let row = new.row().ok_or("there is something to keep")?;
+    let here = [(node(2), 6)].into_iter().collect();
+    ensure(shown(&kept(Some(&row), &here), 1) == Some(30), "kept")
 }
 
 /// Each report is ahead of what is here, and the next one comes before that is: the first of them counts when it can.

@@ -119,13 +119,19 @@ impl Own {
         if now.mono_micros < self.reporting.keep_at {
             return;
         }
-        if let Some(row) = self.announced.row() {
+        if let Some(row) = self.announced_row() {
             self.reporting.keep_at = now.mono_micros + KEEP_EVERY_MICROS;
-            self.log.keep(Mutation::Put {
-                key: Bytes::from_static(log::ANNOUNCED_KEY),
-                value: row.into(),
-            });
+            self.log.keep(row);
         }
+    }
+
+    /// What others have shown, if there is more than what was kept last.
+    pub(super) fn announced_row(&mut self) -> Option<Mutation> {
+        let row = self.announced.row()?;
+        Some(Mutation::Put {
+            key: Bytes::from_static(log::ANNOUNCED_KEY),
+            value: row.into(),
+        })
     }
 
     /// A peer is gone: what it said last is kept at once.
@@ -186,6 +192,11 @@ impl PartitionOwner {
                 own.announced.former(&former);
             }
         }
+    }
+
+    /// Whether this is another member, or was.
+    pub(super) fn is_of_members(&self, node: Incarnation) -> bool {
+        self.config.peers.contains_key(&node) || self.config.former.contains_key(&node)
     }
 
     /// Wakes those to whom something is to be reported.

@@ -131,6 +131,9 @@ impl PartitionOwner {
         let Some(partition) = frame.partition().filter(|id| id.bucket().is_some()) else {
             return;
         };
+        if matches!(&frame, Frame::Shown(told) if !self.is_of_members(told.member)) {
+            return;
+        }
         self.open(partition);
         match self.partitions.get_mut(&partition) {
             Some(Partition::Loading(opening)) if is_kept_early(&opening.frames, &frame) => {

@@ -88,10 +88,17 @@ impl Own {
                 let here = self.log.applied().get(peer);
                 self.announced.received(peer, told, here);
             }
+            Frame::Shown(told) => {
+                let here = self.log.applied().get(told.member);
+                self.announced.received_of(told, here);
+            }
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
                     self.readers.linked(peer);
                     self.announced.linked(peer);
+                }
+                if matches!(&other, Frame::Hello(hello) if hello.young == Some(true)) {
+                    self.announced.is_new(peer);
                 }
                 self.shipping.received(now, peer, other);
             }

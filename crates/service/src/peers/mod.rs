@@ -48,11 +48,14 @@ pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
 /// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
 const EARLY_FRAMES_MAX: usize = 64;
 
-/// Whether a frame is kept for a partition that is being opened. Batches and rows are sent again when we have said where we stand: they come only if the
+/// Whether a frame is kept for a partition that is being opened. Batches, rows and what others have shown are sent again when we have said where we stand: they come only if the
 /// partition was open before, and are too many to be kept.
 pub(crate) fn is_kept_early(frames: &[(Incarnation, Frame)], frame: &Frame) -> bool {
-    let bulk = matches!(frame, Frame::Batches(_) | Frame::StateChunk(_));
-    frames.len() < EARLY_FRAMES_MAX && !bulk
+    let later = matches!(
+        frame,
+        Frame::Batches(_) | Frame::StateChunk(_) | Frame::Shown(_)
+    );
+    frames.len() < EARLY_FRAMES_MAX && !later
 }
 
 /// What an owner of partitions is told of other nodes.
