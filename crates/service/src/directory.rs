@@ -770,6 +770,10 @@ impl Machine for DirectoryOwner {
             bodies_missing: 0,
             accounts_stalled: 0,
             claims_again: 0,
+            young: match &self.state {
+                Phase::Running(running) => running.is_young(),
+                _ => self.config.young,
+            },
         }]
     }
 

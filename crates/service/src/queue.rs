@@ -651,6 +651,7 @@ impl Machine for QueueOwner {
             bodies_missing: self.lacking.len() as u64,
             accounts_stalled: 0,
             claims_again: 0,
+            young: false,
         }]
     }
 

@@ -19,6 +19,7 @@ mod proxy;
 mod relays;
 mod rolling;
 mod trouble;
+mod young;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +34,7 @@ use whimbrel_e2e::{
     mail::Mail,
     message,
     process::{Done, wait_for},
-    server::{ACCOUNTS, Builder, Message, Server, free_port},
+    server::{ACCOUNTS, Builder, Message, Server, binary, free_port},
     uids::Witness,
 };
 
@@ -88,6 +89,18 @@ impl Node {
             .cluster(&["join", sponsor.token().trim()])
             .expect("cluster join");
         self.server.start(&[]);
+        self.wait_whole();
+    }
+
+    /// Waits until it serves by itself: before that its clients are looking at other nodes.
+    fn wait_whole(&self) {
+        if self.server.program == binary() {
+            wait_for("the new node to have all", || {
+                let log = self.server.log();
+                log.contains("this node has what another one had")
+                    .then_some(())
+            });
+        }
     }
 
     /// Founds a cluster, or is let in by this one.
@@ -270,6 +283,7 @@ fn three_nodes_hold_the_same_accounts() {
         "{refused:?}"
     );
     c.server.start(&[]);
+    c.wait_whole();
 
     let mut scene = Scene::new(vec![a, b, c]);
     for node in &scene.nodes {

@@ -3,8 +3,12 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
+    time::Duration,
 };
 
 use whimbrel_e2e::server::free_port;
@@ -30,7 +34,12 @@ pub(crate) enum Side {
 struct Held {
     sides: Mutex<[bool; 2]>,
     changed: Condvar,
+    slow: AtomicBool,
 }
+
+/// What a slow line carries at once, and how long that takes: 800 kB/s.
+const BYTES_AT_ONCE: usize = 16 << 10;
+const SLOW: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct State {
@@ -91,10 +100,15 @@ impl Proxy {
         self.held.sides.lock().unwrap()[side as usize] = held;
         self.held.changed.notify_all();
     }
+
+    /// From now on, or no longer, it carries little at a time.
+    pub(crate) fn slow(&self, slow: bool) {
+        self.held.slow.store(slow, Ordering::Relaxed);
+    }
 }
 
 fn carry(mut from: TcpStream, mut to: TcpStream, side: Side, held: &Held) {
-    let mut buffer = [0; 16 << 10];
+    let mut buffer = [0; BYTES_AT_ONCE];
     while let Ok(length) = from.read(&mut buffer)
         && length > 0
         && held
@@ -102,7 +116,11 @@ fn carry(mut from: TcpStream, mut to: TcpStream, side: Side, held: &Held) {
             .wait_while(held.sides.lock().unwrap(), |sides| sides[side as usize])
             .is_ok()
         && to.write_all(&buffer[..length]).is_ok()
-    {}
+    {
+        if held.slow.load(Ordering::Relaxed) {
+            thread::sleep(SLOW);
+        }
+    }
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
 }

@@ -3,8 +3,6 @@
 //!
 //! Clients are judged as in the other tests: each look at a node is a strict client's, who keeps what he was told ([`Witness`]).
 
-use whimbrel_e2e::server::binary;
-
 use super::*;
 use crate::proxy::Side;
 

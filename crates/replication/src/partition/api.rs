@@ -174,6 +174,8 @@ pub struct PeerReport {
     pub has_more: u64,
     /// Bytes that wait to be sent to it, or for its acknowledgement.
     pub queued_bytes: u64,
+    /// It has said that it is new, and has not yet what another one had: 1, or 0.
+    pub young: u64,
 }
 
 impl PeerReport {
@@ -189,6 +191,7 @@ impl PeerReport {
                 .min(),
             has_more: self.has_more + other.has_more,
             queued_bytes: self.queued_bytes + other.queued_bytes,
+            young: self.young + other.young,
         }
     }
 }

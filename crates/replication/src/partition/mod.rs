@@ -290,6 +290,7 @@ impl Partition {
             let more = theirs.map(|(of, number)| number.saturating_sub(stored(of)));
             report.has_more = more.sum();
             report.queued_bytes = peer.queue_bytes + peer.flight_bytes;
+            report.young = u64::from(peer.young);
             (*id, report)
         });
         Report {

@@ -47,6 +47,8 @@ pub(super) struct Peer {
     // What it has.
     pub(super) durable: VersionVector,
     pub(super) applied: VersionVector,
+    /// It has said that it is young.
+    pub(super) young: bool,
     /// What it had when it was first heard, if this node is young.
     pub(super) first: Option<First>,
     pub(super) room: Option<Room>,

@@ -81,6 +81,7 @@ impl Partition {
         };
         // Set, not raised: the word of its disk now is what counts.
         peer.durable = hello.durable;
+        peer.young = hello.young == Some(true);
         peer.room = Some(self.config.room_of(Some(hello.room)));
         peer.greeted = true;
         peer.begin_again();

@@ -442,6 +442,9 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
             ));
         }
     }
+    if line.young {
+        out.push_str("; new here, and not whole");
+    }
     if line.claims_again > 0 {
         out.push_str(&format!("; {} claims made again", line.claims_again));
     }
@@ -508,8 +511,12 @@ fn line(node: &NodeLine) -> String {
         (Some(_), _) => "  level".to_owned(),
         (None, _) => String::new(),
     };
+    let young = match node.young {
+        0 => String::new(),
+        partitions => format!("  new, and not whole in {partitions} partitions"),
+    };
     format!(
-        "{}  {}  slot {}  {place}  {link}{lag}\n",
+        "{}  {}  slot {}  {place}  {link}{young}{lag}\n",
         node.name, node.incarnation, node.slot
     )
 }

@@ -9,7 +9,7 @@
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
-//! | `young` | this node came with an empty disk: of each partition it serves nothing before it has what another node had |
+//! | `young` | this node came with an empty disk: of each partition it serves nothing before it has what another node had. It goes when all have it |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
@@ -137,6 +137,14 @@ impl Files {
     /// Whether it came so. What it has got since then is written in each partition.
     pub fn is_young(&self) -> bool {
         self.0.join("young").exists()
+    }
+
+    /// Of each partition a row says that it has all. If this is not durable, the next start finds out by the rows.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn forget_young(&self) -> Result<(), FilesError> {
+        fs::remove_file(self.0.join("young")).map_err(self.io("young"))
     }
 
     /// Keeps what a new member has.

@@ -10,7 +10,7 @@
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
 //! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `clocks`, `removal` (members
-//! that are gone), [`relay`] (clients' sessions that another node serves).
+//! that are gone), [`relay`] (clients' sessions that another node serves), `young` (a node that is new).
 
 mod bodies;
 mod clocks;
@@ -24,6 +24,7 @@ mod removal;
 mod settle;
 mod state;
 mod status;
+mod young;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -226,6 +227,9 @@ impl<S: Store> Cluster<S> {
             room,
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        if state.is_young() {
+            tasks.spawn(young::watch(Arc::clone(&state), Arc::clone(&board)));
+        }
         tasks.spawn(kept::watch(
             Arc::clone(&state),
             Arc::clone(&board),

@@ -219,7 +219,7 @@ impl<S: Store> Relays<S> {
 
     /// Whether this node serves the account, when it is not asked to by another one. Mail from strangers (no account) any worker takes.
     pub(crate) async fn is_here(&self, account: Option<AccountId>) -> bool {
-        if self.registry.is_draining() {
+        if self.registry.is_draining() || self.state.is_young() {
             return false;
         }
         if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
@@ -269,7 +269,7 @@ impl<S: Store> Relays<S> {
         let partition = handover.account.map_or_else(any, partition_of);
         for node in self.serve(partition, &nodes).order {
             if node.name == self.me() {
-                if self.registry.is_draining() {
+                if self.registry.is_draining() || self.state.is_young() {
                     continue;
                 }
                 return Ok(Way::Here);
@@ -298,6 +298,10 @@ impl<S: Store> Relays<S> {
                     tracing::info!(node = node.name, %error, "does not take a session; the next one is asked")
                 }
             }
+        }
+        if self.state.is_young() && !self.registry.is_draining() {
+            // It serves what it has all of, and tells clients of the rest to come later.
+            return Ok(Way::Here);
         }
         Err("No node that serves this can be reached")
     }
@@ -549,6 +553,9 @@ async fn admit<S: Store>(
 ) -> Result<(Connection<S>, Option<AccountId>), &'static str> {
     if registry.is_draining() {
         return Err("this node is drained");
+    }
+    if state.is_young() {
+        return Err("this node is new, and has not all that it would have to serve");
     }
     if !is_member(state, &relayed.from).await {
         return Err("that node is no member");

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock, PoisonError},
+    sync::{
+        Arc, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -66,6 +69,8 @@ pub(super) struct State<S> {
     judged: std::sync::Mutex<BTreeSet<(Incarnation, PartitionId)>>,
     /// Why nothing is written: the clock.
     clock: std::sync::Mutex<Option<clocks::Refused>>,
+    /// This node is new, and has not all that another one had.
+    young: AtomicBool,
 }
 
 /// Why a change of the members was not made.
@@ -96,6 +101,7 @@ impl<S: Store> State<S> {
         overrides: BTreeMap<NodeName, String>,
     ) -> Self {
         State {
+            young: files.is_young().into(),
             files,
             credentials,
             store,
@@ -134,6 +140,15 @@ impl<S: Store> State<S> {
     /// Before it is settled: nothing that needs it runs then.
     pub(super) fn me(&self) -> Incarnation {
         *self.me.get().expect("links are made when it is settled")
+    }
+
+    /// Whether others must serve whoever comes, if they can be reached.
+    pub(super) fn is_young(&self) -> bool {
+        self.young.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_grown(&self) {
+        self.young.store(false, Ordering::Relaxed);
     }
 
     /// Stops the node if a task of the cluster panics.

@@ -150,6 +150,7 @@ impl Status {
                 drained: false,
                 has_more: None,
                 queued_bytes: 0,
+                young: 0,
             }
         });
         Status {
@@ -184,6 +185,7 @@ impl Status {
                 claims_again: report.claims_again,
                 bodies_missing: report.bodies_missing,
                 accounts_stalled: report.accounts_stalled,
+                young: report.young,
             };
             for (id, peer) in of_peers {
                 let sum = peers.entry(*id).or_default();
@@ -196,6 +198,7 @@ impl Status {
             here.stable += line.stable;
             here.bodies_missing += line.bodies_missing;
             here.accounts_stalled += line.accounts_stalled;
+            here.young += u64::from(line.young);
             self.partitions.push(line);
         }
         self.partitions.sort_by_key(|line| line.partition);
@@ -208,6 +211,10 @@ impl Status {
                 (node.lacks_bytes, node.lacks_seconds) = (lag.bytes, lag.seconds);
                 node.has_more = Some(peer.has_more);
                 node.queued_bytes = peer.queued_bytes;
+                node.young = peer.young;
+            }
+            if node.this {
+                node.young = here.young;
             }
         }
         self.here = Some(here);
@@ -231,6 +238,9 @@ pub struct Here {
     pub bodies_missing: u64,
     /// Accounts that cannot go on.
     pub accounts_stalled: u64,
+    /// Partitions in which this node is new, and has not yet what another one had.
+    #[serde(default)]
+    pub young: u64,
 }
 
 /// A partition at the node that was asked.
@@ -255,6 +265,9 @@ pub struct PartitionLine {
     pub bodies_missing: u64,
     /// As of [`Here`].
     pub accounts_stalled: u64,
+    /// As of [`Here`].
+    #[serde(default)]
+    pub young: bool,
 }
 
 /// What a peer has not said to have of what is here.
@@ -335,4 +348,7 @@ pub struct NodeLine {
     /// Bytes that wait to be sent to it, or for its acknowledgement.
     #[serde(default)]
     pub queued_bytes: u64,
+    /// Partitions in which it is new, and has not yet what another one had: others serve its clients. Of another node than that which was asked: operations only.
+    #[serde(default)]
+    pub young: u64,
 }

@@ -519,6 +519,10 @@ impl Machine for PartitionOwner {
                 Partition::Loading(_) => 0,
             },
             claims_again: self.claims.get(partition).copied().unwrap_or(0),
+            young: match state {
+                Partition::Running(own) => own.is_young(),
+                Partition::Loading(_) => self.config.young,
+            },
         };
         self.partitions.iter().map(of).collect()
     }

@@ -111,6 +111,8 @@ pub struct PartitionReport {
     pub accounts_stalled: u64,
     /// Claims made again since the start.
     pub claims_again: u64,
+    /// This node is new in it, and is not known to have all that another one had.
+    pub young: bool,
 }
 
 /// Some rows, in the order of their keys.

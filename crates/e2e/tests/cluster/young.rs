@@ -1,0 +1,98 @@
+//! A node that is new has not what the others have: they serve whoever comes to it, until it has.
+
+use super::*;
+
+const MESSAGES: u32 = 40;
+const BYTES: usize = 1 << 20;
+
+impl Node {
+    /// In how many partitions `status` says that a node is new.
+    fn young(&self, name: &str) -> Option<u32> {
+        let status = self.status();
+        let mut of = status
+            .lines()
+            .filter(|line| line.starts_with(&format!("{name}  ")));
+        let (_, rest) = of.next()?.split_once("new, and not whole in ")?;
+        rest.split(' ').next()?.parse().ok()
+    }
+}
+
+/// The one that is there brings sessions to workers; the worker that comes is new.
+#[test]
+fn a_new_node_brings_sessions_to_who_has_all() {
+    let ports = [free_port(), free_port()];
+    let to_b = Proxy::start(ports[1]);
+    let of_all = [
+        ("cluster", "region = \"land\""),
+        ("queue", "other_nodes = 0"),
+    ];
+    let role = [("cluster", "role = \"storage\"")];
+    let more = [&of_all[..], &role].concat();
+    let mut a = Node::with("a", ports[0], ports[0], true, &more);
+    let mut b = Node::with("b", ports[1], to_b.port, false, &of_all);
+    a.begin(None);
+    let large = message::bytes("large", BYTES);
+    let mut imap = a.server.anne();
+    for _ in 0..MESSAGES {
+        let _ = imap.append("INBOX", &[], &large).unwrap().ok("APPEND");
+    }
+    // The link is the one that a dials. Sessions go the other way.
+    to_b.slow(true);
+    let _ = b
+        .cluster(&["join", a.token().trim()])
+        .expect("cluster join");
+    b.server.start(&[]);
+    wait_for("accounts and passwords", || {
+        b.server.login(ACCOUNTS[0]).ok()
+    });
+
+    // By all protocols; and what is written so is there, though the node itself could not write it.
+    let young = b.young("b").unwrap();
+    assert!(young > 0 && b.figure("whimbrel_partitions_young") > 0);
+    let mut imap = b.server.anne();
+    let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    assert_eq!(selected.exists(), Some(MESSAGES));
+    b.append("through");
+    let listed = b.server.anne_pop3().lines("LIST").unwrap();
+    assert_eq!(listed.len() as u32, MESSAGES + 1);
+    b.deliver("delivered");
+    let mut mail = Mail::smtp(b.server.ports.smtp).unwrap();
+    let text = message::bytes("from a stranger", 2000);
+    let replies = mail.deliver("carl@example.net", &[ACCOUNTS[0].0], &text, false);
+    assert!(replies.unwrap()[0].is(2));
+    b.server
+        .wait_count(&mut imap, "INBOX", u64::from(MESSAGES) + 3);
+    let brought = b.brought_to();
+    assert!(
+        brought.len() >= 5 && brought.iter().all(|name| name == "a"),
+        "{brought:?}"
+    );
+    // Nobody brings it anything: a session that comes to the other one is served there.
+    let mut there = a.server.anne();
+    let _ = there.command("SELECT INBOX").unwrap().ok("SELECT");
+    assert!(a.brought_to().is_empty());
+    assert!(
+        b.figure("whimbrel_partitions_young") > 0,
+        "it was over too early"
+    );
+
+    to_b.slow(false);
+    wait_for("all to be there", || {
+        let grown = b
+            .server
+            .log()
+            .contains("this node has what another one had");
+        (grown && b.young("b").is_none()).then_some(())
+    });
+    assert_eq!(b.figure("whimbrel_partitions_young"), 0);
+    let count = b.brought_to().len();
+    let mut imap = b.server.anne();
+    let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    assert_eq!(selected.exists(), Some(MESSAGES + 3));
+    assert_eq!(b.brought_to().len(), count, "it serves by itself");
+    let _ = a.server.anne();
+    assert_eq!(a.brought_to(), ["b"]);
+    for node in [&mut a, &mut b] {
+        node.server.stop();
+    }
+}
