@@ -291,6 +291,7 @@ where
                     ticket,
                     entry,
                     index,
+                    others,
                 } => match entry.deliveries.get(index) {
                     Some(delivery) => {
                         let account = delivery.account;
@@ -300,6 +301,7 @@ where
                                 ticket,
                                 entry,
                                 index,
+                                others,
                             },
                         );
                     }

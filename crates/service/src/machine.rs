@@ -4,8 +4,10 @@
 //! [`Output`]s, carries those out (in any order, except that commits of one machine reach the store in the order given), and
 //! brings what comes of them back as inputs. Requests and tickets are chosen by whoever asks and come back unchanged.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
-use whimbrel_crdt::PartitionId;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, EntryId};
 use whimbrel_storage::Commit;
 use zeroize::Zeroizing;
@@ -94,8 +96,10 @@ pub enum Input {
         entry: std::sync::Arc<Entry>,
         /// Which of its deliveries.
         index: usize,
+        /// Who else has to have it.
+        others: Others,
     },
-    /// A delivery is durable, or can never be made (queue only).
+    /// A delivery is durable, here and where it has to be, or can never be made (queue only).
     Delivered(Ticket),
     /// A delivery was not made for a temporary cause (queue only).
     NotDelivered(Ticket),
@@ -121,6 +125,15 @@ pub enum Input {
     Peer(PeerInput),
     /// The deadline that the machine named has come.
     Time,
+}
+
+/// Which other nodes must have a delivery before its entry is finished: else it would be nowhere when this node is lost.
+#[derive(Clone, Debug, Default)]
+pub struct Others {
+    /// How many.
+    pub needed: usize,
+    /// Of these: they have the body, until the entry is finished.
+    pub nodes: BTreeSet<Incarnation>,
 }
 
 /// What a machine wants.
@@ -162,6 +175,8 @@ pub enum Output {
         entry: std::sync::Arc<Entry>,
         /// Which of its deliveries.
         index: usize,
+        /// Who else has to have it.
+        others: Others,
     },
     /// Route to the directory as [`Input::AskBirth`].
     AskBirth(AccountId),
@@ -217,7 +232,7 @@ pub enum Note {
     },
     /// An account got a new UIDVALIDITY, because the UIDs it gave can no longer be vouched for: its clients load everything again.
     NewUidValidity(AccountId),
-    /// A recipient's delivery is durable, so many microseconds after its message was accepted. Not told of messages that were accepted before
+    /// A recipient's delivery is durable, on as many nodes as had to have the message, so many microseconds after it was accepted. Not told of messages that were accepted before
     /// the start.
     DeliveryTook(u64),
     /// Something is odd, and was survived.

@@ -3,7 +3,8 @@
 //! An entry is accepted when its row is on disk, here and, in a cluster, on as many other nodes as the configuration says, its body included; then its
 //! deliveries are handed to the owners of the accounts, which add the message under an id derived from entry, account and target. A crash at any
 //! point leads to the deliveries being handed out again, here or at another node, and that changes nothing where they were made. When the last one is
-//! durable the row goes, everywhere; when that is durable no delivery can come again, and the owners are told that the entry is finished.
+//! durable, here and on as many other nodes as had to have the entry, the row goes, everywhere; when that is durable no delivery can come again, and the owners are
+//! told that the entry is finished.
 //!
 //! Alone the queue is rows and nothing else. In a cluster it is a partition, with a log that says which entries were taken, finished and given up
 //! ([`foreign`], `docs/decisions/0026`); where logs were cut, its state is given ([`states`], `docs/decisions/0035`).
@@ -15,6 +16,7 @@
 
 mod accepting;
 mod foreign;
+mod holders;
 mod rows;
 mod states;
 
@@ -134,8 +136,10 @@ pub struct QueueOwner {
     others: BTreeMap<EntryId, Other>,
     /// Bodies of theirs that are not here, or not durable.
     lacking: BTreeMap<BlobName, EntryId>,
-    /// Bodies of which peers are to be told that they are here.
-    haves: BTreeMap<Incarnation, VecDeque<BlobName>>,
+    /// Bodies of which peers are to be told that they are here, and whether the same is asked of them.
+    haves: BTreeMap<Incarnation, VecDeque<(BlobName, bool)>>,
+    /// Which other nodes have said to hold the bodies of entries in our log, and of those that were taken over.
+    holders: BTreeMap<EntryId, BTreeSet<Incarnation>>,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
@@ -257,6 +261,7 @@ impl QueueOwner {
             others: BTreeMap::new(),
             lacking: BTreeMap::new(),
             haves: BTreeMap::new(),
+            holders: BTreeMap::new(),
             links: BTreeSet::new(),
             closed: BTreeSet::new(),
             gone: BTreeMap::new(),
@@ -391,6 +396,7 @@ impl QueueOwner {
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
+        self.forget_holders();
         let ids: Vec<EntryId> = self.entries.keys().copied().collect();
         for id in ids {
             self.hand_out(now, id);
@@ -410,6 +416,9 @@ impl QueueOwner {
         taken: Option<Taken>,
     ) {
         self.bytes += bytes;
+        if taken.is_some() {
+            self.holders.entry(entry.id).or_default();
+        }
         let open = (0..entry.deliveries.len()).collect();
         self.entries.insert(
             entry.id,
@@ -470,6 +479,7 @@ impl QueueOwner {
         if open.is_empty() {
             return self.remove(now, id);
         }
+        let others = self.others_of(id);
         for index in open {
             let ticket = self.ticket();
             self.deliveries.insert(ticket, (id, index));
@@ -477,6 +487,7 @@ impl QueueOwner {
                 ticket,
                 entry: entry.clone(),
                 index,
+                others: others.clone(),
             });
         }
         self.retry_later(now);
@@ -542,10 +553,13 @@ impl QueueOwner {
             .map(|(id, _)| *id)
             .collect();
         self.deliveries.retain(|_, (id, _)| !due.contains(id));
-        for id in due {
+        if let Some(first) = due.first() {
             self.out.push_back(Output::Log(Note::Warning(format!(
-                "queue entry {id} is not delivered yet, trying again"
+                "{} entries of the queue are not delivered yet, here or at as many other nodes as have to have them, trying again; the oldest is {first}",
+                due.len()
             ))));
+        }
+        for id in due {
             self.hand_out(now, id);
         }
         if !self.entries.is_empty() {

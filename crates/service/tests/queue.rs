@@ -114,7 +114,9 @@ impl Bench {
                     ticket,
                     entry,
                     index,
+                    others,
                 } => {
+                    assert_eq!(others.needed, 0, "it is alone");
                     self.deliveries.push((ticket, entry.id.0[0], index));
                 }
                 Output::Reply(RequestId(n), Reply::Done) => words.push(format!("{n} done")),

@@ -722,6 +722,7 @@ impl Node {
                 ticket,
                 entry,
                 index,
+                others,
             } => {
                 let Some(delivery) = entry.deliveries.get(index) else {
                     return;
@@ -734,6 +735,7 @@ impl Node {
                         ticket,
                         entry: Arc::clone(&entry),
                         index,
+                        others,
                     },
                 );
             }

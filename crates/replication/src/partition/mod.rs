@@ -315,6 +315,11 @@ impl Partition {
         self.peers.get(&peer).map(|peer| &peer.durable)
     }
 
+    /// What the peer has said to have applied, durably.
+    pub fn applied_at(&self, peer: Incarnation) -> Option<&VersionVector> {
+        self.peers.get(&peer).map(|peer| &peer.applied)
+    }
+
     /// Bytes of batches in memory.
     pub fn memory_bytes(&self) -> usize {
         let stores = self.pending.values().map(|pending| match pending {

@@ -56,7 +56,7 @@ figures! {
     DELIVERIES: Counter<0> = "whimbrel_deliveries_total", [], "messages",
         "Messages put into mailboxes by the queue: one a recipient.";
     DELIVERY_SECONDS: Histogram<0> = "whimbrel_delivery_seconds", [], "seconds",
-        "From the acceptance of a message to its being in a recipient's mailbox on disk.";
+        "From the acceptance of a message to its being in a recipient's mailbox on disk, on as many other nodes as had to accept it.";
     QUEUE_ENTRIES: Gauge<0> = "whimbrel_queue_entries", [], "messages",
         "Accepted messages that are not in all their mailboxes yet.";
     QUEUE_BYTES: Gauge<0> = "whimbrel_queue_bytes", [], "bytes",

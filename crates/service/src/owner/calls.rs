@@ -20,7 +20,7 @@ use crate::{
         Mailbox, MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected,
         SessionId, Since, Status,
     },
-    machine::{Input, Note, Now, Output, Ticket},
+    machine::{Input, Note, Now, Others, Output, Ticket},
 };
 
 /// How many messages one [`MailboxCall::Flagged`] looks at, where no list says which have the flags: some tenths of a millisecond, in which
@@ -336,7 +336,14 @@ impl PartitionOwner {
     }
 
     /// A delivery of the queue. What was delivered before is done already; an account that does not exist takes nothing.
-    pub(super) fn deliver(&mut self, now: Now, ticket: Ticket, entry: Arc<Entry>, index: usize) {
+    pub(super) fn deliver(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        entry: Arc<Entry>,
+        index: usize,
+        others: Others,
+    ) {
         let Some(delivery) = entry.deliveries.get(index) else {
             return;
         };
@@ -345,8 +352,9 @@ impl PartitionOwner {
             ticket,
             entry: entry.clone(),
             index,
+            others,
         };
-        let Ok(_) = self.ready(account, input) else {
+        let Ok(Input::Deliver { others, .. }) = self.ready(account, input) else {
             return;
         };
         self.unfinished.insert(entry.id.tag());
@@ -402,7 +410,7 @@ impl PartitionOwner {
                         account,
                     }));
                 }
-                self.answer(account, Output::Delivered(ticket));
+                self.spread(account, ticket, (entry.id, index), uid.is_some(), others);
             }
             Err(error) => {
                 // The entry stays in the queue and is tried again.

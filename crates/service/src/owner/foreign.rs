@@ -141,6 +141,7 @@ impl PartitionOwner {
             }
             Some(Partition::Running(own)) if !own.failed => {
                 own.received(now, peer, frame);
+                self.spread_on(partition);
                 self.ship(now, partition);
             }
             _ => {}

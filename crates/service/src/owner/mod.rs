@@ -12,7 +12,7 @@
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
-//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
@@ -26,6 +26,7 @@ mod loading;
 mod reading;
 mod rows;
 mod sent;
+mod spread;
 mod stalled;
 mod state;
 mod writing;
@@ -137,6 +138,8 @@ pub struct PartitionOwner {
     links: BTreeMap<Incarnation, Option<u64>>,
     /// Nodes of whose logs there is no more than is here.
     closed: BTreeSet<Incarnation>,
+    /// Deliveries that other nodes must have.
+    spreads: spread::Spreads,
     /// Logs that are being read for a partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Rows that are being read page by page.
@@ -309,6 +312,7 @@ impl PartitionOwner {
             commits: BTreeMap::new(),
             links: BTreeMap::new(),
             closed: BTreeSet::new(),
+            spreads: BTreeMap::new(),
             reads: BTreeMap::new(),
             pages: BTreeMap::new(),
             snapshots: BTreeMap::new(),
@@ -452,12 +456,14 @@ impl Machine for PartitionOwner {
                 ticket,
                 entry,
                 index,
-            } => self.deliver(now, ticket, entry, index),
+                others,
+            } => self.deliver(now, ticket, entry, index, others),
             Input::Unfinished(entry) => {
                 self.unfinished.insert(entry.tag());
             }
             Input::Finished(entry) => {
                 self.unfinished.remove(&entry.tag());
+                self.spread_no_more(entry);
             }
             Input::QueueRecovered => self.queue_recovered = true,
             Input::Hangup(session) => self.hangup(session),

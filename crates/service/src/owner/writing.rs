@@ -324,6 +324,7 @@ impl PartitionOwner {
             self.out.extend(given.map(Output::Peer));
         }
         self.stirred.remove(&partition);
+        self.spreads.remove(&partition);
         self.joins.remove(&partition);
         self.pages.retain(|_, pages| pages.partition != partition);
         self.snapshots.retain(|_, (of, _)| *of != partition);

@@ -73,7 +73,7 @@ pub(crate) fn on_wire(name: &BlobName) -> wire::BlobName {
     wire::BlobName(bytes)
 }
 
-fn off_wire(name: &wire::BlobName) -> BlobName {
+pub(crate) fn off_wire(name: &wire::BlobName) -> BlobName {
     let (mut upload, mut hash) = ([0; 16], [0; 32]);
     upload.copy_from_slice(&name.0[..16]);
     hash.copy_from_slice(&name.0[16..]);

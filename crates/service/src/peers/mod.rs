@@ -29,7 +29,7 @@ pub use whimbrel_replication::{
 
 use self::kept::GivenUp;
 pub(crate) use self::{
-    bodies::on_wire,
+    bodies::{off_wire, on_wire},
     shipping::{Shipping, StateWork, Then, Want, Work},
 };
 use crate::machine::{Now, Ticket};

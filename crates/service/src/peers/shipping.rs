@@ -205,6 +205,12 @@ impl Shipping {
         durable.map_or(0, |durable| durable.get(origin))
     }
 
+    /// Whether a peer has said to have applied all of this, durably.
+    pub(crate) fn has_applied(&self, peer: Incarnation, all: &VersionVector) -> bool {
+        let applied = self.machine.applied_at(peer);
+        applied.is_some_and(|applied| applied.covers_all(all))
+    }
+
     pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {
         self.linked = true;
         self.machine.handle(clocks(now), Input::Linked(peer));

@@ -74,7 +74,7 @@ impl QueueOwner {
         if !self.stamps.is_right(now) {
             return Err(Failure::Clock);
         }
-        let needed = self.config.other_nodes.min(self.config.peers.len());
+        let needed = self.needed();
         let Phase::Running(running) = &mut self.phase else {
             return Err(Failure::Temporary);
         };
@@ -108,6 +108,7 @@ impl QueueOwner {
         }
         self.bytes += bytes;
         self.accepting += 1;
+        self.holders.insert(entry.id, BTreeSet::new());
         self.provisional.insert(
             number,
             Provisional {

@@ -47,13 +47,15 @@ const OLD_TIMES: u64 = 10;
 /// An entry that another node delivers.
 pub(super) struct Other {
     pub(super) taken: Taken,
-    blob: BlobName,
+    pub(super) blob: BlobName,
     /// Since when it is known here.
     since: u64,
     /// Its row is on this disk, and holds the body.
-    durable: bool,
+    pub(super) durable: bool,
     /// The body was said to be here before that. It may be gone meanwhile.
     early: bool,
+    /// Who else delivers it, and wants to know of the body.
+    pub(super) asked: BTreeSet<Incarnation>,
 }
 
 impl Other {
@@ -64,6 +66,7 @@ impl Other {
             since: now.mono_micros,
             durable,
             early: false,
+            asked: BTreeSet::new(),
         }
     }
 }
@@ -134,10 +137,10 @@ impl QueueOwner {
             PeerInput::Ready(PartitionId::QUEUE, peer) => {
                 let have = self.haves.get_mut(&peer).and_then(|of| of.pop_front());
                 let frame = match (have, &mut self.phase) {
-                    (Some(blob), _) => Some(Frame::BlobHave(BlobHave {
+                    (Some((blob, ask)), _) => Some(Frame::BlobHave(BlobHave {
                         name: on_wire(&blob),
                         here: true,
-                        ask: false,
+                        ask,
                     })),
                     (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
                     (None, Phase::Loading(_)) => None,
@@ -179,12 +182,7 @@ impl QueueOwner {
 
     fn frame(&mut self, now: Now, peer: Incarnation, frame: Frame) {
         if let Frame::BlobHave(have) = frame {
-            let blob = have.name;
-            let outcomes = match have.here {
-                true => self.waits.has_blob(peer, blob),
-                false => Vec::new(),
-            };
-            return self.resolve(now, outcomes);
+            return self.blob_have(now, peer, have);
         }
         match &mut self.phase {
             Phase::Loading(loading) => {
@@ -226,24 +224,6 @@ impl QueueOwner {
             self.frame(now, peer, frame);
         }
         self.look_later(now);
-    }
-
-    /// On a new stream: what was told of bodies may have been lost with the one before.
-    fn tell_again(&mut self, peer: Incarnation) {
-        let of_peer = self.others.values().filter(|of| of.taken.by == peer);
-        let here = of_peer.filter(|of| !self.lacking.contains_key(&of.blob));
-        let here: Vec<BlobName> = here.map(|of| of.blob).collect();
-        for blob in here {
-            self.tell_of(peer, blob);
-        }
-    }
-
-    fn tell_of(&mut self, peer: Incarnation, blob: BlobName) {
-        if self.links.contains(&peer) {
-            self.haves.entry(peer).or_default().push_back(blob);
-            let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
-            self.out.push_back(Output::Peer(wake));
-        }
     }
 
     // --- The machine ---------------------------------------------------------------------------------------------------
@@ -460,6 +440,7 @@ impl QueueOwner {
             // It was delivered elsewhere.
             self.count(now, number);
         }
+        self.holders.remove(&id);
         if let Some(pending) = self.entries.remove(&id) {
             self.bytes -= pending.bytes;
             return Some(pending.entry.blob);
@@ -485,6 +466,7 @@ impl QueueOwner {
                     if let Some(pending) = self.entries.remove(&id) {
                         self.bytes -= pending.bytes;
                     }
+                    self.holders.remove(&id);
                     self.out.push_back(Output::Finished(id));
                 }
                 let failed = |request: RequestId| {
@@ -507,8 +489,11 @@ impl QueueOwner {
             Waiting::Body(blob) if done => {
                 let id = self.lacking.remove(&blob);
                 if let Some(other) = id.and_then(|id| self.others.get(&id)) {
-                    let peer = other.taken.by;
-                    self.tell_of(peer, blob);
+                    let mut waiting = other.asked.clone();
+                    waiting.insert(other.taken.by);
+                    for peer in waiting {
+                        self.tell_of(peer, blob, false);
+                    }
                 }
             }
             _ => {}
@@ -542,6 +527,7 @@ impl QueueOwner {
             let request = of.request;
             self.accepting -= 1;
             self.bytes -= of.bytes;
+            self.holders.remove(&of.entry.id);
             self.provisional.remove(&number);
             let reply = Reply::Failed(Failure::Storage);
             self.out.push_back(Output::Reply(request, reply));
@@ -717,8 +703,12 @@ impl QueueOwner {
             self.out.push_back(Output::Log(Note::Warning(format!(
                 "queue entry {id} was taken by a node that is away: it is delivered here"
             ))));
+            let blob = entry.blob;
             self.insert(Arc::new(entry), row.len(), None, taken);
             self.hand_out(now, id);
+            for peer in self.links.clone() {
+                self.tell_of(peer, blob, true);
+            }
         }
     }
 }

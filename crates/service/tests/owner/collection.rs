@@ -7,7 +7,7 @@ use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{BlobName, Date, Delivery, Entry, EntryId, MailboxCall, Reply},
     content::Content,
-    machine::{Input, RequestId, Ticket},
+    machine::{Input, Others, RequestId, Ticket},
 };
 
 use crate::world::{ANNE, World, name};
@@ -94,6 +94,7 @@ fn an_account_is_removed_with_what_is_still_being_written() {
             ticket: Ticket(1),
             entry: Arc::new(entry),
             index: 0,
+            others: Others::default(),
         };
         world.input(deliver, RequestId(0));
         assert_eq!(world.held.len(), if holds_lazy { 3 } else { 4 });

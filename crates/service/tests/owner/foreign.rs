@@ -9,7 +9,7 @@ use whimbrel_service::{
         AccountId, BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply,
     },
     log::{POSITION_KEY, Position},
-    machine::{Input, Ticket},
+    machine::{Input, Others, Ticket},
     owner::{Config, keys},
     peers::Frame,
 };
@@ -210,6 +210,7 @@ fn what_was_held_is_applied_when_it_can_be() {
         ticket: Ticket(7),
         entry: std::sync::Arc::new(entry()),
         index: 0,
+        others: Others::default(),
     };
     pair.input(1, deliver);
     assert_eq!(pair.nodes[1].delivered, [(Ticket(7), false)]);

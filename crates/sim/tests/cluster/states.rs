@@ -186,6 +186,9 @@ fn who_was_away_gets_the_queue_in_place_of_its_log() {
     cluster.lose(1);
     cluster.pass(100);
     assert_eq!(cluster.bodies_of(2), [1, 2, 3, 4, 5, 6, 7, 8]);
+    // Nobody is left who could have it, too.
+    cluster.remove_the_lost();
+    cluster.pass(20);
     assert_eq!(cluster.nodes[2].1.queue_len(), 0);
     let own = |key: &Vec<u8>| key.first() == Some(&0);
     let rows = cluster.whole_rows(2, QUEUE);
@@ -198,9 +201,11 @@ fn what_is_finished_does_not_come_back_with_a_state() {
     let mut cluster = cut_early(3);
     let first = cluster.mail(2, 1);
     assert!(matches!(cluster.await_answer(first), Reply::Done));
-    cluster.reach(2, false);
-    cluster.pass(1);
+    // The others have its delivery, and do not hear that it is finished.
+    cluster.withhold(Some(QUEUE));
     assert_eq!(cluster.nodes[2].1.queue_len(), 0);
+    cluster.reach(2, false);
+    cluster.withhold(None);
     for body in 2..8 {
         let request = cluster.mail(0, body);
         assert!(matches!(cluster.await_answer(request), Reply::Done));

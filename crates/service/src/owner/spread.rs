@@ -1,0 +1,93 @@
+//! Deliveries that other nodes must have before their entries are finished.
+//!
+//! Partitions are not ordered among each other: *finish* may reach the other nodes before the batch of the account has. Were this node lost then, they would have
+//! dropped the entry, and nobody the message. So the queue says which nodes hold the body for its entry, and is answered when enough of them have applied what
+//! delivered it: from then on their accounts hold the body. An answer that never comes costs a delivery that is made again, and changes nothing: the queue asks
+//! in its own time.
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::{PartitionId, VersionVector};
+use whimbrel_mailbox::{AccountId, EntryId};
+
+use super::{Own, Partition, PartitionOwner, keys};
+use crate::machine::{Others, Output, Ticket};
+
+/// An entry, and which of its deliveries.
+type Delivery = (EntryId, usize);
+
+/// Those that wait, at most one for each open delivery of the queue.
+pub(super) type Spreads = BTreeMap<PartitionId, BTreeMap<Delivery, Spread>>;
+
+pub(super) struct Spread {
+    ticket: Ticket,
+    /// What others must have applied.
+    made: VersionVector,
+    others: Others,
+}
+
+impl Spread {
+    fn is_done(&self, own: &Own) -> bool {
+        let nodes = self.others.nodes.iter();
+        let have = nodes.filter(|peer| own.shipping.has_applied(**peer, &self.made));
+        have.count() >= self.others.needed
+    }
+}
+
+impl PartitionOwner {
+    /// A delivery is made: just now by us, or before, by whomever. Answers the queue, at once or when enough others have it.
+    pub(super) fn spread(
+        &mut self,
+        account: AccountId,
+        ticket: Ticket,
+        delivery: Delivery,
+        now: bool,
+        others: Others,
+    ) {
+        if others.needed == 0 {
+            return self.answer(account, Output::Delivered(ticket));
+        }
+        let partition = keys::partition_of(account);
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return;
+        };
+        let (applied, origin) = (own.log.applied(), own.log.origin());
+        let made = match now {
+            true => [(origin, applied.get(origin))].into_iter().collect(),
+            false => applied.clone(),
+        };
+        let spread = Spread {
+            ticket,
+            made,
+            others,
+        };
+        let of = self.spreads.entry(partition).or_default();
+        of.insert(delivery, spread);
+        self.spread_on(partition);
+    }
+
+    /// A peer may have applied more.
+    pub(super) fn spread_on(&mut self, partition: PartitionId) {
+        let Some(of) = self.spreads.get_mut(&partition) else {
+            return;
+        };
+        if let Some(Partition::Running(own)) = self.partitions.get(&partition) {
+            let done = of.extract_if(.., |_, spread| spread.is_done(own));
+            let delivered = done.map(|(_, spread)| Output::Delivered(spread.ticket));
+            self.out.extend(delivered);
+        }
+        if of.is_empty() {
+            self.spreads.remove(&partition);
+        }
+    }
+
+    /// The entry is finished, by whomever.
+    pub(super) fn spread_no_more(&mut self, entry: EntryId) {
+        let deliveries = (entry, 0)..=(entry, usize::MAX);
+        self.spreads.retain(|_, of| {
+            of.extract_if(deliveries.clone(), |_, _| true)
+                .for_each(drop);
+            !of.is_empty()
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Who holds the bodies of entries: the node that delivers one is told, and finishes it when as many of these nodes have the delivery as had to have the entry.
+//!
+//! The node that took an entry is told by each other one, when its body and the commit that says so are durable. One that takes over says to all that it
+//! has the body, and asks; who has it answers, at once or when it comes.
+
+use std::collections::BTreeSet;
+
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_mailbox::{BlobName, EntryId};
+use whimbrel_replication::wire::BlobHave;
+
+use super::{QueueOwner, entry_id};
+use crate::{
+    machine::{Now, Others, Output},
+    peers::{PeerOutput, off_wire},
+};
+
+impl QueueOwner {
+    /// How many others must have what is accepted now, and what was delivered before it is finished.
+    pub(super) fn needed(&self) -> usize {
+        self.config.other_nodes.min(self.config.peers.len())
+    }
+
+    /// Who else must have the deliveries of an entry.
+    pub(super) fn others_of(&self, id: EntryId) -> Others {
+        match self.holders.get(&id) {
+            Some(nodes) => Others {
+                needed: self.needed(),
+                nodes: nodes.clone(),
+            },
+            // Nobody else has heard of it.
+            None => Others::default(),
+        }
+    }
+
+    /// A peer has a body on its disk, held by its entry.
+    pub(super) fn blob_have(&mut self, now: Now, peer: Incarnation, have: BlobHave) {
+        if !have.here {
+            return;
+        }
+        let outcomes = self.waits.has_blob(peer, have.name);
+        let blob = off_wire(&have.name);
+        let id = entry_id(&blob.upload);
+        let needed = self.needed();
+        if let Some(nodes) = self.holders.get_mut(&id) {
+            let is_enough = nodes.insert(peer) && nodes.len() == needed;
+            if have.ask {
+                self.tell_of(peer, blob, false);
+            }
+            // Those that were named with its deliveries were too few.
+            if is_enough && self.entries.get(&id).is_some_and(|of| !of.removing) {
+                self.deliveries.retain(|_, (of, _)| *of != id);
+                self.hand_out(now, id);
+            }
+        } else if let Some(other) = self.others.get_mut(&id).filter(|_| have.ask) {
+            other.asked.insert(peer);
+            if other.durable && !self.lacking.contains_key(&blob) {
+                self.tell_of(peer, blob, false);
+            }
+        }
+        self.resolve(now, outcomes);
+    }
+
+    /// On a new stream: what was told of bodies may have been lost with the one before.
+    pub(super) fn tell_again(&mut self, peer: Incarnation) {
+        let of_peer = |by: Incarnation, asked: &BTreeSet<_>| by == peer || asked.contains(&peer);
+        let here = self.others.values();
+        let here = here.filter(|of| of_peer(of.taken.by, &of.asked));
+        let here = here.filter(|of| !self.lacking.contains_key(&of.blob));
+        let adopted = self.entries.values().filter(|of| {
+            let by = of.taken.map(|taken| taken.by);
+            by.is_some_and(|by| by != self.config.origin)
+        });
+        let adopted = adopted.map(|of| (of.entry.blob, true));
+        let all: Vec<_> = here.map(|of| (of.blob, false)).chain(adopted).collect();
+        for (blob, ask) in all {
+            self.tell_of(peer, blob, ask);
+        }
+    }
+
+    pub(super) fn tell_of(&mut self, peer: Incarnation, blob: BlobName, ask: bool) {
+        if self.links.contains(&peer) {
+            self.haves.entry(peer).or_default().push_back((blob, ask));
+            let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
+            self.out.push_back(Output::Peer(wake));
+        }
+    }
+
+    /// All was read again: of what is not there any more nothing has to be known.
+    pub(super) fn forget_holders(&mut self) {
+        let provisional = self.provisional.values();
+        let provisional: BTreeSet<EntryId> = provisional.map(|of| of.entry.id).collect();
+        let there = |id: &EntryId| self.entries.contains_key(id) || provisional.contains(id);
+        self.holders.retain(|id, _| there(id));
+    }
+}
