@@ -87,22 +87,13 @@ impl World {
         !(EPOCH_MICROS - 60 * SECOND..=EPOCH_MICROS + 120 * SECOND).contains(&offset)
     }
 
-    /// Clocks that are far off are set right, as a person does who looks: of two that are more than a minute apart, too, of which neither need be. When others
-    /// were removed these two may be all that is left, and neither acknowledges a write.
+    /// Clocks that are off are set right, so that any two agree: where two are left, or as many are off as are not, nobody knows which one is wrong, and
+    /// none acknowledges a write until a person has looked.
     pub(super) fn mend_clocks(&mut self) {
-        let there = self.there();
-        let offset = |world: &World, of: usize| world.members[of].node.wall_offset_micros;
-        for index in &there {
-            let ours = offset(self, *index);
-            let is_apart = there
-                .iter()
-                .map(|other| offset(self, *other))
-                .any(|theirs| {
-                    let worse = ours.abs_diff(EPOCH_MICROS) >= theirs.abs_diff(EPOCH_MICROS);
-                    worse && ours.abs_diff(theirs) > OFF_MICROS_MAX
-                });
-            if is_apart || self.is_far(*index) {
-                self.set_clock(*index, EPOCH_MICROS);
+        for index in self.there() {
+            let offset = self.members[index].node.wall_offset_micros;
+            if !(EPOCH_MICROS..=EPOCH_MICROS + OFF_MICROS_MAX).contains(&offset) {
+                self.set_clock(index, EPOCH_MICROS);
             }
         }
     }
