@@ -321,11 +321,15 @@ fn what_is_not_given_unasked_is_asked_for() {
     // It is wanted after a start: no batch has come.
     assert!(fetches.want(at(1), names[4], 0, false));
     assert_eq!(asked(&mut fetches), [(node(2), names[4])]);
-    // Its peers have an earlier version.
-    let mut fetches = Fetches::new(config);
-    fetches.linked(at(0), node(2), false);
-    assert!(fetches.want(at(0), names[0], 0, true));
-    assert_eq!(asked(&mut fetches), [(node(2), names[0])]);
+    // A peer has an earlier version: it may be the one that sent the batch.
+    for peers in 1..3 {
+        let mut fetches = Fetches::new(config);
+        for peer in 0..peers {
+            fetches.linked(at(0), node(2 + peer), peer > 0);
+        }
+        assert!(fetches.want(at(0), names[0], 0, true));
+        assert_eq!(asked(&mut fetches).len(), 1, "of {peers}");
+    }
 }
 
 #[test]
@@ -506,7 +510,7 @@ fn what_cannot_be_written_yet_is_bounded() {
 fn a_link_that_goes_takes_nothing_with_it() {
     let config = Config::default();
     let mut fetches = with_a_pusher(config);
-    fetches.linked(at(0), node(3), false);
+    fetches.linked(at(0), node(3), true);
     let (name, data) = blob(1, 70);
     assert!(fetches.want(at(0), name, 0, true));
     fetches.unlinked(at(0), node(2));

@@ -117,7 +117,7 @@ impl Fetches {
         }
         let listed = self.coming_until.len() < self.config.wanted_max;
         let comes = coming && given.is_none() && !self.ahead.has_come(&name);
-        if comes && listed && !self.pushers.is_empty() {
+        if comes && listed && self.are_given_unasked() {
             let until = now
                 .mono_micros
                 .saturating_add(self.config.coming_micros_max);
@@ -128,6 +128,11 @@ impl Fetches {
             self.begin(now);
         }
         true
+    }
+
+    /// Whether whoever sent a batch gives its bodies, too. It is not known here who sent it: one that does not is waited for in vain.
+    fn are_given_unasked(&self) -> bool {
+        !self.pushers.is_empty() && self.pushers == self.peers
     }
 
     /// To be asked for, after all that is wanted as much.
