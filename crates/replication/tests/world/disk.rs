@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
-use whimbrel_replication::partition::{Entry, Held, LogEnd, Ticket};
+use whimbrel_replication::partition::{Entry, Held, Input, LogEnd, Ticket};
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -28,6 +28,17 @@ pub struct Io {
     pub state: Option<StateIo>,
     /// Whom to tell; none for the node's own batches.
     pub ticket: Option<Ticket>,
+}
+
+impl Io {
+    /// What the machine is told when it is durable.
+    pub fn input(self) -> Option<Input> {
+        match (self.ticket, self.entry) {
+            (Some(ticket), _) => Some(Input::Done(ticket)),
+            (None, Some((_, entry, hash))) => Some(Input::Own(entry, hash)),
+            (None, None) => None,
+        }
+    }
 }
 
 #[derive(Clone, Default, Hash)]

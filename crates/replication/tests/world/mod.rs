@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::{Dot, Incarnation};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Config, Input, Output, Rows, Snapshot, StateConfig, StateInput, StateOutput, Ticket,
+    Config, Input, Output, Rows, StateConfig, StateInput, StateOutput, Ticket,
 };
 use whimbrel_replication::wire::{Frame, Room};
 
@@ -541,12 +541,8 @@ impl World {
             self.nodes[node].members.clone_from(&members);
             self.input(node, Input::Members(members))?;
         }
-        for io in done {
-            match (io.ticket, io.entry) {
-                (Some(ticket), _) => self.input(node, Input::Done(ticket))?,
-                (None, Some((_, entry, hash))) => self.input(node, Input::Own(entry, hash))?,
-                (None, None) => {}
-            }
+        for input in done.into_iter().filter_map(Io::input) {
+            self.input(node, input)?;
         }
         self.sync(node);
         Ok(())
@@ -612,27 +608,11 @@ impl World {
                     foreign,
                     apply,
                 } => {
-                    let it = &mut self.nodes[node];
-                    let entry = it.store(&foreign)?;
-                    if apply {
-                        it.apply(&foreign.batch, wall, ahead)?;
-                    }
-                    it.disk.waiting.push_back(Io {
-                        applied: apply.then_some((entry.0, entry.1.last)),
-                        entry: Some(entry),
-                        ticket: Some(ticket),
-                        ..Io::default()
-                    });
+                    self.nodes[node].commit_foreign(ticket, &foreign, apply, (wall, ahead))?;
                     self.sync(node);
                 }
                 Output::Apply { ticket, batch } => {
-                    let it = &mut self.nodes[node];
-                    it.apply(&batch, wall, ahead)?;
-                    it.disk.waiting.push_back(Io {
-                        applied: Some((batch.origin, batch.last())),
-                        ticket: Some(ticket),
-                        ..Io::default()
-                    });
+                    self.nodes[node].commit_applied(ticket, &batch, (wall, ahead))?;
                     self.sync(node);
                 }
                 Output::Read {

@@ -7,9 +7,14 @@ use std::{
 
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
-use whimbrel_replication::partition::{Config, Entry, Foreign, Held, Partition, Resume};
+use whimbrel_replication::partition::{
+    Config, Entry, Foreign, Held, Partition, Resume, Snapshot, Ticket,
+};
 
-use super::disk::{Disk, Io, Rows};
+use super::{
+    checks::Made,
+    disk::{Disk, Io, Rows},
+};
 
 pub const PARTITION: PartitionId = PartitionId::accounts(7);
 
@@ -162,6 +167,57 @@ impl Node {
     /// The greatest time given or observed.
     pub fn hlc(&self) -> u64 {
         self.hlc.last()
+    }
+
+    /// A batch is on its way to the disk, and applied with it if the machine says so. With the wall clock, and how far ahead of it a batch may be.
+    pub fn commit_foreign(
+        &mut self,
+        ticket: Ticket,
+        foreign: &Foreign,
+        apply: bool,
+        (wall_micros, ahead_max): (u64, u64),
+    ) -> Result<(), String> {
+        let entry = self.store(foreign)?;
+        if apply {
+            self.apply(&foreign.batch, wall_micros, ahead_max)?;
+        }
+        self.disk.waiting.push_back(Io {
+            applied: apply.then_some((entry.0, entry.1.last)),
+            entry: Some(entry),
+            ticket: Some(ticket),
+            ..Io::default()
+        });
+        Ok(())
+    }
+
+    /// The same of one that was stored before.
+    pub fn commit_applied(
+        &mut self,
+        ticket: Ticket,
+        batch: &Batch,
+        (wall_micros, ahead_max): (u64, u64),
+    ) -> Result<(), String> {
+        self.apply(batch, wall_micros, ahead_max)?;
+        self.disk.waiting.push_back(Io {
+            applied: Some((batch.origin, batch.last())),
+            ticket: Some(ticket),
+            ..Io::default()
+        });
+        Ok(())
+    }
+
+    /// Keeps what is there, under this name. Rows may be there before they are durable.
+    pub fn snapshot(&mut self, made: &Made, state: u64) -> Result<Snapshot, String> {
+        let (rows, applied) = self.disk.view();
+        made.check_rows(&rows, &applied)?;
+        self.snapshots.insert(state, rows);
+        let heads = applied.iter().map(|(o, last)| (o, made.hash(o, last)));
+        Ok(Snapshot {
+            state,
+            heads: heads.collect(),
+            applied,
+            hlc: self.hlc(),
+        })
     }
 
     /// A foreign batch goes to the disk.

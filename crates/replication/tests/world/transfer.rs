@@ -15,21 +15,11 @@ impl World {
     pub(super) fn state_output(&mut self, node: usize, output: StateOutput) -> Result<(), String> {
         match output {
             StateOutput::Snapshot { ticket } => {
-                // Rows may be there before they are durable.
-                let (rows, applied) = self.nodes[node].disk.view();
-                self.made.check_rows(&rows, &applied)?;
                 if self.nodes[node].snapshots.len() >= self.config.state.gives_max {
                     return Err("too many snapshots are kept".into());
                 }
                 self.count += 1;
-                let heads = applied.iter().map(|(o, last)| (o, self.made.hash(o, last)));
-                let snapshot = Snapshot {
-                    state: self.count,
-                    heads: heads.collect(),
-                    applied,
-                    hlc: self.nodes[node].hlc(),
-                };
-                self.nodes[node].snapshots.insert(snapshot.state, rows);
+                let snapshot = self.nodes[node].snapshot(&self.made, self.count)?;
                 let answer = StateInput::Snapshot(ticket, Some(snapshot));
                 self.answer(node, Input::State(answer));
                 Ok(())

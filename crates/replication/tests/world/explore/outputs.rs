@@ -1,9 +1,7 @@
 //! What a driver does with what the machine wants.
 
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::partition::{
-    Input, Output, Rows, Snapshot, StateInput, StateOutput, Ticket,
-};
+use whimbrel_replication::partition::{Input, Output, Rows, StateInput, StateOutput, Ticket};
 
 use super::space::{Asked, Space};
 use crate::world::{
@@ -41,25 +39,11 @@ impl Space<'_> {
                 apply,
             } => {
                 let it = &mut self.site(node).node;
-                let entry = it.store(&foreign)?;
-                if apply {
-                    it.apply(&foreign.batch, wall, ahead)?;
-                }
-                it.disk.waiting.push_back(Io {
-                    applied: apply.then_some((entry.0, entry.1.last)),
-                    entry: Some(entry),
-                    ticket: Some(ticket),
-                    ..Io::default()
-                });
+                it.commit_foreign(ticket, &foreign, apply, (wall, ahead))?;
             }
             Output::Apply { ticket, batch } => {
                 let it = &mut self.site(node).node;
-                it.apply(&batch, wall, ahead)?;
-                it.disk.waiting.push_back(Io {
-                    applied: Some((batch.origin, batch.last())),
-                    ticket: Some(ticket),
-                    ..Io::default()
-                });
+                it.commit_applied(ticket, &batch, (wall, ahead))?;
             }
             Output::Read {
                 ticket,
@@ -99,17 +83,8 @@ impl Space<'_> {
             StateOutput::Snapshot { ticket } => {
                 let made = self.made.clone();
                 let site = self.site(node);
-                let (rows, applied) = site.node.disk.view();
-                made.check_rows(&rows, &applied)?;
                 site.snapshots += 1;
-                let heads = applied.iter().map(|(o, last)| (o, made.hash(o, last)));
-                let snapshot = Snapshot {
-                    state: site.snapshots,
-                    heads: heads.collect(),
-                    applied,
-                    hlc: site.node.hlc(),
-                };
-                site.node.snapshots.insert(snapshot.state, rows);
+                let snapshot = site.node.snapshot(&made, site.snapshots)?;
                 site.asked.insert(ticket, Asked::Snapshot(snapshot));
             }
             StateOutput::Read {

@@ -13,7 +13,7 @@ use whimbrel_replication::partition::{Config, Input, Snapshot, StateConfig, Tick
 use whimbrel_replication::wire::Frame;
 
 use super::Bounds;
-use crate::world::{EPOCH, SECOND, checks::Made, node::Node};
+use crate::world::{EPOCH, SECOND, checks::Made, disk::Io, node::Node};
 
 /// Longer than all times of the machine.
 const TICK_MICROS: u64 = 70 * SECOND;
@@ -460,12 +460,8 @@ impl<'a> Space<'a> {
             self.site(node).node.members.clone_from(&members);
             self.input(node, Input::Members(members))?;
         }
-        for io in done {
-            match (io.ticket, io.entry) {
-                (Some(ticket), _) => self.input(node, Input::Done(ticket))?,
-                (None, Some((_, entry, hash))) => self.input(node, Input::Own(entry, hash))?,
-                (None, None) => {}
-            }
+        for input in done.into_iter().filter_map(Io::input) {
+            self.input(node, input)?;
         }
         Ok(())
     }
