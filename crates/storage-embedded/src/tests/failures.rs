@@ -359,7 +359,7 @@ fn uploads_wait_while_the_disk_is_behind() {
         let config = Config {
             write_buffer_bytes: BUFFER,
             full_buffers_max,
-            // One, which the first full buffer takes: the tree itself begins no other.
+            // One, which the first full buffer takes: the tree itself begins at most one other, before it takes that.
             background_threads: 1,
             ..config(directory.path()).0
         };
@@ -386,12 +386,16 @@ fn uploads_wait_while_the_disk_is_behind() {
                 .collect();
             while (engine.totals().waits < UPLOADS
                 || blobs.sealed_memtable_count() < full_buffers_max)
-                && blobs.sealed_memtable_count() <= full_buffers_max
+                && blobs.sealed_memtable_count() <= full_buffers_max + 1
                 && !uploads.iter().any(|one| one.is_finished())
             {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(blobs.sealed_memtable_count(), full_buffers_max);
+            let full = blobs.sealed_memtable_count();
+            assert!(
+                (full_buffers_max..=full_buffers_max + 1).contains(&full),
+                "{full}"
+            );
             // What comes meanwhile and goes elsewhere does not wait.
             engine.commit(Log::new(3).commit(10)).await.unwrap();
             // A full one may be twice as large as one should be.
