@@ -30,8 +30,20 @@ pub(crate) struct Directory {
     pub(crate) id: StoreId,
     /// Whether the store was just made.
     pub(crate) is_new: bool,
-    /// The lock goes with it.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// Held until it is dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// By itself, not by the closing: a process that is being started by another thread has a copy of the descriptor for a moment, and with it the lock.
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the store's lock is given up late");
+        }
+    }
 }
 
 impl Directory {
@@ -45,14 +57,14 @@ impl Directory {
             }
             opened => opened,
         };
-        let lock = opened.map_err(OpenError::io(&lock_path, "cannot be opened"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let file = opened.map_err(OpenError::io(&lock_path, "cannot be opened"))?;
+        let lock = match file.try_lock() {
+            Ok(()) => Lock(file),
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_owned())),
             Err(TryLockError::Error(error)) => {
                 return Err(OpenError::io(&lock_path, "cannot be locked")(error));
             }
-        }
+        };
         let format = path.join("FORMAT");
         let (id, is_new) = match fs::read(&format) {
             Ok(bytes) => (parse_format(&format, &bytes)?, false),
@@ -241,4 +253,30 @@ pub(crate) fn parse_format(path: &Path, bytes: &[u8]) -> Result<StoreId, OpenErr
         }
     }
     Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::tempdir;
+
+    #[test]
+    fn the_lock_does_not_wait_for_copies_of_its_descriptor() {
+        let path = tempdir();
+        let first = Directory::open(path.path()).unwrap();
+        // As a process has it that was begun and is not yet another program.
+        let copy = first._lock.0.try_clone().unwrap();
+        assert!(matches!(
+            Directory::open(path.path()),
+            Err(OpenError::InUse(_))
+        ));
+        drop(first);
+        let second = Directory::open(path.path()).unwrap();
+        drop(copy);
+        assert!(matches!(
+            Directory::open(path.path()),
+            Err(OpenError::InUse(_))
+        ));
+        drop(second);
+    }
 }
