@@ -46,8 +46,10 @@ const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
 const FRAMES_MAX: usize = 4;
 /// To connect, and for TLS.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between two tries to reach a peer: at first, and at most.
-const DIAL_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// Between two tries to reach a peer: at first, and at most while nothing answers there. When a cut heals, nodes are alike no sooner than the next try.
+const DIAL_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+/// The same, at most, for a peer that answers and does not stay linked: most likely it refuses this node, which costs both and is logged there.
+const DIAL_REFUSED_AFTER_MAX: Duration = Duration::from_secs(15);
 /// A link that lasted so long was a good one: the next try comes soon.
 const GOOD: Duration = Duration::from_secs(10);
 /// After a failed accept: it is out of descriptors or memory, which does not end at once.
@@ -357,19 +359,28 @@ impl Inner {
         if lock(&self.links).up.contains_key(&peer.name) {
             return DIAL_AFTER.0;
         }
+        let debug =
+            |ended| tracing::debug!(peer = %peer.name, address = peer.address, %ended, "no link");
+        let stream = match self.reach(peer).await {
+            Ok(stream) => stream,
+            Err(ended) => {
+                debug(ended);
+                return (wait * 2).min(DIAL_AFTER.1);
+            }
+        };
         let began = (self.clock)().mono_micros;
-        if let Err(ended) = self.dialed(peer).await {
-            tracing::debug!(peer = %peer.name, address = peer.address, %ended, "no link");
+        if let Err(ended) = self.run(stream, &peer.name, true).await {
+            debug(ended);
         }
         let lasted = (self.clock)().mono_micros.saturating_sub(began);
         if Duration::from_micros(lasted) >= GOOD {
             DIAL_AFTER.0
         } else {
-            (wait * 2).min(DIAL_AFTER.1)
+            (wait * 2).min(DIAL_REFUSED_AFTER_MAX)
         }
     }
 
-    async fn dialed(&self, peer: &Peer) -> Result<(), Ended> {
+    async fn reach(&self, peer: &Peer) -> Result<TlsStream<TcpStream>, Ended> {
         let connected = timeout(CONNECT_TIME_MAX, async {
             let tcp = TcpStream::connect(&peer.address).await?;
             tcp.set_nodelay(true)?;
@@ -378,8 +389,7 @@ impl Inner {
                 .connect(name, tcp)
                 .await
         });
-        let stream = connected.await.map_err(late)??;
-        self.run(TlsStream::from(stream), &peer.name, true).await
+        Ok(TlsStream::from(connected.await.map_err(late)??))
     }
 
     async fn accepted(&self, tcp: TcpStream, place: Place) -> Result<(), Ended> {
@@ -645,6 +655,43 @@ impl Hears for Ears<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// After a cut of 20 s the next try came 10 s after its end.
+    #[tokio::test]
+    async fn a_peer_that_is_not_reached_is_tried_more_often_than_one_that_refuses() {
+        let authority = Authority::found([7; 16]).unwrap();
+        let start = |name: &str| {
+            let credentials = authority.certify(&NodeName::new(name).unwrap()).unwrap();
+            let key = authority.key_pem();
+            let of = Authority::from_pem(authority.cluster(), authority.certificate_pem(), &key);
+            let clock: Clock = Arc::new(|| Now {
+                wall_micros: 0,
+                mono_micros: 0,
+            });
+            let (events, asked) = (mpsc::channel(1).0, mpsc::channel(1).0);
+            Transport::new(&credentials, of.unwrap(), clock, events, asked).unwrap()
+        };
+        // Neither has begun: a link ends as soon as it is there.
+        let (dials, answers) = (start("a"), start("b"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = Peer {
+            name: answers.0.name.clone(),
+            address: listener.local_addr().unwrap().to_string(),
+        };
+        let listening = tokio::spawn(async move { answers.listen(listener).await });
+        let mut wait = DIAL_AFTER.0;
+        for _ in 0..8 {
+            wait = dials.0.dial(&peer, wait).await;
+        }
+        assert_eq!(wait, DIAL_REFUSED_AFTER_MAX);
+        listening.abort();
+        let _ = listening.await;
+        for _ in 0..8 {
+            wait = dials.0.dial(&peer, wait).await;
+            assert!(wait <= Duration::from_secs(2), "{wait:?}");
+        }
+        assert_eq!(dials.0.dial(&peer, DIAL_AFTER.0).await, 2 * DIAL_AFTER.0);
+    }
 
     #[test]
     fn strangers_of_one_network_leave_places_for_others() {
