@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -276,19 +277,31 @@ async fn two_that_dial_each_other_keep_one_link() {
     let (_authority, mut a, mut b) = pair().await;
     a.dial("b", &b);
     b.dial("a", &a);
-    // A link that takes the place of another comes up before that one is down: at the end one is up, the same on both sides.
-    let settle = async |node: &mut Node| {
-        let mut up = Vec::new();
-        while let Ok(Some(event)) = timeout(Duration::from_secs(3), node.events.recv()).await {
-            match event {
-                Event::Up { link, .. } => up.push(link),
-                Event::Down { link } => up.retain(|other| *other != link),
+    // A link that takes the place of another comes up before that one is down, and one that is refused is tried again: at the end one is up on both
+    // sides, and stays for a while.
+    let mut up: [BTreeSet<LinkId>; 2] = Default::default();
+    let settle = async {
+        loop {
+            let (side, event) = tokio::select! {
+                event = a.events.recv() => (0, event.unwrap()),
+                event = b.events.recv() => (1, event.unwrap()),
+                () = sleep(Duration::from_secs(3)) => {
+                    match [up[0].len(), up[1].len()] {
+                        [1, 1] => return,
+                        _ => continue,
+                    }
+                }
+            };
+            let new = match event {
+                Event::Up { link, .. } => up[side].insert(link),
+                Event::Down { link } => up[side].remove(&link),
                 other => panic!("{other:?}"),
-            }
+            };
+            assert!(new);
         }
-        up.len()
     };
-    assert_eq!(tokio::join!(settle(&mut a), settle(&mut b)), (1, 1));
+    let settled = timeout(PATIENCE, settle).await;
+    assert!(settled.is_ok(), "{up:?}");
     assert_eq!(
         (a.transport.links().len(), b.transport.links().len()),
         (1, 1)

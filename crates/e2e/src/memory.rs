@@ -46,14 +46,15 @@ mod tests {
         let pid = std::process::id();
         forget_peak(pid);
         let before = peak_kib(pid);
-        let large = std::hint::black_box(vec![1u8; 64 << 20]);
+        // Twice as much as is asked for: other tests of this process give back what they had.
+        let large = std::hint::black_box(vec![1u8; 128 << 20]);
         assert!(
             peak_kib(pid) >= before + (60 << 10),
             "{before} {}",
             peak_kib(pid)
         );
         let reserved = private_kib(pid);
-        let untouched = std::hint::black_box(Vec::<u8>::with_capacity(64 << 20));
+        let untouched = std::hint::black_box(Vec::<u8>::with_capacity(128 << 20));
         assert!(
             private_kib(pid) >= reserved + (60 << 10),
             "{reserved} {}",

@@ -482,27 +482,32 @@ impl Server {
         };
         let (validity, next) = (number("UIDVALIDITY")?, number("UIDNEXT")?);
         let mut messages = Vec::new();
-        if examined.exists() != Some(0) {
+        let count = examined
+            .exists()
+            .ok_or_else(|| Trouble::Protocol(format!("no EXISTS in {examined:?}")))?;
+        if count > 0 {
             let fetched = imap.command("FETCH 1:* (UID FLAGS BODY.PEEK[])")?;
             // Somebody removed some of them meanwhile: whoever looks has to look again.
             if fetched.code == "EXPUNGEISSUED" {
                 return Err(Trouble::Protocol("expunged meanwhile".to_owned()));
             }
             let fetched = fetched.ok("FETCH of everything");
-            for (_, items) in fetched.fetched() {
-                let message = Message {
+            for (number, items) in fetched.fetched() {
+                // What came meanwhile is of the next look, and flags that others set come without a body.
+                let Some(bytes) = items.bytes("BODY[]").filter(|_| number <= count) else {
+                    continue;
+                };
+                messages.push(Message {
                     uid: items.uid().unwrap_or(0),
                     flags: items.flags().unwrap_or_default(),
-                    bytes: items.bytes("BODY[]").unwrap_or_default().to_vec(),
-                };
-                messages.push(message);
+                    bytes: bytes.to_vec(),
+                });
             }
         }
-        if examined.exists() != u32::try_from(messages.len()).ok() {
+        if usize::try_from(count).ok() != Some(messages.len()) {
             return Err(Trouble::Protocol(format!(
-                "{} messages of {:?}",
-                messages.len(),
-                examined.exists()
+                "{} messages of {count}",
+                messages.len()
             )));
         }
         Ok(Contents {

@@ -118,13 +118,9 @@ fn world(mut script: Script) -> World {
 impl World {
     /// Waits until nothing is under way.
     async fn settle(&self) {
-        for _ in 0..1_000 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            if self.board.work().is_idle(1) {
-                return;
-            }
-        }
-        panic!("it never settles: {:?}", self.log.lock().unwrap());
+        // So that what is under way is known.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        until("an end", || self.board.work().is_idle(1)).await;
     }
 }
 

@@ -33,7 +33,7 @@ const PASSWORD: &str = "correct-horse-battery";
 fn config(directory: &Path) -> Config {
     let mut config = Config::parse(
         "[imap]\nlisten = ['127.0.0.1:0']\nlisten_tls = ['127.0.0.1:0']\n[pop3]\nlisten = []\nlisten_tls = ['127.0.0.1:0']\n[smtp]\nlisten = ['127.0.0.1:0']\n[submission]\nlisten = []\nlisten_tls = []\n[lmtp]\n\
-         listen = ['127.0.0.1:0']\n[metrics]\nlisten = ['127.0.0.1:0']\n[server]\nhostname = 'localhost'\n\
+         listen = ['127.0.0.1:0']\n[metrics]\nlisten = ['127.0.0.1:0']\n[server]\nhostname = 'localhost'\nshutdown_wait = '1m'\n\
          [auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n",
     )
     .unwrap();

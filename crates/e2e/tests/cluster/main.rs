@@ -229,6 +229,11 @@ impl Scene {
         Some(contents.messages)
     }
 
+    /// What a node shows: a look during which something comes is none.
+    fn see(&mut self, index: usize) -> Vec<Message> {
+        wait_for("a look at all of it", || self.look(index))
+    }
+
     fn deliver(&mut self, node: usize, name: &str) {
         self.nodes[node].deliver(name);
         self.expected.insert(name.to_owned(), BTreeSet::new());
@@ -340,7 +345,7 @@ fn three_nodes_hold_the_same_accounts() {
     scene.store(1, "third", "\\Flagged");
     let all = scene.expected.clone();
     // Neither side has what the other did.
-    let at_c = shown(&scene.look(2).unwrap());
+    let at_c = shown(&scene.see(2));
     assert!(
         at_c.len() < all.len() && !at_c.contains_key("together"),
         "{at_c:?}"
