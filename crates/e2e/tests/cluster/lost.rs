@@ -1,5 +1,5 @@
 //! The disk of a node is lost, and a new node comes under its name, as the operator's guide has it ("Replace a dead node"). Clients of the dead one notice nothing: they
-//! come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others.
+//! come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others, and when it serves them.
 //!
 //! Two kinds of client: [`Cache`] keeps all that it may and believes all that it is told (QRESYNC, CONDSTORE, UIDL), and mbsync, whose files show what it has loaded.
 
@@ -319,7 +319,8 @@ fn clients_notice_nothing_of_a_lost_disk() {
     let mut others = caches.clone();
     let new = others.each_mut().map(|cache| cache.goes_on_at(&c.server));
     assert_eq!(new[1], names(&["meanwhile at work"]));
-    // Again, as they were: whoever serves them.
+    // Again, as they were: the new one serves them.
+    c.wait_whole();
     let new = caches.each_mut().map(|cache| cache.goes_on_at(&c.server));
     assert_eq!(new[0], names(&["meanwhile", &moved]));
     assert_eq!(new[1], names(&["meanwhile at work"]));

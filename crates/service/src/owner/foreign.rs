@@ -504,7 +504,7 @@ impl PartitionOwner {
                 woken.push(account);
                 continue;
             }
-            let slot = self.config.peers.get(&batch.origin).copied();
+            let slot = self.config.slot_of(batch.origin);
             let ops = match ops.and_then(|ops| of_slot(ops, slot)) {
                 Ok(ops) => ops,
                 // A later version made it: half of it must not be applied, and what comes after it rests on it.
@@ -662,7 +662,7 @@ impl Read {
     }
 }
 
-/// The operations, if they claim UIDs of their maker's slot alone. Of who is no member any more the slot is not known.
+/// The operations, if they claim UIDs of their maker's slot alone. Whose slot another one has now, or nobody knows, may claim any.
 pub(super) fn of_slot(ops: Vec<Op>, slot: Option<u8>) -> Result<Vec<Op>, String> {
     match slot {
         Some(slot) if !ops.iter().all(|op| op.claims_only(slot)) => Err(format!(

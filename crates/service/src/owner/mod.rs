@@ -87,6 +87,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// The slot of which a member makes its claims, or made them when it was one: no other that it may be taken for has it now.
+    fn slot_of(&self, member: Incarnation) -> Option<u8> {
+        let has_it = |slot: &u8| *slot == self.slot || self.peers.values().any(|of| of == slot);
+        let gone = || self.former.get(&member).filter(|slot| !has_it(slot));
+        self.peers.get(&member).or_else(gone).copied()
+    }
+
     fn renewal(&self) -> Renewal {
         Renewal {
             incarnation: self.origin,

@@ -197,7 +197,7 @@ impl PartitionOwner {
     fn apply_held(&mut self, account: AccountId, key: Bytes, value: &[u8]) -> Result<(), String> {
         let held = Held::decode(value)?;
         let ops = Op::decode_all(&held.ops).map_err(|error| error.to_string())?;
-        let ops = of_slot(ops, self.config.peers.get(&held.origin).copied())?;
+        let ops = of_slot(ops, self.config.slot_of(held.origin))?;
         let Some(entry) = self.accounts.get_mut(&account) else {
             return Ok(());
         };

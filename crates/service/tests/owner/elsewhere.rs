@@ -156,6 +156,25 @@ fn who_was_at_a_node_whose_logs_are_closed_overlooks_nothing() {
     }
 }
 
+/// Who is new has the logs of a node that is gone from others, and is told by them what it had shown: what its clients name costs no claim of what it made.
+#[test]
+fn who_was_at_a_node_that_is_gone_keeps_every_uid_at_a_new_one() {
+    for unshown in [0, 1] {
+        let mut pair = Pair::new();
+        pair.unlink();
+        for _ in 0..5 {
+            pair.append(0, "INBOX", 1);
+        }
+        let knows = look(&mut pair, 0);
+        let uids = pair.uids(0, "INBOX");
+        pair.bring(unshown);
+        assert_eq!(pair.uids(1, "INBOX"), uids);
+        names(&mut pair, 1, knows.uid_next, Some(knows.modseq));
+        let (_, made, refused) = taken_over(&pair);
+        assert_eq!((made, refused), (unshown, 0));
+    }
+}
+
 /// A client that was at no node which is gone names a UID that is known, or a UIDNEXT behind one: what that node had not shown is no concern of it.
 #[test]
 fn a_node_that_is_gone_counts_for_those_alone_who_were_there() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, Section};
 use whimbrel_mailbox::RowKey;
-use whimbrel_replication::wire::Batches;
+use whimbrel_replication::wire::{Batches, Shown};
 use whimbrel_service::{
     api::{
         AccountId, BlobName, Call, Date, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId,
@@ -321,6 +321,34 @@ impl Pair {
         let former = config.former.clone();
         self.peer(1, PeerInput::Former(former));
         self.peer(1, PeerInput::Members([(incarnation(1), 1)].into()));
+    }
+
+    /// Node 1 is new: node 0 was removed before it came, whose logs a third one gives, and says that node 0 had shown all but so many operations.
+    pub(crate) fn bring(&mut self, unshown: u64) {
+        let donor = incarnation(2);
+        self.peer(1, PeerInput::Former([(incarnation(0), 0)].into()));
+        let members = [(incarnation(1), 1), (donor, 2)];
+        self.peer(1, PeerInput::Members(members.into()));
+        self.peer(1, PeerInput::Linked(donor));
+        let partition = self.nodes[0].partition;
+        self.peer(1, PeerInput::Open(partition));
+        self.settle();
+        let log = &self.nodes[0].logs[&(partition, incarnation(0))];
+        let last = log.last().map_or(0, |entry| entry.last);
+        let told = Shown {
+            partition,
+            member: incarnation(0),
+            vector: [(incarnation(0), last - unshown)].into_iter().collect(),
+            except: Vec::new(),
+        };
+        let batches = Batches {
+            partition,
+            round: 1,
+            batches: log.iter().map(|entry| entry.bytes.clone()).collect(),
+        };
+        self.peer(1, PeerInput::Frame(donor, Frame::Shown(told)));
+        self.peer(1, PeerInput::Frame(donor, Frame::Batches(batches)));
+        self.settle();
     }
 
     /// A start on what was written.
