@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, sleep_until},
@@ -21,9 +20,12 @@ use whimbrel_service::{
         bodies::{Bodies, BodyOutput, Config},
     },
 };
-use whimbrel_storage::{BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
+use whimbrel_storage::StoreError;
 
-use super::state::State;
+use super::{
+    calls::{Calls, Came},
+    state::State,
+};
 use crate::{
     clock::{Alarm, Clock},
     store_calls::Store,
@@ -53,15 +55,6 @@ pub(super) enum Told {
     Frame(Incarnation, Frame),
 }
 
-/// Whether something could be done.
-enum Done {
-    Yes,
-    /// The disk takes no writes at present.
-    NoRoom,
-    /// The node stops.
-    Dead,
-}
-
 pub(super) struct Driver<S: Store> {
     state: Arc<State<S>>,
     board: Arc<Switchboard>,
@@ -71,12 +64,7 @@ pub(super) struct Driver<S: Store> {
     /// Peers for which there is something.
     awake: BTreeSet<Incarnation>,
     room: Arc<Notify>,
-    writers: BTreeMap<BlobName, S::Writer>,
-    /// Uploads that the store does not begin: one that held the body has let go of it before it was here, and until another holds it the store takes nothing
-    /// under its name. What comes of them is dropped, and they are fetched again.
-    refused: BTreeSet<BlobName>,
-    /// What is to be done, in its order.
-    work: VecDeque<BodyOutput>,
+    calls: Calls<S>,
     /// Bodies that found no place among what is fetched.
     later: VecDeque<BlobName>,
     retry_at: Option<Instant>,
@@ -89,6 +77,7 @@ impl<S: Store> Driver<S> {
         clock: Clock,
         config: Config,
     ) -> Self {
+        let calls = Calls::new(state.store.clone());
         Driver {
             state,
             board,
@@ -97,9 +86,7 @@ impl<S: Store> Driver<S> {
             links: BTreeMap::new(),
             awake: BTreeSet::new(),
             room: Arc::default(),
-            writers: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            work: VecDeque::new(),
+            calls,
             later: VecDeque::new(),
             retry_at: None,
         }
@@ -120,23 +107,28 @@ impl<S: Store> Driver<S> {
         let mut alarm = Alarm::new();
         let room = Arc::clone(&self.room);
         loop {
-            if self.carry_out().await.is_none() {
-                return;
+            self.carry_out();
+            if self.calls.is_stuck() {
+                self.retry();
             }
             alarm.set(&self.clock, self.bodies.deadline());
             let retry = self.retry_at;
             tokio::select! {
-                Some(ask) = wants.recv() => {
-                    if self.asked(ask).await.is_none() {
-                        return;
+                Some(came) = self.calls.next() => {
+                    for came in came {
+                        if self.came(came).is_none() {
+                            return;
+                        }
                     }
                 }
+                Some(ask) = wants.recv(), if self.calls.has_room() => self.asked(ask),
                 Some(told) = told.recv() => self.told(told),
                 // All are looked at below.
                 () = room.notified() => {}
                 () = alarm.ring() => self.bodies.time(self.clock.now()),
                 () = at(retry) => {
                     self.retry_at = None;
+                    self.calls.try_again();
                     for _ in 0..self.later.len() {
                         if let Some(blob) = self.later.pop_front()
                             && !self.bodies.want(self.clock.now(), &blob)
@@ -169,39 +161,22 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// `None`: the node stops.
-    async fn asked(&mut self, ask: Ask) -> Option<()> {
-        let (blob, coming) = match ask {
-            Ask::Want(blob) => (blob, false),
-            Ask::Coming(blob) => (blob, true),
+    fn asked(&mut self, ask: Ask) {
+        match ask {
+            // It is here, or got.
+            Ask::Want(blob) => self.calls.look(blob, false),
+            Ask::Coming(blob) => self.calls.look(blob, true),
             Ask::Push(peer, blobs) => {
                 if self.links.contains_key(&peer) {
                     self.bodies.push(peer, &blobs);
                 }
-                return Some(());
-            }
-        };
-        // It is here, or got.
-        match self.state.store.stat(blob_name(&blob)).await {
-            Ok(Some(_)) => self.tell(blob),
-            Ok(None) => {
-                let now = self.clock.now();
-                let taken = match coming {
-                    true => self.bodies.coming(now, &blob),
-                    false => self.bodies.want(now, &blob),
-                };
-                if !taken {
-                    self.later.push_back(blob);
-                    self.retry();
-                }
-            }
-            Err(error) => {
-                self.failed(&error)?;
-                self.later.push_back(blob);
-                self.retry();
             }
         }
-        Some(())
+    }
+
+    fn later(&mut self, blob: BlobName) {
+        self.later.push_back(blob);
+        self.retry();
     }
 
     /// What was finished before is durable no later than what an owner commits for it.
@@ -219,25 +194,14 @@ impl<S: Store> Driver<S> {
         Some(())
     }
 
-    /// Does all that is wanted and can be done. `None`: the node stops.
-    async fn carry_out(&mut self) -> Option<()> {
+    /// Does all that is wanted and can be done.
+    fn carry_out(&mut self) {
         loop {
             self.send();
-            while let Some(output) = self.bodies.poll() {
-                self.work.push_back(output);
-            }
-            let Some(work) = self.work.pop_front() else {
-                return Some(());
+            let Some(work) = self.bodies.poll() else {
+                return;
             };
-            match self.carry(&work).await {
-                Done::Yes => {}
-                Done::NoRoom => {
-                    self.work.push_front(work);
-                    self.retry();
-                    return Some(());
-                }
-                Done::Dead => return None,
-            }
+            self.carry(work);
         }
     }
 
@@ -260,124 +224,55 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    async fn carry(&mut self, work: &BodyOutput) -> Done {
+    fn carry(&mut self, work: BodyOutput) {
         match work {
-            BodyOutput::Wake(peer) => {
-                self.awake.insert(*peer);
-                Done::Yes
-            }
-            BodyOutput::Write(blob, bytes) => match self.write(blob, bytes.clone()).await {
-                Ok(()) => {
-                    self.bodies.written(blob, bytes.len() as u64);
-                    Done::Yes
-                }
-                Err(StoreError::Full(_)) => Done::NoRoom,
-                Err(StoreError::Refused(Refusal::UploadExists(_))) => {
-                    self.refused.insert(*blob);
-                    self.bodies.written(blob, bytes.len() as u64);
-                    Done::Yes
-                }
-                Err(error) => self.done(&error),
-            },
-            BodyOutput::Finish(blob) if self.refused.remove(blob) => {
-                self.bodies.finished(blob);
-                self.later.push_back(*blob);
-                self.retry();
-                Done::Yes
-            }
-            BodyOutput::Finish(blob) => {
-                let Some(writer) = self.writers.remove(blob) else {
-                    // An empty body: nothing was written.
-                    return self.finish_empty(blob).await;
-                };
-                let finished = writer.finish().await;
-                self.finished(blob, finished)
-            }
-            BodyOutput::Nowhere(blob) => {
-                self.board.tell_of_no_body(*blob);
-                Done::Yes
-            }
-            BodyOutput::Discard(blob) => {
-                self.refused.remove(blob);
-                let Some(writer) = self.writers.remove(blob) else {
-                    return Done::Yes;
-                };
-                match writer.abort().await {
-                    Ok(()) => Done::Yes,
-                    Err(error) => self.done(&error),
-                }
-            }
+            BodyOutput::Wake(peer) => _ = self.awake.insert(peer),
+            BodyOutput::Write(blob, bytes) => self.calls.write(blob, bytes),
+            BodyOutput::Finish(blob) => self.calls.finish(blob),
+            BodyOutput::Nowhere(blob) => self.board.tell_of_no_body(blob),
+            BodyOutput::Discard(blob) => self.calls.discard(blob),
             BodyOutput::Read {
                 id,
                 name,
                 offset,
                 bytes,
-            } => match read(&self.state.store, name, *offset, *bytes).await {
-                Ok((data, end)) => {
-                    self.bodies.read(*id, data, end);
-                    Done::Yes
+            } => self.calls.read(id, name, offset, bytes),
+        }
+    }
+
+    /// `None`: the node stops.
+    fn came(&mut self, came: Came) -> Option<()> {
+        match came {
+            Came::Here(blob) => self.tell(blob),
+            Came::Lacking(blob, coming) => {
+                let now = self.clock.now();
+                let taken = match coming {
+                    true => self.bodies.coming(now, &blob),
+                    false => self.bodies.want(now, &blob),
+                };
+                if !taken {
+                    self.later(blob);
                 }
-                Err(error) => {
-                    self.bodies.read(*id, None, false);
-                    self.done(&error)
-                }
-            },
-        }
-    }
-
-    fn done(&self, error: &StoreError) -> Done {
-        self.failed(error).map_or(Done::Dead, |()| Done::Yes)
-    }
-
-    async fn finish_empty(&mut self, blob: &BlobName) -> Done {
-        let created = self.state.store.create(UploadId(blob.upload)).await;
-        match created {
-            Ok(writer) => {
-                let finished = writer.finish().await;
-                self.finished(blob, finished)
             }
-            Err(StoreError::Full(_)) => Done::NoRoom,
-            Err(error) => self.finished(blob, Err(error)),
-        }
-    }
-
-    async fn write(&mut self, blob: &BlobName, bytes: Bytes) -> Result<(), StoreError> {
-        if self.refused.contains(blob) {
-            return Err(Refusal::UploadExists(UploadId(blob.upload)).into());
-        }
-        if !self.writers.contains_key(blob) {
-            let writer = self.state.store.create(UploadId(blob.upload)).await?;
-            self.writers.insert(*blob, writer);
-        }
-        match self.writers.get_mut(blob) {
-            Some(writer) => writer.write(bytes).await,
-            None => Ok(()),
-        }
-    }
-
-    fn finished(
-        &mut self,
-        blob: &BlobName,
-        finished: Result<whimbrel_storage::BlobInfo, StoreError>,
-    ) -> Done {
-        self.bodies.finished(blob);
-        match finished {
-            Ok(info) if info.name == blob_name(blob) => {
-                self.tell(*blob);
-                Done::Yes
+            Came::NotLooked(blob) => self.later(blob),
+            Came::Written(blob, bytes) => self.bodies.written(&blob, bytes),
+            Came::Finished(blob, info) if info.name == blob_name(&blob) => {
+                self.bodies.finished(&blob);
+                self.tell(blob);
             }
-            Ok(info) => {
+            Came::Finished(_, info) => {
                 self.state
                     .die(&format!("a body was fetched as another one: {info:?}"));
-                Done::Dead
+                return None;
             }
-            Err(error) => {
-                // It begins anew.
-                self.later.push_back(*blob);
-                self.retry();
-                self.done(&error)
+            Came::Unfinished(blob) => {
+                self.bodies.finished(&blob);
+                self.later(blob);
             }
+            Came::Read(id, data, end) => self.bodies.read(id, data, end),
+            Came::Failed(error) => return self.failed(&error),
         }
+        Some(())
     }
 }
 
@@ -386,30 +281,4 @@ async fn at(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-/// So many bytes of a body, and whether they are its last; `None` if it is not here.
-async fn read<S: Store>(
-    store: &S,
-    blob: &BlobName,
-    offset: u64,
-    bytes: usize,
-) -> Result<(Option<Bytes>, bool), StoreError> {
-    let name = blob_name(blob);
-    let Some(info) = store.stat(name).await? else {
-        return Ok((None, false));
-    };
-    let mut reader = store.read(name, offset, bytes as u64);
-    let mut data = BytesMut::new();
-    loop {
-        match reader.next().await {
-            Ok(Some(more)) => data.extend_from_slice(&more),
-            Ok(None) => break,
-            // Removed meanwhile.
-            Err(StoreError::NoBlob(_)) => return Ok((None, false)),
-            Err(error) => return Err(error),
-        }
-    }
-    let end = offset + data.len() as u64 >= info.size;
-    Ok((Some(data.freeze()), end))
 }

@@ -9,10 +9,11 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `clocks`, `removal` (members
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
 //! that are gone), [`relay`] (clients' sessions that another node serves), `young` (a node that is new).
 
 mod bodies;
+mod calls;
 mod clocks;
 mod drive;
 pub mod files;

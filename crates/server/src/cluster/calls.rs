@@ -1,0 +1,538 @@
+//! What the driver of bodies has the store do: calls of different bodies side by side, those of one body in their order.
+//!
+//! Each call is some switches between threads, and a body takes three: to look for it, to begin it, to write it. One after another they bound how many bodies
+//! a node gets and gives.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use tokio::task::JoinSet;
+use whimbrel_mailbox::BlobName;
+use whimbrel_service::{owner::blob_name, peers::bodies::ReadId};
+use whimbrel_storage::{BlobInfo, BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
+
+use crate::store_calls::Store;
+
+/// Bodies for which calls are under way at once. The store has threads of its own, which clients' calls share.
+const CALLS_MAX: usize = 16;
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Came {
+    /// The body is here.
+    Here(BlobName),
+    /// It is not; whether it was looked for since a batch that names it came a moment ago.
+    Lacking(BlobName, bool),
+    /// The store did not say.
+    NotLooked(BlobName),
+    /// So many bytes were written, or are of no use.
+    Written(BlobName, u64),
+    /// The upload has this name.
+    Finished(BlobName, BlobInfo),
+    /// Nothing came of the upload: it is to begin anew.
+    Unfinished(BlobName),
+    /// What was read, and whether these are the last bytes; no bytes: it is not here.
+    Read(ReadId, Option<Bytes>, bool),
+    /// Of the store.
+    Failed(StoreError),
+}
+
+enum Piece {
+    /// Is it here?
+    Look {
+        coming: bool,
+    },
+    Write(Bytes),
+    Finish,
+    Discard,
+}
+
+fn is_look(piece: &Piece) -> bool {
+    matches!(piece, Piece::Look { .. })
+}
+
+/// One body's calls.
+struct Body<W> {
+    pieces: VecDeque<Piece>,
+    writer: Option<W>,
+    /// The upload cannot be begun, or gone on with. One that held the body has let go of it before it was here, and until another holds it the store takes
+    /// nothing under its name; or the disk became full in its middle. What comes of it is dropped, and it is fetched again.
+    spoilt: bool,
+    /// Its calls are under way, or have their turn, or the disk has no room.
+    busy: bool,
+    /// Of the calls under way: what they write was thrown away meanwhile.
+    mute: bool,
+}
+
+struct Read {
+    id: ReadId,
+    blob: BlobName,
+    offset: u64,
+    bytes: usize,
+}
+
+enum Done<W> {
+    Body {
+        blob: BlobName,
+        /// What is left of it.
+        pieces: VecDeque<Piece>,
+        writer: Option<W>,
+        spoilt: bool,
+        came: Vec<Came>,
+    },
+    Read(Vec<Came>),
+}
+
+pub(super) struct Calls<S: Store> {
+    store: S,
+    bodies: BTreeMap<BlobName, Body<S::Writer>>,
+    /// Bodies that have no place yet,
+    turns: VecDeque<BlobName>,
+    /// and what is to be read: of the two one after the other begins, so that who gives much gets, too.
+    reads: VecDeque<Read>,
+    reads_next: bool,
+    under_way: JoinSet<Done<S::Writer>>,
+    /// Those that found no room on the disk.
+    stuck: Vec<BlobName>,
+}
+
+impl<S: Store> Calls<S> {
+    pub(super) fn new(store: S) -> Self {
+        Calls {
+            store,
+            bodies: BTreeMap::new(),
+            turns: VecDeque::new(),
+            reads: VecDeque::new(),
+            reads_next: false,
+            under_way: JoinSet::new(),
+            stuck: Vec::new(),
+        }
+    }
+
+    /// Whether no body waits for its turn. What is wanted waits outside, so that what has come for other bodies is written meanwhile.
+    pub(super) fn has_room(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    pub(super) fn look(&mut self, blob: BlobName, coming: bool) {
+        self.add(blob, Piece::Look { coming });
+    }
+
+    pub(super) fn write(&mut self, blob: BlobName, bytes: Bytes) {
+        self.add(blob, Piece::Write(bytes));
+    }
+
+    pub(super) fn finish(&mut self, blob: BlobName) {
+        self.add(blob, Piece::Finish);
+    }
+
+    /// What is being written of it is not reported.
+    pub(super) fn discard(&mut self, blob: BlobName) {
+        if let Some(body) = self.bodies.get_mut(&blob) {
+            body.pieces.retain(is_look);
+            body.mute = true;
+        }
+        self.add(blob, Piece::Discard);
+    }
+
+    pub(super) fn read(&mut self, id: ReadId, blob: BlobName, offset: u64, bytes: usize) {
+        self.reads.push_back(Read {
+            id,
+            blob,
+            offset,
+            bytes,
+        });
+        self.begin();
+    }
+
+    fn add(&mut self, blob: BlobName, piece: Piece) {
+        let body = self.bodies.entry(blob).or_insert_with(|| Body {
+            pieces: VecDeque::new(),
+            writer: None,
+            spoilt: false,
+            busy: false,
+            mute: false,
+        });
+        body.pieces.push_back(piece);
+        if !std::mem::replace(&mut body.busy, true) {
+            self.turns.push_back(blob);
+        }
+        self.begin();
+    }
+
+    /// Tries again what found no room on the disk.
+    pub(super) fn try_again(&mut self) {
+        self.turns.extend(self.stuck.drain(..));
+        self.begin();
+    }
+
+    /// Whether something waits for room on the disk.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.stuck.is_empty()
+    }
+
+    fn begin(&mut self) {
+        while self.under_way.len() < CALLS_MAX {
+            self.reads_next = !self.reads_next && !self.reads.is_empty() || self.turns.is_empty();
+            if self.reads_next {
+                let Some(read) = self.reads.pop_front() else {
+                    return;
+                };
+                let store = self.store.clone();
+                self.under_way
+                    .spawn(async move { Done::Read(read.answer(&store).await) });
+            } else if let Some(blob) = self.turns.pop_front()
+                && let Some(body) = self.bodies.get_mut(&blob)
+            {
+                body.mute = false;
+                let run = Run {
+                    store: self.store.clone(),
+                    blob,
+                    writer: body.writer.take(),
+                    spoilt: body.spoilt,
+                    came: Vec::new(),
+                };
+                let pieces = std::mem::take(&mut body.pieces);
+                self.under_way.spawn(run.all(pieces));
+            }
+        }
+    }
+
+    /// Waits for the next of the calls under way; `None` if there is none.
+    pub(super) async fn next(&mut self) -> Option<Vec<Came>> {
+        let done = match self.under_way.join_next().await? {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down.
+                Err(_) => return Some(Vec::new()),
+            },
+        };
+        let came = match done {
+            Done::Read(came) => came,
+            Done::Body {
+                blob,
+                pieces,
+                writer,
+                spoilt,
+                came,
+            } => self.ended(blob, pieces, (writer, spoilt), came),
+        };
+        self.begin();
+        Some(came)
+    }
+
+    fn ended(
+        &mut self,
+        blob: BlobName,
+        left: VecDeque<Piece>,
+        (writer, spoilt): (Option<S::Writer>, bool),
+        mut came: Vec<Came>,
+    ) -> Vec<Came> {
+        let Some(body) = self.bodies.get_mut(&blob) else {
+            return came;
+        };
+        (body.writer, body.spoilt) = (writer, spoilt);
+        let full = !left.is_empty() && !body.mute;
+        if body.mute {
+            came.retain(|came| !matches!(came, Came::Written(..)));
+        }
+        for piece in left.into_iter().rev() {
+            if !body.mute || is_look(&piece) {
+                body.pieces.push_front(piece);
+            }
+        }
+        if full {
+            self.stuck.push(blob);
+        } else if !body.pieces.is_empty() {
+            self.turns.push_back(blob);
+        } else if body.writer.is_some() || body.spoilt {
+            body.busy = false;
+        } else {
+            self.bodies.remove(&blob);
+        }
+        came
+    }
+}
+
+/// The calls of one body, one after another.
+struct Run<S: Store> {
+    store: S,
+    blob: BlobName,
+    writer: Option<S::Writer>,
+    spoilt: bool,
+    came: Vec<Came>,
+}
+
+impl<S: Store> Run<S> {
+    /// Until the disk has no room.
+    async fn all(mut self, mut pieces: VecDeque<Piece>) -> Done<S::Writer> {
+        let blob = self.blob;
+        while let Some(piece) = pieces.pop_front() {
+            let room = match &piece {
+                Piece::Look { coming } => self.look(*coming).await,
+                Piece::Write(bytes) => self.write(bytes.clone()).await,
+                Piece::Finish => self.finish().await,
+                Piece::Discard => {
+                    self.spoilt = false;
+                    self.drop_upload().await;
+                    true
+                }
+            };
+            if !room {
+                pieces.push_front(piece);
+                break;
+            }
+        }
+        Done::Body {
+            blob,
+            pieces,
+            writer: self.writer,
+            spoilt: self.spoilt,
+            came: self.came,
+        }
+    }
+
+    async fn look(&mut self, coming: bool) -> bool {
+        let blob = self.blob;
+        match self.store.stat(blob_name(&blob)).await {
+            Ok(Some(_)) => self.came.push(Came::Here(blob)),
+            Ok(None) => self.came.push(Came::Lacking(blob, coming)),
+            Err(error) => self
+                .came
+                .extend([Came::NotLooked(blob), Came::Failed(error)]),
+        }
+        true
+    }
+
+    /// `false`: there is no room to begin it.
+    async fn write(&mut self, bytes: Bytes) -> bool {
+        let written = Came::Written(self.blob, bytes.len() as u64);
+        if !self.spoilt {
+            let begun = self.writer.is_some();
+            match self.append(bytes).await {
+                Ok(()) => {}
+                Err(StoreError::Full(_)) if !begun => {
+                    self.writer = None;
+                    return false;
+                }
+                // What was written of a piece is not known: it cannot be written again.
+                Err(error) => {
+                    self.spoilt = true;
+                    self.drop_upload().await;
+                    let refused = Refusal::UploadExists(UploadId(self.blob.upload));
+                    if error != StoreError::from(refused) {
+                        self.came.push(Came::Failed(error));
+                    }
+                }
+            }
+        }
+        self.came.push(written);
+        true
+    }
+
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let upload = UploadId(self.blob.upload);
+                self.writer.insert(self.store.create(upload).await?)
+            }
+        };
+        writer.write(bytes).await
+    }
+
+    /// `false`: there is no room to begin an empty one.
+    async fn finish(&mut self) -> bool {
+        let blob = self.blob;
+        if std::mem::take(&mut self.spoilt) {
+            self.came.push(Came::Unfinished(blob));
+            return true;
+        }
+        let writer = match self.writer.take() {
+            Some(writer) => Ok(writer),
+            // An empty body: nothing was written.
+            None => self.store.create(UploadId(blob.upload)).await,
+        };
+        let finished = match writer {
+            Ok(writer) => writer.finish().await,
+            Err(StoreError::Full(_)) => return false,
+            Err(error) => Err(error),
+        };
+        match finished {
+            Ok(info) => self.came.push(Came::Finished(blob, info)),
+            Err(error) => self
+                .came
+                .extend([Came::Unfinished(blob), Came::Failed(error)]),
+        }
+        true
+    }
+
+    async fn drop_upload(&mut self) {
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.abort().await
+        {
+            self.came.push(Came::Failed(error));
+        }
+    }
+}
+
+impl Read {
+    async fn answer<S: Store>(self, store: &S) -> Vec<Came> {
+        match self.read(store).await {
+            Ok((data, end)) => vec![Came::Read(self.id, data, end)],
+            Err(error) => vec![Came::Read(self.id, None, false), Came::Failed(error)],
+        }
+    }
+
+    /// The bytes, and whether they are the last; `None` if the body is not here.
+    async fn read<S: Store>(&self, store: &S) -> Result<(Option<Bytes>, bool), StoreError> {
+        let name = blob_name(&self.blob);
+        let Some(info) = store.stat(name).await? else {
+            return Ok((None, false));
+        };
+        let left = info.size.saturating_sub(self.offset);
+        let wanted = usize::try_from(left).map_or(self.bytes, |left| left.min(self.bytes));
+        let mut reader = store.read(name, self.offset, wanted as u64);
+        let mut data = BytesMut::new();
+        while data.len() < wanted {
+            match reader.next().await {
+                Ok(Some(more)) => data.extend_from_slice(&more),
+                Ok(None) => break,
+                // Removed meanwhile.
+                Err(StoreError::NoBlob(_)) => return Ok((None, false)),
+                Err(error) => return Err(error),
+            }
+        }
+        let end = self.offset + data.len() as u64 >= info.size;
+        Ok((Some(data.freeze()), end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_storage::{BlobStore as _, memory::MemoryStore};
+
+    use super::*;
+
+    fn blob(number: u8, data: &[u8]) -> BlobName {
+        BlobName {
+            hash: *blake3::hash(data).as_bytes(),
+            upload: [number; 16],
+        }
+    }
+
+    /// All that comes of what was asked for so far, or until the disk has no room.
+    async fn all(calls: &mut Calls<MemoryStore>) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(came) = calls.next().await {
+            all.extend(came.into_iter().map(|came| match came {
+                Came::Here(_) => "here".to_owned(),
+                Came::Lacking(_, coming) => format!("lacking {coming}"),
+                Came::NotLooked(_) => "not looked".to_owned(),
+                Came::Written(_, bytes) => format!("written {bytes}"),
+                Came::Finished(_, info) => format!("finished {}", info.size),
+                Came::Unfinished(_) => "unfinished".to_owned(),
+                Came::Read(_, data, end) => format!("read {:?} {end}", data.map(|d| d.len())),
+                Came::Failed(_) => "failed".to_owned(),
+            }));
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn bodies_go_side_by_side_and_what_concerns_one_in_its_order() {
+        let mut calls = Calls::new(MemoryStore::new());
+        let data = [b"one".as_slice(), b"two"].concat();
+        for number in 0..CALLS_MAX as u8 + 4 {
+            let blob = blob(number, &data);
+            calls.look(blob, true);
+            calls.write(blob, Bytes::from_static(b"one"));
+            calls.write(blob, Bytes::from_static(b"two"));
+            calls.finish(blob);
+            calls.look(blob, false);
+        }
+        assert_eq!(calls.under_way.len(), CALLS_MAX);
+        assert!(!calls.has_room());
+        let mut came = all(&mut calls).await;
+        let mut expected = [
+            "lacking true",
+            "written 3",
+            "written 3",
+            "finished 6",
+            "here",
+        ]
+        .repeat(CALLS_MAX + 4);
+        came.sort();
+        expected.sort_unstable();
+        assert_eq!(came, expected);
+        assert!(calls.has_room() && calls.bodies.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_empty_body_that_cannot_be_begun_is_not_on_its_way_any_more() {
+        let store = MemoryStore::new();
+        let mut calls = Calls::new(store.clone());
+        let (empty, other) = (blob(1, b""), blob(2, b""));
+        let _begun = store.create(UploadId([1; 16])).await.unwrap();
+        calls.finish(empty);
+        assert_eq!(all(&mut calls).await, ["unfinished", "failed"]);
+        calls.finish(other);
+        assert_eq!(all(&mut calls).await, ["finished 0"]);
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_cannot_be_begun_is_fetched_again() {
+        let store = MemoryStore::new();
+        let mut calls = Calls::new(store.clone());
+        let held = blob(1, b"body");
+        let begun = store.create(UploadId([1; 16])).await.unwrap();
+        calls.write(held, Bytes::from_static(b"bo"));
+        assert_eq!(all(&mut calls).await, ["written 2"]);
+        drop(begun);
+        calls.write(held, Bytes::from_static(b"dy"));
+        calls.finish(held);
+        assert_eq!(all(&mut calls).await, ["written 2", "unfinished"]);
+        calls.write(held, Bytes::from_static(b"body"));
+        calls.finish(held);
+        assert_eq!(all(&mut calls).await, ["written 4", "finished 4"]);
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_room_waits_or_begins_anew() {
+        let store = MemoryStore::new();
+        let mut calls = Calls::new(store.clone());
+        let (waits, begun) = (blob(1, b"body"), blob(2, b"body"));
+        calls.write(begun, Bytes::from_static(b"bo"));
+        assert_eq!(all(&mut calls).await, ["written 2"]);
+        store.with(|memory| memory.faults.full = true);
+        // A writer does not say how much of a piece that it refused it has taken.
+        calls.write(begun, Bytes::from_static(b"dy"));
+        calls.finish(begun);
+        let came = all(&mut calls).await;
+        assert_eq!(came, ["failed", "written 2", "unfinished"]);
+        calls.write(waits, Bytes::from_static(b"body"));
+        calls.look(waits, false);
+        assert_eq!(all(&mut calls).await, [""; 0]);
+        assert!(calls.is_stuck());
+        store.with(|memory| memory.faults.full = false);
+        calls.try_again();
+        assert_eq!(all(&mut calls).await, ["written 4", "lacking false"]);
+        calls.finish(waits);
+        assert_eq!(all(&mut calls).await, ["finished 4"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_thrown_away_is_not_reported() {
+        let mut calls = Calls::new(MemoryStore::new());
+        let right = blob(1, b"right");
+        calls.write(right, Bytes::from_static(b"wrong"));
+        calls.write(right, Bytes::from_static(b"wrong"));
+        calls.look(right, false);
+        calls.discard(right);
+        calls.write(right, Bytes::from_static(b"right"));
+        calls.finish(right);
+        let came = all(&mut calls).await;
+        assert_eq!(came, ["lacking false", "written 5", "finished 5"]);
+    }
+}
