@@ -279,10 +279,10 @@ impl Switchboard {
         let _ = self.queue.peers.send(told).await;
     }
 
-    /// A body is here: all machines that may wait for it.
-    pub(crate) fn tell_of_body(&self, blob: BlobName) {
+    /// A body was here at this time of the monotonic clock, or later: all machines that may wait for it.
+    pub(crate) fn tell_of_body(&self, blob: BlobName, looked: u64) {
         for machine in self.owners.iter().chain([&self.queue]) {
-            self.tell(machine, Input::Peer(PeerInput::Body(blob)));
+            self.tell(machine, Input::Peer(PeerInput::Body(blob, looked)));
         }
     }
 

@@ -927,12 +927,12 @@ impl Node {
 
     /// What was finished before is durable no later than what an owner commits for it.
     fn tell_body(&mut self, blob: BlobName) {
-        for owner in 0..self.owners.len() {
-            let input = Input::Peer(PeerInput::Body(blob));
-            self.input_soon(Dest::Owner(owner), input);
+        let looked = self.now().mono_micros;
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Queue]) {
+            let input = Input::Peer(PeerInput::Body(blob, looked));
+            self.input_soon(dest, input);
         }
-        let input = Input::Peer(PeerInput::Body(blob));
-        self.input_soon(Dest::Queue, input);
     }
 
     fn do_for_bodies(&mut self) {

@@ -77,7 +77,7 @@ impl<S: Store> Driver<S> {
         clock: Clock,
         config: Config,
     ) -> Self {
-        let calls = Calls::new(state.store.clone());
+        let calls = Calls::new(state.store.clone(), clock);
         Driver {
             state,
             board,
@@ -180,8 +180,8 @@ impl<S: Store> Driver<S> {
     }
 
     /// What was finished before is durable no later than what an owner commits for it.
-    fn tell(&self, blob: BlobName) {
-        self.board.tell_of_body(blob);
+    fn tell(&self, blob: BlobName, looked: u64) {
+        self.board.tell_of_body(blob, looked);
     }
 
     /// `None`: the node stops.
@@ -243,7 +243,7 @@ impl<S: Store> Driver<S> {
     /// `None`: the node stops.
     fn came(&mut self, came: Came) -> Option<()> {
         match came {
-            Came::Here(blob) => self.tell(blob),
+            Came::Here(blob, looked) => self.tell(blob, looked),
             Came::Lacking(blob, coming) => {
                 let now = self.clock.now();
                 let taken = match coming {
@@ -256,11 +256,11 @@ impl<S: Store> Driver<S> {
             }
             Came::NotLooked(blob) => self.later(blob),
             Came::Written(blob, bytes) => self.bodies.written(&blob, bytes),
-            Came::Finished(blob, info) if info.name == blob_name(&blob) => {
+            Came::Finished(blob, info, looked) if info.name == blob_name(&blob) => {
                 self.bodies.finished(&blob);
-                self.tell(blob);
+                self.tell(blob, looked);
             }
-            Came::Finished(_, info) => {
+            Came::Finished(_, info, _) => {
                 self.state
                     .die(&format!("a body was fetched as another one: {info:?}"));
                 return None;

@@ -11,7 +11,7 @@ use whimbrel_mailbox::BlobName;
 use whimbrel_service::{owner::blob_name, peers::bodies::ReadId};
 use whimbrel_storage::{BlobInfo, BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
 
-use crate::store_calls::Store;
+use crate::{clock::Clock, store_calls::Store};
 
 /// Bodies for which calls are under way at once. The store has threads of its own, which clients' calls share.
 const CALLS_MAX: usize = 16;
@@ -19,16 +19,16 @@ const CALLS_MAX: usize = 16;
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// The body is here.
-    Here(BlobName),
+    /// The body was here at this time of the monotonic clock, or later.
+    Here(BlobName, u64),
     /// It is not; whether it was looked for since a batch that names it came a moment ago.
     Lacking(BlobName, bool),
     /// The store did not say.
     NotLooked(BlobName),
     /// So many bytes were written, or are of no use.
     Written(BlobName, u64),
-    /// The upload has this name.
-    Finished(BlobName, BlobInfo),
+    /// The upload has this name. It is a body since this time, or later.
+    Finished(BlobName, BlobInfo, u64),
     /// Nothing came of the upload: it is to begin anew.
     Unfinished(BlobName),
     /// What was read, and whether these are the last bytes; no bytes: it is not here.
@@ -85,6 +85,7 @@ enum Done<W> {
 
 pub(super) struct Calls<S: Store> {
     store: S,
+    clock: Clock,
     bodies: BTreeMap<BlobName, Body<S::Writer>>,
     /// Bodies that have no place yet,
     turns: VecDeque<BlobName>,
@@ -97,9 +98,10 @@ pub(super) struct Calls<S: Store> {
 }
 
 impl<S: Store> Calls<S> {
-    pub(super) fn new(store: S) -> Self {
+    pub(super) fn new(store: S, clock: Clock) -> Self {
         Calls {
             store,
+            clock,
             bodies: BTreeMap::new(),
             turns: VecDeque::new(),
             reads: VecDeque::new(),
@@ -187,6 +189,7 @@ impl<S: Store> Calls<S> {
                 body.mute = false;
                 let run = Run {
                     store: self.store.clone(),
+                    since: self.clock.now().mono_micros,
                     blob,
                     writer: body.writer.take(),
                     spoilt: body.spoilt,
@@ -258,6 +261,8 @@ impl<S: Store> Calls<S> {
 /// The calls of one body, one after another.
 struct Run<S: Store> {
     store: S,
+    /// When they begin.
+    since: u64,
     blob: BlobName,
     writer: Option<S::Writer>,
     spoilt: bool,
@@ -296,7 +301,7 @@ impl<S: Store> Run<S> {
     async fn look(&mut self, coming: bool) -> bool {
         let blob = self.blob;
         match self.store.stat(blob_name(&blob)).await {
-            Ok(Some(_)) => self.came.push(Came::Here(blob)),
+            Ok(Some(_)) => self.came.push(Came::Here(blob, self.since)),
             Ok(None) => self.came.push(Came::Lacking(blob, coming)),
             Err(error) => self
                 .came
@@ -360,7 +365,7 @@ impl<S: Store> Run<S> {
             Err(error) => Err(error),
         };
         match finished {
-            Ok(info) => self.came.push(Came::Finished(blob, info)),
+            Ok(info) => self.came.push(Came::Finished(blob, info, self.since)),
             Err(error) => self
                 .came
                 .extend([Came::Unfinished(blob), Came::Failed(error)]),
@@ -427,11 +432,11 @@ mod tests {
         let mut all = Vec::new();
         while let Some(came) = calls.next().await {
             all.extend(came.into_iter().map(|came| match came {
-                Came::Here(_) => "here".to_owned(),
+                Came::Here(..) => "here".to_owned(),
                 Came::Lacking(_, coming) => format!("lacking {coming}"),
                 Came::NotLooked(_) => "not looked".to_owned(),
                 Came::Written(_, bytes) => format!("written {bytes}"),
-                Came::Finished(_, info) => format!("finished {}", info.size),
+                Came::Finished(_, info, _) => format!("finished {}", info.size),
                 Came::Unfinished(_) => "unfinished".to_owned(),
                 Came::Read(_, data, end) => format!("read {:?} {end}", data.map(|d| d.len())),
                 Came::Failed(_) => "failed".to_owned(),
@@ -442,7 +447,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_go_side_by_side_and_what_concerns_one_in_its_order() {
-        let mut calls = Calls::new(MemoryStore::new());
+        let mut calls = Calls::new(MemoryStore::new(), Clock::start());
         let data = [b"one".as_slice(), b"two"].concat();
         for number in 0..CALLS_MAX as u8 + 4 {
             let blob = blob(number, &data);
@@ -472,7 +477,7 @@ mod tests {
     #[tokio::test]
     async fn an_empty_body_that_cannot_be_begun_is_not_on_its_way_any_more() {
         let store = MemoryStore::new();
-        let mut calls = Calls::new(store.clone());
+        let mut calls = Calls::new(store.clone(), Clock::start());
         let (empty, other) = (blob(1, b""), blob(2, b""));
         let _begun = store.create(UploadId([1; 16])).await.unwrap();
         calls.finish(empty);
@@ -484,7 +489,7 @@ mod tests {
     #[tokio::test]
     async fn an_upload_that_cannot_be_begun_is_fetched_again() {
         let store = MemoryStore::new();
-        let mut calls = Calls::new(store.clone());
+        let mut calls = Calls::new(store.clone(), Clock::start());
         let held = blob(1, b"body");
         let begun = store.create(UploadId([1; 16])).await.unwrap();
         calls.write(held, Bytes::from_static(b"bo"));
@@ -501,7 +506,7 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_room_waits_or_begins_anew() {
         let store = MemoryStore::new();
-        let mut calls = Calls::new(store.clone());
+        let mut calls = Calls::new(store.clone(), Clock::start());
         let (waits, begun) = (blob(1, b"body"), blob(2, b"body"));
         calls.write(begun, Bytes::from_static(b"bo"));
         assert_eq!(all(&mut calls).await, ["written 2"]);
@@ -524,7 +529,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_thrown_away_is_not_reported() {
-        let mut calls = Calls::new(MemoryStore::new());
+        let mut calls = Calls::new(MemoryStore::new(), Clock::start());
         let right = blob(1, b"right");
         calls.write(right, Bytes::from_static(b"wrong"));
         calls.write(right, Bytes::from_static(b"wrong"));

@@ -94,7 +94,7 @@ impl DirectoryOwner {
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
-            | PeerInput::Body(_)
+            | PeerInput::Body(..)
             | PeerInput::NoBody(_) => {}
             PeerInput::Snapshot(ticket, snapshot) => {
                 let shipping = shipping_of(&mut self.state);

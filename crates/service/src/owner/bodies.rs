@@ -12,20 +12,25 @@ use crate::{
 };
 
 impl PartitionOwner {
-    /// A body is here: what names it is shown.
-    pub(super) fn body_came(&mut self, now: Now, blob: BlobName) {
+    /// A body is here, or was at this time of the monotonic clock: what names it is shown.
+    pub(super) fn body_came(&mut self, now: Now, blob: BlobName, looked: u64) {
         let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
         for partition in open {
             let ticket = self.ticket();
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            if let Some((_, early)) = own.naming.get_mut(&blob)
-                && !broken("body-held-by-another")
-            {
-                *early = true;
-                continue;
+            if !broken("body-held-by-another") {
+                if let Some((_, early)) = own.naming.get_mut(&blob) {
+                    *early = true;
+                    continue;
+                }
+                if own.named_since.get(&blob).is_some_and(|at| looked < *at) {
+                    self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                    continue;
+                }
             }
+            own.named_since.remove(&blob);
             if !own.lacking.remove(&blob) {
                 continue;
             }
@@ -51,14 +56,16 @@ impl PartitionOwner {
 
     /// A commit that names bodies is durable: from now on they are held for it. One that was here before may be gone meanwhile, if all others that held it
     /// have let go (the queue has, when it is delivered): it is looked for again.
-    pub(super) fn held(&mut self, partition: PartitionId, ticket: Ticket) {
+    pub(super) fn held(&mut self, now: Now, partition: PartitionId, ticket: Ticket) {
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
-        let held = own.naming.extract_if(.., |_, (of, _)| *of <= ticket);
-        let early = held.filter(|(_, (_, early))| *early);
-        let want = |(blob, _)| Output::Peer(PeerOutput::Want(blob));
-        self.out.extend(early.map(want));
+        for (blob, (_, early)) in own.naming.extract_if(.., |_, (of, _)| *of <= ticket) {
+            own.named_since.insert(blob, now.mono_micros);
+            if early {
+                self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            }
+        }
     }
 }
 

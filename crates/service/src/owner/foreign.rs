@@ -96,7 +96,7 @@ impl PartitionOwner {
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
             PeerInput::Snapshot(ticket, snapshot) => self.fixed(now, ticket, snapshot),
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
-            PeerInput::Body(blob) => self.body_came(now, blob),
+            PeerInput::Body(blob, looked) => self.body_came(now, blob, looked),
             PeerInput::NoBody(blob) => self.nobody_has(&blob),
         }
     }

@@ -278,6 +278,7 @@ impl PartitionOwner {
             };
             if !coming.known.contains(&origin) {
                 own.lacking.insert(content.blob);
+                own.naming.insert(content.blob, (ticket, false));
                 let of = own.lacking_of.entry(content.blob).or_default();
                 if of.insert(account) {
                     let value: Vec<u8> = of.iter().flat_map(|account| account.0).collect();

@@ -330,6 +330,10 @@ impl PartitionOwner {
             counters: VecDeque::new(),
             deadline: None,
             naming: BTreeMap::new(),
+            named_since: lacking
+                .keys()
+                .map(|blob| (*blob, now.mono_micros))
+                .collect(),
             lacking: lacking.keys().copied().collect(),
             lacking_of: lacking
                 .into_iter()

@@ -212,6 +212,8 @@ struct Own {
     lacking_of: BTreeMap<BlobName, BTreeSet<AccountId>>,
     /// Bodies that commits under way name, and whether they were said to be here before.
     naming: BTreeMap<BlobName, (Ticket, bool)>,
+    /// Since when the others that are lacking are named, on the monotonic clock: one that is here from then on stays.
+    named_since: BTreeMap<BlobName, u64>,
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,

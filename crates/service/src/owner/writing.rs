@@ -302,7 +302,7 @@ impl PartitionOwner {
         }
         let reset = own.failed && own.gate.is_idle();
         if done {
-            self.held(partition, ticket);
+            self.held(now, partition, ticket);
         }
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);

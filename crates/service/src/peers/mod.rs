@@ -92,8 +92,8 @@ pub enum PeerInput {
     Snapshot(Ticket, Option<Snapshot>),
     /// The answer to [`PeerOutput::ReadRows`].
     Rows(Ticket, Page),
-    /// A body is durable here. Told to all owners.
-    Body(BlobName),
+    /// A body was durable here at this time of the monotonic clock, or later. Told to all owners.
+    Body(BlobName, u64),
     /// No node to which there is a stream has the body. Told to all owners.
     NoBody(BlobName),
 }

@@ -52,6 +52,8 @@ pub(super) struct Other {
     since: u64,
     /// Its row is on this disk, and holds the body.
     pub(super) durable: bool,
+    /// Since when it does, on the monotonic clock.
+    held_since: u64,
     /// The body was said to be here before that. It may be gone meanwhile.
     early: bool,
     /// Who else delivers it, and wants to know of the body.
@@ -65,6 +67,7 @@ impl Other {
             blob,
             since: now.mono_micros,
             durable,
+            held_since: now.mono_micros,
             early: false,
             asked: BTreeSet::new(),
         }
@@ -168,7 +171,7 @@ impl QueueOwner {
                 let shipping = shipping_of(&mut self.phase);
                 self.giving.rows(now, shipping, ticket, page, travels);
             }
-            PeerInput::Body(blob) => self.body_came(blob),
+            PeerInput::Body(blob, looked) => self.body_came(blob, looked),
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
             | PeerInput::Linked(_)
@@ -479,6 +482,7 @@ impl QueueOwner {
                 for id in taken {
                     if let Some(other) = self.others.get_mut(&id) {
                         other.durable = true;
+                        other.held_since = now.mono_micros;
                         let early = other.early.then_some(other.blob);
                         let want = |blob| Output::Peer(PeerOutput::Want(blob));
                         self.out.extend(early.map(want));
@@ -542,8 +546,8 @@ impl QueueOwner {
         }
     }
 
-    /// A body is here: when that is durable the node that waits for it is told.
-    fn body_came(&mut self, blob: BlobName) {
+    /// A body is here, or was at this time of the monotonic clock: when that is durable the node that waits for it is told.
+    fn body_came(&mut self, blob: BlobName, looked: u64) {
         let ticket = self.ticket();
         let Phase::Running(running) = &mut self.phase else {
             return;
@@ -553,6 +557,11 @@ impl QueueOwner {
         };
         if let Some(other) = self.others.get_mut(id).filter(|other| !other.durable) {
             other.early = true;
+            return;
+        }
+        if self.others.get(id).is_some_and(|of| looked < of.held_since) {
+            // It may be gone meanwhile, if all others that held it have let go.
+            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
             return;
         }
         let mut commit = running.log.commit();

@@ -11,7 +11,7 @@ use whimbrel_service::{
     log::{POSITION_KEY, Position},
     machine::{Input, Others, Ticket},
     owner::{Config, keys},
-    peers::Frame,
+    peers::{Frame, PeerInput},
 };
 
 use crate::{
@@ -94,6 +94,28 @@ fn only_anne_is_stalled(pair: &mut Pair, held: usize) {
         panic!("{reply:?}");
     };
     assert!(mailboxes.iter().any(|mailbox| mailbox.name == name("new")));
+}
+
+/// When it was looked for, another one held the body, which may have let go before the batch that names it was durable.
+#[test]
+fn a_body_that_was_here_before_its_batch_was_is_looked_for_again() {
+    for (looked, wanted) in [(0, 1), (u64::MAX, 0)] {
+        let mut pair = Pair::new();
+        pair.late = true;
+        pair.append(0, "INBOX", 1);
+        pair.settle();
+        assert!(pair.uids(1, "INBOX").is_empty(), "its body is not here");
+        let blob = pair.coming[1][0];
+        pair.wanted[1].clear();
+        pair.peer(1, PeerInput::Body(blob, looked));
+        pair.settle();
+        assert_eq!(pair.wanted[1].len(), wanted);
+        assert_eq!(pair.uids(1, "INBOX").len(), 1);
+        // Said once more, it changes nothing.
+        pair.peer(1, PeerInput::Body(blob, looked));
+        pair.settle();
+        assert_eq!(pair.wanted[1].len(), wanted);
+    }
 }
 
 /// Node 1 has told a UIDNEXT of the new name that is above all of the messages: they go from view there, and come again under new UIDs.

@@ -66,6 +66,10 @@ pub(crate) struct Pair {
     /// Bodies that were to go behind their batches to the other node, and that this one expects so.
     pub(crate) pushed: [Vec<BlobName>; 2],
     pub(crate) coming: [Vec<BlobName>; 2],
+    /// Bodies that were to be looked for, which is answered at once.
+    pub(crate) wanted: [Vec<BlobName>; 2],
+    /// Whether those that come behind their batches are told of by the test itself.
+    pub(crate) late: bool,
     /// How often an owner wanted the streams made anew.
     pub(crate) unlinked: usize,
     /// What node 0 has sent.
@@ -231,6 +235,8 @@ impl Pair {
             silent: false,
             pushed: Default::default(),
             coming: Default::default(),
+            wanted: Default::default(),
+            late: false,
             unlinked: 0,
             sent: Vec::new(),
             old: false,
@@ -498,10 +504,16 @@ impl Pair {
                     }
                     PeerInput::Ready(partition, peer)
                 }
-                PeerOutput::Want(blob) => PeerInput::Body(blob),
+                PeerOutput::Want(blob) => {
+                    self.wanted[at].push(blob);
+                    PeerInput::Body(blob, self.now.mono_micros)
+                }
                 PeerOutput::Coming(blob) => {
                     self.coming[at].push(blob);
-                    PeerInput::Body(blob)
+                    if self.late {
+                        return None;
+                    }
+                    PeerInput::Body(blob, self.now.mono_micros)
                 }
                 PeerOutput::Push(_, blobs) => {
                     self.pushed[at].extend(blobs);
