@@ -30,7 +30,7 @@ use crate::{
         Stop,
         cluster::{enter, found, new_token},
     },
-    client::{self, Imap},
+    client::{self, ClientError, Imap},
     config::Config,
     listen::Protocol,
     node::DataDir,
@@ -392,16 +392,21 @@ async fn alike(
     let mut last = String::new();
     let started = Instant::now();
     while started.elapsed() < AGREE_WAIT_MAX {
-        let mut views = Vec::new();
-        for region in regions {
-            views.push(region.views(password).await?);
+        match all(regions, |region| region.views(password)).await {
+            Ok(mut views) => {
+                let same = views.windows(2).all(|two| two[0] == two[1]);
+                last = format!("{views:?}");
+                if let Some(view) = views.pop().filter(|view| same && expected(view)) {
+                    return Ok(view);
+                }
+            }
+            // What another region did came between two of the commands: a message that was there is gone.
+            Err(failure) if matches!(failure.downcast_ref(), Some(ClientError::Refused(_))) => {
+                last = failure.to_string();
+            }
+            Err(failure) => return Err(failure),
         }
-        let same = views.windows(2).all(|two| two[0] == two[1]);
-        last = format!("{views:?}");
-        match views.pop() {
-            Some(view) if same && expected(&view) => return Ok(view),
-            _ => sleep(LOOK_PAUSE).await,
-        }
+        sleep(LOOK_PAUSE).await;
     }
     Err(format!("the regions do not agree: {last}").into())
 }
