@@ -470,6 +470,8 @@ impl Region {
     async fn accounts(&self) -> Result<usize, Failure> {
         match self.ask(&Question::AccountList {}).await? {
             Answer::Accounts { accounts, .. } => Ok(accounts.len()),
+            // It is new, and has not heard of all so far.
+            Answer::Refused { .. } => Ok(0),
             other => Err(format!("{}: {other:?}", self.name).into()),
         }
     }
