@@ -8,12 +8,14 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
+    thread,
 };
 
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
+use tempfile::NamedTempFile;
 use whimbrel_e2e::{
     imap::Imap,
     process::{Done, ended, run, signal, wait_for},
@@ -70,11 +72,24 @@ fn three_regions_agree() {
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// Runs until it is ended.
+/// Runs until it is ended. A test that fails shows what it wrote.
 struct Running {
     child: Child,
     first_port: u16,
     shown: String,
+    /// What it complains of.
+    stderr: NamedTempFile,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            let stderr = fs::read_to_string(self.stderr.path()).unwrap_or_default();
+            eprintln!("the demo showed:\n{}\nand said:\n{stderr}", self.shown);
+        }
+    }
 }
 
 impl Running {
@@ -82,7 +97,10 @@ impl Running {
         let mut started = FIRST_PORTS.map(|first_port| {
             let mut command = demo(temporary, first_port, &["--regions", "2"]);
             command.stdin(Stdio::null()).stdout(Stdio::piped());
-            let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+            // Outside of the directory that it must leave empty.
+            let stderr = NamedTempFile::new().unwrap();
+            command.stderr(stderr.reopen().unwrap());
+            let mut child = command.spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap());
             let mut shown = String::new();
             while !shown.ends_with("demo: ready\n") && lines.read_line(&mut shown).unwrap() > 0 {}
@@ -90,6 +108,7 @@ impl Running {
                 child,
                 first_port,
                 shown,
+                stderr,
             }
         });
         started
@@ -123,11 +142,7 @@ fn tls(temporary: &Path, region: &str) -> Arc<ClientConfig> {
 fn the_users_own_client_reaches_each_region() {
     let temporary = tempfile::tempdir().unwrap();
     let mut running = Running::start(temporary.path());
-    assert!(
-        running.shown.ends_with("demo: ready\n"),
-        "{}",
-        running.shown
-    );
+    assert!(running.shown.ends_with("demo: ready\n"), "it ended");
     let (_, password) = running
         .shown
         .split_once("anne@example.org  password ")
@@ -136,7 +151,7 @@ fn the_users_own_client_reaches_each_region() {
     let login = |index: u16, region: &str| {
         let port = running.first_port + 993 + 1000 * index;
         let shown = format!("{region}: host 127.0.0.1, port {port} ");
-        assert!(running.shown.contains(&shown), "{shown}: {}", running.shown);
+        assert!(running.shown.contains(&shown), "{shown}");
         let tls = tls(temporary.path(), region);
         Imap::login(port, &tls, "anne@example.org", &password).unwrap()
     };

@@ -1,9 +1,10 @@
 //! `whimbrel demo`: a server in a temporary directory, used by the project's own clients over real sockets.
 //!
 //! Reading order: this file (what happens), [`mail`] (what there is to read), [`show`] (how it looks); then several servers: [`regions`],
-//! `sea` (what lies between them).
+//! `sea` (what lies between them), `overdue` (what is told when they do not agree).
 
 mod mail;
+mod overdue;
 pub mod regions;
 mod sea;
 mod show;
@@ -227,11 +228,17 @@ async fn wait_for(imap: &mut Imap, messages: usize) -> Result<(), Failure> {
 }
 
 async fn wait_in(imap: &mut Imap, mailbox: &str, messages: usize) -> Result<(), Failure> {
-    let wanted =
-        |response: &Response| matches!(response, Response::Exists(n) if *n as usize >= messages);
+    let mut shown = 0;
+    let mut wanted = |response: &Response| {
+        if let Response::Exists(count) = response {
+            shown = *count as usize;
+        }
+        shown >= messages
+    };
     let waiting = async {
         let select = format!("SELECT {mailbox}");
-        if imap.command(&select).await?.iter().any(wanted) {
+        let selected = imap.command(&select).await?;
+        if selected.iter().any(&mut wanted) {
             return Ok(());
         }
         imap.begin("IDLE").await?;
@@ -241,6 +248,10 @@ async fn wait_in(imap: &mut Imap, mailbox: &str, messages: usize) -> Result<(), 
     };
     match timeout(ARRIVAL_WAIT_MAX, waiting).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err("the mail does not arrive".into()),
+        Err(_) => Err(format!(
+            "the mail does not arrive: after {} s {mailbox} has {shown} messages, not {messages}",
+            ARRIVAL_WAIT_MAX.as_secs()
+        )
+        .into()),
     }
 }

@@ -17,8 +17,8 @@ use whimbrel_imap::client::{FetchData, ReplyCode, Response};
 use zeroize::Zeroizing;
 
 use super::{
-    ANNE, BOB, Failure, address, begin, configuration, deliver, mail, make_accounts, sea::Sea,
-    show, wait_for,
+    ANNE, BOB, Failure, address, begin, configuration, deliver, mail, make_accounts, overdue,
+    sea::Sea, show, wait_for,
 };
 use crate::{
     actor::Fatal,
@@ -75,7 +75,10 @@ pub(super) struct View {
 }
 
 /// All mailboxes of an account, by name.
-type Views = BTreeMap<String, View>;
+pub(super) type Views = BTreeMap<String, View>;
+
+/// The same, or what a region said instead.
+pub(super) type Looked = Result<Views, String>;
 
 /// Runs until Ctrl-C, or until all is shown.
 ///
@@ -203,18 +206,27 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
         return Err("one region is no region".into());
     };
     let others = regions.len() - 1;
-    until("all are linked", || async {
-        let links = all(regions, Region::links).await?;
-        Ok((links.iter().all(|links| *links == others)).then_some(()))
-    })
+    until(
+        "each is linked to each",
+        regions,
+        Region::links,
+        |links| links.iter().all(|(_, links)| links.len() == others),
+        overdue::plain,
+    )
     .await?;
     show::step("each is linked to each, by TLS with certificates of the cluster's own\n");
 
     let passwords = make_accounts(&first.config, &first.server).await?;
-    until("the accounts are everywhere", || async {
-        let accounts = all(regions, Region::accounts).await?;
-        Ok((accounts.iter().all(|accounts| *accounts == 2)).then_some(()))
-    })
+    until(
+        "each has both accounts",
+        regions,
+        Region::accounts,
+        |accounts| {
+            let both = |of: &Result<Vec<_>, _>| of.as_ref().is_ok_and(|of| of.len() == 2);
+            accounts.iter().all(|(_, accounts)| both(accounts))
+        },
+        overdue::plain,
+    )
     .await?;
     show::accounts(&[(ANNE, &passwords[0]), (BOB, &passwords[1])]);
     show::step(&format!("made in {}, known in all\n", first.name));
@@ -245,15 +257,27 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
             .await?,
     );
     anne.command("LOGOUT").await?;
-    let before = alike(regions, password, |views| inbox(views).len() == for_anne).await?;
+    let what = format!("INBOX with {for_anne} messages");
+    let before = alike(regions, password, &what, |views| {
+        inbox(views).len() == for_anne
+    })
+    .await?;
 
     sea.cut_off(regions.len() - 1);
-    until("the cut is noticed", || async {
-        let links = all(regions, Region::links).await?;
-        let (alone, together) = links.split_last().ok_or("no region")?;
-        let cut = *alone == 0 && together.iter().all(|links| *links == others - 1);
-        Ok(cut.then_some(()))
-    })
+    until(
+        &format!("only {} is linked to none", last.name),
+        regions,
+        Region::links,
+        |links| {
+            links.split_last().is_some_and(|((_, alone), together)| {
+                let rest = together
+                    .iter()
+                    .all(|(_, links)| links.len() == others - 1);
+                alone.is_empty() && rest
+            })
+        },
+        overdue::plain,
+    )
     .await?;
     show::step(&format!(
         "\n{} is cut off: nothing comes there or goes from there. Both sides go on:",
@@ -279,7 +303,11 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
         flagged && archived == 1 && inbox(views).len() == for_anne + 1
     };
     let started = Instant::now();
-    let after = alike(regions, password, expected).await?;
+    let what = format!(
+        "INBOX with {} messages, the first one \\Seen and \\Flagged, and Archive with one",
+        for_anne + 1
+    );
+    let after = alike(regions, password, &what, expected).await?;
     show::step(&format!(
         "\nthe sea is open again; {:.1} s later all {} regions show this:",
         started.elapsed().as_secs_f64(),
@@ -383,59 +411,54 @@ fn kept(before: &Views, after: &Views) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until all regions show the same, and what is expected.
+/// Waits until all regions show the same, and what is expected: `what`.
 async fn alike(
     regions: &[Region],
     password: &str,
+    what: &str,
     expected: impl Fn(&Views) -> bool,
 ) -> Result<Views, Failure> {
-    let mut last = String::new();
-    let started = Instant::now();
-    while started.elapsed() < AGREE_WAIT_MAX {
-        match all(regions, |region| region.views(password)).await {
-            Ok(mut views) => {
-                let same = views.windows(2).all(|two| two[0] == two[1]);
-                last = format!("{views:?}");
-                if let Some(view) = views.pop().filter(|view| same && expected(view)) {
-                    return Ok(view);
-                }
+    let mut shown = until(
+        &format!("all show the same of {ANNE}: {what}"),
+        regions,
+        |region| region.look(password),
+        |shown| match shown {
+            [(_, Ok(first)), others @ ..] => {
+                let same = |(_, looked): &(_, Looked)| looked.as_ref() == Ok(first);
+                expected(first) && others.iter().all(same)
             }
-            // What another region did came between two of the commands: a message that was there is gone.
-            Err(failure) if matches!(failure.downcast_ref(), Some(ClientError::Refused(_))) => {
-                last = failure.to_string();
-            }
-            Err(failure) => return Err(failure),
-        }
-        sleep(LOOK_PAUSE).await;
-    }
-    Err(format!("the regions do not agree: {last}").into())
+            _ => false,
+        },
+        overdue::views,
+    )
+    .await?;
+    let (_, views) = shown.pop().ok_or("no region")?;
+    Ok(views?)
 }
 
-/// Asks all of them.
-async fn all<'a, T, F: Future<Output = Result<T, Failure>>>(
+/// Waits until all regions together show what they should, and gives it; else tells what they show.
+async fn until<'a, T, F: Future<Output = Result<T, Failure>>>(
+    what: &str,
     regions: &'a [Region],
     of: impl Fn(&'a Region) -> F,
-) -> Result<Vec<T>, Failure> {
-    let mut answers = Vec::new();
-    for region in regions {
-        answers.push(of(region).await?);
-    }
-    Ok(answers)
-}
-
-/// Waits for what takes a moment.
-async fn until<F: Future<Output = Result<Option<()>, Failure>>>(
-    what: &str,
-    look: impl Fn() -> F,
-) -> Result<(), Failure> {
+    is_so: impl Fn(&[(&'static str, T)]) -> bool,
+    tell: impl Fn(&[(&'static str, T)]) -> String,
+) -> Result<Vec<(&'static str, T)>, Failure> {
     let started = Instant::now();
-    while started.elapsed() < AGREE_WAIT_MAX {
-        if look().await?.is_some() {
-            return Ok(());
+    loop {
+        let mut shown = Vec::new();
+        for region in regions {
+            shown.push((region.name, of(region).await?));
+        }
+        if is_so(&shown) {
+            return Ok(shown);
+        }
+        if started.elapsed() >= AGREE_WAIT_MAX {
+            let seconds = AGREE_WAIT_MAX.as_secs();
+            return Err(overdue::message(what, seconds, &tell(&shown)).into());
         }
         sleep(LOOK_PAUSE).await;
     }
-    Err(format!("waited too long until {what}").into())
 }
 
 impl Region {
@@ -457,21 +480,26 @@ impl Region {
         answer.ok_or_else(|| format!("{} does not answer", self.name).into())
     }
 
-    /// How many others it is linked to.
-    async fn links(&self) -> Result<usize, Failure> {
+    /// To which others it is linked.
+    async fn links(&self) -> Result<Vec<String>, Failure> {
         match self.ask(&Question::ClusterStatus {}).await? {
             Answer::Cluster { status } => {
-                Ok(status.nodes.iter().filter(|node| node.linked).count())
+                let linked = status.nodes.into_iter().filter(|node| node.linked);
+                Ok(linked.map(|node| node.name).collect())
             }
             other => Err(format!("{}: {other:?}", self.name).into()),
         }
     }
 
-    async fn accounts(&self) -> Result<usize, Failure> {
+    /// Their addresses, or what it says instead.
+    async fn accounts(&self) -> Result<Result<Vec<String>, String>, Failure> {
         match self.ask(&Question::AccountList {}).await? {
-            Answer::Accounts { accounts, .. } => Ok(accounts.len()),
+            Answer::Accounts { accounts, .. } => {
+                let addresses = accounts.into_iter().map(|account| account.address);
+                Ok(Ok(addresses.collect()))
+            }
             // It is new, and has not heard of all so far.
-            Answer::Refused { .. } => Ok(0),
+            Answer::Refused { reason } => Ok(Err(reason)),
             other => Err(format!("{}: {other:?}", self.name).into()),
         }
     }
@@ -506,6 +534,18 @@ impl Region {
         }
         imap.command("LOGOUT").await?;
         Ok(views)
+    }
+
+    /// The same, if nothing came between.
+    async fn look(&self, password: &str) -> Result<Looked, Failure> {
+        match self.views(password).await {
+            Ok(views) => Ok(Ok(views)),
+            // What another region did came between two of the commands: a message that was there is gone.
+            Err(failure) if matches!(failure.downcast_ref(), Some(ClientError::Refused(_))) => {
+                Ok(Err(failure.to_string()))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 
