@@ -32,10 +32,12 @@ pub use whimbrel_replication::waits;
 use whimbrel_replication::{partition::Resume, waits::Waits};
 use whimbrel_storage::{Commit, Mutation};
 
-pub(crate) use self::rows::{entry_of_row, fuzz_row, holder};
+pub(crate) use self::rows::{
+    Done, Taken, entry_key, entry_of_row, fuzz_row, holder, read, row_of_entry,
+};
 use self::{
     foreign::{Other, Read},
-    rows::{Op, Taken, without},
+    rows::{Op, without},
 };
 use crate::{
     api::{Call, Entry, Failure, Reply, UploadId},

@@ -3,6 +3,8 @@
 //! Rows are derived from logs. Where a log is whole (its beginning was not cut), what it says is carried out again, and the rows must
 //! say the same; in any case rows must be readable, and what they name must be there. Nothing is mended here.
 
+mod queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -13,10 +15,11 @@ use whimbrel_mailbox::{
 };
 use whimbrel_storage::{LogEntry, LogPosition, Origin};
 
+pub use self::queue::Queue;
 use crate::{
     log::{OWN_ROWS_END, POSITION_KEY, Position},
     owner::{self, keys},
-    queue,
+    queue::read,
 };
 
 /// Something that is not as it should be.
@@ -71,6 +74,9 @@ pub fn batch(partition: PartitionId, entry: &LogEntry) -> Result<Batch, String> 
         && batch.previous.0 == entry.previous.0;
     if !same {
         return Err("the batch is not what its entry says".into());
+    }
+    if partition == PartitionId::QUEUE {
+        return read(&batch).map(|_| batch);
     }
     for section in &batch.sections {
         let ops = if partition == PartitionId::DIRECTORY {
@@ -341,20 +347,6 @@ pub fn directory(rows: &[(Vec<u8>, Bytes)], batches: Option<&[Batch]>) -> (Direc
     let more = found.keys().filter(|key| !said.contains_key(**key));
     faults.extend(more.map(|key| Fault::damage(*key, "by the log there is no such row")));
     (directory, faults)
-}
-
-/// An entry of the queue.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn queue_entry(key: &[u8], row: &Bytes) -> Result<Needed, Fault> {
-    let (entry, _) = queue::entry_of_row(key, row)
-        .ok_or_else(|| Fault::damage(key, "the entry cannot be read"))?;
-    Ok(Needed {
-        key: key.to_vec(),
-        blob: owner::blob_name(&entry.blob),
-        holder: queue::holder(entry.id),
-    })
 }
 
 /// Brings batches into an order in which each follows those that it depends on; those whose logs lie in `batches` whole.

@@ -376,6 +376,8 @@ fn three_nodes_hold_the_same_accounts() {
     assert_eq!(slots.len(), 3, "{}", scene.nodes[0].status());
     for node in &mut scene.nodes {
         node.server.stop();
+        let checked = node.server.admin(&["check"], "");
+        let _ = checked.expect("a member's store without damage");
     }
 }
 

@@ -3,7 +3,10 @@
 //! One partition after the other, one account after the other, so that memory is that of the largest account. The rules are
 //! [`whimbrel_service::verify`]; here is what reads.
 
-use std::{collections::BTreeMap, error::Error};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, PartitionId};
@@ -12,7 +15,7 @@ use whimbrel_service::{
     api::AccountId,
     log::{JOINING_KEY, OWN_ROWS_END, POSITION_KEY, lacking_of_key, store_partition},
     owner::{blob_name, keys::is_coming},
-    verify::{self, Fault, Needed, Replay},
+    verify::{self, Fault, Needed, Queue, Replay},
 };
 use whimbrel_storage::{
     BlobReader as _, BlobStore as _, Hash, KeyRange, LogPosition, LogStore as _, Origin, ScanLimit,
@@ -57,6 +60,12 @@ pub(super) async fn check(
     }
     checker.queue().await?;
     checker.blobs().await
+}
+
+/// The bodies that rows of the partition say are not here.
+fn lacking(rows: &Rows) -> BTreeSet<whimbrel_storage::BlobName> {
+    let lacking = rows.iter().filter_map(|(key, _)| lacking_of_key(key));
+    lacking.map(|blob| blob_name(&blob)).collect()
 }
 
 fn hex(key: &[u8]) -> String {
@@ -200,8 +209,14 @@ impl Checker<'_> {
                 }
             })
             .await?;
-        let position = self.rows(partition, KeyRange::prefix(POSITION_KEY)).await?;
-        let applied = match verify::position(position.first().map(|(_, value)| value), &logs) {
+        let own = KeyRange {
+            end: Some(OWN_ROWS_END.into()),
+            ..KeyRange::all()
+        };
+        let own = self.rows(partition, own).await?;
+        let position = own.iter().find(|(key, _)| key == POSITION_KEY);
+        let lacking = lacking(&own);
+        let applied = match verify::position(position.map(|(_, value)| value), &logs) {
             Ok(applied) => applied,
             Err(fault) => {
                 self.faults(partition, vec![fault]);
@@ -262,7 +277,7 @@ impl Checker<'_> {
             let (faults, needed) = verify::account(account, rows, &applied, replay);
             self.faults(partition, faults);
             for needed in needed {
-                self.needed(partition, needed).await?;
+                self.needed(partition, needed, &lacking).await?;
             }
         }
         Ok(())
@@ -332,8 +347,17 @@ impl Checker<'_> {
         Ok(entry.and_then(|entry| verify::batch(partition, entry).ok()))
     }
 
-    async fn needed(&mut self, partition: PartitionId, needed: Needed) -> Result<(), Failure> {
+    /// `lacking`: bodies that are on their way from other nodes.
+    async fn needed(
+        &mut self,
+        partition: PartitionId,
+        needed: Needed,
+        lacking: &BTreeSet<whimbrel_storage::BlobName>,
+    ) -> Result<(), Failure> {
         let Needed { key, blob, holder } = needed;
+        if lacking.contains(&blob) {
+            return Ok(());
+        }
         if self.store.stat(blob).await?.is_none() {
             self.tell(
                 partition,
@@ -354,25 +378,21 @@ impl Checker<'_> {
 
     async fn queue(&mut self) -> Result<(), Failure> {
         let partition = PartitionId::QUEUE;
-        let logs = self.logs(partition, drop).await?;
         let rows = self.rows(partition, KeyRange::all()).await?;
+        let logs = self.store.log_positions(store_partition(partition)).await?;
+        let (mut queue, needed) = Queue::new(&rows, logs);
+        self.report.summary.queued += queue.len() as u64;
+        let before = self.report.found.len();
+        let logs = self.logs(partition, |batch| queue.take(&batch)).await?;
+        let all = self.report.found.len() == before;
         let position = rows.iter().find(|(key, _)| key == POSITION_KEY);
         if let Err(fault) = verify::position(position.map(|(_, value)| value), &logs) {
             self.faults(partition, vec![fault]);
         }
-        let lacking = rows.iter().filter_map(|(key, _)| lacking_of_key(key));
-        let lacking: Vec<_> = lacking.map(|blob| blob_name(&blob)).collect();
-        for (key, row) in rows {
-            if &key[..] < OWN_ROWS_END || is_coming(&key) {
-                continue;
-            }
-            self.report.summary.queued += 1;
-            match verify::queue_entry(&key, &row) {
-                // On its way from another node.
-                Ok(needed) if lacking.contains(&needed.blob) => {}
-                Ok(needed) => self.needed(partition, needed).await?,
-                Err(fault) => self.faults(partition, vec![fault]),
-            }
+        self.faults(partition, queue.end(all));
+        let lacking = lacking(&rows);
+        for needed in needed {
+            self.needed(partition, needed, &lacking).await?;
         }
         Ok(())
     }

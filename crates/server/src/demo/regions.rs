@@ -270,9 +270,7 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
         Region::links,
         |links| {
             links.split_last().is_some_and(|((_, alone), together)| {
-                let rest = together
-                    .iter()
-                    .all(|(_, links)| links.len() == others - 1);
+                let rest = together.iter().all(|(_, links)| links.len() == others - 1);
                 alone.is_empty() && rest
             })
         },

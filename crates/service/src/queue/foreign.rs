@@ -25,7 +25,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Phase, QueueOwner, Waiting,
-    rows::{ENTRY_ROW, Op, Taken, entry_key, entry_of_row, ops, row_of_entry, with, without},
+    rows::{Done, Taken, entry_key, entry_of_row, read, with, without},
     states::travels,
 };
 use crate::{
@@ -353,7 +353,7 @@ impl QueueOwner {
         let Some(work) = running.shipping.next_work() else {
             return false;
         };
-        let taken = match work.applies().map(read).transpose() {
+        let taken = match work.applies().map(done_by).transpose() {
             Ok(taken) => taken,
             Err(text) => {
                 // A later version made it: half of it must not be applied, and what comes after it rests on it.
@@ -729,41 +729,13 @@ fn shipping_of(phase: &mut Phase) -> Option<&mut Shipping> {
     }
 }
 
-/// What an operation of another node means here.
-enum Done {
-    Taken(EntryId, Taken, BlobName, Bytes),
-    Closed(EntryId),
-}
-
 /// What a batch did; else what the log is told.
-fn read(batch: &Batch) -> Result<Vec<Done>, String> {
-    let failed = |cause: &str| {
+fn done_by(batch: &Batch) -> Result<Vec<Done>, String> {
+    read(batch).map_err(|cause| {
         format!(
             "queue: batch {} of {:016x} is kept and cannot be applied, nor what comes after it: {cause}",
             batch.first,
             batch.origin.get()
         )
-    };
-    let mut done = Vec::new();
-    for (number, op) in (batch.first..).zip(ops(batch).map_err(|cause| failed(&cause))?) {
-        done.push(match op {
-            Op::Take { id, row } => {
-                let row = Bytes::from(row);
-                let (entry, taken) = entry_of_row(&[&[ENTRY_ROW], &id.0[..]].concat(), &row)
-                    .ok_or_else(|| failed("it has an entry that cannot be read"))?;
-                if taken.is_none_or(|taken| taken.by != batch.origin) {
-                    return Err(failed("it has an entry that its node did not take"));
-                }
-                let taken = Taken {
-                    by: batch.origin,
-                    number: Some(number),
-                };
-                let row = row_of_entry(&entry, Some(taken));
-                Done::Taken(id, taken, entry.blob, row)
-            }
-            Op::Abort { .. } if broken("abort-not-heard") => continue,
-            Op::Finish { id } | Op::Abort { id } => Done::Closed(id),
-        });
-    }
-    Ok(done)
+    })
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Batch, Incarnation, Section, VersionVector};
+use whimbrel_crdt::{Batch, Incarnation, Section, VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Date, EntryId, MailboxName};
 use whimbrel_storage::Mutation;
 
@@ -21,7 +21,7 @@ const OPS_VERSION: u8 = 1;
 /// The subject of the queue's sections: there is one queue.
 const SUBJECT: [u8; 16] = *b"whimbrel queue..";
 
-pub(super) fn entry_key(id: EntryId) -> Bytes {
+pub(crate) fn entry_key(id: EntryId) -> Bytes {
     [&[ENTRY_ROW], &id.0[..]].concat().into()
 }
 
@@ -82,7 +82,7 @@ struct DeliveryRow<'a> {
     open_end: Option<bool>,
 }
 
-pub(super) fn row_of_entry(entry: &Entry, taken: Option<Taken>) -> Bytes {
+pub(crate) fn row_of_entry(entry: &Entry, taken: Option<Taken>) -> Bytes {
     let deliveries = entry.deliveries.iter().map(|delivery| DeliveryRow {
         account: delivery.account,
         target: delivery.target.clone(),
@@ -215,8 +215,42 @@ pub(super) fn section(op: &Op) -> Section {
     }
 }
 
+/// What an operation means at another node.
+pub(crate) enum Done {
+    /// An entry was taken; its row as it is kept.
+    Taken(EntryId, Taken, BlobName, Bytes),
+    /// It is finished, or given up.
+    Closed(EntryId),
+}
+
+/// What a batch did; else why it cannot be read.
+pub(crate) fn read(batch: &Batch) -> Result<Vec<Done>, String> {
+    let mut done = Vec::new();
+    for (number, op) in (batch.first..).zip(ops(batch)?) {
+        done.push(match op {
+            Op::Take { id, row } => {
+                let row = Bytes::from(row);
+                let (entry, taken) = entry_of_row(&entry_key(id), &row)
+                    .ok_or("it has an entry that cannot be read")?;
+                if taken.is_none_or(|taken| taken.by != batch.origin) {
+                    return Err("it has an entry that its node did not take".into());
+                }
+                let taken = Taken {
+                    by: batch.origin,
+                    number: Some(number),
+                };
+                let row = row_of_entry(&entry, Some(taken));
+                Done::Taken(id, taken, entry.blob, row)
+            }
+            Op::Abort { .. } if broken("abort-not-heard") => continue,
+            Op::Finish { id } | Op::Abort { id } => Done::Closed(id),
+        });
+    }
+    Ok(done)
+}
+
 /// The operations of a batch; else why they cannot be read.
-pub(super) fn ops(batch: &Batch) -> Result<Vec<Op>, String> {
+fn ops(batch: &Batch) -> Result<Vec<Op>, String> {
     let mut all = Vec::new();
     for section in &batch.sections {
         if section.subject != SUBJECT {
