@@ -49,3 +49,4 @@ pub use blobs::{EmbeddedReader, EmbeddedWriter};
 pub use config::{Config, Disk, FILES_OPEN_MIN, RealDisk};
 pub use engine::{Embedded, Totals};
 pub use failure::{OpenError, passes};
+pub use reads::blocking_here;

@@ -1,5 +1,6 @@
 //! Reads, on a bounded number of blocking threads, each on a snapshot: a commit is seen whole or not at all.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
@@ -38,6 +39,23 @@ impl Embedded {
     }
 }
 
+thread_local! {
+    static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` on a thread that may block, as those of [`tokio::task::spawn_blocking`] may: what it asks of a store is done there and then. To hand a
+/// small call to another thread costs more than the call; who has many makes them all on one.
+pub fn blocking_here<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            MAY_BLOCK.set(self.0);
+        }
+    }
+    let _before = Before(MAY_BLOCK.replace(true));
+    work()
+}
+
 impl Core {
     /// Runs `work` on the tree, on a blocking thread, when one of `permits` is free.
     pub(crate) async fn blocking<T: Send + 'static>(
@@ -50,6 +68,9 @@ impl Core {
             .acquire_owned()
             .await
             .map_err(|_| StoreError::Closed)?;
+        if MAY_BLOCK.get() {
+            return self.with(work);
+        }
         let core = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let result = core.with(work);
@@ -353,5 +374,34 @@ impl LogStore for Embedded {
             .collect();
         partitions.dedup();
         Ok(partitions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::tests::{config, runtime, tempdir};
+
+    #[test]
+    fn who_may_block_is_served_on_its_own_thread() {
+        let directory = tempdir();
+        let runtime = runtime();
+        let (config, _) = config(directory.path());
+        let engine = runtime.block_on(async { Embedded::open(config).unwrap() });
+        let core = engine.core().clone();
+        let read = async {
+            core.blocking(&core.readers, |_| Ok(thread::current().id()))
+                .await
+        };
+        let here = thread::current().id();
+        assert_eq!(blocking_here(|| runtime.block_on(read)), Ok(here));
+        let read = async {
+            core.blocking(&core.readers, |_| Ok(thread::current().id()))
+                .await
+        };
+        assert_ne!(runtime.block_on(read), Ok(here));
+        runtime.block_on(engine.close());
     }
 }

@@ -1,20 +1,23 @@
 //! What the driver of bodies has the store do: calls of different bodies side by side, those of one body in their order.
 //!
-//! Each call is some switches between threads, and a body takes three: to look for it, to begin it, to write it. One after another they bound how many bodies
-//! a node gets and gives.
+//! A call takes a few microseconds, and what it costs to hand it to a thread that may wait for the disk is more. So all that is asked of the store for one body is
+//! done on one such thread, and when many wait, for up to [`JOB_CALLS_MAX`] of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use tokio::task::JoinSet;
+use tokio::{runtime::Handle, task::JoinSet};
 use whimbrel_mailbox::BlobName;
 use whimbrel_service::{owner::blob_name, peers::bodies::ReadId};
 use whimbrel_storage::{BlobInfo, BlobReader as _, BlobWriter as _, Refusal, StoreError, UploadId};
+use whimbrel_storage_embedded::blocking_here;
 
 use crate::{clock::Clock, store_calls::Store};
 
-/// Bodies for which calls are under way at once. The store has threads of its own, which clients' calls share.
-const CALLS_MAX: usize = 16;
+/// Threads that work for bodies at once: a slow disk does several things side by side, and clients' calls need threads, too.
+const JOBS_MAX: usize = 4;
+/// Bodies, and reads, that one of them takes at a time: each waits for all of these.
+const JOB_CALLS_MAX: usize = 16;
 
 /// What came of it.
 #[derive(Debug)]
@@ -71,6 +74,20 @@ struct Read {
     bytes: usize,
 }
 
+enum Task<S: Store> {
+    Body(Run<S>, VecDeque<Piece>),
+    Read(S, Read),
+}
+
+impl<S: Store> Task<S> {
+    async fn run(self) -> Done<S::Writer> {
+        match self {
+            Task::Body(run, pieces) => run.all(pieces).await,
+            Task::Read(store, read) => Done::Read(read.answer(&store).await),
+        }
+    }
+}
+
 enum Done<W> {
     Body {
         blob: BlobName,
@@ -92,7 +109,7 @@ pub(super) struct Calls<S: Store> {
     /// and what is to be read: of the two one after the other begins, so that who gives much gets, too.
     reads: VecDeque<Read>,
     reads_next: bool,
-    under_way: JoinSet<Done<S::Writer>>,
+    under_way: JoinSet<Vec<Done<S::Writer>>>,
     /// Those that found no room on the disk.
     stuck: Vec<BlobName>,
 }
@@ -174,31 +191,45 @@ impl<S: Store> Calls<S> {
     }
 
     fn begin(&mut self) {
-        while self.under_way.len() < CALLS_MAX {
-            self.reads_next = !self.reads_next && !self.reads.is_empty() || self.turns.is_empty();
-            if self.reads_next {
-                let Some(read) = self.reads.pop_front() else {
-                    return;
-                };
-                let store = self.store.clone();
-                self.under_way
-                    .spawn(async move { Done::Read(read.answer(&store).await) });
-            } else if let Some(blob) = self.turns.pop_front()
-                && let Some(body) = self.bodies.get_mut(&blob)
-            {
-                body.mute = false;
-                let run = Run {
-                    store: self.store.clone(),
-                    since: self.clock.now().mono_micros,
-                    blob,
-                    writer: body.writer.take(),
-                    spoilt: body.spoilt,
-                    came: Vec::new(),
-                };
-                let pieces = std::mem::take(&mut body.pieces);
-                self.under_way.spawn(run.all(pieces));
+        while self.under_way.len() < JOBS_MAX {
+            let tasks: Vec<Task<S>> = std::iter::from_fn(|| self.next_task())
+                .take(JOB_CALLS_MAX)
+                .collect();
+            if tasks.is_empty() {
+                return;
             }
+            let runtime = Handle::current();
+            self.under_way.spawn_blocking(move || {
+                let all = async {
+                    let mut done = Vec::with_capacity(tasks.len());
+                    for task in tasks {
+                        done.push(task.run().await);
+                    }
+                    done
+                };
+                blocking_here(|| runtime.block_on(all))
+            });
         }
+    }
+
+    fn next_task(&mut self) -> Option<Task<S>> {
+        self.reads_next = !self.reads_next && !self.reads.is_empty() || self.turns.is_empty();
+        let store = self.store.clone();
+        if self.reads_next {
+            return Some(Task::Read(store, self.reads.pop_front()?));
+        }
+        let blob = self.turns.pop_front()?;
+        let body = self.bodies.get_mut(&blob)?;
+        body.mute = false;
+        let run = Run {
+            store,
+            since: self.clock.now().mono_micros,
+            blob,
+            writer: body.writer.take(),
+            spoilt: body.spoilt,
+            came: Vec::new(),
+        };
+        Some(Task::Body(run, std::mem::take(&mut body.pieces)))
     }
 
     /// Waits for the next of the calls under way; `None` if there is none.
@@ -211,18 +242,21 @@ impl<S: Store> Calls<S> {
                 Err(_) => return Some(Vec::new()),
             },
         };
-        let came = match done {
-            Done::Read(came) => came,
-            Done::Body {
-                blob,
-                pieces,
-                writer,
-                spoilt,
-                came,
-            } => self.ended(blob, pieces, (writer, spoilt), came),
-        };
+        let mut all = Vec::new();
+        for done in done {
+            all.extend(match done {
+                Done::Read(came) => came,
+                Done::Body {
+                    blob,
+                    pieces,
+                    writer,
+                    spoilt,
+                    came,
+                } => self.ended(blob, pieces, (writer, spoilt), came),
+            });
+        }
         self.begin();
-        Some(came)
+        Some(all)
     }
 
     fn ended(
@@ -449,7 +483,8 @@ mod tests {
     async fn bodies_go_side_by_side_and_what_concerns_one_in_its_order() {
         let mut calls = Calls::new(MemoryStore::new(), Clock::start());
         let data = [b"one".as_slice(), b"two"].concat();
-        for number in 0..CALLS_MAX as u8 + 4 {
+        let bodies = JOBS_MAX * JOB_CALLS_MAX + 4;
+        for number in 0..bodies as u8 {
             let blob = blob(number, &data);
             calls.look(blob, true);
             calls.write(blob, Bytes::from_static(b"one"));
@@ -457,7 +492,7 @@ mod tests {
             calls.finish(blob);
             calls.look(blob, false);
         }
-        assert_eq!(calls.under_way.len(), CALLS_MAX);
+        assert_eq!(calls.under_way.len(), JOBS_MAX);
         assert!(!calls.has_room());
         let mut came = all(&mut calls).await;
         let mut expected = [
@@ -467,7 +502,7 @@ mod tests {
             "finished 6",
             "here",
         ]
-        .repeat(CALLS_MAX + 4);
+        .repeat(bodies);
         came.sort();
         expected.sort_unstable();
         assert_eq!(came, expected);
