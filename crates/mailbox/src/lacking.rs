@@ -4,7 +4,7 @@
 //! arrived only then: so below a mark that was told meanwhile it is late. Lest that be so of every second message, what has a greater claim waits
 //! for it a while ([`BODY_PATIENCE_MICROS`], docs/decisions/0019). Which bodies are missing the caller knows, and tells after a load.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use whimbrel_crdt::{VersionVector, mutants::broken};
 
@@ -22,12 +22,12 @@ impl Replica {
     }
 
     /// As [`Self::lack`], of all these, after a load: what is not shown for them waits for nothing else.
-    pub fn lack_all(&mut self, blobs: &BTreeSet<BlobName>) {
+    pub fn lack_all<T>(&mut self, blobs: &BTreeMap<BlobName, T>) {
         if blobs.is_empty() {
             return;
         }
         let held = |(slot, record): (u32, &Record)| {
-            let held = record.alive() && record.shown == 0 && blobs.contains(&record.blob);
+            let held = record.alive() && record.shown == 0 && blobs.contains_key(&record.blob);
             held.then_some((slot, record.blob))
         };
         let held: Vec<(u32, BlobName)> = self.records.iter().filter_map(held).collect();

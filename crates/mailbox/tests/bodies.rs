@@ -2,7 +2,7 @@
 
 #![allow(missing_docs)]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
@@ -20,7 +20,7 @@ struct Node {
     applied: VersionVector,
     /// The monotonic clock; at the end of time nobody waits.
     mono: u64,
-    rows: std::collections::BTreeMap<RowKey, Vec<u8>>,
+    rows: BTreeMap<RowKey, Vec<u8>>,
 }
 
 fn maker(slot: u8) -> Incarnation {
@@ -33,7 +33,7 @@ impl Node {
             replica: Replica::new(ACCOUNT, slot),
             applied: VersionVector::new(),
             mono: u64::MAX,
-            rows: std::collections::BTreeMap::new(),
+            rows: BTreeMap::new(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Node {
         let slot = self.replica.slot();
         let rows = self.rows.clone();
         self.replica = Replica::load(ACCOUNT, slot, rows, &self.applied).expect("its own rows");
-        let lacking: BTreeSet<BlobName> = lacking.iter().copied().collect();
+        let lacking: BTreeMap<BlobName, ()> = lacking.iter().map(|blob| (*blob, ())).collect();
         self.replica.lack_all(&lacking);
         self.replica.release(START, &Peers::none());
     }

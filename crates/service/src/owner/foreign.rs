@@ -23,7 +23,6 @@ use super::{
 };
 use crate::{
     api::{Event, Failure, SessionId},
-    log,
     machine::{Machine, Note, Now, Output, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, bodies, is_kept_early,
@@ -173,7 +172,7 @@ impl PartitionOwner {
             let peers = links.iter().map(|(peer, _)| *peer);
             own.shipping.begin_anew(now, peers);
         }
-        let lacking: Vec<BlobName> = own.lacking.iter().copied().collect();
+        let lacking: Vec<BlobName> = own.lacking.keys().copied().collect();
         for (peer, frame) in frames {
             own.received(now, peer, frame);
         }
@@ -467,18 +466,8 @@ impl PartitionOwner {
         }
         let accounts: BTreeSet<AccountId> = sections.iter().map(|of| of.account).collect();
         for blob in &named {
-            own.lacking.insert(*blob);
-            let of = own.lacking_of.entry(*blob).or_default();
-            let before = of.len();
-            of.extend(&accounts);
-            if of.len() > before {
-                let value: Vec<u8> = of.iter().flat_map(|account| account.0).collect();
-                mutations.push(Mutation::Put {
-                    key: log::lacking_key(blob),
-                    value: value.into(),
-                });
-            }
-            own.naming.insert(*blob, (ticket, false));
+            self.lacked.insert((*blob, partition));
+            mutations.extend(own.lack(*blob, &accounts, ticket));
             self.out.push_back(Output::Peer(PeerOutput::Coming(*blob)));
         }
         if applies {

@@ -277,16 +277,8 @@ impl PartitionOwner {
                 break;
             };
             if !coming.known.contains(&origin) {
-                own.lacking.insert(content.blob);
-                own.naming.insert(content.blob, (ticket, false));
-                let of = own.lacking_of.entry(content.blob).or_default();
-                if of.insert(account) {
-                    let value: Vec<u8> = of.iter().flat_map(|account| account.0).collect();
-                    mutations.push(Mutation::Put {
-                        key: log::lacking_key(&content.blob),
-                        value: value.into(),
-                    });
-                }
+                self.lacked.insert((content.blob, entry.partition));
+                mutations.extend(own.lack(content.blob, &[account].into(), ticket));
                 coming.wanted.push(content.blob);
             }
             let row = RowKey::Content(origin);
@@ -355,7 +347,7 @@ impl PartitionOwner {
         // Bodies may have come since it was read.
         replica.lack_all(&own.lacking);
         for (_, blob) in other.contents() {
-            if own.lacking.contains(&blob) {
+            if own.lacking.contains_key(&blob) {
                 replica.lack(blob);
             }
         }

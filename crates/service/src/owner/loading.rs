@@ -8,8 +8,8 @@ use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica,
 use whimbrel_storage::Room;
 
 use super::{
-    Account, Load, Own, Partition, PartitionOwner, Phase, elsewhere::Reporting, keys,
-    rows::push_row, stalled::stalled_of_row, state::States, young::Age,
+    Account, Load, Own, Partition, PartitionOwner, Phase, bodies::Lacking, elsewhere::Reporting,
+    keys, rows::push_row, stalled::stalled_of_row, state::States, young::Age,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -258,8 +258,11 @@ impl PartitionOwner {
         let mut rows = opening.rows.iter();
         let kept = rows.find(|(key, _)| key == log::ANNOUNCED_KEY);
         let rows = opening.rows.iter();
-        let lacking: BTreeMap<BlobName, BTreeSet<AccountId>> = rows
-            .filter_map(|(key, value)| Some((log::lacking_of_key(key)?, log::accounts_of(value))))
+        let lacking: BTreeMap<BlobName, Lacking> = rows
+            .filter_map(|(key, value)| {
+                let lacking = Lacking::read(log::accounts_of(value), now.mono_micros);
+                Some((log::lacking_of_key(key)?, lacking))
+            })
             .collect();
         let rows = opening.rows.iter();
         let stalled = rows
@@ -320,6 +323,8 @@ impl PartitionOwner {
         for (other, number) in log.applied().iter() {
             readers.applied(other, number, &[]);
         }
+        let lacked = lacking.keys().map(|blob| (*blob, partition));
+        self.lacked.extend(lacked);
         let own = Own {
             log,
             shipping,
@@ -329,16 +334,8 @@ impl PartitionOwner {
             nobody_waits: false,
             counters: VecDeque::new(),
             deadline: None,
+            lacking,
             naming: BTreeMap::new(),
-            named_since: lacking
-                .keys()
-                .map(|blob| (*blob, now.mono_micros))
-                .collect(),
-            lacking: lacking.keys().copied().collect(),
-            lacking_of: lacking
-                .into_iter()
-                .filter(|(_, accounts)| !accounts.is_empty())
-                .collect(),
             gate: Gate::default(),
             retry_at: None,
             stalled,

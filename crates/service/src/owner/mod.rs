@@ -141,6 +141,8 @@ pub struct PartitionOwner {
     searches: sent::Searches,
     /// Commits under way.
     commits: BTreeMap<Ticket, PartitionId>,
+    /// Bodies that are lacking, in all partitions.
+    lacked: BTreeSet<(BlobName, PartitionId)>,
     /// Nodes to which there is a stream, and the last round trip if it is known.
     links: BTreeMap<Incarnation, Option<u64>>,
     /// Nodes of whose logs there is no more than is here.
@@ -207,13 +209,9 @@ struct Own {
     /// When it wants to be called.
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
-    lacking: BTreeSet<BlobName>,
-    /// The accounts of those, as far as they are known.
-    lacking_of: BTreeMap<BlobName, BTreeSet<AccountId>>,
-    /// Bodies that commits under way name, and whether they were said to be here before.
-    naming: BTreeMap<BlobName, (Ticket, bool)>,
-    /// Since when the others that are lacking are named, on the monotonic clock: one that is here from then on stays.
-    named_since: BTreeMap<BlobName, u64>,
+    lacking: BTreeMap<BlobName, bodies::Lacking>,
+    /// Those that commits under way name.
+    naming: BTreeMap<Ticket, Vec<BlobName>>,
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,
@@ -319,6 +317,7 @@ impl PartitionOwner {
             loads: BTreeMap::new(),
             searches: sent::Searches::default(),
             commits: BTreeMap::new(),
+            lacked: BTreeSet::new(),
             links: BTreeMap::new(),
             closed: BTreeSet::new(),
             spreads: BTreeMap::new(),

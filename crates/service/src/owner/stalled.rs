@@ -208,7 +208,7 @@ impl PartitionOwner {
         };
         let blobs = held.blobs.iter().filter_map(|name| blob_of_batch(name));
         blobs
-            .filter(|blob| own.lacking.contains(blob))
+            .filter(|blob| own.lacking.contains_key(blob))
             .for_each(|blob| replica.lack(blob));
         let peers = Peers::none();
         let step = Step {

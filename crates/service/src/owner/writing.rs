@@ -323,6 +323,7 @@ impl PartitionOwner {
             let given = own.states.given.into_iter().map(PeerOutput::Release);
             self.out.extend(given.map(Output::Peer));
         }
+        self.lacked.retain(|(_, of)| *of != partition);
         self.stirred.remove(&partition);
         self.spreads.remove(&partition);
         self.joins.remove(&partition);

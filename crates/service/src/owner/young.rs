@@ -77,7 +77,7 @@ impl PartitionOwner {
         if let Some(own) = self.running(partition)
             && own.age == Age::Joining
         {
-            own.age = Age::Fetching(own.lacking.clone());
+            own.age = Age::Fetching(own.lacking.keys().copied().collect());
             self.all_fetched(partition);
         }
     }
