@@ -13,6 +13,9 @@ pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The same of bodies and states, apart: when they fill their room there is room for small frames still. Two packs, so that the stream never waits.
 pub const BULK_BYTES_MAX: usize = 256 << 10;
 
+/// Small pieces of bulk go together as long as they are no longer than one of a large body: what is small waits for no more.
+const BULK_AT_ONCE: usize = 64 << 10;
+
 /// There is no room, or the link is gone: the frame was not taken. When there is room again, [`crate::Event::Room`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room")]
@@ -31,6 +34,21 @@ struct Waiting {
     /// Somebody was refused and is to be told.
     refused: bool,
     closed: bool,
+}
+
+impl Waiting {
+    /// One piece, or as many small ones as are no more than a usual one: to send each of them by itself would cost more than they are long.
+    fn take_bulk(&mut self) -> Vec<u8> {
+        let Some(mut bytes) = self.bulk.pop_front() else {
+            return Vec::new();
+        };
+        let fits = |have: &Vec<u8>, next: &mut Vec<u8>| have.len() + next.len() <= BULK_AT_ONCE;
+        while let Some(next) = self.bulk.pop_front_if(|next| fits(&bytes, next)) {
+            bytes.extend_from_slice(&next);
+        }
+        self.bulk_bytes -= bytes.len();
+        bytes
+    }
 }
 
 #[derive(Default)]
@@ -148,19 +166,16 @@ impl Handle {
         }
         let mut bytes = Vec::new();
         while bytes.len() < bytes_max {
-            // A piece of bulk goes only when nothing small waits, and alone: what is small and comes next waits for no more than that.
+            // Bulk goes only when nothing small waits, and apart: what is small and comes next waits for no more than this.
             if let Some(frame) = waiting.own.pop_front() {
                 bytes.extend_from_slice(&frame);
             } else if let Some(frame) = waiting.small.pop_front() {
                 waiting.small_bytes -= frame.len();
                 bytes.extend_from_slice(&frame);
-            } else if bytes.is_empty()
-                && let Some(frame) = waiting.bulk.pop_front()
-            {
-                waiting.bulk_bytes -= frame.len();
-                bytes = frame;
-                break;
             } else {
+                if bytes.is_empty() {
+                    bytes = waiting.take_bulk();
+                }
                 break;
             }
         }
@@ -227,11 +242,19 @@ mod tests {
         handle.offer(&small(1)).unwrap();
         handle.own(&small(2));
         assert_eq!(sent(&handle, 4096), (vec![small(2), small(1)], false));
-        assert_eq!(sent(&handle, 4096), (vec![bulk(100)], false));
+        assert_eq!(sent(&handle, 4096), (vec![bulk(100), bulk(50)], false));
+        handle.offer(&bulk(60)).unwrap();
+        handle.offer(&bulk(BULK_AT_ONCE)).unwrap();
+        handle.offer(&bulk(70)).unwrap();
+        handle.offer(&bulk(80)).unwrap();
         handle.offer(&small(3)).unwrap();
         assert_eq!(sent(&handle, 4096), (vec![small(3)], false));
-        assert_eq!(sent(&handle, 4096), (vec![bulk(50)], false));
+        // No more than one of a large body.
+        assert_eq!(sent(&handle, 4096), (vec![bulk(60)], false));
+        assert_eq!(sent(&handle, 4096), (vec![bulk(BULK_AT_ONCE)], false));
+        assert_eq!(sent(&handle, 4096), (vec![bulk(70), bulk(80)], false));
         assert_eq!(sent(&handle, 4096), (vec![], false));
+        assert_eq!(handle.waiting().bulk_bytes, 0);
         // A body that nobody has asked for, too.
         let push = Frame::BlobPush(BlobPush {
             name: BlobName([0; 48]),

@@ -41,8 +41,10 @@ struct Serve {
 /// What one peer is given unasked.
 #[derive(Default)]
 struct Pushes {
-    /// Not read yet, in the order of the batches that name them.
+    /// Not read yet, in the order of the batches that name them,
     queue: VecDeque<BlobName>,
+    /// and which of these were not asked for meanwhile.
+    queued: BTreeSet<BlobName>,
     /// Being read; what the peer has asked for meanwhile: it is mostly here before the question is.
     reading: BTreeMap<BlobName, (ReadId, Option<BlobWant>)>,
     /// Read.
@@ -111,6 +113,7 @@ impl Serves {
             pushes.given.remove(&oldest);
         }
         pushes.queue.push_back(name);
+        pushes.queued.insert(name);
         self.push_on(peer);
     }
 
@@ -125,6 +128,9 @@ impl Serves {
             let Some(name) = pushes.queue.pop_front() else {
                 return;
             };
+            if !pushes.queued.remove(&name) {
+                continue;
+            }
             let id = self.read_of(peer, name, 0, self.config.push_bytes_max);
             if let Some(pushes) = self.pushes.get_mut(&peer) {
                 pushes.reading.insert(name, (id, None));
@@ -169,7 +175,7 @@ impl Serves {
                 *asked = (want.bytes > 0).then_some(want);
                 return;
             }
-            pushes.queue.retain(|name| *name != want.name);
+            pushes.queued.remove(&want.name);
         }
         if want.bytes == 0 {
             self.serves.remove(&(peer, want.name));
