@@ -195,6 +195,9 @@ pub struct Node {
     dirty: BTreeSet<Dest>,
 }
 
+/// Between a look at the store for a body and what is told of it: up to three times this.
+const LOOK_MICROS: u64 = 5_000;
+
 /// Bodies that found no room are tried again after so long.
 const BODY_RETRY_MICROS: u64 = 100_000;
 
@@ -914,7 +917,7 @@ impl Node {
     fn want_body(&mut self, blob: BlobName, coming: bool) {
         let now = self.now();
         if self.disk.blob_stat(owner::blob_name(&blob)).is_some() {
-            return self.tell_body(blob);
+            return self.tell_body(blob, LOOK_MICROS * u64::from(blob.hash[0] % 4));
         }
         let taken = match coming {
             true => self.bodies.coming(now, &blob),
@@ -926,12 +929,12 @@ impl Node {
     }
 
     /// What was finished before is durable no later than what an owner commits for it.
-    fn tell_body(&mut self, blob: BlobName) {
+    fn tell_body(&mut self, blob: BlobName, after: u64) {
         let looked = self.now().mono_micros;
         let owners = (0..self.owners.len()).map(Dest::Owner);
         for dest in owners.chain([Dest::Queue]) {
             let input = Input::Peer(PeerInput::Body(blob, looked));
-            self.input_soon(dest, input);
+            self.at(self.time + after, Happening::Input(dest, input));
         }
     }
 
@@ -978,7 +981,7 @@ impl Node {
             BodyOutput::Finish(blob) => match self.finish_body(blob) {
                 Ok(info) if info.name == owner::blob_name(blob) => {
                     self.bodies.finished(blob);
-                    self.tell_body(*blob);
+                    self.tell_body(*blob, 0);
                 }
                 Ok(info) => self.stop(format!("a body was fetched as another one: {info:?}")),
                 Err(StoreError::Refused(Refusal::UploadExists(_))) => {

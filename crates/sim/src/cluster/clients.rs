@@ -40,6 +40,8 @@ struct View {
     as_of: u64,
     /// What it was told of and has not read yet.
     unread: Vec<u32>,
+    /// What it has asked for.
+    reading: Vec<u32>,
     /// What it has to name first, and whether it must look again for that.
     names: Option<MailboxCall>,
     looks_again: bool,
@@ -274,6 +276,7 @@ impl World {
         }
         if !view.unread.is_empty() {
             let uids = std::mem::take(&mut view.unread);
+            view.reading.clone_from(&uids);
             let name = mailbox(&name);
             self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
             return Ok(());
@@ -399,6 +402,10 @@ impl World {
             )
         });
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        // What it asked for, and was not told: it had left since the client heard of it.
+        let told: BTreeSet<u32> = rows.iter().map(|row| row.uid).collect();
+        let gone = view.reading.iter().filter(|uid| !told.contains(uid));
+        knows.left.extend(gone.copied());
         let left = self
             .looks
             .left(client.node, client.account, &view.uids, view.uid_next);
@@ -594,6 +601,7 @@ impl World {
                 client.view = Some(View {
                     name,
                     unread: selected.uids.to_vec(),
+                    reading: Vec::new(),
                     uids,
                     as_of: selected.as_of,
                     names: knows.and_then(|knows| knows.after_select(told, uid_next)),
