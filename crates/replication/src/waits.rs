@@ -8,7 +8,10 @@
 //! unresolved in its log. At another node a provisional batch counts unless its origin's log has the abort: the client may have been
 //! answered, and the origin may be gone for ever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use whimbrel_crdt::Incarnation;
 
@@ -77,10 +80,23 @@ impl Wait {
 pub struct Waits {
     config: Config,
     waits: BTreeMap<u64, Wait>,
+    /// Those that had enough when they began: told with the next.
+    whole: BTreeSet<u64>,
+    /// When each is given up.
+    untils: BTreeSet<(u64, u64)>,
     /// Up to which number each peer has our log.
     durable: BTreeMap<Incarnation, u64>,
-    /// What peers said of blobs before they had the batch.
-    early: BTreeMap<(Incarnation, BlobName), ()>,
+    /// The blobs that are waited for.
+    blobs: BTreeMap<BlobName, Named>,
+}
+
+/// A blob that is waited for.
+#[derive(Default)]
+struct Named {
+    /// By which batches.
+    by: BTreeSet<u64>,
+    /// Who has it; perhaps not the batch.
+    at: BTreeSet<Incarnation>,
 }
 
 impl Waits {
@@ -89,8 +105,10 @@ impl Waits {
         Self {
             config,
             waits: BTreeMap::new(),
+            whole: BTreeSet::new(),
+            untils: BTreeSet::new(),
             durable: BTreeMap::new(),
-            early: BTreeMap::new(),
+            blobs: BTreeMap::new(),
         }
     }
 
@@ -108,26 +126,28 @@ impl Waits {
         Ok(())
     }
 
-    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs.
+    /// The batch that ends with `number` is in our log: `needed` others must have it, and these blobs. An earlier one of this number never was: its commit failed.
     pub fn begin(&mut self, now: Now, number: u64, needed: usize, blobs: BTreeSet<BlobName>) {
+        self.end(number);
         let mut wait = Wait {
             needed,
             until: now.mono_micros + self.config.patience_micros,
             blobs,
             has: BTreeMap::new(),
         };
+        for blob in &wait.blobs {
+            self.blobs.entry(*blob).or_default().by.insert(number);
+        }
         for (peer, durable) in &self.durable {
             if *durable >= number {
-                wait.has.insert(*peer, BTreeSet::new());
+                let has = has(&self.blobs, &wait.blobs, *peer);
+                wait.has.insert(*peer, has);
             }
         }
-        for (peer, blob) in self.early.keys() {
-            if wait.blobs.contains(blob)
-                && let Some(has) = wait.has.get_mut(peer)
-            {
-                has.insert(*blob);
-            }
+        if wait.is_enough() {
+            self.whole.insert(number);
         }
+        self.untils.insert((wait.until, number));
         self.waits.insert(number, wait);
     }
 
@@ -139,75 +159,94 @@ impl Waits {
         if number > own && !broken("wait-counts-who-remembers-more") {
             return Vec::new();
         }
-        let before = self.durable.insert(peer, number).unwrap_or(0);
+        let before = self.durable.get(&peer).copied().unwrap_or(0);
         let number = number.max(before);
         self.durable.insert(peer, number);
-        for wait in self.waits.range_mut(..=number).map(|(_, wait)| wait) {
-            let has = wait.has.entry(peer).or_default();
-            for blob in &wait.blobs {
-                if self.early.contains_key(&(peer, *blob)) {
-                    has.insert(*blob);
-                }
+        let mut touched = Vec::new();
+        // Of those before it has been noted.
+        let fresh = (Bound::Excluded(before), Bound::Unbounded);
+        for (of, wait) in self.waits.range_mut(fresh) {
+            if *of > number {
+                break;
             }
+            let has = has(&self.blobs, &wait.blobs, peer);
+            wait.has.insert(peer, has);
+            touched.push(*of);
         }
-        self.enough()
+        self.enough(touched)
     }
 
     /// A peer has a blob on disk.
     pub fn has_blob(&mut self, peer: Incarnation, blob: BlobName) -> Vec<Outcome> {
-        let mut waited_for = false;
-        for wait in self.waits.values_mut() {
-            if wait.blobs.contains(&blob) {
-                waited_for = true;
-                if let Some(has) = wait.has.get_mut(&peer) {
-                    has.insert(blob);
-                }
+        // Of what nobody waits for nothing is kept.
+        let Some(named) = self.blobs.get_mut(&blob) else {
+            return Vec::new();
+        };
+        named.at.insert(peer);
+        let by: Vec<u64> = named.by.iter().copied().collect();
+        for number in &by {
+            let wait = self.waits.get_mut(number);
+            if let Some(has) = wait.and_then(|wait| wait.has.get_mut(&peer)) {
+                has.insert(blob);
             }
         }
-        // Of what nobody waits for nothing is kept.
-        if waited_for {
-            self.early.insert((peer, blob), ());
-        }
-        self.enough()
+        self.enough(by)
     }
 
     /// Time has passed.
     pub fn time(&mut self, now: Now) -> Vec<Outcome> {
-        let late = self
-            .waits
-            .iter()
-            .filter(|(_, w)| w.until <= now.mono_micros);
-        let late: Vec<u64> = late.map(|(number, _)| *number).collect();
-        for number in &late {
-            self.waits.remove(number);
+        let mut aborted = Vec::new();
+        while let Some((until, number)) = self.untils.first().copied()
+            && until <= now.mono_micros
+        {
+            self.end(number);
+            aborted.push(Outcome::Abort(number));
         }
-        self.forget();
-        late.into_iter().map(Outcome::Abort).collect()
+        aborted
     }
 
     /// When [`Waits::time`] is wanted.
     pub fn deadline(&self) -> Option<u64> {
-        self.waits.values().map(|wait| wait.until).min()
+        self.untils.first().map(|(until, _)| *until)
     }
 
-    fn enough(&mut self) -> Vec<Outcome> {
-        let done = self.waits.iter().filter(|(_, wait)| wait.is_enough());
-        let done: Vec<u64> = done.map(|(number, _)| *number).collect();
-        for number in &done {
-            self.waits.remove(number);
+    /// Of those that have got something.
+    fn enough(&mut self, mut touched: Vec<u64>) -> Vec<Outcome> {
+        touched.extend(&self.whole);
+        touched.sort_unstable();
+        touched.dedup();
+        touched.retain(|number| self.waits.get(number).is_some_and(Wait::is_enough));
+        for number in &touched {
+            self.end(*number);
         }
-        if !done.is_empty() {
-            self.forget();
-        }
-        done.into_iter().map(Outcome::Enough).collect()
+        touched.into_iter().map(Outcome::Enough).collect()
     }
 
-    /// Blobs that nobody waits for any more.
-    fn forget(&mut self) {
-        let waits = &self.waits;
-        self.early
-            .retain(|(_, blob), ()| waits.values().any(|wait| wait.blobs.contains(blob)));
+    fn end(&mut self, number: u64) {
+        let Some(wait) = self.waits.remove(&number) else {
+            return;
+        };
+        self.whole.remove(&number);
+        self.untils.remove(&(wait.until, number));
+        for blob in wait.blobs {
+            if let Some(named) = self.blobs.get_mut(&blob) {
+                named.by.remove(&number);
+                if named.by.is_empty() {
+                    self.blobs.remove(&blob);
+                }
+            }
+        }
     }
+}
+
+/// Which of these blobs the peer has.
+fn has(
+    known: &BTreeMap<BlobName, Named>,
+    blobs: &BTreeSet<BlobName>,
+    peer: Incarnation,
+) -> BTreeSet<BlobName> {
+    let is_at = |blob: &&BlobName| known.get(blob).is_some_and(|of| of.at.contains(&peer));
+    blobs.iter().filter(is_at).copied().collect()
 }
 
 #[cfg(test)]
@@ -250,7 +289,7 @@ mod tests {
         assert_eq!(early.has_blob(node(2), BLOB), []);
         assert_eq!(early.has_blob(node(3), BLOB), []);
         assert_eq!(early.durable(node(2), 5, 9), [Outcome::Enough(5)]);
-        assert!(early.early.is_empty());
+        assert!(early.blobs.is_empty());
         let mut late = waits(1, &[BLOB]);
         assert_eq!(late.durable(node(2), 5, 9), []);
         assert_eq!(late.has_blob(node(3), BLOB), []);
@@ -262,6 +301,40 @@ mod tests {
         let mut waits = waits(1, &[]);
         assert_eq!(waits.durable(node(2), 7, 5), []);
         assert_eq!(waits.durable(node(3), 5, 5), [Outcome::Enough(5)]);
+    }
+
+    #[test]
+    fn of_many_that_wait_those_that_have_enough_are_told() {
+        let mut waits = Waits::new(Config::default());
+        let other = BlobName([2; 48]);
+        for (number, blob) in [(1, BLOB), (2, other), (3, BLOB)] {
+            waits.begin(at(number), number, 1, BTreeSet::from([blob]));
+        }
+        assert_eq!(waits.durable(node(2), 2, 9), []);
+        assert_eq!(waits.has_blob(node(2), BLOB), [Outcome::Enough(1)]);
+        // Begun when the peer has all of it.
+        assert_eq!(waits.durable(node(3), 4, 9), []);
+        waits.begin(at(4), 4, 1, BTreeSet::new());
+        assert_eq!(
+            waits.durable(node(2), 3, 9),
+            [Outcome::Enough(3), Outcome::Enough(4)]
+        );
+        assert_eq!(waits.deadline(), Some(12_000_000));
+        assert_eq!(waits.time(at(12)), [Outcome::Abort(2)]);
+        assert!(waits.blobs.is_empty() && waits.untils.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_taken_again_waits_anew() {
+        let mut waits = waits(1, &[BLOB]);
+        let other = BlobName([2; 48]);
+        waits.begin(at(3), 5, 1, BTreeSet::from([other]));
+        assert_eq!(waits.durable(node(2), 5, 9), []);
+        assert_eq!(waits.has_blob(node(2), BLOB), []);
+        assert_eq!(waits.time(at(10)), []);
+        assert_eq!(waits.deadline(), Some(13_000_000));
+        assert_eq!(waits.has_blob(node(2), other), [Outcome::Enough(5)]);
+        assert!(waits.blobs.is_empty() && waits.untils.is_empty());
     }
 
     #[test]

@@ -279,3 +279,46 @@ impl Serves {
 fn key(peer: Incarnation) -> std::ops::RangeInclusive<(Incarnation, BlobName)> {
     (peer, BlobName([0; 48]))..=(peer, BlobName([255; 48]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_forgotten_when_a_link_ends() {
+        let [left, stays] = [2, 3].map(|id| Incarnation::new(id).unwrap());
+        let mut serves = Serves::new(Config::default());
+        let read = |serves: &mut Serves| match serves.poll() {
+            Some(Output::Read { id, .. }) => id,
+            other => panic!("{other:?}"),
+        };
+        let want = |number| BlobWant {
+            name: BlobName([number; 48]),
+            offset: 0,
+            bytes: 100,
+        };
+        for peer in [left, stays] {
+            serves.linked(peer, true);
+        }
+        serves.push(left, BlobName([1; 48]));
+        serves.want(left, want(2));
+        serves.want(stays, want(2));
+        let [pushed, asked, other] = [(); 3].map(|()| read(&mut serves));
+        serves.unlinked(left);
+        assert_eq!(serves.reads.keys().collect::<Vec<_>>(), [&other]);
+        // The same, on a new link: what the old one's reads give is for nobody.
+        serves.linked(left, true);
+        serves.push(left, BlobName([1; 48]));
+        let again = read(&mut serves);
+        for old in [pushed, asked] {
+            serves.read(old, Some(Bytes::from_static(b"old")), true);
+        }
+        assert_eq!((serves.poll(), serves.transmit(left)), (None, None));
+        serves.read(again, Some(Bytes::from_static(b"new")), true);
+        let push = BlobPush {
+            name: BlobName([1; 48]),
+            data: Some(Bytes::from_static(b"new")),
+        };
+        assert_eq!(serves.transmit(left), Some(Frame::BlobPush(push)));
+    }
+}
