@@ -26,7 +26,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
-    blobs::FEATURE_PUSH,
+    blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::{Agreed, Link},
     wire::{Frame, Handshake, WIRE_MAX, WIRE_MIN},
 };
@@ -154,7 +154,7 @@ pub fn handshake(credentials: &Credentials, incarnation: Incarnation) -> Handsha
         incarnation,
         wire_min: WIRE_MIN,
         wire_max: WIRE_MAX,
-        features: FEATURE_LZ4 | FEATURE_PUSH,
+        features: FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM,
     }
 }
 

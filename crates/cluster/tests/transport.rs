@@ -23,7 +23,7 @@ use whimbrel_cluster::{
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
-    blobs::FEATURE_PUSH,
+    blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::Agreed,
     wire::{BlobChunk, BlobName, Frame},
 };
@@ -156,7 +156,7 @@ async fn frames_go_both_ways() {
     let (at_a, agreed, to_b, mut from_b) = a.up_with_frames().await;
     assert_eq!(
         (agreed.name.as_str(), agreed.features),
-        ("b", FEATURE_LZ4 | FEATURE_PUSH)
+        ("b", FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM)
     );
     let (at_b, agreed, to_a, mut from_a) = b.up_with_frames().await;
     assert_eq!(agreed.incarnation, Incarnation::new(1).unwrap());

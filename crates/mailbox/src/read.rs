@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use whimbrel_crdt::Stamp;
+
 use crate::record::{BoxRecord, FIRST_KEYWORD};
 use crate::{
     BlobName, Date, Flags, Keyword, MailboxId, MailboxName, MessageId, Replica, SpecialUse, Uids,
@@ -328,6 +330,12 @@ impl Replica {
             Some(_) => Standing::Waits,
             None => Standing::Gone,
         }
+    }
+
+    /// When the message was put where it is, by whom; `None`: it is not here.
+    pub fn placed(&self, message: &MessageId) -> Option<Stamp> {
+        let slot = self.by_id.get(message)?;
+        Some(self.records[*slot].placed)
     }
 
     /// Whether a MODSEQ that a client names was given by this replica: its slot is ours, and it is neither of the future nor of a time that

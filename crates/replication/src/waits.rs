@@ -1,8 +1,9 @@
-//! How much a client waits for: batches that count only when `f` other nodes have them on disk, blobs included.
+//! How much a client waits for: batches of which it is told when `f` other nodes have them on disk, blobs included.
 //!
-//! Such a batch is provisional at its origin: hidden until [`Outcome::Enough`], after which the client is answered. On
-//! [`Outcome::Abort`] the origin logs an abort and the client gets its protocol's temporary error. An outcome is given once and is final: who
+//! On [`Outcome::Enough`] the client is answered, on [`Outcome::Abort`] it gets its protocol's temporary error. An outcome is given once and is final: who
 //! acknowledges later changes nothing.
+//!
+//! A batch of the queue is provisional: hidden until then, and its origin logs an abort. One of an account is not (`docs/decisions/0038`).
 //!
 //! After a crash nothing waits here any more: no client was answered for what was waiting, so the origin aborts what it finds provisional and
 //! unresolved in its log. At another node a provisional batch counts unless its origin's log has the abort: the client may have been

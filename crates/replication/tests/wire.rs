@@ -276,6 +276,16 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 name,
                 here: true,
                 ask: false,
+                partition: None,
+            }),
+        ),
+        (
+            "blob_have_of",
+            Frame::BlobHave(BlobHave {
+                name,
+                here: true,
+                ask: true,
+                partition: Some(partition),
             }),
         ),
         (
@@ -372,6 +382,7 @@ fn what_is_not_known_is_skipped() {
                 | "state_hint"
                 | "readers"
                 | "pong"
+                | "blob_have"
         );
         if !short
             && !matches!(

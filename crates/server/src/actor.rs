@@ -335,7 +335,7 @@ where
 
     fn of_peer(&mut self, input: PeerInput, handle: Option<Handle>) -> (Input, Work) {
         match (&input, handle) {
-            (PeerInput::Linked(peer), Some(handle)) => {
+            (PeerInput::Linked(peer, _), Some(handle)) => {
                 let awake = VecDeque::new();
                 self.links.insert(*peer, Link { handle, awake });
             }

@@ -125,10 +125,7 @@ impl World {
 }
 
 fn call() -> Call {
-    Call::Mailbox {
-        account: AccountId([7; 16]),
-        call: MailboxCall::List,
-    }
+    Call::mailbox(AccountId([7; 16]), MailboxCall::List)
 }
 
 fn put(key: &str) -> Commit {

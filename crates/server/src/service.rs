@@ -123,6 +123,10 @@ impl<S: Store> Service<S> {
             in_cluster,
             young,
             shipping,
+            waits: queue::waits::Config {
+                patience_micros: duration_micros(config.cluster.write_patience),
+                ..queue::waits::Config::default()
+            },
             ..owner::Config::default()
         };
         for inbox in owner_inboxes {

@@ -142,6 +142,7 @@ fn imap_limits(config: &Config) -> imap::Limits {
         compress: of.compress,
         inflate_ratio_max: of.inflate_ratio_max,
         inflate_slack_bytes: of.inflate_slack_bytes.0,
+        other_nodes: of.other_nodes,
         scram: config.auth.scram_iterations > 0,
     }
 }
@@ -153,6 +154,7 @@ fn pop3_limits(config: &Config) -> pop3::Limits {
             command_line_bytes_max: of.command_line_bytes_max.bytes(),
             auth_line_bytes_max: of.auth_line_bytes_max.bytes(),
         },
+        other_nodes: of.other_nodes,
         scram: config.auth.scram_iterations > 0,
         login_seconds_max: of.login_timeout.as_secs(),
         idle_seconds_max: of.idle_timeout.as_secs(),

@@ -233,9 +233,10 @@ impl Switchboard {
     }
 
     /// There is a link to another node: the machines put frames for it into the handle.
-    pub(crate) async fn link_up(&self, peer: Incarnation, handle: &Handle) {
+    pub(crate) async fn link_up(&self, peer: Incarnation, handle: &Handle, features: u64) {
         for machine in self.replicating() {
-            let told = FromPeer::Told(PeerInput::Linked(peer), Some(handle.clone()));
+            let told = PeerInput::Linked(peer, features);
+            let told = FromPeer::Told(told, Some(handle.clone()));
             // As below.
             let _ = machine.peers.send(told).await;
         }

@@ -49,6 +49,8 @@ pub enum Call {
         account: AccountId,
         /// What.
         call: MailboxCall,
+        /// So many other nodes must have what it writes before it is answered, at most all.
+        other_nodes: usize,
     },
     /// The content rows (see [`crate::content::Content`]) of these messages, by origin id, in the order asked. A missing one is
     /// `None`; one that is damaged is empty, which no content row is. Answered by [`Reply::Contents`], maybe by fewer rows than were asked
@@ -109,6 +111,18 @@ pub enum Call {
     TurnBegin,
     /// Gives the turn back, had or not. Answered by [`Reply::Done`]. A connection that ends gives it back, too.
     TurnEnd,
+}
+
+impl Call {
+    /// Of what no other node need have.
+    #[must_use]
+    pub fn mailbox(account: AccountId, call: MailboxCall) -> Self {
+        Call::Mailbox {
+            account,
+            call,
+            other_nodes: 0,
+        }
+    }
 }
 
 /// Most content rows in one [`Call::Contents`]. An answer that has come to [`CONTENTS_BYTES_MAX`] ends there, so that it has one row at least
@@ -586,6 +600,9 @@ pub enum Failure {
     /// Too few other nodes said in time that they have it: temporary.
     #[error("other nodes do not answer, try again later")]
     NotConfirmed,
+    /// The same, and it is done here: temporary.
+    #[error("done on this node alone, try again later")]
+    DoneHere,
     /// This node's clock is wrong, so it writes nothing: temporary.
     #[error("the clock of this node is wrong, try again later")]
     Clock,

@@ -308,7 +308,7 @@ fn what_is_not_understood_stops_what_comes_after_it() {
             batches: batches(peer, vec![add(1), unknown, add(2)]),
         }),
     ];
-    bench.handle(Input::Peer(PeerInput::Linked(peer)));
+    bench.handle(Input::Peer(PeerInput::Linked(peer, 0)));
     for frame in frames {
         bench.handle(Input::Peer(PeerInput::Frame(peer, frame)));
     }

@@ -27,7 +27,7 @@ use whimbrel_service::{
     owner::{self, PartitionOwner, keys},
     peers::{
         Clock, Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
-        bodies::{self, Bodies, BodyOutput, FEATURE_PUSH, ReadId},
+        bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
     },
@@ -311,9 +311,10 @@ impl Node {
     /// The same; `pushes`: both give bodies unasked.
     pub fn link_to(&mut self, peer: Incarnation, up: bool, pushes: bool) {
         let owners = (0..self.owners.len()).map(Dest::Owner);
+        let features = FEATURE_CONFIRM | if pushes { FEATURE_PUSH } else { 0 };
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let input = if up {
-                PeerInput::Linked(peer)
+                PeerInput::Linked(peer, features)
             } else {
                 PeerInput::Unlinked(peer)
             };
@@ -321,10 +322,7 @@ impl Node {
         }
         let now = self.now();
         match up {
-            true => {
-                let features = if pushes { FEATURE_PUSH } else { 0 };
-                self.bodies.linked(now, peer, features);
-            }
+            true => self.bodies.linked(now, peer, features),
             false => self.bodies.unlinked(now, peer),
         }
         self.settle();
@@ -1300,16 +1298,25 @@ fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config
         in_cluster: config.in_cluster,
         shipping: config.shipping,
         takeover_after_seconds: 10,
-        waits: queue::waits::Config {
-            patience_micros: 6_000_000,
-            ..queue::waits::Config::default()
-        },
+        waits: waits(),
         ..queue::Config::alone(config.origin, limits.clone())
     }
 }
 
 fn owners(config: &owner::Config) -> Vec<PartitionOwner> {
+    let config = owner::Config {
+        waits: waits(),
+        ..config.clone()
+    };
     (0..2)
         .map(|_| PartitionOwner::new(config.clone()))
         .collect()
+}
+
+/// How long clients and senders wait for other nodes.
+fn waits() -> queue::waits::Config {
+    queue::waits::Config {
+        patience_micros: 6_000_000,
+        ..queue::waits::Config::default()
+    }
 }

@@ -489,13 +489,8 @@ impl World {
     fn ask(&mut self, client: Option<usize>, account: AccountId, planned: Planned) {
         self.next_request += 1;
         let request = RequestId(self.next_request);
-        self.node.call(
-            request,
-            Call::Mailbox {
-                account,
-                call: planned.call.clone(),
-            },
-        );
+        self.node
+            .call(request, Call::mailbox(account, planned.call.clone()));
         self.asked.insert(
             request,
             Asked {

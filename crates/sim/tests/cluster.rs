@@ -235,7 +235,7 @@ impl Cluster {
 
     fn call(&mut self, node: usize, call: MailboxCall) -> Reply {
         let account = ANNE;
-        self.ask(node, Call::Mailbox { account, call })
+        self.ask(node, Call::mailbox(account, call))
     }
 
     fn ask(&mut self, node: usize, call: Call) -> Reply {
@@ -533,10 +533,7 @@ fn mail_may_come_before_its_account() {
     cluster.withhold(Some(DIRECTORY));
     cluster.link(true);
     cluster.add(0, "bob@example.org", BOB);
-    let list = Call::Mailbox {
-        account: BOB,
-        call: MailboxCall::List,
-    };
+    let list = Call::mailbox(BOB, MailboxCall::List);
     assert!(matches!(cluster.ask(0, list), Reply::Mailboxes(_)));
     cluster.pass(3);
     assert!(cluster.rows_of(1, BOB) > 0);
@@ -555,7 +552,7 @@ fn a_removed_account_does_not_come_back() {
         cluster.add(0, "bob@example.org", BOB);
         let list = |cluster: &mut Cluster, node| {
             let (account, call) = (BOB, MailboxCall::List);
-            cluster.ask(node, Call::Mailbox { account, call })
+            cluster.ask(node, Call::mailbox(account, call))
         };
         if opened_before {
             list(&mut cluster, 1);
@@ -568,14 +565,14 @@ fn a_removed_account_does_not_come_back() {
             special_use: None,
         };
         let (account, call) = (BOB, create);
-        cluster.ask(0, Call::Mailbox { account, call });
+        cluster.ask(0, Call::mailbox(account, call));
         let select = MailboxCall::Select {
             session: SESSION,
             name: inbox(),
             read_only: false,
         };
         let (account, call) = (BOB, select);
-        cluster.ask(0, Call::Mailbox { account, call });
+        cluster.ask(0, Call::mailbox(account, call));
         cluster.events.clear();
         let address = "bob@example.org".into();
         cluster.admin(1, AdminCall::RemoveAccount { address });

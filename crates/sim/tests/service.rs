@@ -84,10 +84,7 @@ impl World {
     }
 
     fn mailbox(&mut self, call: MailboxCall) -> Reply {
-        self.call(Call::Mailbox {
-            account: ANNE,
-            call,
-        })
+        self.call(Call::mailbox(ANNE, call))
     }
 
     fn upload(&mut self, body: &str) -> BlobName {
@@ -348,10 +345,7 @@ fn a_new_account_has_its_folders() {
         assert!(names.contains(&folder), "{folder} in {names:?}");
     }
     assert_eq!(world.status("INBOX").messages, 0);
-    let refused = world.call(Call::Mailbox {
-        account: AccountId([9; 16]),
-        call: MailboxCall::List,
-    });
+    let refused = world.call(Call::mailbox(AccountId([9; 16]), MailboxCall::List));
     assert!(
         matches!(refused, Reply::Failed(Failure::NoSuchAccount)),
         "{refused:?}"
@@ -738,13 +732,9 @@ fn what_is_told_to_have_failed_leaves_nothing_behind() {
     let looked = world.mailbox(select);
     assert!(matches!(looked, Reply::Selected(_)), "{looked:?}");
     for (request, call) in (500..).zip(calls) {
-        world.node.call(
-            RequestId(request),
-            Call::Mailbox {
-                account: ANNE,
-                call,
-            },
-        );
+        world
+            .node
+            .call(RequestId(request), Call::mailbox(ANNE, call));
     }
     world.node.step();
     world.node.disk.faults.full = false;
@@ -782,13 +772,13 @@ fn a_failed_sync_stops_the_node_and_acknowledges_nothing() {
     world.node.disk.faults.sync_fails = true;
     world.node.call(
         RequestId(1000),
-        Call::Mailbox {
-            account: ANNE,
-            call: MailboxCall::Create {
+        Call::mailbox(
+            ANNE,
+            MailboxCall::Create {
                 name: name("x"),
                 special_use: None,
             },
-        },
+        ),
     );
     let mut stopped = false;
     while world.node.step() {}
@@ -838,10 +828,7 @@ fn a_removed_account_takes_its_mail_with_it() {
         name: name("INBOX"),
         read_only: true,
     };
-    let Reply::Selected(selected) = world.call(Call::Mailbox {
-        account: again,
-        call: select,
-    }) else {
+    let Reply::Selected(selected) = world.call(Call::mailbox(again, select)) else {
         panic!()
     };
     assert!(
@@ -1137,7 +1124,7 @@ fn when_all_slots_were_used_clients_begin_anew() {
     let call = MailboxCall::Status {
         name: name("INBOX"),
     };
-    match world.call(Call::Mailbox { account, call }) {
+    match world.call(Call::mailbox(account, call)) {
         Reply::Status(status) => {
             assert!(
                 status.uid_validity > after.status.uid_validity,

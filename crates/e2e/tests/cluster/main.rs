@@ -7,6 +7,7 @@
 
 #[cfg(feature = "clients")]
 mod clients;
+mod confirmed;
 mod directory;
 mod fronts;
 mod guide;

@@ -100,7 +100,23 @@ impl Context {
     pub(super) fn call(&self, call: MailboxCall) -> Call {
         // No command that leads here is accepted before the login.
         let account = self.account.expect("mail is asked for only after a login");
-        Call::Mailbox { account, call }
+        let other_nodes = match self.imports {
+            // An administrator does it again.
+            true => 0,
+            false => self.limits.other_nodes,
+        };
+        Call::Mailbox {
+            account,
+            call,
+            other_nodes,
+        }
+    }
+
+    /// As [`Context::call`], of what is written beside reading: that neither waits for other nodes nor fails without them.
+    pub(super) fn call_beside(&self, call: MailboxCall) -> Call {
+        // As above.
+        let account = self.account.expect("mail is asked for only after a login");
+        Call::mailbox(account, call)
     }
 
     /// The selected mailbox, in commands that are accepted only in the selected state.

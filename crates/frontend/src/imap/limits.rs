@@ -18,6 +18,8 @@ pub struct Limits {
     /// Wrong logins on one connection; then it is closed. A person mistypes twice. Who guesses must connect again, and is counted
     /// by the directory.
     pub login_failures_max: u32,
+    /// How many other nodes must have what a client writes before it is answered. No limit, but it comes the same way: `imap.other_nodes`.
+    pub other_nodes: usize,
     /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
     pub scram: bool,
     /// Whether UNAUTHENTICATE is offered. No limit, but it comes the same way: "IMAP server implementations of this extension MUST provide a way
@@ -64,6 +66,7 @@ impl Default for Limits {
             idle_seconds_max: 31 * 60,
             stall_seconds_max: 5 * 60,
             login_failures_max: 3,
+            other_nodes: 0,
             scram: true,
             unauthenticate: true,
             compress: true,

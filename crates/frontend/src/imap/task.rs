@@ -189,6 +189,10 @@ impl Outcome {
                 Code::Unavailable,
                 "Other nodes do not answer, try again later",
             ),
+            Failure::DoneHere => (
+                Code::Unavailable,
+                "Done on this node, but too few other nodes have confirmed it in time",
+            ),
             Failure::Temporary => (Code::Unavailable, "Temporary failure, try again later"),
             Failure::NoSuchAccount => (Code::ContactAdmin, "Account is unavailable"),
             Failure::NoSuchMessage => (Code::ExpungeIssued, "The message has been expunged"),

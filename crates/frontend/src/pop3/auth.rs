@@ -206,7 +206,7 @@ impl Open {
     pub(super) fn step(&mut self, cx: &mut Context, reply: Option<Reply>) -> Step {
         let session = cx.peer.session;
         let account = self.account;
-        let call = |call| Step::Call(Call::Mailbox { account, call });
+        let call = |call| Step::Call(Call::mailbox(account, call));
         match (reply, self.maildrop.take()) {
             (None, _) => call(MailboxCall::Select {
                 session,

@@ -64,6 +64,10 @@ impl Context {
     /// A call about the mail of who is logged in.
     pub(super) fn call(&self, call: MailboxCall) -> Call {
         let account = self.maildrop().account;
-        Call::Mailbox { account, call }
+        Call::Mailbox {
+            account,
+            call,
+            other_nodes: self.limits.other_nodes,
+        }
     }
 }

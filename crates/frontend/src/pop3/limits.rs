@@ -5,6 +5,8 @@
 pub struct Limits {
     /// Of the decoder: sizes of lines.
     pub syntax: whimbrel_pop3::Limits,
+    /// How many other nodes must have what QUIT removes before it is answered. No limit, but it comes the same way: `pop3.other_nodes`.
+    pub other_nodes: usize,
     /// Whether SCRAM is offered. No limit, but it comes the same way: `auth.scram_iterations` is not 0.
     pub scram: bool,
     /// From the connection to the login, whatever is sent meanwhile: strangers must not fill the table of connections. Deviation: RFC 1939,
@@ -26,6 +28,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             syntax: whimbrel_pop3::Limits::default(),
+            other_nodes: 0,
             scram: true,
             login_seconds_max: 120,
             idle_seconds_max: 10 * 60,

@@ -101,6 +101,10 @@ pub(super) fn failed(cx: &mut Context, reply: &Reply) -> Step {
         Reply::Failed(Failure::NoSuchAccount) => "Account is unavailable",
         Reply::Failed(Failure::Gone) => "The mailbox is gone",
         Reply::Failed(Failure::Storage) => "Insufficient storage, try again later",
+        Reply::Failed(Failure::TooFewNodes) => "Too few other nodes are reachable, try again later",
+        Reply::Failed(Failure::DoneHere) => {
+            "Done on this node, but too few other nodes have confirmed it in time"
+        }
         Reply::Failed(Failure::Clock) => "The clock of this server is wrong, try again later",
         Reply::Failed(_) => "Temporary failure, try again later",
         _ => {

@@ -39,6 +39,8 @@ pub(crate) struct Fake {
     pub(crate) no_previews: bool,
     /// Turns that were begun and not ended.
     pub(crate) turns: i32,
+    /// Calls that write, and how many other nodes must have that.
+    pub(crate) writes: Vec<(String, usize)>,
 }
 
 #[derive(Default)]
@@ -123,6 +125,7 @@ impl Fake {
             per_call: MESSAGES_PER_CALL_MAX,
             no_previews: false,
             turns: 0,
+            writes: Vec::new(),
         }
     }
 
@@ -199,6 +202,15 @@ impl Fake {
     }
 
     pub(crate) fn call(&mut self, call: Call) -> Reply {
+        if let Call::Mailbox {
+            call: of,
+            other_nodes,
+            ..
+        } = &call
+            && of.writes()
+        {
+            self.writes.push((name_of(&call), *other_nodes));
+        }
         if let Some((name, failure)) = self.fail
             && name_of(&call) == name
         {
@@ -853,7 +865,7 @@ impl Fake {
             replaces: None,
         };
         let account = AccountId([1; 16]);
-        let reply = self.answer(Call::Mailbox { account, call });
+        let reply = self.answer(Call::mailbox(account, call));
         assert!(matches!(reply, Ok(Reply::Appended { .. })), "{reply:?}");
     }
 }

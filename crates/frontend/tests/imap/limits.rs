@@ -1,6 +1,7 @@
 //! Each limit of a session, and what a client cannot do to one.
 
 use whimbrel_frontend::session::{Note, Session};
+use whimbrel_service::api::Failure;
 
 use crate::world::{Cut, World};
 
@@ -513,4 +514,36 @@ fn an_idle_session_whose_index_is_lost_ends() {
         &mut world,
         "what an idle client knows cannot be found out"
     ));
+}
+
+#[test]
+fn other_nodes() {
+    let mut world = World::new(Cut::Whole);
+    world.limits.other_nodes = 2;
+    world.connect("1", true);
+    world.send("1", b"a LOGIN anne secret\r\n");
+    world
+        .fake
+        .fill("INBOX", 1, |_| b"Subject: x\r\n\r\nx".to_vec());
+    world.send("1", b"b SELECT INBOX\r\nc APPEND Sent {1+}\r\nx\r\n");
+    // Reading waits for nobody.
+    world.send("1", b"d FETCH 1 BODY[]\r\n");
+    world.send("1", b"e STORE 1 +FLAGS (\\Flagged)\r\n");
+    let expected = [("Append", 2), ("Store", 0), ("Store", 2)];
+    let expected = expected.map(|(call, others)| (call.to_owned(), others));
+    assert_eq!(world.fake.writes, expected);
+    said(&mut world);
+    for (failure, text) in [
+        (Failure::TooFewNodes, "Too few other nodes"),
+        (Failure::NotConfirmed, "Other nodes do not answer"),
+        (Failure::DoneHere, "Done on this node"),
+    ] {
+        world.fake.fail = Some(("Store", failure));
+        world.send("1", b"f STORE 1 +FLAGS (\\Flagged)\r\n");
+        let said = said(&mut world);
+        assert!(
+            said.contains(&format!("f NO [UNAVAILABLE] {text}")),
+            "{said}"
+        );
+    }
 }

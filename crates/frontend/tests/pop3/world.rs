@@ -112,10 +112,7 @@ impl World {
     }
 
     pub(crate) fn mailbox(&mut self, call: MailboxCall) -> Reply {
-        self.call(Call::Mailbox {
-            account: ANNE,
-            call,
-        })
+        self.call(Call::mailbox(ANNE, call))
     }
 
     /// Puts a message into a mailbox.

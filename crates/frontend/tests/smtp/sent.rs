@@ -80,10 +80,7 @@ impl World {
             }],
             replaces: None,
         };
-        Call::Mailbox {
-            account: ANNE,
-            call,
-        }
+        Call::mailbox(ANNE, call)
     }
 
     /// The call that moves all that is in her mailbox for sent mail to another.
@@ -103,10 +100,7 @@ impl World {
             to: name(to),
             remove: true,
         };
-        Call::Mailbox {
-            account: ANNE,
-            call,
-        }
+        Call::mailbox(ANNE, call)
     }
 
     fn uids(&mut self, mailbox: &str) -> Vec<u32> {
@@ -390,7 +384,10 @@ fn a_twin_is_looked_for_among_the_newest() {
         let ours = world.uids("Sent")[0];
         let mut left = between;
         while left > 0 {
-            let Call::Mailbox { account, mut call } = world.appending("Sent", "<other@x>") else {
+            let Call::Mailbox {
+                account, mut call, ..
+            } = world.appending("Sent", "<other@x>")
+            else {
                 panic!("no append");
             };
             if let MailboxCall::Append { messages, .. } = &mut call {
@@ -529,6 +526,7 @@ fn what_was_imported_stays() {
         call: MailboxCall::Append {
             name, mut messages, ..
         },
+        ..
     } = world.appending("Sent", "<1@x>")
     else {
         panic!("no append");

@@ -149,7 +149,7 @@ impl World {
     }
 
     pub(crate) fn mailbox(&mut self, account: AccountId, call: MailboxCall) -> Reply {
-        self.call(Call::Mailbox { account, call })
+        self.call(Call::mailbox(account, call))
     }
 
     /// A new connection is the last of `clients`.

@@ -1,5 +1,7 @@
 //! APPEND, deliveries, COPY, MOVE, STORE, EXPUNGE.
 
+use whimbrel_crdt::Stamp;
+
 use super::*;
 
 impl Replica {
@@ -293,6 +295,22 @@ impl Replica {
                 missing,
             },
         })
+    }
+
+    /// EXPUNGE of messages that lie where they were put at these times, whatever that is called now, shown or not. One that was moved since somebody
+    /// wants to have, and what is gone is gone.
+    pub fn plan_take_back(&self, put: &[(MessageId, Stamp)]) -> Plan<()> {
+        let slots = put.iter().filter_map(|(message, placed)| {
+            let slot = *self.by_id.get(message)?;
+            let record = &self.records[slot];
+            (record.alive() && record.placed == *placed).then_some(slot)
+        });
+        let messages: Vec<Removal> = slots.map(|slot| self.removal(slot)).collect();
+        let op = (!messages.is_empty()).then_some(Op::Expunge { messages });
+        Plan {
+            ops: op.into_iter().collect(),
+            outcome: (),
+        }
     }
 
     /// EXPUNGE of exactly these UIDs; the caller has selected those with `\Deleted`.

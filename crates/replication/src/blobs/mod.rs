@@ -18,6 +18,9 @@ pub use serve::{Output as ServeOutput, ReadId, Serves};
 /// A bit of the handshake's features: gives small blobs unasked, and takes them. 1 is of the crate `cluster`.
 pub const FEATURE_PUSH: u64 = 2;
 
+/// Another one: says of each body that batches of accounts name, when it is asked, that it is on its disk, at once or when it is.
+pub const FEATURE_CONFIRM: u64 = 4;
+
 /// Bounds and times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {

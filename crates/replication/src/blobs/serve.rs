@@ -213,7 +213,12 @@ impl Serves {
         let ready = self.ready.entry(peer).or_default();
         let Some(data) = data else {
             let (here, ask) = (false, false);
-            ready.push_back(Frame::BlobHave(BlobHave { name, here, ask }));
+            ready.push_back(Frame::BlobHave(BlobHave {
+                name,
+                here,
+                ask,
+                partition: None,
+            }));
             self.serves.remove(&(peer, name));
             return self.out.push_back(Output::Wake(peer));
         };

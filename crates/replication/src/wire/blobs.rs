@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use whimbrel_crdt::PartitionId;
 
 /// The name of a blob: 16 bytes of its upload, then BLAKE3 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -46,6 +47,9 @@ pub struct BlobHave {
     /// Whether the same is asked of the receiver.
     #[n(2)]
     pub ask: bool,
+    /// The partition of which a batch names it; `None`: the queue's.
+    #[n(3)]
+    pub partition: Option<PartitionId>,
 }
 
 /// Bytes of a blob.

@@ -76,12 +76,12 @@ impl Frame {
             Self::StateChunk(frame) => frame.partition,
             Self::StateEnd(frame) => frame.partition,
             Self::StateTake(frame) => frame.partition,
+            Self::BlobHave(frame) => return frame.partition,
             Self::Handshake(_)
             | Self::Ping(_)
             | Self::Pong(_)
             | Self::Roster(_)
             | Self::BlobWant(_)
-            | Self::BlobHave(_)
             | Self::BlobChunk(_)
             | Self::BlobDone(_)
             | Self::BlobPush(_) => return None,

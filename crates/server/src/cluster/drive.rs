@@ -124,7 +124,7 @@ impl<S: Store> Ways<S> {
             // First: the batches that go over it have bodies behind them.
             let up = bodies::Told::Up(peer, handle.clone(), agreed.features);
             self.to_bodies(up).await;
-            self.board.link_up(peer, &handle).await;
+            self.board.link_up(peer, &handle, agreed.features).await;
             let mut removed = self.state.removed.subscribe();
             loop {
                 let frame = tokio::select! {

@@ -132,6 +132,11 @@ schema! {
         login_failures_max: u32 = "3", "1" ..= "1000";
         /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
         bad_commands_max: u32 = "20", "1" ..= "100000";
+        /// How many other nodes of the cluster must have on disk what a client writes, bodies included, before it hears OK (never more than there are): what was
+        /// acknowledged survives the loss of so many disks. When too few can be reached, what writes is refused for a while (NO), also on a node that is cut off;
+        /// when they do not answer within `cluster.write_patience`, too: what was to be added is taken back then, anything else is done on this node and may be
+        /// asked again. 0: what is on this node's disk is acknowledged, and is lost with it if no other has it yet. Of a session that is brought to another node, that one's key counts.
+        other_nodes: usize = "0", "0" ..= "63";
         /// Keywords of a mailbox that are told in FLAGS; further ones are told with their messages only.
         keywords_max: usize = "1000", "10" ..= "100000";
         /// Separate ranges in a saved search result (SEARCH RETURN (SAVE), RFC 5182); a more scattered one is refused (NOTSAVED). Each costs
@@ -212,6 +217,8 @@ schema! {
         login_failures_max: u32 = "3", "1" ..= "1000";
         /// Lines that are no commands, one after another, after which the connection is closed: such a client speaks another protocol.
         bad_commands_max: u32 = "20", "1" ..= "100000";
+        /// As `imap.other_nodes`, of what QUIT removes: if too few have that on disk it fails for a while (-ERR).
+        other_nodes: usize = "0", "0" ..= "63";
         /// A command line with its line end; RFC 2449, 4 asks for 255, a user name with a mailbox behind it may be longer.
         command_line_bytes_max: Size = "\"2KiB\"", "\"255B\"" ..= "\"64KiB\"";
         /// A line of AUTH.
@@ -409,6 +416,8 @@ schema! {
         peers: Vec<String> = "[]";
         /// How long a start waits for peers that do not answer. They are asked what they remember of this node: whether its disk is an older one.
         patience: Duration = "\"2s\"", "\"0s\"" ..= "\"5m\"";
+        /// How long an IMAP or POP3 client waits for the nodes of `imap.other_nodes` and `pop3.other_nodes`.
+        write_patience: Duration = "\"10s\"", "\"1s\"" ..= "\"5m\"";
         /// Bytes that all logs together may have. They keep what a member lacks, however long it is away, until they have more: then the longest partitions are cut, and the member
         /// gets these as states, which is more to send than what it lacks. In any case 4096 operations of each log stay, and what a linked member has not got yet.
         kept_bytes: Size = "\"8GiB\"", "\"1MiB\"" ..= "\"1024TiB\"";

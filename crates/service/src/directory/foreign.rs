@@ -49,7 +49,7 @@ impl DirectoryOwner {
                 }
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
-            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
+            PeerInput::Linked(peer, _) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 match &mut self.state {
                     Phase::Loading(loading) => loading.frames.retain(|(from, _)| *from != peer),
@@ -89,7 +89,7 @@ impl DirectoryOwner {
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
-            | PeerInput::Linked(_)
+            | PeerInput::Linked(..)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)

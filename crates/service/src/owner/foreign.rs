@@ -15,7 +15,7 @@ use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Partition, PartitionOwner, Phase, Watch,
+    Link, Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
     bodies::blob_of_batch,
     rows::{free_room, push_row},
@@ -54,8 +54,15 @@ impl PartitionOwner {
                 self.of_all(now, |own, now| own.shipping.closed(now, closed.clone()));
             }
             PeerInput::GiveUp(of) => self.shorten(now, &of),
-            PeerInput::Linked(peer) if self.config.peers.contains_key(&peer) => {
-                self.links.insert(peer, None);
+            PeerInput::Linked(peer, features) if self.config.peers.contains_key(&peer) => {
+                let round_trip = None;
+                self.links.insert(
+                    peer,
+                    Link {
+                        round_trip,
+                        features,
+                    },
+                );
                 self.drop_early(peer);
                 self.of_all(now, |own, now| own.linked(now, peer, None));
             }
@@ -66,15 +73,15 @@ impl PartitionOwner {
             }
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::RoundTrip(peer, micros) => {
-                if let Some(known) = self.links.get_mut(&peer) {
-                    *known = Some(micros);
+                if let Some(link) = self.links.get_mut(&peer) {
+                    link.round_trip = Some(micros);
                     self.of_all(now, |own, _| own.readers.round_trip(peer, micros));
                 }
             }
             PeerInput::Frame(peer, frame) if self.links.contains_key(&peer) => {
                 self.frame(now, peer, frame);
             }
-            PeerInput::Linked(_) | PeerInput::Frame(..) => {}
+            PeerInput::Linked(..) | PeerInput::Frame(..) => {}
             PeerInput::Ready(partition, peer) => {
                 if let Some(own) = self.running(partition)
                     && let Some(frame) = own.transmit(now, peer)
@@ -141,6 +148,7 @@ impl PartitionOwner {
             Some(Partition::Running(own)) if !own.failed => {
                 own.received(now, peer, frame);
                 self.spread_on(partition);
+                self.confirm_on(partition);
                 self.ship(now, partition);
             }
             _ => {}
@@ -158,7 +166,7 @@ impl PartitionOwner {
         let links: Vec<_> = self
             .links
             .iter()
-            .map(|(peer, trip)| (*peer, *trip))
+            .map(|(peer, link)| (*peer, link.round_trip))
             .collect();
         let closed = self.closed.clone();
         let Some(own) = self.running(partition) else {
@@ -333,6 +341,7 @@ impl PartitionOwner {
             if own.deadline().is_some_and(|at| at <= now.mono_micros) {
                 own.time(now);
             }
+            self.confirm_on(partition);
             self.ship(now, partition);
         }
     }

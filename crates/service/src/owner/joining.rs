@@ -536,6 +536,7 @@ impl PartitionOwner {
                 let key = Bytes::from_static(log::JOINING_KEY);
                 commit.mutations.push(Mutation::Delete { key });
                 self.hand_out_for(partition, ticket, commit);
+                self.answer_of_bodies(partition);
             }
             // Who cannot be joined is not served: the others need not wait for that.
             return self.all_joined(partition);

@@ -8,8 +8,8 @@ use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica,
 use whimbrel_storage::Room;
 
 use super::{
-    Account, Load, Own, Partition, PartitionOwner, Phase, bodies::Lacking, elsewhere::Reporting,
-    keys, rows::push_row, stalled::stalled_of_row, state::States, young::Age,
+    Account, Load, Own, Partition, PartitionOwner, Phase, bodies::Lacking, confirming::Confirming,
+    elsewhere::Reporting, keys, rows::push_row, stalled::stalled_of_row, state::States, young::Age,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -336,6 +336,7 @@ impl PartitionOwner {
             deadline: None,
             lacking,
             naming: BTreeMap::new(),
+            confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),
             retry_at: None,
             stalled,

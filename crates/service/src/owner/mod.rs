@@ -12,12 +12,14 @@
 //!
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
-//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`collect`], [`sent`], [`keys`], [`rows`].
+//! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
+//! others), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
 mod calls;
 mod collect;
+mod confirming;
 mod elsewhere;
 mod foreign;
 mod joining;
@@ -43,7 +45,7 @@ pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;
 use crate::{
-    api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxCall, Reply, SessionId},
+    api::{Call, Failure, MESSAGES_PER_CALL_MAX, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
@@ -51,7 +53,7 @@ use crate::{
     peers::{self, PartitionReport, Shipping},
     stamps::Stamps,
 };
-use whimbrel_replication::{announced::Announced, readers::Readers};
+use whimbrel_replication::{announced::Announced, readers::Readers, waits};
 
 /// What an owner is told at the start.
 #[derive(Clone, Debug)]
@@ -84,6 +86,8 @@ pub struct Config {
     pub young: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
+    /// How long answers wait for other nodes, where calls ask for that (`cluster.write_patience`), and how many of a partition at once.
+    pub waits: waits::Config,
 }
 
 impl Config {
@@ -120,6 +124,7 @@ impl Default for Config {
             in_cluster: false,
             young: false,
             shipping: peers::Config::default(),
+            waits: waits::Config::default(),
         }
     }
 }
@@ -143,8 +148,8 @@ pub struct PartitionOwner {
     commits: BTreeMap<Ticket, PartitionId>,
     /// Bodies that are lacking, in all partitions.
     lacked: BTreeSet<(BlobName, PartitionId)>,
-    /// Nodes to which there is a stream, and the last round trip if it is known.
-    links: BTreeMap<Incarnation, Option<u64>>,
+    /// Nodes to which there is a stream.
+    links: BTreeMap<Incarnation, Link>,
     /// Nodes of whose logs there is no more than is here.
     closed: BTreeSet<Incarnation>,
     /// Deliveries that other nodes must have.
@@ -186,6 +191,15 @@ pub struct PartitionOwner {
     out: VecDeque<Output>,
 }
 
+/// A stream to another node.
+#[derive(Clone, Copy)]
+struct Link {
+    /// How long the last round trip took, if it is known.
+    round_trip: Option<u64>,
+    /// What both can do.
+    features: u64,
+}
+
 enum Partition {
     /// Its position is being read, and where its logs stand.
     Loading(Box<loading::Opening>),
@@ -212,6 +226,8 @@ struct Own {
     lacking: BTreeMap<BlobName, bodies::Lacking>,
     /// Those that commits under way name.
     naming: BTreeMap<Ticket, Vec<BlobName>>,
+    /// What was written here and waits for other nodes, and what they want to know of theirs.
+    confirming: confirming::Confirming,
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,
@@ -231,7 +247,7 @@ struct Account {
     /// What waits for it to be loaded.
     waiting: VecDeque<Input>,
     watchers: BTreeSet<SessionId>,
-    /// Answers that tell UIDs which other nodes must have heard of first.
+    /// Answers for which it is not enough that what they tell is on disk here.
     held: Vec<reading::Held>,
     /// When something of it is shown although not all have heard of it, on the monotonic clock.
     wait_until: Option<u64>,
@@ -358,7 +374,7 @@ impl PartitionOwner {
                 matches!(entry.phase, Phase::Running(_))
                     && entry.watchers.is_empty()
                     && entry.waiting.is_empty()
-                    // At most for two seconds.
+                    // Of each session one answer at most, and not for long.
                     && entry.held.is_empty()
                     && (hard || entry.wait_until.is_none())
                     && (hard || entry.collect_at.is_none())
@@ -396,32 +412,34 @@ impl PartitionOwner {
         self.looked.insert(watch.account);
     }
 
-    fn mailbox_call(
-        &mut self,
-        now: Now,
-        request: RequestId,
-        account: AccountId,
-        call: MailboxCall,
-    ) {
-        let input = Input::Call(request, Call::Mailbox { account, call });
-        let Ok(Input::Call(request, Call::Mailbox { call, .. })) = self.ready(account, input)
+    fn mailbox_call(&mut self, now: Now, request: RequestId, account: AccountId, call: Call) {
+        let input = Input::Call(request, call);
+        let Ok(Input::Call(
+            request,
+            Call::Mailbox {
+                call, other_nodes, ..
+            },
+        )) = self.ready(account, input)
         else {
             return;
         };
         self.epoch_if_due(now, account, 0);
         let target = reading::tells_uids_of(&call);
         let refused = call.writes() && !self.stamps.is_right(now);
-        let done = match refused {
-            true => Err(Failure::Clock),
-            false => self.carry_out(now, account, call),
+        let confirm = self.to_be_confirmed(account, &call, other_nodes);
+        let done = match (refused, confirm) {
+            (true, _) => Err(Failure::Clock),
+            (false, Err(failure)) => Err(failure),
+            (false, Ok(confirm)) => self
+                .carry_out(now, account, call)
+                .map(|reply| (reply, confirm)),
         };
         let reply = match done {
-            Ok(reply) => reply,
-            Err(failure) => Reply::Failed(failure),
-        };
-        let reply = match target {
-            Some(target) => self.hold(account, request, target, reply),
-            None => Some(reply),
+            Ok((reply, confirm)) => {
+                let confirm = confirm.and_then(|of| self.confirm(now, account, of));
+                self.hold(account, request, target, reply, confirm)
+            }
+            Err(failure) => Some(Reply::Failed(failure)),
         };
         if let Some(reply) = reply {
             self.answer(account, Output::Reply(request, reply));
@@ -433,7 +451,7 @@ impl Machine for PartitionOwner {
     fn handle(&mut self, now: Now, input: Input) {
         self.stamps.look(now);
         match input {
-            Input::Call(request, Call::Mailbox { account, call }) => {
+            Input::Call(request, call @ Call::Mailbox { account, .. }) => {
                 self.mailbox_call(now, request, account, call)
             }
             Input::Call(..)

@@ -12,7 +12,7 @@
 //! - What was heard releases what waits before anything else is told: else a lower claim that waited would be late.
 //! - An answer that tells UIDs tells those under which the messages are shown.
 
-use whimbrel_crdt::{Batch, Incarnation, mutants::broken};
+use whimbrel_crdt::{Batch, Incarnation, Stamp, mutants::broken};
 use whimbrel_mailbox::{
     AccountId, Effects, MailboxName, MessageId, Peer, Peers, Replica, Standing,
 };
@@ -20,8 +20,8 @@ use whimbrel_replication::readers;
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    BTreeMap, Own, Partition, PartitionOwner, Phase, foreign::Told, keys, rows::push_row,
-    writing::take_shown,
+    BTreeMap, Own, Partition, PartitionOwner, Phase, confirming::Confirm, foreign::Told, keys,
+    rows::push_row, writing::take_shown,
 };
 use crate::{
     api::{Failure, MailboxCall, Reply},
@@ -29,14 +29,28 @@ use crate::{
     peers::{Frame, PeerOutput, clocks},
 };
 
-/// An answer that waits until the messages whose UIDs it tells are shown.
+/// An answer that waits until the messages whose UIDs it tells are shown, or until other nodes have what was written, or both.
 pub(super) struct Held {
     request: RequestId,
-    /// Where they were put.
-    target: MailboxName,
+    /// Where messages were put whose UIDs it tells, and which these are.
+    target: Option<MailboxName>,
     messages: Vec<MessageId>,
     /// Tells the UIDs that were claimed first.
     reply: Reply,
+    pub(super) others: Others,
+    /// What is taken back when they do not have it in time; `None`: it is done, whatever others have.
+    put: Option<Vec<(MessageId, Stamp)>>,
+}
+
+/// Whether other nodes have what an answer tells of.
+#[derive(PartialEq, Eq)]
+pub(super) enum Others {
+    /// The batch of this number, of the bodies that it rests on.
+    Awaited(u64),
+    /// As many as have to, or none has to.
+    Enough,
+    /// Not in time.
+    TooFew,
 }
 
 impl Held {
@@ -69,6 +83,7 @@ impl Own {
         self.shipping.linked(now, peer);
         self.readers.linked(peer);
         self.announced.linked(peer);
+        self.confirming.stream_of(peer);
         if let Some(micros) = round_trip {
             self.readers.round_trip(peer, micros);
         }
@@ -78,6 +93,7 @@ impl Own {
         self.shipping.unlinked(now, peer);
         self.readers.unlinked(clocks(now), peer);
         self.announced.unlinked(peer);
+        self.confirming.stream_of(peer);
         self.keep_announced_soon();
     }
 
@@ -92,10 +108,12 @@ impl Own {
                 let here = self.log.applied().get(told.member);
                 self.announced.received_of(told, here);
             }
+            Frame::BlobHave(have) => self.told_of_body(peer, &have),
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
                     self.readers.linked(peer);
                     self.announced.linked(peer);
+                    self.confirming.stream_of(peer);
                 }
                 if matches!(&other, Frame::Hello(hello) if hello.young == Some(true)) {
                     self.announced.is_new(peer);
@@ -109,12 +127,14 @@ impl Own {
     pub(super) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
         let small = self.readers.transmit(peer);
         let small = small.or_else(|| self.announced.transmit(peer));
+        let small = small.or_else(|| self.confirming.transmit(peer));
         small.or_else(|| self.shipping.transmit(now, peer))
     }
 
     pub(super) fn time(&mut self, now: Now) {
         self.shipping.time(now);
         self.readers.time(clocks(now));
+        self.confirming.time(now);
     }
 
     /// When it wants to be called, as it was reckoned last.
@@ -125,6 +145,7 @@ impl Own {
     pub(super) fn reckon(&mut self, now: Now) -> Option<u64> {
         let shipping = self.shipping.reckon(now);
         let others = self.readers.deadline().into_iter().chain(self.report_at());
+        let others = others.chain(self.confirming.deadline());
         self.deadline = shipping.into_iter().chain(others).min();
         self.deadline
     }
@@ -292,49 +313,62 @@ impl PartitionOwner {
         }
     }
 
-    // --- Answers that tell UIDs -----------------------------------------------------------------------------------------
+    // --- Answers that are held ------------------------------------------------------------------------------------------
 
-    /// Keeps an answer that tells UIDs of messages which wait; gives it back if none does.
+    /// Keeps an answer for which other nodes must have what was written, or that tells UIDs (of messages in `target`) which wait; gives it back if
+    /// it need not be kept.
     pub(super) fn hold(
         &mut self,
         account: AccountId,
         request: RequestId,
-        target: MailboxName,
+        target: Option<MailboxName>,
         mut reply: Reply,
+        confirm: Option<Confirm>,
     ) -> Option<Reply> {
-        let Some(entry) = self.accounts.get_mut(&account) else {
-            return Some(reply);
+        let entry = self.accounts.get_mut(&account);
+        let (kept, replica) = match entry.map(|entry| (&mut entry.held, &entry.phase)) {
+            Some((kept, Phase::Running(replica))) => (kept, replica),
+            _ if confirm.is_some() => return Some(Reply::Failed(Failure::Temporary)),
+            _ => return Some(reply),
         };
-        let Phase::Running(replica) = &entry.phase else {
-            return Some(reply);
-        };
-        if replica.is_clean() || broken("uids-told-at-once") {
+        let told_at_once = replica.is_clean() || broken("uids-told-at-once");
+        let mut messages = Vec::new();
+        if let Some(target) = target
+            .as_ref()
+            .filter(|_| confirm.is_some() || !told_at_once)
+        {
+            let claimed = told_uids(&mut reply);
+            let claimants = claimed.iter().map(|uid| replica.claimant(target, **uid));
+            messages = claimants.collect::<Option<_>>().unwrap_or_default();
+        }
+        if confirm.is_none() && (told_at_once || !waits(replica, &messages)) {
             return Some(reply);
         }
-        let claimed = told_uids(&mut reply);
-        let messages: Option<Vec<MessageId>> = claimed
-            .iter()
-            .map(|uid| replica.claimant(&target, **uid))
-            .collect();
-        let Some(messages) = messages.filter(|messages| waits(replica, messages)) else {
-            return Some(reply);
-        };
-        entry.held.push(Held {
+        let put = confirm.as_ref().filter(|of| of.adds).map(|_| {
+            let put = messages.iter().map(|of| Some((*of, replica.placed(of)?)));
+            put.flatten().collect()
+        });
+        if confirm.is_none() {
+            self.holding.insert(account);
+        }
+        kept.push(Held {
             request,
             target,
             messages,
             reply,
+            others: confirm.map_or(Others::Enough, |of| Others::Awaited(of.number)),
+            put,
         });
-        self.holding.insert(account);
         None
     }
 
-    /// Gives the answers whose messages are shown, by whatever it was.
+    /// Gives the answers that need not be held any more, whatever it is.
     pub(super) fn answer_all_held(&mut self, now: Now) {
         for account in std::mem::take(&mut self.holding) {
             self.answer_held(now, account);
             let entry = self.accounts.get(&account);
-            if entry.is_some_and(|entry| !entry.held.is_empty()) {
+            let waits = |held: &Held| !matches!(held.others, Others::Awaited(_));
+            if entry.is_some_and(|entry| entry.held.iter().any(waits)) {
                 self.holding.insert(account);
             }
         }
@@ -344,15 +378,24 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
-        let Phase::Running(replica) = &entry.phase else {
+        let Phase::Running(replica) = &mut entry.phase else {
             return;
         };
-        let ready: Vec<Held> = entry
-            .held
-            .extract_if(.., |held| !waits(replica, &held.messages))
-            .collect();
+        let is_ready = |held: &mut Held| match held.others {
+            Others::Awaited(_) => false,
+            Others::Enough => !waits(replica, &held.messages),
+            Others::TooFew => true,
+        };
+        let ready: Vec<Held> = entry.held.extract_if(.., is_ready).collect();
         for mut held in ready {
-            self.write(now, account, Vec::new(), &[&held.target]);
+            if matches!(held.others, Others::TooFew) {
+                let failure = self.not_confirmed(now, account, held.put.as_deref());
+                self.answer(account, held.refused(failure));
+                continue;
+            }
+            if let Some(target) = &held.target {
+                self.write(now, account, Vec::new(), &[target]);
+            }
             let Ok(replica) = self.replica(account) else {
                 return;
             };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation};
 use whimbrel_mailbox::BlobName;
-pub use whimbrel_replication::blobs::{Config, FEATURE_PUSH, ReadId};
+pub use whimbrel_replication::blobs::{Config, FEATURE_CONFIRM, FEATURE_PUSH, ReadId};
 use whimbrel_replication::{
     blobs::{FetchOutput, Fetches, ServeOutput, Serves},
     wire::{self, Frame},

@@ -69,8 +69,8 @@ pub enum PeerInput {
     Closed(BTreeSet<Incarnation>),
     /// Logs that have become too long are kept up to these numbers for no member that is away.
     GiveUp(GivenUp),
-    /// There is a stream to this node; one that was before is gone.
-    Linked(Incarnation),
+    /// There is a stream to this node; one that was before is gone. The features that both have.
+    Linked(Incarnation, u64),
     /// The stream is gone.
     Unlinked(Incarnation),
     /// How long the last round trip to the node took: so long its readers are waited for, three times. Without it they are waited for

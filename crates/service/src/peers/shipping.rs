@@ -199,6 +199,12 @@ impl Shipping {
         self.machine.is_greeted(peer)
     }
 
+    /// Up to where a peer has said to have applied a log, durably.
+    pub(crate) fn applied_at(&self, peer: Incarnation, origin: Incarnation) -> u64 {
+        let applied = self.machine.applied_at(peer);
+        applied.map_or(0, |applied| applied.get(origin))
+    }
+
     /// Up to where a peer has said to have a log on its disk.
     pub(crate) fn durable_at(&self, peer: Incarnation, origin: Incarnation) -> u64 {
         let durable = self.machine.durable_at(peer);

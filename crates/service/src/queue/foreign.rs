@@ -15,10 +15,7 @@
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{BlobName, EntryId};
-use whimbrel_replication::{
-    partition::{Entry as LogEntry, Ticket as Asked},
-    wire::BlobHave,
-};
+use whimbrel_replication::partition::{Entry as LogEntry, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -34,7 +31,7 @@ use crate::{
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, bodies,
-        clocks, is_kept_early, on_wire,
+        clocks, is_kept_early,
     },
 };
 
@@ -114,7 +111,7 @@ impl QueueOwner {
                 }
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
-            PeerInput::Linked(peer) if self.config.peers.contains(&peer) => {
+            PeerInput::Linked(peer, _) if self.config.peers.contains(&peer) => {
                 self.links.insert(peer);
                 self.gone.remove(&peer);
                 self.look_around(now);
@@ -138,13 +135,8 @@ impl QueueOwner {
                 self.frame(now, peer, frame);
             }
             PeerInput::Ready(PartitionId::QUEUE, peer) => {
-                let have = self.haves.get_mut(&peer).and_then(|of| of.pop_front());
-                let frame = match (have, &mut self.phase) {
-                    (Some((blob, ask)), _) => Some(Frame::BlobHave(BlobHave {
-                        name: on_wire(&blob),
-                        here: true,
-                        ask,
-                    })),
+                let frame = match (self.next_have(peer), &mut self.phase) {
+                    (Some(have), _) => Some(Frame::BlobHave(have)),
                     (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
                     (None, Phase::Loading(_)) => None,
                 };
@@ -174,7 +166,7 @@ impl QueueOwner {
             PeerInput::Body(blob, looked) => self.body_came(blob, looked),
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
-            | PeerInput::Linked(_)
+            | PeerInput::Linked(..)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)

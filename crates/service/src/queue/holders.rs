@@ -12,7 +12,7 @@ use whimbrel_replication::wire::BlobHave;
 use super::{QueueOwner, entry_id};
 use crate::{
     machine::{Now, Others, Output},
-    peers::{PeerOutput, off_wire},
+    peers::{PeerOutput, off_wire, on_wire},
 };
 
 impl QueueOwner {
@@ -84,6 +84,17 @@ impl QueueOwner {
             let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
             self.out.push_back(Output::Peer(wake));
         }
+    }
+
+    /// What a peer is told next.
+    pub(super) fn next_have(&mut self, peer: Incarnation) -> Option<BlobHave> {
+        let (blob, ask) = self.haves.get_mut(&peer)?.pop_front()?;
+        Some(BlobHave {
+            name: on_wire(&blob),
+            here: true,
+            ask,
+            partition: None,
+        })
     }
 
     /// All was read again: of what is not there any more nothing has to be known.

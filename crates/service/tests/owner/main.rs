@@ -3,6 +3,7 @@
 
 mod batches;
 mod collection;
+mod confirm;
 mod elsewhere;
 mod foreign;
 mod pair;

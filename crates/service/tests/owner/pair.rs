@@ -15,6 +15,7 @@ use whimbrel_service::{
     owner::{Config, PartitionOwner},
     peers::{
         Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot,
+        bodies::FEATURE_CONFIRM,
         state::{Fixing, LOOKED_AT},
     },
 };
@@ -76,11 +77,41 @@ pub(crate) struct Pair {
     pub(crate) sent: Vec<Frame>,
     /// It says that it knows nothing of beginning anew, as an older program.
     pub(crate) old: bool,
+    /// What both ends of the stream can do.
+    pub(crate) features: u64,
     requests: u64,
 }
 
 pub(crate) fn incarnation(node: usize) -> Incarnation {
     Incarnation::new(101 + node as u64).unwrap()
+}
+
+/// APPEND of so many messages.
+pub(crate) fn appending(mailbox: &str, count: usize) -> MailboxCall {
+    let content = Content {
+        prefix: Bytes::new(),
+        summary: vec![b's'; 3].into(),
+    };
+    let message = NewMail {
+        flags: Flags::none(),
+        date: Date {
+            seconds: 1,
+            zone_minutes: 0,
+        },
+        size: 1,
+        open_end: false,
+        blob: BlobName {
+            hash: [9; 32],
+            upload: [9; 16],
+        },
+        content: content.encode(),
+    };
+    MailboxCall::Append {
+        session: SessionId(1),
+        name: name(mailbox),
+        messages: vec![message; count],
+        replaces: None,
+    }
 }
 
 impl Node {
@@ -240,6 +271,7 @@ impl Pair {
             unlinked: 0,
             sent: Vec::new(),
             old: false,
+            features: FEATURE_CONFIRM,
             requests: 0,
         };
         pair.link();
@@ -249,7 +281,8 @@ impl Pair {
     pub(crate) fn link(&mut self) {
         self.linked = true;
         for node in 0..2 {
-            self.peer(node, PeerInput::Linked(incarnation(1 - node)));
+            let linked = PeerInput::Linked(incarnation(1 - node), self.features);
+            self.peer(node, linked);
         }
     }
 
@@ -335,7 +368,7 @@ impl Pair {
         self.peer(1, PeerInput::Former([(incarnation(0), 0)].into()));
         let members = [(incarnation(1), 1), (donor, 2)];
         self.peer(1, PeerInput::Members(members.into()));
-        self.peer(1, PeerInput::Linked(donor));
+        self.peer(1, PeerInput::Linked(donor, self.features));
         let partition = self.nodes[0].partition;
         self.peer(1, PeerInput::Open(partition));
         self.settle();
@@ -576,13 +609,40 @@ impl Pair {
         account: AccountId,
         call: MailboxCall,
     ) -> Option<Reply> {
+        let request = self.ask(node, account, call, 0);
+        self.answer(node, request)
+    }
+
+    /// Asks for something that so many other nodes must have before it is answered.
+    pub(crate) fn ask(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: MailboxCall,
+        other_nodes: usize,
+    ) -> RequestId {
         self.requests += 1;
         self.now.wall_micros += 1000;
         self.now.mono_micros += 1000;
         let request = RequestId(self.requests);
-        let call = Call::Mailbox { account, call };
+        let call = Call::Mailbox {
+            account,
+            call,
+            other_nodes,
+        };
         self.input(node, Input::Call(request, call));
+        request
+    }
+
+    pub(crate) fn answer(&mut self, node: usize, request: RequestId) -> Option<Reply> {
         self.nodes[node].replies.remove(&request)
+    }
+
+    /// Time passes at a node, and no frame travels.
+    pub(crate) fn pass(&mut self, node: usize, seconds: u64) {
+        self.now.wall_micros += seconds * 1_000_000;
+        self.now.mono_micros += seconds * 1_000_000;
+        self.input(node, Input::Time);
     }
 
     pub(crate) fn call(&mut self, node: usize, call: MailboxCall) -> Reply {
@@ -617,30 +677,7 @@ impl Pair {
         mailbox: &str,
         count: usize,
     ) -> Reply {
-        let content = Content {
-            prefix: Bytes::new(),
-            summary: vec![b's'; 3].into(),
-        };
-        let message = NewMail {
-            flags: Flags::none(),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-            size: 1,
-            open_end: false,
-            blob: BlobName {
-                hash: [9; 32],
-                upload: [9; 16],
-            },
-            content: content.encode(),
-        };
-        let call = MailboxCall::Append {
-            session: SessionId(1),
-            name: name(mailbox),
-            messages: vec![message; count],
-            replaces: None,
-        };
+        let call = appending(mailbox, count);
         self.try_call(node, account, call).expect("an answer")
     }
 

@@ -195,7 +195,7 @@ impl World {
         self.now.mono_micros += 1000;
         let request = RequestId(self.requests);
         let account = ANNE;
-        let call = Call::Mailbox { account, call };
+        let call = Call::mailbox(account, call);
         self.input(Input::Call(request, call), request)
     }
 

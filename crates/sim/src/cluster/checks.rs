@@ -138,10 +138,11 @@ impl Kept {
         !self.refused.is_empty()
     }
 
-    /// How many messages were acknowledged.
+    /// How many messages were acknowledged, and flags that were set.
     pub(super) fn count(&self) -> usize {
         let acknowledged = self.bodies.values().filter(|of| **of);
-        acknowledged.count()
+        let flags = self.flags.values().map(BTreeSet::len);
+        acknowledged.count() + flags.sum::<usize>()
     }
 
     /// Something may be gone: nothing that was acknowledged so far has to be there.

@@ -221,7 +221,7 @@ impl Bench {
         let request = self.world.request();
         let account = self.account();
         self.world.bring(node);
-        let call = Call::Mailbox { account, call };
+        let call = Call::mailbox(account, call);
         self.world.members[node].node.call(request, call);
         self.asked.insert(request, asked);
     }

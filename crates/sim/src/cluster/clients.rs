@@ -171,11 +171,55 @@ impl World {
         self.say(|| format!("client {index} at {node}: {call:?}"));
         self.removals.asked(node, account, &call, &self.looks);
         self.bring(node);
-        self.members[node]
-            .node
-            .call(request, Call::Mailbox { account, call });
+        let call = Call::Mailbox {
+            account,
+            call,
+            other_nodes: self.plan.other_nodes,
+        };
+        self.members[node].node.call(request, call);
         let asked = Asked {
             client: Some(index),
+            node,
+            account,
+            what,
+            at: self.now,
+        };
+        self.asked.insert(request, asked);
+    }
+
+    /// Somebody who does not look at anything appends a message, or sets flags on messages that a node shows, and is answered when another node has that.
+    pub(super) fn write(&mut self, node: usize, uids: Option<Vec<u32>>) {
+        let (request, account, session) = (self.request(), self.accounts[0], self.session());
+        self.bring(node);
+        let (call, what) = match uids {
+            None => {
+                let Some(append) = self.appending(node, account, session, "INBOX") else {
+                    return;
+                };
+                append
+            }
+            Some(uids) => {
+                let set = BTreeSet::from([1, 3]);
+                let call = MailboxCall::Store {
+                    session,
+                    name: mailbox("INBOX"),
+                    uids,
+                    change: FlagChange::Add,
+                    flags: client::flags(&set),
+                    unchanged_since: None,
+                };
+                (call, What::Store(set))
+            }
+        };
+        self.say(|| format!("at {node}, for two nodes: {call:?}"));
+        let call = Call::Mailbox {
+            account,
+            call,
+            other_nodes: 1,
+        };
+        self.members[node].node.call(request, call);
+        let asked = Asked {
+            client: None,
             node,
             account,
             what,
@@ -191,7 +235,7 @@ impl World {
         account: AccountId,
         call: MailboxCall,
     ) -> Result<Reply, String> {
-        self.ask_node(node, Call::Mailbox { account, call })
+        self.ask_node(node, Call::mailbox(account, call))
     }
 
     pub(super) fn ask_node(&mut self, node: usize, call: Call) -> Result<Reply, String> {
@@ -422,17 +466,31 @@ impl World {
 
     fn append(&mut self, index: usize, rng: &mut Rng) -> Result<(), String> {
         self.note("cluster: APPEND");
-        let (node, account) = (self.clients[index].node, self.clients[index].account);
+        let client = &self.clients[index];
+        let (node, account, session) = (client.node, client.account, client.session);
+        self.bring(node);
+        let name = NAMES[usize::try_from(rng.below(4)).unwrap_or(0)];
+        match self.appending(node, account, session, name) {
+            Some((call, what)) => self.ask(index, call, what),
+            None => self.clients[index].due = Some(self.now + MS),
+        }
+        Ok(())
+    }
+
+    /// APPEND of a new message, whose body is uploaded; `None`: the disk is full.
+    fn appending(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        session: SessionId,
+        name: &str,
+    ) -> Option<(MailboxCall, What)> {
         self.next_body += 1;
         let body = self.next_body;
-        self.bring(node);
-        let Some(blob) = self.members[node].node.upload(text(body)) else {
-            self.clients[index].due = Some(self.now + MS);
-            return Ok(());
-        };
+        let blob = self.members[node].node.upload(text(body))?;
         let call = MailboxCall::Append {
-            session: self.clients[index].session,
-            name: mailbox(NAMES[usize::try_from(rng.below(4)).unwrap_or(0)]),
+            session,
+            name: mailbox(name),
             messages: vec![NewMail {
                 flags: client::flags(&BTreeSet::new()),
                 date: Date {
@@ -447,8 +505,7 @@ impl World {
             replaces: None,
         };
         self.kept.made(account, body);
-        self.ask(index, call, What::Append(body));
-        Ok(())
+        Some((call, What::Append(body)))
     }
 
     /// A message comes for an address, at some node.
@@ -531,8 +588,11 @@ impl World {
         };
         let account = asked.account;
         let counts = !self.members[node].doubtful;
-        if let Reply::Failed(Failure::Clock) = &reply {
-            self.note("cluster: refused for a clock");
+        match &reply {
+            Reply::Failed(Failure::Clock) => self.note("cluster: refused for a clock"),
+            Reply::Failed(Failure::TooFewNodes) => self.note("cluster: too few nodes"),
+            Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
+            _ => {}
         }
         let writes = matches!(
             (&asked.what, &reply),
@@ -556,7 +616,8 @@ impl World {
                     self.kept.acknowledged(*account, *body);
                 }
             }
-            (What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
+            (What::Append(body) | What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
+                self.note("cluster: not confirmed");
                 self.kept.refused(*body);
             }
             (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {

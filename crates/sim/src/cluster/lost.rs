@@ -1,10 +1,13 @@
 //! D1 when a node is lost with its disk: mail that was accepted is at the others, once.
 //!
 //! Mail comes at all nodes while streams break, nodes die and disks are full. In the end one of them is lost for good, most often in the moment in which it
-//! has told a sender that mail is accepted.
+//! has told a sender that mail is accepted, or a client that a message is appended, or that flags are set, for which one other node was waited for.
 
 use super::{HEALING_MICROS_MAX, MS, Plan, SECOND, World};
-use crate::world::{Breach, Report};
+use crate::{
+    rng::Rng,
+    world::{Breach, Report},
+};
 
 /// Runs one seed.
 ///
@@ -52,16 +55,20 @@ impl World {
             self.network.heal(self.now);
             self.run_until(self.now + SECOND)?;
         }
+        let (_, shown, _) = self.inbox(lost, self.accounts[0])?;
         let before = self.kept.count();
-        for _ in 0..3 {
-            self.mail(lost);
+        let mut what = Rng::new(self.plan.seed ^ 0x0010_57d1_5c01);
+        match what.below(3) {
+            0 => (0..3).for_each(|_| self.mail(lost)),
+            1 => (0..3).for_each(|_| self.write(lost, None)),
+            _ => self.write(lost, Some(shown)),
         }
         let until = self.now + 3 * SECOND;
         while self.kept.count() == before && self.next_time().is_some_and(|next| next < until) {
             self.step()?;
         }
         if self.kept.count() > before {
-            self.note("lost: accepted in the last moment");
+            self.note("lost: acknowledged in the last moment");
         }
         self.crash(lost, self.now);
         self.members[lost].out = true;
@@ -74,6 +81,7 @@ impl World {
     fn give_up(&mut self) -> Result<(), String> {
         let node = self.any_member();
         self.mail(node);
+        self.write(node, None);
         let pause = self.rng.below(300 * MS);
         self.run_until(self.now + pause)?;
         let until = self.now + 8 * SECOND;

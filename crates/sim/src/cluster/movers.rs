@@ -115,7 +115,7 @@ impl World {
         Ok(())
     }
 
-    fn inbox(
+    pub(super) fn inbox(
         &mut self,
         node: usize,
         account: whimbrel_service::api::AccountId,

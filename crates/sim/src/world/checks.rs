@@ -186,10 +186,7 @@ impl World {
         ),
         String,
     > {
-        let reply = self.ask_and_wait(Call::Mailbox {
-            account,
-            call: MailboxCall::List,
-        })?;
+        let reply = self.ask_and_wait(Call::mailbox(account, MailboxCall::List))?;
         let Reply::Mailboxes(mailboxes) = reply else {
             return Err(format!("LIST was answered by {reply:?}"));
         };
@@ -210,7 +207,7 @@ impl World {
                 name: name.clone(),
                 read_only: true,
             };
-            let reply = self.ask_and_wait(Call::Mailbox { account, call })?;
+            let reply = self.ask_and_wait(Call::mailbox(account, call))?;
             let Reply::Selected(selected) = reply else {
                 return Err(format!("SELECT was answered by {reply:?}"));
             };
@@ -219,7 +216,7 @@ impl World {
                 name: name.clone(),
                 uids: uids.clone(),
             };
-            let reply = self.ask_and_wait(Call::Mailbox { account, call })?;
+            let reply = self.ask_and_wait(Call::mailbox(account, call))?;
             let Reply::Rows(rows) = reply else {
                 return Err(format!("rows were answered by {reply:?}"));
             };

@@ -292,7 +292,7 @@ impl Fetch {
             flags: Flags::from_iter([Flag::Seen]),
             unchanged_since: None,
         };
-        Step::Call(cx.call(call))
+        Step::Call(cx.call_beside(call))
     }
 
     /// `\Seen` was set; a failure of that is no reason to withhold the message.

@@ -1,0 +1,385 @@
+//! Answers that wait until other nodes have what was written (`f = n`, `docs/decisions/0038`).
+//!
+//! A call says how many other nodes must have what it writes. If fewer can be reached nothing is written. Else it is written as ever, and its answer is
+//! held until so many have applied the last batch that it made, durably, and have the bodies of the messages that it added. *Applied*, and not only stored: what
+//! the batch rests on is there, too, whoever made it.
+//!
+//! Of bodies nobody tells unasked. When a peer has applied the batch it is asked for them, in the stream of the partition; it answers at once if it does not lack
+//! the body, else when that has come and is held there. On a new stream all is asked again.
+//!
+//! If too few have it in time, messages that the call added are taken back, by an ordinary EXPUNGE of just these: who is refused appends again, and must not have
+//! them twice. Whatever else it did stays: to do it again changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_crdt::{Incarnation, PartitionId, Stamp, mutants::broken};
+use whimbrel_mailbox::{AccountId, BlobName, MessageId};
+use whimbrel_replication::{
+    blobs::FEATURE_CONFIRM,
+    waits::{self, Outcome, Refused, Waits},
+    wire::BlobHave,
+};
+
+use super::{Link, Own, Partition, PartitionOwner, batches::fits, keys, reading::Others};
+use crate::{
+    api::{Failure, MailboxCall},
+    machine::{Now, Output},
+    peers::{Frame, PeerOutput, clocks, off_wire, on_wire},
+};
+
+/// Bodies of one partition of which one peer is to be told, or all together want to know: about as many messages as one COPY has room for. Who asks for more is not
+/// answered, and gives up on this node in the end. Bounds memory, which a peer would decide about.
+const ASKED_MAX: usize = 32 * 1024;
+
+/// What a call writes is to be confirmed by other nodes.
+pub(super) struct ToConfirm {
+    needed: usize,
+    /// Bodies of the messages that it adds.
+    bodies: BTreeSet<BlobName>,
+    /// Whether it does nothing but add messages.
+    adds: bool,
+    /// The number of the next operation before the call.
+    next: u64,
+}
+
+/// What was written waits to be confirmed.
+pub(super) struct Confirm {
+    /// The last operation.
+    pub(super) number: u64,
+    /// Whether messages were added, and nothing else was done.
+    pub(super) adds: bool,
+}
+
+/// In one partition: what waits for other nodes, and what they want to know.
+pub(super) struct Confirming {
+    partition: PartitionId,
+    waits: Waits,
+    /// What waits, by the number of its last operation: whose it is, and with which bodies.
+    open: BTreeMap<u64, (AccountId, BTreeSet<BlobName>)>,
+    /// Up to which number peers were asked for the bodies, on their present streams.
+    asked: BTreeMap<Incarnation, u64>,
+    /// Peers that want to know of bodies that are not here.
+    askers: BTreeMap<BlobName, BTreeSet<Incarnation>>,
+    /// Bodies that are here, and of which peers are told; whether they are asked, too.
+    haves: BTreeMap<Incarnation, VecDeque<(BlobName, bool)>>,
+    /// Peers that have to be woken for these.
+    woken: BTreeSet<Incarnation>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Confirming {
+    pub(super) fn new(partition: PartitionId, config: waits::Config) -> Self {
+        Confirming {
+            partition,
+            waits: Waits::new(config),
+            open: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            haves: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// The stream to a peer is new, or gone, or all is said again on it.
+    pub(super) fn stream_of(&mut self, peer: Incarnation) {
+        self.asked.remove(&peer);
+        self.haves.remove(&peer);
+        self.woken.remove(&peer);
+        self.askers.retain(|_, askers| {
+            askers.remove(&peer);
+            !askers.is_empty()
+        });
+    }
+
+    fn begin(
+        &mut self,
+        now: Now,
+        number: u64,
+        needed: usize,
+        account: AccountId,
+        bodies: BTreeSet<BlobName>,
+    ) {
+        let bodies = match broken("confirmed-without-bodies") {
+            true => BTreeSet::new(),
+            false => bodies,
+        };
+        let blobs = bodies.iter().map(on_wire).collect();
+        self.waits.begin(clocks(now), number, needed, blobs);
+        self.open.insert(number, (account, bodies));
+    }
+
+    /// A peer has applied our log up to here, where ours ends with `own`; whether it answers for bodies.
+    fn applied(&mut self, peer: Incarnation, number: u64, own: u64, answers: bool) {
+        self.outcomes.extend(self.waits.durable(peer, number, own));
+        let before = self.asked.get(&peer).copied().unwrap_or(0);
+        if !answers || number <= before || number > own {
+            return;
+        }
+        self.asked.insert(peer, number);
+        let open = self.open.range(before + 1..=number);
+        let bodies = open.flat_map(|(_, (_, bodies))| bodies.iter().map(|body| (*body, true)));
+        let of = self.haves.entry(peer).or_default();
+        of.extend(bodies);
+        if of.is_empty() {
+            self.haves.remove(&peer);
+        } else {
+            self.woken.insert(peer);
+        }
+    }
+
+    /// A peer wants to know of a body.
+    fn ask(&mut self, peer: Incarnation, body: BlobName, here: bool) {
+        if here {
+            self.tell(peer, body);
+        } else if self.askers.contains_key(&body) || self.askers.len() < ASKED_MAX {
+            self.askers.entry(body).or_default().insert(peer);
+        }
+    }
+
+    fn tell(&mut self, peer: Incarnation, body: BlobName) {
+        let of = self.haves.entry(peer).or_default();
+        if of.len() < ASKED_MAX {
+            of.push_back((body, false));
+            self.woken.insert(peer);
+        }
+    }
+
+    /// A body is here from now on, and stays.
+    pub(super) fn here(&mut self, body: &BlobName) {
+        for peer in self.askers.remove(body).unwrap_or_default() {
+            self.tell(peer, *body);
+        }
+    }
+
+    pub(super) fn transmit(&mut self, peer: Incarnation) -> Option<Frame> {
+        let of = self.haves.get_mut(&peer)?;
+        let next = of.pop_front();
+        if of.is_empty() {
+            self.haves.remove(&peer);
+        }
+        let (body, ask) = next?;
+        Some(Frame::BlobHave(BlobHave {
+            name: on_wire(&body),
+            here: true,
+            ask,
+            partition: Some(self.partition),
+        }))
+    }
+
+    pub(super) fn time(&mut self, now: Now) {
+        self.outcomes.extend(self.waits.time(clocks(now)));
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.waits.deadline()
+    }
+}
+
+impl Own {
+    /// A peer has a body, or asks for it.
+    pub(super) fn told_of_body(&mut self, peer: Incarnation, have: &BlobHave) {
+        if have.here {
+            let outcomes = self.confirming.waits.has_blob(peer, have.name);
+            self.confirming.outcomes.extend(outcomes);
+        }
+        if have.ask {
+            let body = off_wire(&have.name);
+            let here = self.has_body(&body) || broken("body-said-before-it-came");
+            self.confirming.ask(peer, body, here);
+        }
+    }
+
+    /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined it is not known what they lack.
+    fn has_body(&self, body: &BlobName) -> bool {
+        !self.lacking.contains_key(body) && self.states.joining.is_none()
+    }
+}
+
+impl PartitionOwner {
+    /// Whether what the call writes, if it does, must be confirmed by others.
+    ///
+    /// # Errors
+    /// It cannot be: nothing may be written.
+    pub(super) fn to_be_confirmed(
+        &self,
+        account: AccountId,
+        call: &MailboxCall,
+        other_nodes: usize,
+    ) -> Result<Option<ToConfirm>, Failure> {
+        let needed = other_nodes.min(self.config.peers.len());
+        if needed == 0 || !call.writes() {
+            return Ok(None);
+        }
+        let partition = keys::partition_of(account);
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return Err(Failure::Temporary);
+        };
+        // The partition may have been opened a moment ago, here or there, so that they have not said yet where they stand in it.
+        let links = self.links.values();
+        let reachable = links.filter(|link| link.features & FEATURE_CONFIRM != 0);
+        let may = own.confirming.waits.check(needed, reachable.count());
+        may.map_err(|refused| match refused {
+            Refused::TooFew { .. } => Failure::TooFewNodes,
+            Refused::TooMany => Failure::Temporary,
+        })?;
+        let replica = self.replica(account)?;
+        let (adds, bodies) = match call {
+            MailboxCall::Append {
+                messages, replaces, ..
+            } => {
+                let bodies = messages.iter().map(|new| new.blob);
+                (replaces.is_none(), bodies.collect())
+            }
+            // They may be of before others were waited for.
+            MailboxCall::Copy {
+                name,
+                uids,
+                remove: false,
+                ..
+            } => {
+                let bodies = replica.shown(name, uids).map(|shown| shown.row().blob);
+                (true, bodies.collect())
+            }
+            _ => (false, BTreeSet::new()),
+        };
+        Ok(Some(ToConfirm {
+            needed,
+            bodies,
+            adds,
+            next: own.log.next(),
+        }))
+    }
+
+    /// The call is carried out: what it has written waits, if it has written anything.
+    pub(super) fn confirm(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        of: ToConfirm,
+    ) -> Option<Confirm> {
+        let own = self.running(keys::partition_of(account))?;
+        let (next, adds) = (own.log.next(), of.adds);
+        if next == of.next {
+            return None;
+        }
+        let number = next - 1;
+        own.confirming
+            .begin(now, number, of.needed, account, of.bodies);
+        Some(Confirm { number, adds })
+    }
+
+    /// A peer may have more, or time has passed: answers that need not wait are ready.
+    pub(super) fn confirm_on(&mut self, partition: PartitionId) {
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        if own.failed {
+            return;
+        }
+        let (origin, last) = (own.log.origin(), own.log.next() - 1);
+        if !own.confirming.open.is_empty() {
+            for (peer, Link { features, .. }) in &self.links {
+                let applied = own.shipping.applied_at(*peer, origin);
+                let answers = features & FEATURE_CONFIRM != 0 && own.shipping.is_greeted(*peer);
+                own.confirming.applied(*peer, applied, last, answers);
+            }
+        }
+        for peer in std::mem::take(&mut own.confirming.woken) {
+            let wake = PeerOutput::Wake(partition, peer);
+            self.out.push_back(Output::Peer(wake));
+        }
+        for outcome in std::mem::take(&mut own.confirming.outcomes) {
+            let (number, others) = match outcome {
+                Outcome::Enough(number) => (number, Others::Enough),
+                Outcome::Abort(number) => (number, Others::TooFew),
+            };
+            let Some((account, _)) = own.confirming.open.remove(&number) else {
+                continue;
+            };
+            let entry = self.accounts.get_mut(&account);
+            let mut held = entry.into_iter().flat_map(|entry| &mut entry.held);
+            // It may have been refused since, with its account.
+            if let Some(held) = held.find(|held| held.others == Others::Awaited(number)) {
+                held.others = others;
+                self.holding.insert(account);
+            }
+        }
+    }
+
+    /// A state is joined: it is known of all bodies whether they are here.
+    pub(super) fn answer_of_bodies(&mut self, partition: PartitionId) {
+        if let Some(own) = self.running(partition) {
+            let askers = own.confirming.askers.keys().copied();
+            let here: Vec<BlobName> = askers.filter(|body| own.has_body(body)).collect();
+            here.iter().for_each(|body| own.confirming.here(body));
+        }
+        self.confirm_on(partition);
+    }
+
+    /// Too few nodes have it in time: takes back messages that lie where they were put, by whatever name. Says what the client is told.
+    pub(super) fn not_confirmed(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        put: Option<&[(MessageId, Stamp)]>,
+    ) -> Failure {
+        let Some(mut rest) = put.filter(|put| !put.is_empty()) else {
+            return Failure::DoneHere;
+        };
+        if broken("unconfirmed-stays") {
+            return Failure::NotConfirmed;
+        }
+        while !rest.is_empty() {
+            let mut len = rest.len().min(self.config.messages_per_call_max.max(1));
+            let Ok(replica) = self.replica(account) else {
+                return Failure::Temporary;
+            };
+            let mut plan = replica.plan_take_back(&rest[..len]);
+            while len > 1 && !fits(replica, &plan) {
+                len /= 2;
+                plan = replica.plan_take_back(&rest[..len]);
+            }
+            self.write(now, account, plan.ops, &[]);
+            rest = &rest[len..];
+        }
+        self.collect_soon(now, account);
+        Failure::NotConfirmed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(number: usize) -> BlobName {
+        let mut upload = [0; 16];
+        upload[..8].copy_from_slice(&number.to_be_bytes());
+        BlobName {
+            hash: [0; 32],
+            upload,
+        }
+    }
+
+    #[test]
+    fn what_a_peer_asks_is_bounded() {
+        let peer = Incarnation::from_hash(1);
+        let mut of = Confirming::new(PartitionId::accounts(0), waits::Config::default());
+        for number in 0..2 * ASKED_MAX {
+            of.ask(peer, body(number), true);
+            of.ask(peer, body(number), false);
+        }
+        assert_eq!(
+            (of.haves[&peer].len(), of.askers.len()),
+            (ASKED_MAX, ASKED_MAX)
+        );
+        // Those that are remembered are told of.
+        while of.transmit(peer).is_some() {}
+        of.here(&body(0));
+        of.here(&body(2 * ASKED_MAX - 1));
+        assert!(of.transmit(peer).is_some());
+        assert!(of.transmit(peer).is_none());
+        of.stream_of(peer);
+        assert!(of.askers.is_empty());
+    }
+}

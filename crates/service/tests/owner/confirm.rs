@@ -1,0 +1,344 @@
+//! Answers that wait until another node has what was written.
+
+use whimbrel_replication::waits;
+use whimbrel_service::{
+    api::{Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
+    machine::{Input, Machine, RequestId},
+    owner::Config,
+    peers::{Frame, PeerInput, bodies::FEATURE_PUSH},
+};
+
+use crate::{
+    pair::{Pair, appending},
+    world::{ANNE, name},
+};
+
+/// Longer than an answer waits.
+const PATIENCE_SECONDS: u64 = 11;
+
+/// Both know the account.
+fn pair() -> Pair {
+    let mut pair = Pair::new();
+    pair.create(0, "a");
+    pair.create(0, "b");
+    pair.settle();
+    pair
+}
+
+fn ask(pair: &mut Pair, call: MailboxCall) -> RequestId {
+    pair.ask(0, ANNE, call, 1)
+}
+
+fn append(pair: &mut Pair, mailbox: &str) -> RequestId {
+    ask(pair, appending(mailbox, 1))
+}
+
+fn copy(uids: Vec<u32>, remove: bool) -> MailboxCall {
+    MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("a"),
+        uids,
+        to: name("b"),
+        remove,
+    }
+}
+
+fn seen(uids: Vec<u32>) -> MailboxCall {
+    MailboxCall::Store {
+        session: SessionId(1),
+        name: name("a"),
+        uids,
+        change: FlagChange::Add,
+        flags: Flags::from_iter([Flag::Seen]),
+        unchanged_since: None,
+    }
+}
+
+/// Operations in the log of node 0.
+fn written(pair: &Pair) -> u64 {
+    pair.nodes[0].owner.figures(pair.now).log_operations
+}
+
+#[track_caller]
+fn is_refused(reply: Option<Reply>, with: Failure) {
+    assert!(
+        matches!(&reply, Some(Reply::Failed(failure)) if *failure == with),
+        "{reply:?}"
+    );
+}
+
+/// How often node 0 has asked for a body.
+fn asked(pair: &Pair) -> usize {
+    let asks = |frame: &&Frame| matches!(frame, Frame::BlobHave(have) if have.ask);
+    pair.sent.iter().filter(asks).count()
+}
+
+#[test]
+fn a_write_is_answered_when_another_node_has_it() {
+    let mut pair = pair();
+    let request = append(&mut pair, "a");
+    assert!(pair.answer(0, request).is_none(), "nobody has it yet");
+    // Others see it meanwhile.
+    assert_eq!(pair.uids(0, "a").len(), 1);
+    pair.travel();
+    let reply = pair.answer(0, request);
+    let Some(Reply::Appended { uids, .. }) = reply else {
+        panic!("{reply:?}");
+    };
+    assert_eq!(uids, pair.uids(1, "a"));
+    assert_eq!(asked(&pair), 1);
+    for call in [
+        copy(uids.clone(), false),
+        seen(uids.clone()),
+        copy(uids, true),
+    ] {
+        let request = ask(&mut pair, call);
+        assert!(pair.answer(0, request).is_none(), "nobody has it yet");
+        pair.travel();
+        let reply = pair.answer(0, request);
+        assert!(
+            matches!(reply, Some(Reply::Copied { .. } | Reply::Stored { .. })),
+            "{reply:?}"
+        );
+    }
+    // The body of the copy, which may be older than what is waited for.
+    assert_eq!(asked(&pair), 2);
+    // Nothing is written.
+    let request = ask(&mut pair, seen(Vec::new()));
+    assert!(matches!(
+        pair.answer(0, request),
+        Some(Reply::Stored { .. })
+    ));
+}
+
+#[test]
+fn with_too_few_nodes_nothing_is_written() {
+    let mut pair = pair();
+    pair.append(0, "a", 1);
+    let uids = pair.uids(0, "a");
+    pair.unlink();
+    let before = written(&pair);
+    let calls = [
+        appending("a", 1),
+        copy(uids.clone(), false),
+        copy(uids.clone(), true),
+        seen(uids.clone()),
+        MailboxCall::Remove {
+            name: name("a"),
+            uid_validity: 7,
+            uids,
+        },
+        MailboxCall::Delete { name: name("b") },
+    ];
+    for call in calls {
+        let request = ask(&mut pair, call);
+        is_refused(pair.answer(0, request), Failure::TooFewNodes);
+    }
+    assert_eq!(written(&pair), before);
+    // Reading goes on, and so does who does not wait.
+    let request = ask(&mut pair, MailboxCall::List);
+    assert!(matches!(pair.answer(0, request), Some(Reply::Mailboxes(_))));
+    pair.append(0, "a", 1);
+    // It need not have said yet where it stands.
+    pair.link();
+    let request = append(&mut pair, "a");
+    assert!(pair.answer(0, request).is_none(), "nobody has it yet");
+    pair.settle();
+    assert!(matches!(
+        pair.answer(0, request),
+        Some(Reply::Appended { .. })
+    ));
+}
+
+/// Nobody has it twice who does again what was refused.
+#[test]
+fn what_was_added_and_not_confirmed_is_taken_back() {
+    let mut pair = pair();
+    pair.append(0, "a", 1);
+    pair.settle();
+    let before = pair.uids(0, "a");
+    let added = append(&mut pair, "a");
+    let copied = ask(&mut pair, copy(before.clone(), false));
+    assert_eq!((pair.uids(0, "a").len(), pair.uids(0, "b").len()), (2, 1));
+    // It is found whatever it is called.
+    pair.rename(0, "b", "c");
+    pair.pass(0, PATIENCE_SECONDS);
+    is_refused(pair.answer(0, added), Failure::NotConfirmed);
+    is_refused(pair.answer(0, copied), Failure::NotConfirmed);
+    for node in 0..2 {
+        assert_eq!(pair.uids(node, "a"), before);
+        if node == 0 {
+            pair.settle();
+        }
+        assert!(pair.uids(node, "c").is_empty());
+    }
+    let again = append(&mut pair, "a");
+    pair.travel();
+    let reply = pair.answer(0, again);
+    assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    assert_eq!(pair.uids(1, "a").len(), 2);
+}
+
+#[test]
+fn what_somebody_moved_is_not_taken_back() {
+    let mut pair = pair();
+    let added = append(&mut pair, "a");
+    let uids = pair.uids(0, "a");
+    let reply = pair.call(0, copy(uids, true));
+    assert!(matches!(reply, Reply::Copied { .. }), "{reply:?}");
+    pair.pass(0, PATIENCE_SECONDS);
+    is_refused(pair.answer(0, added), Failure::NotConfirmed);
+    assert_eq!(pair.uids(0, "b").len(), 1);
+}
+
+/// To do it again changes nothing.
+#[test]
+fn what_changed_something_and_is_not_confirmed_stays() {
+    let mut pair = pair();
+    pair.append(0, "a", 3);
+    pair.settle();
+    let uids = pair.uids(0, "a");
+    let replaced = MailboxCall::Append {
+        session: SessionId(1),
+        name: name("b"),
+        messages: match appending("b", 1) {
+            MailboxCall::Append { messages, .. } => messages,
+            _ => Vec::new(),
+        },
+        replaces: Some(Replaced {
+            name: name("a"),
+            uid: uids[2],
+        }),
+    };
+    for call in [
+        seen(uids[..1].to_vec()),
+        copy(uids[1..2].to_vec(), true),
+        replaced,
+    ] {
+        let request = ask(&mut pair, call);
+        pair.pass(0, PATIENCE_SECONDS);
+        is_refused(pair.answer(0, request), Failure::DoneHere);
+    }
+    pair.settle();
+    for node in 0..2 {
+        assert_eq!(
+            (pair.uids(node, "a").len(), pair.uids(node, "b").len()),
+            (1, 2)
+        );
+        let rows = pair.call(
+            node,
+            MailboxCall::Rows {
+                name: name("a"),
+                uids: uids.clone(),
+            },
+        );
+        let Reply::Rows(rows) = rows else {
+            panic!("{rows:?}");
+        };
+        assert!(rows[0].flags.contains(&Flag::Seen));
+    }
+}
+
+#[test]
+fn a_body_that_is_not_there_is_waited_for() {
+    for again in [false, true] {
+        let mut pair = pair();
+        pair.late = true;
+        let request = append(&mut pair, "a");
+        pair.settle();
+        assert!(pair.answer(0, request).is_none(), "its body is not there");
+        assert_eq!(asked(&pair), 1);
+        let body = pair.coming[1][0];
+        if again {
+            // What was asked is forgotten with the stream.
+            pair.unlink();
+            pair.link();
+            pair.settle();
+            assert_eq!(asked(&pair), 2);
+        }
+        pair.peer(1, PeerInput::Body(body, u64::MAX));
+        pair.travel();
+        let reply = pair.answer(0, request);
+        assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    }
+}
+
+/// It is not known any more whether it is confirmed.
+#[test]
+fn a_commit_that_fails_refuses_what_waits() {
+    let mut pair = pair();
+    let request = append(&mut pair, "a");
+    pair.nodes[0].full = true;
+    let reply = pair.append_for(0, ANNE, "a", 1);
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Storage)),
+        "{reply:?}"
+    );
+    is_refused(pair.answer(0, request), Failure::Storage);
+    pair.nodes[0].full = false;
+    pair.settle();
+    assert!(pair.answer(0, request).is_none(), "there is one answer");
+    let request = append(&mut pair, "a");
+    pair.travel();
+    assert!(matches!(
+        pair.answer(0, request),
+        Some(Reply::Appended { .. })
+    ));
+}
+
+#[test]
+fn an_account_that_is_removed_refuses_what_waits() {
+    let mut pair = pair();
+    let request = append(&mut pair, "a");
+    pair.nodes[0].removed.insert(ANNE);
+    pair.input(0, Input::Purge(ANNE));
+    is_refused(pair.answer(0, request), Failure::NoSuchAccount);
+    pair.settle();
+    pair.pass(0, PATIENCE_SECONDS);
+    assert!(pair.answer(0, request).is_none(), "there is one answer");
+}
+
+#[test]
+fn so_many_wait_at_once() {
+    let mut pair = Pair::with(Config {
+        waits: waits::Config {
+            waiting_max: 1,
+            ..waits::Config::default()
+        },
+        ..Config::default()
+    });
+    pair.create(0, "a");
+    pair.settle();
+    let first = append(&mut pair, "a");
+    let second = append(&mut pair, "a");
+    is_refused(pair.answer(0, second), Failure::Temporary);
+    pair.travel();
+    assert!(matches!(
+        pair.answer(0, first),
+        Some(Reply::Appended { .. })
+    ));
+    let third = append(&mut pair, "a");
+    pair.travel();
+    assert!(matches!(
+        pair.answer(0, third),
+        Some(Reply::Appended { .. })
+    ));
+}
+
+/// It would not answer for bodies.
+#[test]
+fn an_older_node_does_not_count() {
+    let mut pair = pair();
+    pair.unlink();
+    pair.features = FEATURE_PUSH;
+    pair.link();
+    pair.settle();
+    let before = written(&pair);
+    let request = append(&mut pair, "a");
+    is_refused(pair.answer(0, request), Failure::TooFewNodes);
+    assert_eq!(written(&pair), before);
+    // Who does not wait is served, and it is not asked anything.
+    pair.append(0, "a", 1);
+    pair.settle();
+    assert_eq!((pair.uids(1, "a").len(), asked(&pair)), (1, 0));
+}
