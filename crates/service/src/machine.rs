@@ -40,7 +40,7 @@ impl Now {
 pub struct RequestId(pub u64);
 
 /// Names something a machine asked of its driver. Chosen by the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 /// What an account's mail begins with.

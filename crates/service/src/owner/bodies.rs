@@ -98,9 +98,8 @@ impl PartitionOwner {
             self.lacked.remove(&(blob, partition));
             self.hand_out_for(partition, ticket, commit);
             if let Some(own) = self.running(partition) {
-                own.confirming.here(&blob);
+                own.confirming.here(&blob, ticket);
             }
-            self.confirm_on(partition);
             self.not_awaited(partition, &blob);
             let waiting = match accounts.is_empty() {
                 true => self.accounts_of(partition),

@@ -23,7 +23,7 @@ use whimbrel_replication::{
 use super::{Link, Own, Partition, PartitionOwner, batches::fits, keys, reading::Others};
 use crate::{
     api::{Failure, MailboxCall},
-    machine::{Now, Output},
+    machine::{Now, Output, Ticket},
     peers::{Frame, PeerOutput, clocks, off_wire, on_wire},
 };
 
@@ -50,6 +50,15 @@ pub(super) struct Confirm {
     pub(super) adds: bool,
 }
 
+/// A peer is told of a body.
+struct Have {
+    body: BlobName,
+    /// Whether it is asked, too.
+    ask: bool,
+    /// When this commit is durable, and with it the body.
+    after: Ticket,
+}
+
 /// In one partition: what waits for other nodes, and what they want to know.
 pub(super) struct Confirming {
     partition: PartitionId,
@@ -60,8 +69,10 @@ pub(super) struct Confirming {
     asked: BTreeMap<Incarnation, u64>,
     /// Peers that want to know of bodies that are not here.
     askers: BTreeMap<BlobName, BTreeSet<Incarnation>>,
-    /// Bodies that are here, and of which peers are told; whether they are asked, too.
-    haves: BTreeMap<Incarnation, VecDeque<(BlobName, bool)>>,
+    /// Bodies that are here, and of which peers are told.
+    haves: BTreeMap<Incarnation, VecDeque<Have>>,
+    /// The newest commit that is durable.
+    synced: Ticket,
     /// Peers that have to be woken for these.
     woken: BTreeSet<Incarnation>,
     outcomes: Vec<Outcome>,
@@ -76,6 +87,7 @@ impl Confirming {
             asked: BTreeMap::new(),
             askers: BTreeMap::new(),
             haves: BTreeMap::new(),
+            synced: Ticket::default(),
             woken: BTreeSet::new(),
             outcomes: Vec::new(),
         }
@@ -118,7 +130,13 @@ impl Confirming {
         }
         self.asked.insert(peer, number);
         let open = self.open.range(before + 1..=number);
-        let bodies = open.flat_map(|(_, (_, bodies))| bodies.iter().map(|body| (*body, true)));
+        let bodies = open.flat_map(|(_, (_, bodies))| bodies.iter());
+        // They were durable here before the batch left.
+        let bodies = bodies.map(|body| Have {
+            body: *body,
+            ask: true,
+            after: Ticket::default(),
+        });
         let of = self.haves.entry(peer).or_default();
         of.extend(bodies);
         if of.is_empty() {
@@ -128,37 +146,48 @@ impl Confirming {
         }
     }
 
-    /// A peer wants to know of a body.
-    fn ask(&mut self, peer: Incarnation, body: BlobName, here: bool) {
+    /// A peer wants to know of a body, which is durable with this commit if it is here.
+    fn ask(&mut self, peer: Incarnation, body: BlobName, here: bool, after: Ticket) {
         if here {
-            self.tell(peer, body);
+            self.tell(peer, body, after);
         } else if self.askers.contains_key(&body) || self.askers.len() < ASKED_MAX {
             self.askers.entry(body).or_default().insert(peer);
         }
     }
 
-    fn tell(&mut self, peer: Incarnation, body: BlobName) {
+    fn tell(&mut self, peer: Incarnation, body: BlobName, after: Ticket) {
         let of = self.haves.entry(peer).or_default();
         if of.len() < ASKED_MAX {
-            of.push_back((body, false));
+            let ask = false;
+            of.push_back(Have { body, ask, after });
             self.woken.insert(peer);
         }
     }
 
-    /// A body is here from now on, and stays.
-    pub(super) fn here(&mut self, body: &BlobName) {
+    /// A body is here from now on, and stays, when this commit is durable.
+    pub(super) fn here(&mut self, body: &BlobName, after: Ticket) {
         for peer in self.askers.remove(body).unwrap_or_default() {
-            self.tell(peer, *body);
+            self.tell(peer, *body, after);
         }
+    }
+
+    /// A commit is durable; whether somebody is to be told of a body for that.
+    pub(super) fn durable(&mut self, ticket: Ticket) -> bool {
+        self.synced = self.synced.max(ticket);
+        let may = |of: &VecDeque<Have>| of.front().is_some_and(|have| have.after <= ticket);
+        let told = self.haves.iter().filter(|(_, of)| may(of));
+        self.woken.extend(told.map(|(peer, _)| *peer));
+        !self.woken.is_empty()
     }
 
     pub(super) fn transmit(&mut self, peer: Incarnation) -> Option<Frame> {
         let of = self.haves.get_mut(&peer)?;
-        let next = of.pop_front();
+        let synced = self.synced;
+        let next = of.pop_front_if(|have| have.after <= synced);
         if of.is_empty() {
             self.haves.remove(&peer);
         }
-        let (body, ask) = next?;
+        let Have { body, ask, .. } = next?;
         Some(Frame::BlobHave(BlobHave {
             name: on_wire(&body),
             here: true,
@@ -186,8 +215,14 @@ impl Own {
         if have.ask {
             let body = off_wire(&have.name);
             let here = self.has_body(&body) || broken("body-said-before-it-came");
-            self.confirming.ask(peer, body, here);
+            let after = self.newest();
+            self.confirming.ask(peer, body, here, after);
         }
+    }
+
+    /// When this commit is durable, all is that is here now.
+    fn newest(&self) -> Ticket {
+        self.gate.newest().unwrap_or_default()
     }
 
     /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined it is not known what they lack.
@@ -312,7 +347,9 @@ impl PartitionOwner {
         if let Some(own) = self.running(partition) {
             let askers = own.confirming.askers.keys().copied();
             let here: Vec<BlobName> = askers.filter(|body| own.has_body(body)).collect();
-            here.iter().for_each(|body| own.confirming.here(body));
+            let after = own.newest();
+            here.iter()
+                .for_each(|body| own.confirming.here(body, after));
         }
         self.confirm_on(partition);
     }
@@ -366,8 +403,8 @@ mod tests {
         let peer = Incarnation::from_hash(1);
         let mut of = Confirming::new(PartitionId::accounts(0), waits::Config::default());
         for number in 0..2 * ASKED_MAX {
-            of.ask(peer, body(number), true);
-            of.ask(peer, body(number), false);
+            of.ask(peer, body(number), true, Ticket::default());
+            of.ask(peer, body(number), false, Ticket::default());
         }
         assert_eq!(
             (of.haves[&peer].len(), of.askers.len()),
@@ -375,8 +412,8 @@ mod tests {
         );
         // Those that are remembered are told of.
         while of.transmit(peer).is_some() {}
-        of.here(&body(0));
-        of.here(&body(2 * ASKED_MAX - 1));
+        of.here(&body(0), Ticket::default());
+        of.here(&body(2 * ASKED_MAX - 1), Ticket::default());
         assert!(of.transmit(peer).is_some());
         assert!(of.transmit(peer).is_none());
         of.stream_of(peer);

@@ -289,9 +289,11 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
+        let mut told = false;
         if done {
             own.gate.committed(ticket, &mut self.out);
             if !own.failed {
+                told = own.confirming.durable(ticket);
                 own.shipping.committed(now, ticket);
                 own.counted(self.config.origin, ticket);
                 own.report_durable(ticket);
@@ -309,6 +311,9 @@ impl PartitionOwner {
         if done && !reset {
             self.state_committed(now, partition, ticket);
             self.grown_durable(now, partition, ticket);
+        }
+        if told {
+            self.confirm_on(partition);
         }
         if reset {
             self.reset(now, partition);

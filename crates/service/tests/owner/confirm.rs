@@ -1,5 +1,7 @@
 //! Answers that wait until another node has what was written.
 
+use std::collections::VecDeque;
+
 use whimbrel_replication::waits;
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
@@ -257,6 +259,35 @@ fn a_body_that_is_not_there_is_waited_for() {
             assert_eq!(asked(&pair), 2);
         }
         pair.peer(1, PeerInput::Body(body, u64::MAX));
+        pair.travel();
+        let reply = pair.answer(0, request);
+        assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    }
+}
+
+/// The other node has written it, and would lose it with its power.
+#[test]
+fn a_body_counts_when_it_is_durable() {
+    for early in [false, true] {
+        let mut pair = pair();
+        pair.late = true;
+        let request = append(&mut pair, "a");
+        if early {
+            // It comes, and is being made durable when the question comes.
+            while pair.coming[1].is_empty() {
+                pair.travel_some(1);
+            }
+        } else {
+            pair.settle();
+        }
+        let body = pair.coming[1][0];
+        pair.nodes[1].slow = Some(VecDeque::new());
+        pair.peer(1, PeerInput::Body(body, u64::MAX));
+        pair.travel();
+        assert!(pair.answer(0, request).is_none(), "it is not durable there");
+        for ticket in pair.nodes[1].slow.take().unwrap() {
+            pair.input(1, Input::Committed(ticket));
+        }
         pair.travel();
         let reply = pair.answer(0, request);
         assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");

@@ -49,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) full: bool,
     /// Commits that it has not taken.
     pub(crate) refused: usize,
+    /// Its disk is slow: commits that are not durable yet.
+    pub(crate) slow: Option<VecDeque<Ticket>>,
     /// What became of deliveries.
     pub(crate) delivered: Vec<(Ticket, bool)>,
     replies: BTreeMap<RequestId, Reply>,
@@ -137,6 +139,7 @@ impl Node {
             warnings: Vec::new(),
             full: false,
             refused: 0,
+            slow: None,
             delivered: Vec::new(),
             replies: BTreeMap::new(),
             inbox: VecDeque::new(),
@@ -429,6 +432,10 @@ impl Pair {
             }
             Output::Commit(ticket, commit) => {
                 node.commit(commit);
+                if let Some(slow) = &mut node.slow {
+                    slow.push_back(ticket);
+                    return None;
+                }
                 Input::Committed(ticket)
             }
             Output::Load {
