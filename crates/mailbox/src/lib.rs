@@ -65,7 +65,10 @@ pub use plan::{
 };
 pub use read::{NameInfo, Row, Standing, Status};
 pub use recent::Recent;
-pub use replica::{ApplyError, Collected, Dropped, Effects, Peer, Peers, Replica, Step};
+pub use record::CLAIMS_KEPT_MAX;
+pub use replica::{
+    ApplyError, Collected, Dropped, Effects, PATIENCE_MICROS_MAX, Peer, Peers, Replica, Step,
+};
 pub use rows::{Content, LoadError, RowKey};
 pub use since::ChangedPart;
 pub use uids::Uids;

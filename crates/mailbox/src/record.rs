@@ -12,7 +12,7 @@ use crate::{
 
 /// Superseded claims kept for one placement. A client that names an older one hits nothing, as after an EXPUNGE.
 /// The greatest are kept, so that the choice does not depend on the order of arrival.
-pub(crate) const CLAIMS_KEPT_MAX: usize = 8;
+pub const CLAIMS_KEPT_MAX: usize = 8;
 
 /// The register of `\Flagged` among a record's flags.
 pub(crate) const FLAGGED: u32 = 1;

@@ -5,15 +5,21 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Batch, Incarnation, OrMap, Stamp, VersionVector};
 
 use crate::elsewhere::Point;
 use crate::ids::IdHasher;
 use crate::lacking::BODY_PATIENCE_MICROS;
 use crate::lineage::Lineage;
-use crate::record::{BoxRecord, FIRST_KEYWORD, Record};
+use crate::record::{BoxRecord, CLAIMS_KEPT_MAX, FIRST_KEYWORD, Record};
 use crate::slab::Slab;
 use crate::{AccountId, BlobName, Flag, Flags, Keyword, MailboxId, MailboxName, MessageId, RowKey};
+
+/// So long a claim waits for peers at most, however often its message was claimed before: the shortest first wait (100 ms, `replication::readers`), doubled
+/// once for each superseded claim that is kept, so that it is reached on every link. Longer than any way there and back that is not a fault, shorter than clients wait
+/// for an answer.
+pub const PATIENCE_MICROS_MAX: u64 = 25_600_000;
 
 /// Another replica that is live and has readers on the account (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +28,7 @@ pub struct Peer {
     pub slot: u8,
     /// The greatest counter of the account heard from it.
     pub heard: u32,
-    /// How long to wait for it, in microseconds: three round trips, at most two seconds.
+    /// How long a message's first claim waits for it, in microseconds: three round trips, at most two seconds.
     pub patience_micros: u64,
 }
 
@@ -64,10 +70,17 @@ impl Peers {
         self.mono_micros
     }
 
-    /// Until when what is claimed at this moment waits for them.
-    pub(crate) fn until(&self) -> u64 {
+    /// Until when what is claimed at this moment waits for them, if its message has so many superseded claims: each doubles the wait. Perhaps those were
+    /// shown too soon, and late elsewhere, for peers answer later than they are waited for; so in the end they are heard.
+    pub(crate) fn until(&self, superseded: usize) -> u64 {
         let patience = self.readers.iter().map(|peer| peer.patience_micros);
-        self.mono_micros.saturating_add(patience.max().unwrap_or(0))
+        let first = patience.max().unwrap_or(0);
+        let doubled = match broken("waits-alike") {
+            true => first,
+            false => first.saturating_mul(1 << superseded.min(CLAIMS_KEPT_MAX)),
+        };
+        self.mono_micros
+            .saturating_add(doubled.min(PATIENCE_MICROS_MAX).max(first))
     }
 
     /// Whether from each a counter at least as high as that of the claim was heard.

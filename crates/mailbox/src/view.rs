@@ -424,9 +424,14 @@ impl Replica {
             return;
         }
         let below = self.body_awaited_below(uid, telling.peers);
-        let until = pending_until
-            .flatten()
-            .unwrap_or_else(|| telling.peers.until().max(below.unwrap_or(0)));
+        let until = pending_until.flatten().unwrap_or_else(|| {
+            let superseded = self.records[slot].older().len();
+            // What waits with a lower claim would be late once this one is told.
+            let lower = self.pending.range(..uid).next_back();
+            let lower = lower.map_or(0, |(_, (_, until))| *until);
+            let own = telling.peers.until(superseded);
+            own.max(lower).max(below.unwrap_or(0))
+        });
         let in_time = until > telling.peers.mono_micros();
         let waits = !telling.peers.heard(uid) || below.is_some();
         if in_time && waits && !broken("nobody-waits") {

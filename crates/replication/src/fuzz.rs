@@ -7,8 +7,8 @@ use crate::{
     Now,
     announced::Announced,
     partition::{
-        Config, Input, Output, Partition, Resume, Rows, Snapshot, StateConfig, StateInput,
-        StateOutput,
+        Config, Input, Membership, Output, Partition, Resume, Rows, Snapshot, StateConfig,
+        StateInput, StateOutput,
     },
     readers::{self, Readers},
     wire::{BULK_BYTES_MAX, Decoder, Frame, HEADER_BYTES, WireError},
@@ -62,7 +62,7 @@ pub fn peer(data: &[u8]) {
         ..Config::default()
     };
     let resume = Resume {
-        members: [me, peer].into(),
+        members: Membership::of([me, peer]),
         ..Resume::default()
     };
     let Ok(mut partition) = Partition::resume(config, id, me, resume) else {

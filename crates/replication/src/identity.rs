@@ -205,6 +205,7 @@ mod tests {
             yours: yours.map(vector),
             anew: None,
             young: None,
+            lives: None,
         }
     }
 

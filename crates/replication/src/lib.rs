@@ -18,6 +18,7 @@ pub mod budget;
 pub mod clocks;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod holders;
 pub mod identity;
 pub mod link;
 pub mod members;

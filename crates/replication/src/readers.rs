@@ -8,7 +8,8 @@
 //!   is here then. Frames of a link are in order; batches may come on other ways.
 //! - `Reads` tells every change once: what is forgotten with a peer, too.
 //! - Told is what is durable: a counter that a crash takes back could be claimed again.
-//! - Nobody is waited for who is not live, and nobody for longer than the patience: what the owner shows after that may be late (rule 4).
+//! - Nobody is waited for who is not live, and nobody by the first claim of a message for longer than the patience: what the owner shows after that may be
+//!   late (rule 4), and what is claimed again waits longer (`mailbox::Peers`).
 //!
 //! All is forgotten in a crash, and told anew on each link.
 
@@ -77,7 +78,7 @@ pub struct Heard {
     pub peer: Incarnation,
     /// The greatest counter heard from it.
     pub counter: u32,
-    /// How long to wait for it.
+    /// How long the first claim of a message waits for it.
     pub patience_micros: u64,
 }
 

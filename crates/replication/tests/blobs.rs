@@ -59,7 +59,7 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
         fetches.linked(at(0), node(id as u64 + 2), false);
     }
     for second in 0..2000 {
-        let mut writes = Vec::new();
+        let (mut writes, mut again) = (Vec::new(), Vec::new());
         while let Some(output) = fetches.poll() {
             match output {
                 FetchOutput::Send(peer, Frame::BlobWant(want)) => {
@@ -82,10 +82,14 @@ fn fetch(blobs: &[(BlobName, Vec<u8>, u8)], peers: &[Kind]) -> (Vec<BlobName>, u
                     writes.retain(|(other, _)| *other != name);
                 }
                 FetchOutput::Nowhere(_) => {}
+                FetchOutput::Again(name) => again.push(name),
                 other => panic!("{other:?}"),
             }
         }
         most = most.max(fetches.memory_bytes());
+        for name in again {
+            fetches.want(at(second), name, 0, false);
+        }
         for (name, bytes) in writes {
             fetches.written(name, bytes);
         }
@@ -205,18 +209,31 @@ fn asked(fetches: &mut Fetches) -> Vec<(Incarnation, BlobName)> {
     asked
 }
 
-/// Removed everywhere before they were fetched, such bodies are wanted for long: they must not keep the others out.
+/// Bodies of which is asked who lacks them still; what else was to be done is passed over.
+fn again(fetches: &mut Fetches) -> Vec<BlobName> {
+    let all = std::iter::from_fn(|| fetches.poll());
+    let again = all.filter_map(|output| match output {
+        FetchOutput::Again(name) => Some(name),
+        _ => None,
+    });
+    again.collect()
+}
+
+/// Removed everywhere before they were fetched, such bodies were wanted for ever, and had places of those that can be had: after a long cut they had all of
+/// them, and nothing was fetched any more.
 #[test]
 fn bodies_that_nobody_has_make_place() {
     let config = Config {
         fetches_max: 2,
+        wanted_max: 4,
         ..Config::default()
     };
     let mut fetches = Fetches::new(config);
-    let names: Vec<BlobName> = (0..4).map(|number| blob(number, 10).0).collect();
-    for name in &names {
+    let names: Vec<BlobName> = (0..8).map(|number| blob(number, 10).0).collect();
+    for name in &names[..4] {
         assert!(fetches.want(at(0), *name, 0, false));
     }
+    assert!(!fetches.want(at(0), names[4], 0, false), "too many");
     fetches.linked(at(0), node(2), false);
     assert_eq!(
         asked(&mut fetches),
@@ -229,35 +246,54 @@ fn bodies_that_nobody_has_make_place() {
         [(node(2), names[2]), (node(2), names[3])]
     );
     fetches.lacks(at(0), node(2), names[2]);
-    // Nobody is asked again at once.
+    // Nobody is asked again at once, also if they are wanted once more.
+    assert!(fetches.want(at(0), names[0], 0, false));
     assert_eq!(asked(&mut fetches), []);
+    for name in &names[4..7] {
+        assert!(fetches.want(at(0), *name, 0, false), "there is place");
+    }
+    assert!(!fetches.want(at(0), names[7], 0, false), "too many");
+    assert_eq!(asked(&mut fetches), [(node(2), names[4])]);
     let rested = fetches.deadline().expect("they are tried again");
     let later = Now {
         wall_micros: 0,
         mono_micros: rested,
     };
+    fetches.lacks(later, node(2), names[3]);
+    fetches.lacks(later, node(2), names[4]);
     fetches.time(later);
-    assert_eq!(
-        asked(&mut fetches),
-        [(node(2), names[0]), (node(2), names[1])]
-    );
+    assert_eq!(again(&mut fetches), names[..3]);
+    // One is lacking still; nothing names the others any more.
+    assert!(fetches.want(later, names[1], 0, false));
+    fetches.lacks(later, node(2), names[5]);
+    assert_eq!(asked(&mut fetches), [(node(2), names[1])]);
     // Whoever comes may have what nobody had.
-    fetches.lacks(later, node(2), names[0]);
-    fetches.lacks(later, node(2), names[1]);
-    assert_eq!(asked(&mut fetches), [(node(2), names[2])]);
     fetches.linked(later, node(3), false);
-    let asked_now = asked(&mut fetches);
-    assert!(
-        matches!(asked_now[..], [(peer, _)] if peer == node(3)),
-        "{asked_now:?}"
-    );
-    // And each is wanted once.
-    assert!(
-        names
-            .iter()
-            .all(|name| fetches.want(later, *name, 0, false))
-    );
-    assert_eq!(asked(&mut fetches), []);
+    assert_eq!(again(&mut fetches), names[3..6]);
+    fetches.time(at(1000));
+    fetches.time(at(2000));
+    let asked = asked(&mut fetches);
+    assert!(asked.iter().all(|(_, name)| *name != names[0]), "{asked:?}");
+}
+
+#[test]
+fn as_many_rest_as_there_is_room_for_and_one_that_comes_is_taken() {
+    let config = Config {
+        resting_max: 2,
+        ..Config::default()
+    };
+    let mut fetches = with_a_pusher(config);
+    let bodies: Vec<_> = (0..3).map(|number| blob(number, 70)).collect();
+    for (name, _) in &bodies {
+        assert!(fetches.want(at(0), *name, 0, false));
+        fetches.lacks(at(0), node(2), *name);
+    }
+    assert_eq!(again(&mut fetches), [bodies[0].0], "the first, sooner");
+    let (name, data) = &bodies[1];
+    fetches.pushed(at(1), node(2), push(*name, data));
+    written_whole(&mut fetches, *name, data);
+    fetches.time(at(100));
+    assert_eq!(again(&mut fetches), [bodies[2].0]);
 }
 
 fn push(name: BlobName, data: &[u8]) -> BlobPush {
@@ -503,6 +539,51 @@ fn what_cannot_be_written_yet_is_bounded() {
     let (name, data) = &bodies[6];
     fetches.pushed(at(0), node(2), push(*name, data));
     written_whole(&mut fetches, *name, data);
+}
+
+/// Asked for while it was read to be given unasked, it came once, found no room, and was waited for in vain until its peer was taken for silent: when nodes
+/// caught up after a cut, all that could be fetched at once stood still for seconds.
+#[test]
+fn an_answer_that_finds_no_room_is_asked_for_again() {
+    let config = Config {
+        ahead_bytes_max: 300,
+        ..Config::default()
+    };
+    let mut fetches = with_a_pusher(config);
+    let mut serves = Serves::new(config);
+    serves.linked(node(1), true);
+    let ((first, held), (name, data)) = (blob(1, 200), blob(2, 200));
+    assert!(fetches.want(at(0), first, 0, true));
+    fetches.pushed(at(0), node(2), push(first, &held));
+    written_whole(&mut fetches, first, &held);
+    assert!(fetches.want(at(0), name, 0, false));
+    let ask = |fetches: &mut Fetches| match fetches.poll() {
+        Some(FetchOutput::Send(_, Frame::BlobWant(want))) => want,
+        other => panic!("{other:?}"),
+    };
+    // The question comes while it is read: it is given as a whole, once.
+    serves.push(node(1), name);
+    let read = read_ids(&mut serves);
+    serves.want(node(1), ask(&mut fetches));
+    serves.read(read[0], Some(Bytes::from(data.clone())), true);
+    let Some(Frame::BlobPush(given)) = serves.transmit(node(1)) else {
+        panic!("it is not given");
+    };
+    assert_eq!(serves.transmit(node(1)), None);
+    // The first is still being written.
+    fetches.pushed(at(0), node(2), given);
+    serves.want(node(1), ask(&mut fetches));
+    assert_eq!(fetches.poll(), None, "once");
+    let read = read_ids(&mut serves);
+    serves.read(read[0], Some(Bytes::from(data.clone())), true);
+    for frame in std::iter::from_fn(|| serves.transmit(node(1))) {
+        match frame {
+            Frame::BlobChunk(chunk) => fetches.chunk(at(0), node(2), chunk),
+            Frame::BlobDone(done) => fetches.done(at(0), node(2), done),
+            other => panic!("{other:?}"),
+        }
+    }
+    written_whole(&mut fetches, name, &data);
 }
 
 /// The link goes before what was to come has come: it is asked of who is left, and on a new link all begins anew.

@@ -92,6 +92,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 yours: None,
                 anew: None,
                 young: None,
+                lives: None,
             }),
         ),
         (
@@ -105,6 +106,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 yours: Some(vector(&[(8, 2)])),
                 anew: None,
                 young: None,
+                lives: None,
             }),
         ),
         (
@@ -121,6 +123,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 yours: Some(vector(&[])),
                 anew: Some(true),
                 young: None,
+                lives: None,
             }),
         ),
         (
@@ -134,6 +137,21 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 yours: None,
                 anew: None,
                 young: Some(true),
+                lives: None,
+            }),
+        ),
+        (
+            "hello_lives",
+            Frame::Hello(Hello {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[]),
+                heads: vec![head],
+                room,
+                yours: None,
+                anew: None,
+                young: Some(true),
+                lives: Some(Lives { mine: 2, yours: 1 }),
             }),
         ),
         (
@@ -152,6 +170,18 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[]),
                 room,
                 again: Some(2),
+                lives: None,
+            }),
+        ),
+        (
+            "ack_lives",
+            Frame::Ack(Ack {
+                partition,
+                durable: vector(&[(7, 300)]),
+                applied: vector(&[]),
+                room,
+                again: Some(2),
+                lives: Some(Lives { mine: 0, yours: 3 }),
             }),
         ),
         (
@@ -378,6 +408,8 @@ fn what_is_not_known_is_skipped() {
             "hello"
                 | "hello_yours"
                 | "hello_anew"
+                | "hello_young"
+                | "ack"
                 | "state_begin"
                 | "state_hint"
                 | "readers"

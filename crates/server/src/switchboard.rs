@@ -294,6 +294,13 @@ impl Switchboard {
         }
     }
 
+    /// A body is looked for no more: who lacks it still is to want it again.
+    pub(crate) fn ask_who_lacks(&self, blob: BlobName) {
+        for machine in self.owners.iter().chain([&self.queue]) {
+            self.tell(machine, Input::Peer(PeerInput::WantAgain(blob)));
+        }
+    }
+
     /// A frame for a partition; waits until its machine has room for it.
     pub(crate) async fn frame_of_peer(
         &self,

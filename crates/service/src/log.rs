@@ -25,7 +25,8 @@ use crate::machine::Now;
 /// Key of the record that holds a [`Position`]; no other record's key starts with this byte.
 pub const POSITION_KEY: &[u8] = b"\0position";
 
-/// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable.
+/// Before the name of a body that is not here: a row for each, written with the batch that names it, gone when the body is durable, or when no record
+/// names it any more.
 const LACKING: &[u8] = b"\0lacking";
 
 /// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
@@ -102,12 +103,21 @@ pub fn lacking_of_key(key: &[u8]) -> Option<BlobName> {
     })
 }
 
-/// The accounts in the row of a body that is not here.
-pub(crate) fn accounts_of(value: &[u8]) -> BTreeSet<AccountId> {
+/// The accounts in the row of a body that is not here; `None`: a row from before they were kept.
+pub(crate) fn accounts_of(value: &[u8]) -> Option<BTreeSet<AccountId>> {
     match value.as_chunks() {
-        (accounts, []) => accounts.iter().copied().map(AccountId).collect(),
-        // From before they were kept.
-        _ => BTreeSet::new(),
+        ([], _) => None,
+        (accounts, []) => Some(accounts.iter().copied().map(AccountId).collect()),
+        _ => None,
+    }
+}
+
+/// The row of a body that is not here, and that records of these accounts name; they are some.
+pub(crate) fn lacking_row(blob: &BlobName, accounts: &BTreeSet<AccountId>) -> Mutation {
+    let value: Vec<u8> = accounts.iter().flat_map(|account| account.0).collect();
+    Mutation::Put {
+        key: lacking_key(blob),
+        value: value.into(),
     }
 }
 

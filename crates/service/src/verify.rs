@@ -288,6 +288,15 @@ fn content(value: &Bytes) -> Result<BlobName, String> {
     Ok(content.blob)
 }
 
+/// The body that a row of an account names, if it can be read.
+#[must_use]
+pub fn named(key: &[u8], row: &[u8]) -> Option<BlobName> {
+    match keys::row_of_key(key) {
+        Ok(RowKey::Content(_)) => Some(Content::decode(row).ok()?.blob),
+        _ => None,
+    }
+}
+
 /// The account that a row of an accounts' partition belongs to; `None`: it is no account's.
 #[must_use]
 pub fn account_of(key: &[u8]) -> Option<AccountId> {

@@ -288,6 +288,7 @@ fn what_is_not_understood_stops_what_comes_after_it() {
         yours: None,
         anew: None,
         young: None,
+        lives: None,
     };
     let add = |key: u8| {
         whimbrel_directory::op::encode(&[Op::AddAccount {

@@ -936,6 +936,14 @@ impl Node {
         }
     }
 
+    fn ask_who_lacks(&mut self, blob: BlobName, after: u64) {
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Queue]) {
+            let input = Input::Peer(PeerInput::WantAgain(blob));
+            self.at(self.time + after, Happening::Input(dest, input));
+        }
+    }
+
     fn do_for_bodies(&mut self) {
         while let Some(work) = self.bodies.poll() {
             self.body_work.push_back(work);
@@ -984,10 +992,11 @@ impl Node {
                 Ok(info) => self.stop(format!("a body was fetched as another one: {info:?}")),
                 Err(StoreError::Refused(Refusal::UploadExists(_))) => {
                     self.bodies.finished(blob);
-                    self.at(self.time + BODY_RETRY_MICROS, Happening::Want(*blob));
+                    self.ask_who_lacks(*blob, BODY_RETRY_MICROS);
                 }
                 Err(_) => return false,
             },
+            BodyOutput::Again(blob) => self.ask_who_lacks(*blob, 0),
             BodyOutput::Nowhere(blob) => {
                 for owner in 0..self.owners.len() {
                     let input = Input::Peer(PeerInput::NoBody(*blob));

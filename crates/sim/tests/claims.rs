@@ -5,10 +5,14 @@
 use whimbrel_sim::cluster::claims::{Outcome, Setting, run};
 
 fn outcome(regions: u64, per_second: u64, cut: bool) -> Outcome {
+    outcome_at(120_000, regions, per_second, cut)
+}
+
+fn outcome_at(latency_micros: u64, regions: u64, per_second: u64, cut: bool) -> Outcome {
     let setting = Setting {
         regions,
         per_second,
-        latency_micros: 120_000,
+        latency_micros,
         cut,
     };
     run(&setting, 2).unwrap_or_else(|breach| panic!("{}", breach.0))
@@ -28,6 +32,17 @@ fn in_a_whole_network_nothing_is_late() {
 fn after_a_partition_claims_end() {
     for regions in [2, 3] {
         let outcome = outcome(regions, 10, true);
+        assert!(outcome.again > 0);
+        assert!(outcome.claims_percent() < 200, "{outcome:?}");
+    }
+}
+
+/// Links on which nobody is heard as soon as it is waited for at first, and that are never silent for so long that they end. Whoever claims again
+/// waits longer, and so does what is new above it: most is claimed once.
+#[test]
+fn on_slow_links_claims_end() {
+    for (regions, per_second) in [(2, 1), (3, 1), (2, 5), (3, 5)] {
+        let outcome = outcome_at(2_800_000, regions, per_second, false);
         assert!(outcome.again > 0);
         assert!(outcome.claims_percent() < 200, "{outcome:?}");
     }

@@ -27,6 +27,8 @@ pub enum Output {
     Discard(BlobName, Incarnation),
     /// All peers have said that they lack it, or were silent. It is asked for again after a while.
     Nowhere(BlobName),
+    /// Nobody had it a while ago, and it is forgotten here: whoever lacks it still wants it again ([`Fetches::want`]).
+    Again(BlobName),
 }
 
 struct Fetch {
@@ -53,8 +55,10 @@ pub struct Fetches {
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
-    /// What no peer has, by the time when it is wanted again: they must not take the places of those that can be had.
-    resting: BTreeMap<(u64, u64), (u8, BlobName)>,
+    /// What no peer has, until when: they take no places of those that can be had. What was removed everywhere before it was fetched is among them.
+    resting: BTreeMap<BlobName, u64>,
+    /// The same, in this order; some may have come.
+    resting_until: VecDeque<(u64, BlobName)>,
     ahead: Ahead,
     /// Peers that give unasked: others have an earlier version.
     pushers: BTreeSet<Incarnation>,
@@ -79,6 +83,7 @@ impl Fetches {
             count: 0,
             active: BTreeMap::new(),
             resting: BTreeMap::new(),
+            resting_until: VecDeque::new(),
             ahead: Ahead::default(),
             pushers: BTreeSet::new(),
             taking: BTreeMap::new(),
@@ -104,6 +109,9 @@ impl Fetches {
         if let Some(Some(data)) = &given
             && self.take(name, data)
         {
+            return true;
+        }
+        if self.resting.contains_key(&name) {
             return true;
         }
         if self.known.len() >= self.config.wanted_max {
@@ -157,6 +165,7 @@ impl Fetches {
         }
         self.out.push_back(Output::Finish(name));
         self.known.remove(&name);
+        self.resting.remove(&name);
         true
     }
 
@@ -178,21 +187,33 @@ impl Fetches {
         if let Some(fetch) = self.active.get(&name) {
             // Asked for meanwhile: whichever comes first.
             let (begun, asked) = (fetch.received > 0, fetch.peer);
-            if let (false, Some(data)) = (begun, &data)
-                && self.take(name, data)
-            {
+            let rest = (fetch.received, fetch.asked - fetch.received);
+            let Some(data) = data else {
+                return;
+            };
+            if !begun && self.take(name, &data) {
                 self.active.remove(&name);
                 if let Some(asked) = asked {
                     self.stop(asked, name);
                 }
                 self.begin(now);
+            } else if asked == Some(peer) && rest.1 > 0 {
+                // It was given for the question, if that came while it was read there: nothing else may come of it.
+                let (offset, bytes) = rest;
+                let want = BlobWant {
+                    name,
+                    offset,
+                    bytes,
+                };
+                self.out
+                    .push_back(Output::Send(peer, Frame::BlobWant(want)));
             }
         } else if let Some(priority) = self.coming.remove(&name) {
             if !data.is_some_and(|data| self.take(name, &data)) {
                 self.queue(name, priority);
                 self.begin(now);
             }
-        } else if self.known.contains(&name) {
+        } else if self.known.contains(&name) || self.resting.contains_key(&name) {
             // It waits to be asked for, and is passed over when its turn comes.
             if let Some(data) = data {
                 self.take(name, &data);
@@ -361,13 +382,13 @@ impl Fetches {
     pub fn deadline(&self) -> Option<u64> {
         let heard = self.active.values().map(|fetch| fetch.heard_at).min();
         let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
-        let rested = self.resting.keys().map(|(at, _)| *at).next();
+        let rested = self.resting_until.front().map(|(until, _)| *until);
         let coming = self.coming_until.front().map(|(until, _)| *until);
         let times = [stalled, rested, coming, self.ahead.deadline()];
         times.into_iter().flatten().min()
     }
 
-    /// Puts aside what all peers have failed, if others wait or nothing of it came: it goes to the end of the queue after a while.
+    /// Puts aside what all peers have failed, if others wait or nothing of it came: after a while it is asked who lacks it still.
     fn rest(&mut self, now: Now) {
         let nobody_has = |fetch: &Fetch| {
             let failed = self.peers.iter().all(|peer| fetch.failed.contains(peer));
@@ -385,20 +406,31 @@ impl Fetches {
                 self.out.push_back(Output::Discard(name, *peer));
             }
             self.out.push_back(Output::Nowhere(name));
-            let at = now.mono_micros.saturating_add(self.config.stall_micros_max);
-            self.count += 1;
-            self.resting
-                .insert((at, self.count), (fetch.priority, name));
+            self.known.remove(&name);
+            let until = now.mono_micros.saturating_add(self.config.stall_micros_max);
+            self.resting.insert(name, until);
+            self.resting_until.push_back((until, name));
+        }
+        while self.resting_until.len() > self.config.resting_max {
+            self.end_first_rest();
         }
     }
 
-    /// What rests until this time is wanted again, after all that is wanted as much.
+    /// What rests until this time is forgotten, and who lacks it is asked to want it again: nobody may any more.
     fn end_rest(&mut self, until: u64) {
-        while let Some(entry) = self.resting.first_entry()
-            && entry.key().0 <= until
+        while let Some((first, _)) = self.resting_until.front()
+            && *first <= until
         {
-            let ((_, count), (priority, name)) = entry.remove_entry();
-            self.wanted.insert((priority, count), name);
+            self.end_first_rest();
+        }
+    }
+
+    fn end_first_rest(&mut self) {
+        if let Some((until, name)) = self.resting_until.pop_front()
+            && self.resting.get(&name) == Some(&until)
+        {
+            self.resting.remove(&name);
+            self.out.push_back(Output::Again(name));
         }
     }
 

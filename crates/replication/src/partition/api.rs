@@ -109,15 +109,32 @@ pub struct LogEnd {
     pub low: u64,
 }
 
+/// How a node that belongs to the partition stands to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Membership {
+    /// Counts how often it came back. What it said in an earlier life counts for nothing: it has dropped what it had then.
+    pub life: u32,
+    /// It holds nothing of the partition any more; its log has so many operations. Where all of them are applied nobody waits for its word.
+    pub left: Option<u64>,
+}
+
+impl Membership {
+    /// Nodes of which nothing else was said.
+    pub fn of(nodes: impl IntoIterator<Item = Incarnation>) -> BTreeMap<Incarnation, Self> {
+        let nodes = nodes.into_iter();
+        nodes.map(|node| (node, Self::default())).collect()
+    }
+}
+
 /// What the store knows at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Resume {
     /// Where each log stands.
     pub logs: BTreeMap<Incarnation, LogEnd>,
-    /// What the records stand for.
+    /// What the records stand for. Of this node's own log it is less than there is when it has come back and dropped them before: then it takes a state.
     pub applied: VersionVector,
     /// Who belongs to the partition, this node included.
-    pub members: BTreeSet<Incarnation>,
+    pub members: BTreeMap<Incarnation, Membership>,
     /// What is known to have been stable: hidden records of before may have been dropped.
     pub stable: VersionVector,
     /// This node is new, and was never found to have all that others had.
@@ -213,8 +230,8 @@ pub enum Input {
     Done(Ticket),
     /// The answer to [`Output::Read`]: entries that follow each other; none if the log ends before.
     Log(Ticket, Vec<Entry>),
-    /// Who belongs to the partition from now on, this node included.
-    Members(BTreeSet<Incarnation>),
+    /// Who belongs to the partition from now on, this node included. Links with those that have left, or have come back, need not be told again.
+    Members(BTreeMap<Incarnation, Membership>),
     /// These logs are closed, and all of them is here: nothing more of them is taken.
     Closed(BTreeSet<Incarnation>),
     /// Numbers of this log up to this one are kept for no member that lacks them and is not linked: it gets a state.

@@ -52,7 +52,8 @@ impl Partition {
     pub(super) fn read_on(&mut self, now: Option<Now>) {
         let mut due = Vec::new();
         for (id, origin) in &self.origins {
-            let waits = origin.handed < origin.stored && !origin.reading;
+            // Our own, of an earlier life, come with a state.
+            let waits = origin.handed < origin.stored && !origin.reading && *id != self.me;
             let ready = match (&origin.head, now) {
                 (None, _) => true,
                 (Some(head), Some(now)) => self.is_ready(now, *id, head),

@@ -114,7 +114,11 @@ impl Partition {
             .iter()
             .filter_map(|origin| Some((*origin, self.origins.get(origin)?.applied)))
             .collect();
-        let known = self.members.contains(&id) && !self.gives.contains_key(&id);
+        let applied = match peer.lacks_own {
+            true => self.applied(),
+            false => applied,
+        };
+        let known = self.holds(id) && !self.gives.contains_key(&id);
         (known && !applied.is_empty()).then_some(Frame::StateBegin(StateBegin {
             partition: self.id,
             state: 0,
@@ -133,7 +137,7 @@ impl Partition {
             return;
         }
         // Who does not know of a new member may cut what its sponsor had applied before: a state from then on has that.
-        if !self.members.contains(&id) && !broken("state-before-membership") {
+        if !self.holds(id) && !broken("state-before-membership") {
             return;
         }
         let window = self.config.state.window_bytes;
@@ -316,7 +320,7 @@ impl Partition {
         let left = self
             .gives
             .iter()
-            .filter(|(id, give)| since(give.heard_at) >= patience || !self.members.contains(id));
+            .filter(|(id, give)| since(give.heard_at) >= patience || !self.holds(**id));
         let left: Vec<Incarnation> = left.map(|(id, _)| *id).collect();
         for id in left.into_iter().filter(|_| !broken("snapshot-kept")) {
             self.drop_give(id);

@@ -11,11 +11,12 @@
 //! - Bytes in memory are bounded by the windows of the peers and the budget of applying, whatever peers send.
 //!
 //! Reading order: `api` (inputs, outputs), this file, `receive`, `apply`, `ship`, `stable`; `origin` and `peer` hold the state. Then `state` (rows in
-//! place of a log), `give`, `take`; `young` (a node that is new).
+//! place of a log), `give`, `take`; `young` (a node that is new), `lives` (nodes that leave and come back).
 
 mod api;
 mod apply;
 mod give;
+mod lives;
 mod marks;
 mod origin;
 mod peer;
@@ -32,8 +33,8 @@ use std::{
 };
 
 pub use api::{
-    Alarm, Config, Entry, Foreign, Input, LogEnd, Output, PeerReport, Report, Resume, ResumeError,
-    Taking, Ticket,
+    Alarm, Config, Entry, Foreign, Input, LogEnd, Membership, Output, PeerReport, Report, Resume,
+    ResumeError, Taking, Ticket,
 };
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
@@ -84,7 +85,7 @@ pub struct Partition {
     me: Incarnation,
     origins: BTreeMap<Incarnation, Origin>,
     peers: BTreeMap<Incarnation, Peer>,
-    members: BTreeSet<Incarnation>,
+    members: BTreeMap<Incarnation, Membership>,
     closed: BTreeSet<Incarnation>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
@@ -173,6 +174,7 @@ impl Partition {
             }
             Input::Unlinked(id) => {
                 if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.there = false;
                     peer.unlink();
                 }
                 if let Some(give) = self.gives.get_mut(&id) {
@@ -184,10 +186,7 @@ impl Partition {
             Input::Done(ticket) => self.done(now, ticket),
             Input::Log(ticket, entries) => self.log(now, ticket, entries),
             Input::State(input) => self.state(now, input),
-            Input::Members(members) => {
-                self.members = members;
-                self.settle();
-            }
+            Input::Members(members) => self.belong(now, members),
             Input::Closed(closed) => self.closed = closed,
             Input::GiveUp(origin, number) => self.give_up(origin, number),
             Input::Time => self.time(now),
@@ -271,7 +270,7 @@ impl Partition {
             applied: origin.applied,
         };
         let logs = self.origins.iter();
-        let peers = self.peers.iter().map(|(id, peer)| {
+        let peers = self.peers_that_stay().map(|(id, peer)| {
             let mut report = PeerReport::default();
             for (of, own) in &self.origins {
                 let has = peer.durable.get(*of);
@@ -387,7 +386,8 @@ impl Partition {
 
     /// A log has grown.
     fn mark(&mut self, now: Now, id: Incarnation, last: u64, bytes: usize) {
-        let all_have = self.peers.values().map(|peer| peer.durable.get(id)).min();
+        let durable = self.peers_that_stay().map(|(_, peer)| &peer.durable);
+        let all_have = durable.map(|durable| durable.get(id)).min();
         if let Some(origin) = self.origins.get_mut(&id) {
             origin.marks.forget(all_have.unwrap_or(u64::MAX));
             origin.marks.add(now.mono_micros, last, bytes as u64);

@@ -37,7 +37,9 @@ pub(super) enum Lag {
 pub(super) struct Peer {
     /// What it may send, and what is queued to it, if less than the configuration says.
     pub(super) window: Option<Room>,
-    /// There is a link, and nothing wrong was said on it.
+    /// There is a link.
+    pub(super) there: bool,
+    /// The same, it holds the partition, and nothing wrong was said on the link.
     pub(super) linked: bool,
     /// It has said where it stands.
     pub(super) greeted: bool,
@@ -49,6 +51,8 @@ pub(super) struct Peer {
     pub(super) applied: VersionVector,
     /// It has said that it is young.
     pub(super) young: bool,
+    /// It has come back without what it wrote in an earlier life.
+    pub(super) lacks_own: bool,
     /// What it had when it was first heard, if this node is young.
     pub(super) first: Option<First>,
     pub(super) room: Option<Room>,
@@ -120,6 +124,25 @@ impl Peer {
         self.hint_due = false;
         self.release = None;
         self.begin_again();
+    }
+
+    /// It has dropped what it had, and what it said of it counts for nothing.
+    pub(super) fn forget(&mut self) {
+        self.unlink();
+        *self = Peer {
+            window: self.window,
+            there: self.there,
+            reading: self.reading,
+            round: self.round,
+            storing_bytes: self.storing_bytes,
+            storing_batches: self.storing_batches,
+            ..Peer::default()
+        };
+    }
+
+    /// Whether it needs what our logs do not give it.
+    pub(super) fn lacks_state(&self) -> bool {
+        !self.behind.is_empty() || self.lacks_own
     }
 
     /// The last number of an origin that it has or that is on the way to it.

@@ -28,7 +28,13 @@ impl Partition {
         if id == self.me {
             return;
         }
-        self.peers.entry(id).or_default().link(now.mono_micros);
+        let left = self.has_left(id);
+        let peer = self.peers.entry(id).or_default();
+        peer.there = true;
+        if left {
+            return;
+        }
+        peer.link(now.mono_micros);
         if let Some(give) = self.gives.get_mut(&id) {
             give.stop();
         }
@@ -58,6 +64,9 @@ impl Partition {
     }
 
     fn hello(&mut self, now: Now, id: Incarnation, hello: Hello) {
+        if !self.is_of_now(id, hello.lives) {
+            return;
+        }
         for head in &hello.heads {
             let number = hello.durable.get(head.origin);
             let Some(origin) = self.origins.get(&head.origin) else {
@@ -82,6 +91,9 @@ impl Partition {
         // Set, not raised: the word of its disk now is what counts.
         peer.durable = hello.durable;
         peer.young = hello.young == Some(true);
+        // Its own log is on its disk, and what was written there is not: it is behind, whatever its logs have.
+        peer.lacks_own = hello.applied.get(id) < peer.durable.get(id);
+        peer.hint_due |= peer.lacks_own;
         peer.room = Some(self.config.room_of(Some(hello.room)));
         peer.greeted = true;
         peer.begin_again();
@@ -97,6 +109,9 @@ impl Partition {
     }
 
     fn ack(&mut self, now: Now, id: Incarnation, ack: Ack) {
+        if !self.is_of_now(id, ack.lives) {
+            return;
+        }
         self.remembers(id, ack.durable.get(self.me));
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
@@ -121,6 +136,7 @@ impl Partition {
             }
         }
         peer.acknowledged(&ack.durable, now.mono_micros);
+        peer.lacks_own = ack.applied.get(id) < ack.durable.get(id);
         peer.room = Some(self.config.room_of(Some(ack.room)));
         peer.greeted = true;
         if ack.again == Some(peer.round) && !broken("nothing-sent-again") {

@@ -181,6 +181,7 @@ impl Partition {
     pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         let (durable, applied) = (self.durable(), self.applied());
         let room = self.room(self.peers.get(&id)?.window);
+        let lives = self.lives(id);
         let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
         if peer.hello_due || peer.ack_due {
             peer.dirty = false;
@@ -203,6 +204,7 @@ impl Partition {
                 yours: Some(peer.durable.clone()),
                 anew: Some(std::mem::take(&mut peer.anew)),
                 young: self.young.then_some(true),
+                lives,
             }));
         }
         if std::mem::take(&mut peer.ack_due) {
@@ -212,6 +214,7 @@ impl Partition {
                 applied,
                 room,
                 again: peer.again.take(),
+                lives,
             }));
         }
         if std::mem::take(&mut peer.hint_due) {
@@ -258,7 +261,7 @@ impl Partition {
             if !peer.flight.is_empty() && late && !broken("nothing-sent-again") {
                 peer.begin_again();
             }
-            if !peer.behind.is_empty() && since(peer.hinted_at) >= self.config.resend_after_micros {
+            if peer.lacks_state() && since(peer.hinted_at) >= self.config.resend_after_micros {
                 peer.hinted_at = now.mono_micros;
                 peer.hint_due = true;
                 wake.push(*id);
@@ -289,7 +292,7 @@ impl Partition {
             if !peer.flight.is_empty() {
                 at(peer.progress_at + self.config.resend_after_micros);
             }
-            if !peer.behind.is_empty() {
+            if peer.lacks_state() {
                 at(peer.hinted_at + self.config.resend_after_micros);
             }
             for (origin, lag) in &peer.lag {

@@ -18,7 +18,10 @@ impl Partition {
     pub(super) fn report(&mut self, id: Incarnation, applied: VersionVector) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.applied.merge(&applied);
+            // The number of its own that counts is that of the last operation it has made, be it in an earlier life.
+            let counts = !peer.lacks_own || broken("own-of-before-not-counted");
             match &mut peer.latest {
+                _ if !counts => {}
                 Some(latest) => latest.merge(&applied),
                 None => peer.latest = Some(applied),
             }
@@ -38,8 +41,20 @@ impl Partition {
                 peer.confirmed.merge(&report);
             }
         }
+        // What we wrote before we left may have been made without what is to be stable, as anybody's.
+        let own = self.origins.get(&self.me);
+        if own.is_some_and(|own| own.applied < own.stored) && !broken("own-of-before-not-asked") {
+            return self.cut();
+        }
         let mut stable = self.applied();
-        for member in self.members.iter().filter(|member| **member != self.me) {
+        for (member, membership) in self.members.iter().filter(|(id, _)| **id != self.me) {
+            if let Some(left) = membership.left {
+                // What it wrote before it left may have been made without what is to be stable.
+                if !self.is_whole(*member, left) {
+                    return self.cut();
+                }
+                continue;
+            }
             match self.peers.get(member) {
                 Some(peer) => stable.meet(&peer.confirmed),
                 None if broken("absent-not-asked") => {}

@@ -83,7 +83,15 @@ impl Partition {
     }
 
     fn taken(&self) -> VersionVector {
-        let taken = self.origins.iter().map(|(id, origin)| (*id, origin.taken));
+        let taken = self.origins.iter().map(|(id, origin)| {
+            let of_before = *id == self.me && self.lacks_own();
+            let taken = if of_before {
+                origin.handed
+            } else {
+                origin.taken
+            };
+            (*id, taken)
+        });
         taken.collect()
     }
 

@@ -45,7 +45,7 @@ impl Partition {
 
     /// Looks whether it is young any longer.
     pub(super) fn grow(&mut self) {
-        if !self.young {
+        if !self.young || self.lacks_own() {
             return;
         }
         let applied = self.applied();
@@ -56,7 +56,8 @@ impl Partition {
             let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
             first.is_some_and(|first| first.young && has_all(first))
         };
-        let mut others = self.members.iter().filter(|member| **member != self.me);
+        let others = self.members.keys();
+        let mut others = others.filter(|id| **id != self.me && self.holds(**id));
         if !one_is_old && !others.all(is_no_better) {
             return;
         }

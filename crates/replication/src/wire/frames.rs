@@ -75,6 +75,17 @@ impl Head {
     }
 }
 
+/// How often two nodes have come back to a partition, as the sender knows it: what is said of other lives counts for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Lives {
+    /// The sender.
+    #[n(0)]
+    pub mine: u32,
+    /// The receiver.
+    #[n(1)]
+    pub yours: u32,
+}
+
 /// Where a replica stands: the first frame for a partition on a link.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
@@ -103,6 +114,9 @@ pub struct Hello {
     /// The sender is new, and has not all that another one had when they were linked: what it has says nothing of what clients know. `None`: no.
     #[n(7)]
     pub young: Option<bool>,
+    /// Of which lives this is said; `None`: neither of the two nodes has ever left the partition.
+    #[n(8)]
+    pub lives: Option<Lives>,
 }
 
 impl Hello {
@@ -152,6 +166,9 @@ pub struct Ack {
     /// Something of this round did not follow, or there was no room: send again what is not durable.
     #[n(4)]
     pub again: Option<u32>,
+    /// As in a [`Hello`].
+    #[n(5)]
+    pub lives: Option<Lives>,
 }
 
 /// The id of an account.

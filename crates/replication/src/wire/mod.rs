@@ -16,7 +16,7 @@ mod frames;
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
 pub use frames::{
-    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Ping, Pong, Readers,
+    Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Lives, Ping, Pong, Readers,
     Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
 };
 use whimbrel_crdt::PartitionId;

@@ -122,7 +122,7 @@ impl Node {
                 return Ok(());
             }
             Frame::StateBegin(begin) => {
-                if !self.members.contains(&to) {
+                if self.members.get(&to).is_none_or(|to| to.left.is_some()) {
                     return Err("a state goes to one that is no member".into());
                 }
                 (&disk.durable, &begin.applied)

@@ -119,6 +119,18 @@ impl Disk {
         }
     }
 
+    /// Drops all but the end of this node's own log.
+    pub fn leave(&mut self, me: Incarnation) {
+        let last = self.durable.get(me);
+        let head = self.heads.get(&me).copied();
+        *self = Disk::default();
+        if last > 0 {
+            self.durable.advance(me, last);
+            self.heads.extend(head.map(|head| (me, head)));
+            self.low.insert(me, last + 1);
+        }
+    }
+
     /// The rows, and what they stand for, counting what waits.
     pub fn view(&self) -> (Rows, VersionVector) {
         let (mut rows, mut applied) = (self.rows.clone(), self.applied.clone());

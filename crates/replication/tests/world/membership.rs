@@ -82,6 +82,23 @@ fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
 }
 
+/// Whether somebody may take it for none of the cluster.
+fn may_be_out(replicas: &[Replica], id: Incarnation) -> bool {
+    let removed = |id: Incarnation| {
+        let mut known = replicas
+            .iter()
+            .filter_map(|replica| replica.roster.members().get(id));
+        known.any(|member| member.removals().next().is_some())
+    };
+    let above = |id: &Incarnation| {
+        let mut known = replicas
+            .iter()
+            .filter_map(|replica| replica.roster.members().get(*id));
+        Some(known.next()?.sponsor()?.origin)
+    };
+    std::iter::successors(Some(id), above).any(removed)
+}
+
 /// Those that belong to it, by all that anybody knows.
 fn valid(replicas: &[Replica]) -> Vec<&Replica> {
     let mut all = replicas[0].roster.clone();
@@ -164,8 +181,9 @@ pub fn run(seed: u64) -> Result<(), String> {
             1 if rng.one_in(3) => {
                 let known: Vec<Incarnation> = replicas[at].roster.slots().into_keys().collect();
                 let member = known[rng.below(known.len() as u64) as usize];
-                // Two sides that remove each other are two clusters from then on: who was removed anywhere removes nobody.
-                if member != id && !replicas.iter().any(|replica| replica.is_out(id)) {
+                // Two sides that remove each other are two clusters from then on: who was removed anywhere removes nobody, nor who came by one that was, of
+                // whom others may never hear.
+                if member != id && !may_be_out(&replicas, id) {
                     let removed = replicas[at].roster.remove(id, member, step);
                     let _ = removed.map_err(|error| error.to_string())?;
                 }

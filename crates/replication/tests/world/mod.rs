@@ -9,6 +9,8 @@ mod checks;
 pub mod clocks;
 mod disk;
 pub mod explore;
+mod leaving;
+mod lives;
 pub mod membership;
 mod node;
 pub mod readers;
@@ -20,10 +22,11 @@ mod young;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::{Dot, Incarnation};
+use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_replication::Now;
+use whimbrel_replication::holders::Holders;
 use whimbrel_replication::partition::{
-    Config, Input, Output, Rows, StateConfig, StateInput, StateOutput, Ticket,
+    Config, Input, Membership, Output, Rows, StateConfig, StateInput, StateOutput, Ticket,
 };
 use whimbrel_replication::wire::{Frame, Room};
 
@@ -46,6 +49,8 @@ enum Event {
         to: usize,
         link: u64,
         frame: Frame,
+        /// What its sender knew: it is told of first on each link.
+        holders: Holders,
     },
     Transmit {
         from: usize,
@@ -75,6 +80,11 @@ enum Event {
     Cut(usize, usize),
     Mend(usize, usize),
     Skew(usize, u64),
+    /// A node leaves the partition, if others hold it; goes on with that; comes back; tells another one who holds it.
+    Leave(usize),
+    GoOnLeaving(usize),
+    Return(usize),
+    Tell(usize),
     Quiet,
 }
 
@@ -94,6 +104,8 @@ struct Setting {
     cuts: u64,
     flaps: u64,
     skewed: bool,
+    /// How often a node leaves the partition.
+    leaves: u64,
     /// A node that dies in the end and never comes back.
     dead: Option<usize>,
 }
@@ -117,6 +129,10 @@ pub struct World {
     arrives: BTreeMap<(usize, usize), u64>,
     quiet: bool,
     made: Made,
+    /// Who holds the partition, as each node knows it.
+    holders: Vec<Holders>,
+    /// Who has said to a node that leaves that it has what it has: this.
+    confirmed: BTreeMap<usize, BTreeMap<usize, VersionVector>>,
     /// By which batch a newcomer joined.
     joins: BTreeMap<Incarnation, Dot>,
     /// What happened, for tests that want it to have happened.
@@ -124,6 +140,8 @@ pub struct World {
     pub joined_by_members: u64,
     pub resumed: u64,
     pub written_meanwhile: u64,
+    pub left: u64,
+    pub returned: u64,
     /// While a state is taken: after so many events something happens to it.
     trouble: Option<(u64, Trouble)>,
     taking_steps: u64,
@@ -141,7 +159,7 @@ pub enum Trouble {
 pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenario)> {
     let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
     let all = all.chain(readers::SCENARIOS).chain(clocks::SCENARIOS);
-    let all = all.chain(budget::SCENARIOS);
+    let all = all.chain(budget::SCENARIOS).chain(lives::SCENARIOS);
     all.chain(transfer::SCENARIOS)
 }
 
@@ -178,6 +196,7 @@ impl World {
             cuts: rng.below(6),
             flaps: rng.below(4),
             skewed: rng.one_in(8),
+            leaves: if rng.one_in(2) { rng.below(6) } else { 0 },
             dead: rng.one_in(4).then(|| rng.below(founders as u64) as usize),
         };
         let config = Config {
@@ -212,18 +231,24 @@ impl World {
             events: BTreeMap::new(),
             count: 0,
             steps: 0,
-            nodes: members.iter().map(|id| Node::new(*id)).collect(),
+            nodes: (0..nodes)
+                .map(|node| Node::new(members[node], node >= founders))
+                .collect(),
             members,
             links: BTreeMap::new(),
             cuts: BTreeMap::new(),
             arrives: BTreeMap::new(),
             quiet: false,
             made: Made::default(),
+            holders: vec![Holders::default(); nodes],
+            confirmed: BTreeMap::new(),
             joins: BTreeMap::new(),
             joined: 0,
             joined_by_members: 0,
             resumed: 0,
             written_meanwhile: 0,
+            left: 0,
+            returned: 0,
             trouble: None,
             taking_steps: 0,
         }
@@ -236,18 +261,23 @@ impl World {
     /// Whether a node is a member and has applied that.
     fn takes_part(&self, node: usize) -> bool {
         let join = self.joins.get(&self.members[node]);
-        node < self.founders() || join.is_some_and(|dot| self.nodes[node].disk.applied.covers(*dot))
+        let joined = node < self.founders()
+            || join.is_some_and(|dot| self.nodes[node].disk.applied.covers(*dot));
+        joined && !self.is_away(node) && !self.nodes[node].young
     }
 
     /// Who belongs, by what is applied at a node.
-    fn members_at(&self, node: usize) -> BTreeSet<Incarnation> {
+    fn members_at(&self, node: usize) -> BTreeMap<Incarnation, Membership> {
         let applied = &self.nodes[node].disk.applied;
         let joined = self.joins.iter().filter(|(_, dot)| applied.covers(**dot));
         let founders = self.members[..self.founders()].iter().copied();
         let mut members: BTreeSet<Incarnation> =
             founders.chain(joined.map(|(id, _)| *id)).collect();
         members.insert(self.members[node]);
-        members
+        let standings = self.holders[node].of(PARTITION, members).into_iter();
+        standings
+            .map(|(id, standing)| (id, standing.membership()))
+            .collect()
     }
 
     fn at(&mut self, time: u64, event: Event) {
@@ -343,6 +373,18 @@ impl World {
             let skew = self.rng.between(400, 900) * SECOND;
             self.at(time, Event::Skew(node, skew));
         }
+        for _ in 0..self.setting.leaves {
+            let node = self.rng.below(nodes) as usize;
+            let time = self.rng.below(length);
+            let back = time + self.rng.below(6 * SECOND);
+            self.at(time, Event::Leave(node));
+            self.at(back, Event::Return(node));
+        }
+        if self.setting.leaves > 0 {
+            for node in 0..self.setting.nodes {
+                self.at(0, Event::Tell(node));
+            }
+        }
         if let Some(node) = self.setting.dead {
             self.at(length, Event::Crash(node));
         }
@@ -363,8 +405,10 @@ impl World {
                 to,
                 link,
                 frame,
+                holders,
             } => {
                 if self.link(from, to) == link {
+                    self.hear(to, &holders)?;
                     let peer = self.members[from];
                     self.input(to, Input::Received(peer, frame))?;
                 }
@@ -385,13 +429,18 @@ impl World {
                 self.nodes[node].timer = None;
                 self.input(node, Input::Time)
             }
-            Event::Write(node) if self.nodes[node].machine.is_some() && self.takes_part(node) => {
+            Event::Write(node) if self.nodes[node].machine.is_some() && self.writes(node) => {
                 self.write(node);
                 Ok(())
             }
-            Event::Crash(node) => self.crash(node),
+            Event::Leave(node) => self.leave(node),
+            Event::GoOnLeaving(node) => self.go_on_leaving(node),
+            Event::Return(node) => self.come_back(node),
+            Event::Tell(node) => self.tell(node),
+            Event::Crash(node) if !self.is_away(node) => self.crash(node),
             Event::Start(node)
                 if self.nodes[node].machine.is_none()
+                    && !self.is_away(node)
                     && !(self.quiet && self.setting.dead == Some(node)) =>
             {
                 self.start(node)
@@ -427,9 +476,11 @@ impl World {
                 }
                 for node in 0..self.setting.nodes {
                     self.nodes[node].skew = 0;
-                    if self.nodes[node].machine.is_none() && self.setting.dead != Some(node) {
+                    let down = self.nodes[node].machine.is_none() && !self.is_away(node);
+                    if down && self.setting.dead != Some(node) {
                         self.start(node)?;
                     }
+                    self.end_leaving(node)?;
                 }
                 Ok(())
             }
@@ -447,7 +498,8 @@ impl World {
         *self.links.entry((a.min(b), a.max(b))).or_default() += 1;
         self.arrives.remove(&(a, b));
         self.arrives.remove(&(b, a));
-        if self.nodes[a].machine.is_none() || self.nodes[b].machine.is_none() {
+        let down = |node: usize| self.nodes[node].machine.is_none() && !self.is_away(node);
+        if down(a) || down(b) {
             return Ok(());
         }
         self.input(a, Input::Linked(self.members[b]))?;
@@ -459,7 +511,10 @@ impl World {
         let (now, members) = (self.clock(node), self.members_at(node));
         self.resumed += u64::from(self.nodes[node].disk.held.is_some());
         self.nodes[node].start(config, now, members)?;
-        self.outputs(node)?;
+        self.take_as_it_stands(node);
+        // As a server does: where nobody else holds it all that is here is stable.
+        let members = self.nodes[node].members.clone();
+        self.input(node, Input::Members(members))?;
         for other in 0..self.setting.nodes {
             if other != node {
                 self.connect(node, other)?;
@@ -545,7 +600,7 @@ impl World {
             self.input(node, input)?;
         }
         self.sync(node);
-        Ok(())
+        self.go_on_leaving(node)
     }
 
     fn transmit(&mut self, from: usize, to: usize) -> Result<(), String> {
@@ -561,7 +616,12 @@ impl World {
         self.nodes[from].check_sent(peer, &frame)?;
         let lossy = self.setting.lossy > 0 && !self.quiet;
         let cut = self.cuts.get(&(from, to)).is_some_and(|count| *count > 0);
-        let lost = cut || (lossy && self.rng.one_in(self.setting.lossy));
+        // No stream loses how it begins and keeps what follows; where nobody comes back that is tried all the same, since acknowledgements make good for it.
+        let begins = match &frame {
+            Frame::Hello(hello) => hello.lives.is_some() || self.nodes[to].young,
+            _ => false,
+        };
+        let lost = (cut || (lossy && self.rng.one_in(self.setting.lossy))) && !begins;
         let copies = 1 + u64::from(lossy && self.rng.one_in(self.setting.lossy));
         for _ in 0..if lost { 0 } else { copies } {
             let mut time = self.now + self.setting.latency;
@@ -571,12 +631,13 @@ impl World {
                 time = time.max(self.arrives.get(&(from, to)).copied().unwrap_or(0));
                 self.arrives.insert((from, to), time);
             }
-            let frame = frame.clone();
+            let (frame, holders) = (frame.clone(), self.holders[from].clone());
             let event = Event::Deliver {
                 from,
                 to,
                 link,
                 frame,
+                holders,
             };
             self.at(time, event);
         }
@@ -625,7 +686,8 @@ impl World {
                     self.answer(node, Input::Log(ticket, entries));
                 }
                 Output::State(output) => self.state_output(node, output)?,
-                Output::Behind { .. } | Output::Grown => {}
+                Output::Behind { .. } => {}
+                Output::Grown => self.nodes[node].young = false,
                 Output::Wake(peer) => {
                     let to = self.members.iter().position(|id| *id == peer).unwrap();
                     let link = self.link(node, to);

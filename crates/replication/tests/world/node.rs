@@ -1,14 +1,14 @@
 //! One node: a machine, its disk, and an owner that applies in the order in which it is handed batches.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     hash::{Hash as _, Hasher},
 };
 
 use whimbrel_crdt::{Batch, Hash, Hlc, Incarnation, PartitionId, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Config, Entry, Foreign, Held, Partition, Resume, Snapshot, Ticket,
+    Config, Entry, Foreign, Held, Membership, Partition, Resume, Snapshot, Ticket,
 };
 
 use super::{
@@ -34,7 +34,9 @@ pub struct Node {
     /// Rows as they were, by the name of the snapshot.
     pub snapshots: BTreeMap<u64, Rows>,
     /// Who belongs, as the machine was told.
-    pub members: BTreeSet<Incarnation>,
+    pub members: BTreeMap<Incarnation, Membership>,
+    /// It came back, and has not what others have.
+    pub young: bool,
     /// What was stable when something was forgotten for it.
     pub collected: VersionVector,
     /// When the machine wants to be called.
@@ -42,7 +44,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(id: Incarnation) -> Self {
+    pub fn new(id: Incarnation, young: bool) -> Self {
         Self {
             id,
             disk: Disk::default(),
@@ -53,7 +55,8 @@ impl Node {
             hlc: Hlc::default(),
             own_hash: Hash::default(),
             snapshots: BTreeMap::new(),
-            members: BTreeSet::new(),
+            members: BTreeMap::new(),
+            young,
             collected: VersionVector::new(),
             timer: None,
         }
@@ -74,7 +77,7 @@ impl Node {
         &mut self,
         config: Config,
         now: Now,
-        members: BTreeSet<Incarnation>,
+        members: BTreeMap<Incarnation, Membership>,
     ) -> Result<(), String> {
         self.members = members;
         let resume = Resume {
@@ -82,7 +85,7 @@ impl Node {
             applied: self.disk.applied.clone(),
             members: self.members.clone(),
             stable: self.collected.clone(),
-            young: false,
+            young: self.young,
         };
         self.life += 1;
         self.memory = self.disk.applied.clone();

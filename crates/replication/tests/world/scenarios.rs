@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
-    Alarm, Config, Entry, Input, LogEnd, Output, Partition, Resume, StateConfig, Ticket,
+    Alarm, Config, Entry, Input, LogEnd, Membership, Output, Partition, Resume, StateConfig, Ticket,
 };
 use whimbrel_replication::wire::{Ack, Batches, Frame, Head, Hello, Room};
 
@@ -119,7 +119,7 @@ impl Machine {
 
     /// Linked to the node 2.
     pub(super) fn resume(mut resume: Resume) -> Self {
-        resume.members = [node(ME), node(2)].into();
+        resume.members = Membership::of([node(ME), node(2)]);
         let machine = Partition::resume(config(), PARTITION, node(ME), resume);
         let mut machine = Self(machine.expect("a sound store"));
         machine.0.handle(now(), Input::Linked(node(2)));
@@ -192,6 +192,7 @@ impl Machine {
             yours: None,
             anew: None,
             young: None,
+            lives: None,
         }
     }
 

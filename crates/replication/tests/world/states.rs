@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use whimbrel_crdt::Hash;
 use whimbrel_replication::partition::{
-    Alarm, Entry, Input, Output, Rows, Snapshot, StateInput, StateOutput, Ticket,
+    Alarm, Entry, Input, Membership, Output, Rows, Snapshot, StateInput, StateOutput, Ticket,
 };
 use whimbrel_replication::wire::{Frame, Head, StateBegin, StateChunk, StateEnd, StateTake};
 
@@ -117,10 +117,10 @@ fn taking() -> Machine {
 
 fn for_members() -> Result<(), String> {
     let mut machine = Machine::new();
-    machine.input(Input::Members([node(ME)].into()));
+    machine.input(Input::Members(Membership::of([node(ME)])));
     let outputs = machine.receive(take(0, b"", 1000));
     ensure(state_of(&outputs).is_empty(), "others get nothing")?;
-    machine.input(Input::Members([node(ME), node(2)].into()));
+    machine.input(Input::Members(Membership::of([node(ME), node(2)])));
     let outputs = machine.receive(take(0, b"", 1000));
     ensure(ticket_of(&outputs).is_ok(), "a member gets a state")
 }

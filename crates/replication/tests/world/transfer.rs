@@ -86,8 +86,9 @@ impl World {
             return;
         }
         let dead = self.setting.dead;
-        let sponsor = (0..self.founders())
-            .find(|node| self.nodes[*node].machine.is_some() && dead != Some(*node));
+        let sponsor = (0..self.founders()).find(|node| {
+            self.nodes[*node].machine.is_some() && self.writes(*node) && dead != Some(*node)
+        });
         let Some(sponsor) = sponsor else {
             return self.at(self.now + SECOND, Event::Sponsor(newcomer));
         };
@@ -144,6 +145,7 @@ fn transfer(trouble: Option<(u64, Trouble)>) -> Result<u64, String> {
         cuts: 0,
         flaps: 0,
         skewed: false,
+        leaves: 0,
         dead: None,
     };
     world.config.kept = 0;
@@ -152,7 +154,11 @@ fn transfer(trouble: Option<(u64, Trouble)>) -> Result<u64, String> {
     world.members = (1..=3)
         .map(|id| Incarnation::new(id * 10).expect("not zero"))
         .collect();
-    world.nodes = world.members.iter().map(|id| Node::new(*id)).collect();
+    world.nodes = world
+        .members
+        .iter()
+        .map(|id| Node::new(*id, false))
+        .collect();
     world.trouble = trouble;
     world.events.clear();
     for node in 0..2 {
@@ -207,6 +213,7 @@ fn trouble_at_every_step() -> Result<(), String> {
 /// The random histories have what they are meant to have.
 pub fn states_are_taken() -> Result<(), String> {
     let (mut joined, mut members, mut resumed, mut written) = (0, 0, 0, 0);
+    let (mut left, mut returned) = (0, 0);
     for seed in 1..=200 {
         let mut world = World::new(seed);
         world.play()?;
@@ -214,6 +221,11 @@ pub fn states_are_taken() -> Result<(), String> {
         members += world.joined_by_members;
         resumed += world.resumed;
         written += world.written_meanwhile;
+        left += world.left;
+        returned += world.returned;
+    }
+    if left < 30 || returned < 20 {
+        return Err(format!("{left} left, {returned} came back"));
     }
     if joined == members || members < 5 || resumed == 0 || written == 0 {
         return Err(format!(

@@ -1,7 +1,7 @@
 //! A node that is new: when it has what clients may know.
 
 use whimbrel_replication::{
-    partition::{Input, Output, Resume},
+    partition::{Input, Membership, Output, Resume},
     wire::Frame,
 };
 
@@ -53,7 +53,7 @@ pub(super) fn has_what_another_had() -> Result<(), String> {
 
 pub(super) fn both_are_new() -> Result<(), String> {
     let mut machine = new_node();
-    machine.input(Input::Members([node(1), node(2), node(3)].into()));
+    machine.input(Input::Members(Membership::of([node(1), node(2), node(3)])));
     let mut hello = machine.hello_of(&[], &[], u64::MAX);
     hello.young = Some(true);
     let outputs = machine.receive(Frame::Hello(hello));
@@ -70,15 +70,15 @@ pub(super) fn both_are_new() -> Result<(), String> {
 
 pub(super) fn the_others_are_gone() -> Result<(), String> {
     let mut machine = new_node();
-    machine.input(Input::Members([node(1), node(2), node(3)].into()));
+    machine.input(Input::Members(Membership::of([node(1), node(2), node(3)])));
     let mut hello = machine.hello_of(&[(3, 2)], &[(3, chain(3, 2, &[])[1].1)], u64::MAX);
     hello.young = Some(true);
     machine.receive(Frame::Hello(hello));
-    let outputs = machine.input(Input::Members([node(1), node(2)].into()));
+    let outputs = machine.input(Input::Members(Membership::of([node(1), node(2)])));
     ensure(!grown(&outputs), "all are new, and one has more")?;
     ensure(grown(&take(&mut machine)), "nobody has more")?;
     let mut machine = new_node();
     machine.input(Input::Unlinked(node(2)));
-    let outputs = machine.input(Input::Members([node(1)].into()));
+    let outputs = machine.input(Input::Members(Membership::of([node(1)])));
     ensure(grown(&outputs), "nobody else is left")
 }

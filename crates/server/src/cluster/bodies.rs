@@ -67,6 +67,8 @@ pub(super) struct Driver<S: Store> {
     calls: Calls<S>,
     /// Bodies that found no place among what is fetched.
     later: VecDeque<BlobName>,
+    /// Bodies of which nothing came: whoever lacks them still wants them again. The store takes nothing under the name of one that nothing names any more.
+    anew: BTreeSet<BlobName>,
     retry_at: Option<Instant>,
 }
 
@@ -88,6 +90,7 @@ impl<S: Store> Driver<S> {
             room: Arc::default(),
             calls,
             later: VecDeque::new(),
+            anew: BTreeSet::new(),
             retry_at: None,
         }
     }
@@ -129,6 +132,9 @@ impl<S: Store> Driver<S> {
                 () = at(retry) => {
                     self.retry_at = None;
                     self.calls.try_again();
+                    for blob in std::mem::take(&mut self.anew) {
+                        self.board.ask_who_lacks(blob);
+                    }
                     for _ in 0..self.later.len() {
                         if let Some(blob) = self.later.pop_front()
                             && !self.bodies.want(self.clock.now(), &blob)
@@ -230,6 +236,7 @@ impl<S: Store> Driver<S> {
             BodyOutput::Write(blob, bytes) => self.calls.write(blob, bytes),
             BodyOutput::Finish(blob) => self.calls.finish(blob),
             BodyOutput::Nowhere(blob) => self.board.tell_of_no_body(blob),
+            BodyOutput::Again(blob) => self.board.ask_who_lacks(blob),
             BodyOutput::Discard(blob) => self.calls.discard(blob),
             BodyOutput::Read {
                 id,
@@ -267,7 +274,8 @@ impl<S: Store> Driver<S> {
             }
             Came::Unfinished(blob) => {
                 self.bodies.finished(&blob);
-                self.later(blob);
+                self.anew.insert(blob);
+                self.retry();
             }
             Came::Read(id, data, end) => self.bodies.read(id, data, end),
             Came::Failed(error) => return self.failed(&error),

@@ -77,6 +77,7 @@ impl Held {
             yours: None,
             anew: None,
             young: None,
+            lives: None,
         }
     }
 }

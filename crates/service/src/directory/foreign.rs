@@ -95,7 +95,8 @@ impl DirectoryOwner {
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
             | PeerInput::Body(..)
-            | PeerInput::NoBody(_) => {}
+            | PeerInput::NoBody(_)
+            | PeerInput::WantAgain(_) => {}
             PeerInput::Snapshot(ticket, snapshot) => {
                 let shipping = shipping_of(&mut self.state);
                 let released = self.giving.fixed(now, shipping, ticket, snapshot);

@@ -1,12 +1,18 @@
 //! Bodies that messages name and that are still on other nodes: what names one is shown when it has come.
+//!
+//! A row of the partition says of each that it is not here, and which accounts have records that name it; it is written by the commit that names it, and goes when
+//! the body is durable, or with the last of these records: nobody may have it any more then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_mailbox::{AccountId, BlobName, Op, Replica};
 use whimbrel_storage::{Mutation, Room};
 
-use super::{Own, Partition, PartitionOwner, Phase};
+use super::{
+    Own, Partition, PartitionOwner, Phase,
+    rows::{blob_name, named_blob},
+};
 use crate::{
     log,
     machine::{Now, Output, Ticket},
@@ -15,8 +21,8 @@ use crate::{
 
 /// A body that is not here.
 pub(super) struct Lacking {
-    /// The accounts that name it; none: that is not known.
-    pub(super) accounts: BTreeSet<AccountId>,
+    /// The accounts that name it, some; `None`: that is not known.
+    pub(super) accounts: Option<BTreeSet<AccountId>>,
     named: Named,
 }
 
@@ -30,7 +36,7 @@ enum Named {
 
 impl Lacking {
     /// As it was found at the start.
-    pub(super) fn read(accounts: BTreeSet<AccountId>, now: u64) -> Self {
+    pub(super) fn read(accounts: Option<BTreeSet<AccountId>>, now: u64) -> Self {
         let named = Named::Since(now);
         Lacking { accounts, named }
     }
@@ -46,20 +52,103 @@ impl Own {
     ) -> Option<Mutation> {
         let named = Named::By(ticket, false);
         let lacking = self.lacking.entry(blob).or_insert(Lacking {
-            accounts: BTreeSet::new(),
+            accounts: Some(BTreeSet::new()),
             named,
         });
         lacking.named = named;
         self.naming.entry(ticket).or_default().push(blob);
-        let before = lacking.accounts.len();
-        lacking.accounts.extend(accounts);
-        (lacking.accounts.len() > before).then(|| {
-            let value: Vec<u8> = lacking.accounts.iter().flat_map(|of| of.0).collect();
-            Mutation::Put {
-                key: log::lacking_key(&blob),
-                value: value.into(),
+        let known = lacking.accounts.as_mut()?;
+        let before = known.len();
+        known.extend(accounts);
+        (known.len() > before).then(|| log::lacking_row(&blob, known))
+    }
+
+    /// No record of the account names these any more. Gives the rows that change: what no other account names is missed by nobody, as
+    /// [`PartitionOwner::missed_no_more`] is to be told.
+    pub(super) fn names_no_more(
+        &mut self,
+        account: AccountId,
+        blobs: impl IntoIterator<Item = BlobName>,
+    ) -> Vec<Mutation> {
+        let mut rows = Vec::new();
+        for blob in blobs {
+            let of = self.lacking.get_mut(&blob);
+            let Some(accounts) = of.and_then(|of| of.accounts.as_mut()) else {
+                continue;
+            };
+            if !accounts.remove(&account) {
+                continue;
             }
-        })
+            if !accounts.is_empty() {
+                rows.push(log::lacking_row(&blob, accounts));
+                continue;
+            }
+            self.lacking.remove(&blob);
+            rows.push(Mutation::Delete {
+                key: log::lacking_key(&blob),
+            });
+        }
+        rows
+    }
+
+    /// The bodies that are not here and that the account was said to name.
+    pub(super) fn lacking_of(&self, account: AccountId) -> Vec<BlobName> {
+        let of_it = self.lacking.iter().filter(|(_, of)| {
+            let accounts = of.accounts.as_ref();
+            accounts.is_some_and(|accounts| accounts.contains(&account))
+        });
+        of_it.map(|(blob, _)| *blob).collect()
+    }
+}
+
+/// Those of which the account has no record. It looks at all of the account, if there are any.
+pub(super) fn unnamed_by(replica: &Replica, mut blobs: Vec<BlobName>) -> Vec<BlobName> {
+    if !blobs.is_empty() {
+        let named: BTreeSet<BlobName> = replica.contents().map(|(_, blob)| blob).collect();
+        blobs.retain(|blob| !named.contains(blob));
+    }
+    blobs
+}
+
+/// The bodies that operations bring.
+pub(super) fn brought(ops: &[Op]) -> Vec<BlobName> {
+    let names = ops.iter().filter_map(named_blob);
+    names.filter_map(|name| blob_of_batch(&name)).collect()
+}
+
+/// Which accounts have records that name the bodies of a batch. An account that is not here any more has none, and its bodies are nowhere any more.
+#[derive(Default)]
+pub(super) struct Naming(pub(super) BTreeMap<BlobName, BTreeSet<AccountId>>);
+
+impl Naming {
+    /// Records of the account name these, or may.
+    pub(super) fn all(&mut self, account: AccountId, blobs: impl IntoIterator<Item = BlobName>) {
+        for blob in blobs {
+            self.0.entry(blob).or_default().insert(account);
+        }
+    }
+
+    /// The account's part was applied, which brings these and wrote these rows.
+    pub(super) fn applied(
+        &mut self,
+        account: AccountId,
+        brought: Vec<BlobName>,
+        replica: &Replica,
+        rows: &[Mutation],
+    ) {
+        let new = rows.iter().filter_map(|row| match row {
+            Mutation::Reference { blob, .. } => Some(*blob),
+            _ => None,
+        });
+        let new: BTreeSet<_> = new.collect();
+        let (new, others): (Vec<BlobName>, Vec<BlobName>) = brought
+            .into_iter()
+            .partition(|blob| new.contains(&blob_name(blob)));
+        self.all(account, new);
+        // A delivery that was made already: its message is here, or has been, and is gone.
+        let gone = unnamed_by(replica, others.clone());
+        let others = others.into_iter().filter(|blob| !gone.contains(blob));
+        self.all(account, others);
     }
 }
 
@@ -89,7 +178,7 @@ impl PartitionOwner {
                     Named::Since(_) => {}
                 }
             }
-            let accounts = std::mem::take(&mut lacking.accounts);
+            let accounts = lacking.accounts.take();
             own.lacking.remove(&blob);
             let mut commit = own.log.commit();
             commit.mutations.push(Mutation::Delete {
@@ -101,9 +190,9 @@ impl PartitionOwner {
                 own.confirming.here(&blob, ticket);
             }
             self.not_awaited(partition, &blob);
-            let waiting = match accounts.is_empty() {
-                true => self.accounts_of(partition),
-                false => accounts.into_iter().collect(),
+            let waiting = match accounts {
+                None => self.accounts_of(partition),
+                Some(accounts) => accounts.into_iter().collect(),
             };
             for account in waiting {
                 let entry = self.accounts.get(&account);
@@ -116,6 +205,14 @@ impl PartitionOwner {
                     });
                 }
             }
+        }
+    }
+
+    /// Nobody had the body a while ago. What the last record that named it has left is lacking no more, and asked for no more.
+    pub(super) fn want_again(&mut self, blob: BlobName) {
+        let all = (blob, PartitionId(0))..=(blob, PartitionId(u16::MAX));
+        if self.lacked.range(all).next().is_some() {
+            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
         }
     }
 

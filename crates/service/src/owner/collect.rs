@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, RowKey};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
-    Load, Partition, PartitionOwner, Phase, blob_name, holder, keys, rows::push_row,
-    stalled::released,
+    Load, Partition, PartitionOwner, Phase, blob_name, bodies::unnamed_by, holder, keys,
+    rows::push_row, stalled::released,
 };
 use crate::{
     api::Failure,
@@ -117,8 +117,16 @@ impl PartitionOwner {
             units.push(vec![own.log.collect(own.shipping.stable())]);
         }
         let mut last = Vec::new();
+        // Bodies that are not here and that no record of the account names any more, by the last one that did.
+        let dropped = collected.messages.iter().enumerate();
+        let dropped = dropped.filter_map(|(index, of)| Some((of.content?.1, index)));
+        let mut missed: BTreeMap<BlobName, usize> = dropped
+            .filter(|(blob, _)| own.lacking.contains_key(blob))
+            .collect();
+        let unnamed = unnamed_by(replica, missed.keys().copied().collect());
+        missed.retain(|blob, _| unnamed.contains(blob));
         // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit.
-        for dropped in collected.messages {
+        for (index, dropped) in collected.messages.into_iter().enumerate() {
             let mut unit = Vec::with_capacity(3);
             let message = RowKey::Message(dropped.message);
             let content = dropped.content.map(|(origin, _)| RowKey::Content(origin));
@@ -131,6 +139,9 @@ impl PartitionOwner {
                 blob: blob_name(&blob),
                 holder: holder(account, origin),
             }));
+            let blob = dropped.content.map(|(_, blob)| blob);
+            let blob = blob.filter(|blob| missed.get(blob) == Some(&index));
+            unit.extend(own.names_no_more(account, blob));
             units.push(unit);
         }
         for (row, value) in rows {
@@ -143,7 +154,9 @@ impl PartitionOwner {
         let bytes = replica.memory_bytes();
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
+        let partition = entry.partition;
         self.write_rows(account, Room::Frees, units.into_iter().chain(last));
+        self.missed_no_more(partition, missed.into_keys());
         remains
     }
 
@@ -244,6 +257,11 @@ impl PartitionOwner {
             let key = log::stalled_key(account);
             mutations.push(Mutation::Delete { key });
         }
+        let mut unnamed = Vec::new();
+        if done {
+            unnamed = own.lacking_of(account);
+            mutations.extend(own.names_no_more(account, unnamed.iter().copied()));
+        }
         if !mutations.is_empty() {
             let mut commit = own.log.commit();
             commit.mutations.extend(mutations);
@@ -253,6 +271,7 @@ impl PartitionOwner {
         if !done {
             return;
         }
+        self.missed_no_more(partition, unnamed);
         let last = self.accounts.get(&account).and_then(|entry| entry.newest);
         match last.filter(|last| self.commits.contains_key(last)) {
             Some(last) => drop(self.purges.insert(last, (account, Purge::Ends))),

@@ -161,9 +161,9 @@ impl PartitionOwner {
             return;
         };
         // Of bodies that were missing at the start it is not known whose they are.
-        let known = own.lacking.values().all(|of| !of.accounts.is_empty());
+        let known = own.lacking.values().all(|of| of.accounts.is_some());
         let lacking = own.lacking.values().flat_map(|of| &of.accounts);
-        except.extend(lacking.map(|account| account.0));
+        except.extend(lacking.flatten().map(|account| account.0));
         except.extend(own.stalled.keys().map(|account| account.0));
         own.reporting.excepts = !except.is_empty();
         if broken("hidden-is-reported") {

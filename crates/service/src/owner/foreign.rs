@@ -17,7 +17,7 @@ use whimbrel_storage::{Mutation, Room};
 use super::{
     Link, Partition, PartitionOwner, Phase, Watch,
     batches::BATCH_BYTES_MAX,
-    bodies::blob_of_batch,
+    bodies::{Naming, blob_of_batch, brought},
     rows::{free_room, push_row},
     writing::take_shown,
 };
@@ -104,6 +104,7 @@ impl PartitionOwner {
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob, looked) => self.body_came(now, blob, looked),
             PeerInput::NoBody(blob) => self.nobody_has(&blob),
+            PeerInput::WantAgain(blob) => self.want_again(blob),
         }
     }
 
@@ -454,13 +455,7 @@ impl PartitionOwner {
             Work::State(_) => return,
         };
         let (mut mutations, mut late, mut woken) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut named, mut shown, mut stalled) = (Vec::new(), Vec::new(), Vec::new());
-        // Bodies of a removed account are nowhere any more.
-        let is_removed = |section: &Section| {
-            let entry = self.accounts.get(&section.account);
-            entry.is_some_and(|entry| matches!(entry.phase, Phase::Removed))
-        };
-        let all_removed = sections.iter().all(is_removed);
+        let (mut shown, mut stalled) = (Vec::new(), Vec::new());
         // Mail that was removed elsewhere makes room here.
         let frees = |section: &Section| section.ops.as_ref().is_ok_and(|ops| free_room(ops));
         let room = match applies && sections.iter().all(frees) {
@@ -470,15 +465,9 @@ impl PartitionOwner {
         if applies {
             own.log.take(batch);
         }
-        if applies && !all_removed {
-            named.extend(batch.blobs.iter().filter_map(|name| blob_of_batch(name)));
-        }
-        let accounts: BTreeSet<AccountId> = sections.iter().map(|of| of.account).collect();
-        for blob in &named {
-            self.lacked.insert((*blob, partition));
-            mutations.extend(own.lack(*blob, &accounts, ticket));
-            self.out.push_back(Output::Peer(PeerOutput::Coming(*blob)));
-        }
+        // What a part that is held names is not known.
+        let all = || batch.blobs.iter().filter_map(|name| blob_of_batch(name));
+        let mut naming = Naming::default();
         if applies {
             own.applied(batch);
         }
@@ -493,6 +482,7 @@ impl PartitionOwner {
         {
             if own.stalled.contains_key(&account) {
                 mutations.extend(own.hold(account, batch, index));
+                naming.all(account, all());
                 continue;
             }
             let Some(entry) = self.accounts.get_mut(&account) else {
@@ -508,6 +498,7 @@ impl PartitionOwner {
                 // A later version made it: half of it must not be applied, and what comes after it rests on it.
                 Err(cause) => {
                     mutations.extend(own.hold(account, batch, index));
+                    naming.all(account, all());
                     stalled.push((account, cause));
                     continue;
                 }
@@ -525,7 +516,8 @@ impl PartitionOwner {
             let Phase::Running(replica) = &mut entry.phase else {
                 continue;
             };
-            named.iter().for_each(|blob| replica.lack(*blob));
+            let brought = brought(&ops);
+            brought.iter().for_each(|blob| replica.lack(*blob));
             let epoch = replica.epoch();
             let peers = own.peers(now, account, &self.config.peers);
             let step = Step::of(
@@ -557,6 +549,7 @@ impl PartitionOwner {
                     };
                     entry.phase = Phase::Absent;
                     mutations.extend(own.hold(account, batch, index));
+                    naming.all(account, all());
                     stalled.push((
                         account,
                         format!(
@@ -568,6 +561,7 @@ impl PartitionOwner {
                     continue;
                 }
             };
+            naming.applied(account, brought, replica, &rows);
             mutations.extend(rows);
             shown.push((account, take_shown(replica, account)));
             let bytes = replica.memory_bytes();
@@ -586,6 +580,11 @@ impl PartitionOwner {
                 out: &mut self.out,
             };
             told.of(account, &mut entry.watchers, &effects, risen);
+        }
+        for (blob, accounts) in naming.0 {
+            self.lacked.insert((blob, partition));
+            mutations.extend(own.lack(blob, &accounts, ticket));
+            self.out.push_back(Output::Peer(PeerOutput::Coming(blob)));
         }
         // A great batch and the rows that it changed may be two commits: after a crash in between it is in the log, and not applied.
         let bytes: usize = mutations.iter().map(Mutation::bytes).sum();

@@ -18,6 +18,7 @@ use whimbrel_storage::{Mutation, Room};
 
 use super::{
     Partition, PartitionOwner, Phase,
+    bodies::unnamed_by,
     foreign::Told,
     keys,
     rows::push_row,
@@ -346,11 +347,11 @@ impl PartitionOwner {
         );
         // Bodies may have come since it was read.
         replica.lack_all(&own.lacking);
-        for (_, blob) in other.contents() {
-            if own.lacking.contains_key(&blob) {
-                replica.lack(blob);
-            }
-        }
+        let mut lacking: Vec<BlobName> = other.contents().map(|(_, blob)| blob).collect();
+        lacking.retain(|blob| own.lacking.contains_key(blob));
+        lacking.iter().for_each(|blob| replica.lack(*blob));
+        let mine = replica.contents().map(|(_, blob)| blob);
+        lacking.extend(mine.filter(|blob| own.lacking.contains_key(blob)));
         let epoch = replica.epoch();
         let peers = own.peers(now, account, &self.config.peers);
         let at = own.log.hlc().last();
@@ -375,7 +376,10 @@ impl PartitionOwner {
             push_row(&mut unit, account, &row, value);
             units.push(unit);
         }
-        let state = joined.state;
+        let (state, partition) = (joined.state, entry.partition);
+        // Not all messages stay: what is gone at one of the two is gone.
+        let unnamed = unnamed_by(&replica, lacking);
+        units.push(own.names_no_more(account, unnamed.iter().copied()));
         // The account row is the first, and says that the account is to be joined.
         let gone = |row: &RowKey| Mutation::Delete {
             key: keys::coming_key(state, &keys::row_key(account, row)).into(),
@@ -388,6 +392,7 @@ impl PartitionOwner {
         entry.bytes = bytes;
         self.counted.accounts_joined += 1;
         self.write_rows(account, Room::Ordinary, units);
+        self.missed_no_more(partition, unnamed);
         if stalled {
             self.resume(account, replica);
         } else {

@@ -2,7 +2,7 @@
 //!
 //! While another node has readers on an account, a new claim is shown, and its UID told, only when that node was heard with a counter at
 //! least as high: whatever it claims from then on is above. So nothing is late in a whole network. Who was waited for long enough (three round trips,
-//! two seconds at most) is waited for no longer; what is late then is claimed again (rule 4).
+//! two seconds at most, and twice as long for each time that the message was claimed before) is waited for no longer; what is late then is claimed again (rule 4).
 //!
 //! `mailbox` says what waits; `replication::readers` says who was heard with what. Here the two meet: counters go out when they are durable, what
 //! comes in releases what waits, and answers that tell UIDs of waiting messages are held until these are shown.
@@ -418,4 +418,21 @@ impl PartitionOwner {
 fn waits(replica: &whimbrel_mailbox::Replica, messages: &[MessageId]) -> bool {
     let mut standings = messages.iter().map(|message| replica.standing(message));
     standings.any(|standing| standing == Standing::Waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_mailbox::{CLAIMS_KEPT_MAX, PATIENCE_MICROS_MAX};
+    use whimbrel_replication::readers::Config;
+
+    /// Claims end on every link that is faster than the longest wait only if all waits come to it in the end.
+    #[test]
+    fn the_shortest_wait_comes_to_the_longest() {
+        let config = Config::default();
+        assert_eq!(
+            config.patience_micros_min << CLAIMS_KEPT_MAX,
+            PATIENCE_MICROS_MAX
+        );
+        assert!(config.patience_micros_max <= PATIENCE_MICROS_MAX);
+    }
 }

@@ -16,7 +16,7 @@ use whimbrel_storage::{Mutation, Room};
 use super::{
     Load, Own, Partition, PartitionOwner, Phase,
     batches::BATCH_BYTES_MAX,
-    bodies::blob_of_batch,
+    bodies::{blob_of_batch, unnamed_by},
     foreign::of_slot,
     keys,
     rows::{blob_name, push_row},
@@ -244,7 +244,8 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
-        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
+        let partition = entry.partition;
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
         let Phase::Resuming(replica) = std::mem::replace(&mut entry.phase, Phase::Absent) else {
@@ -257,7 +258,11 @@ impl PartitionOwner {
         self.out.push_back(Output::Log(Note::Warning(format!(
             "account {account} goes on: all that was held for it is applied"
         ))));
-        self.write_rows(account, Room::Ordinary, [Some(gone)]);
+        // What was held might have named more.
+        let unnamed = unnamed_by(&replica, own.lacking_of(account));
+        let rows = own.names_no_more(account, unnamed.iter().copied());
+        self.write_rows(account, Room::Ordinary, [vec![gone], rows]);
+        self.missed_no_more(partition, unnamed);
         self.run(now, account, *replica, Vec::new());
     }
 }

@@ -82,13 +82,28 @@ impl PartitionOwner {
         }
     }
 
-    /// A body is here, or no linked node has it.
+    /// A body is here, or no linked node has it, or nothing names it.
     pub(super) fn not_awaited(&mut self, partition: PartitionId, blob: &BlobName) {
         if let Some(own) = self.running(partition)
             && let Age::Fetching(bodies) = &mut own.age
             && bodies.remove(blob)
         {
             self.all_fetched(partition);
+        }
+    }
+
+    /// Of these bodies some may be lacking no more, since no message names them.
+    pub(super) fn missed_no_more(
+        &mut self,
+        partition: PartitionId,
+        blobs: impl IntoIterator<Item = BlobName>,
+    ) {
+        for blob in blobs {
+            let own = self.running(partition);
+            if own.is_some_and(|own| !own.lacking.contains_key(&blob)) {
+                self.lacked.remove(&(blob, partition));
+                self.not_awaited(partition, &blob);
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub enum BodyOutput {
     Discard(BlobName),
     /// No peer has it for now: tell the owners of partitions.
     Nowhere(BlobName),
+    /// It is not looked for any more: who lacks it still is asked to want it again ([`PeerInput::WantAgain`](super::PeerInput::WantAgain)).
+    Again(BlobName),
     /// Read so much of a body that is here; answer [`Bodies::read`].
     Read {
         /// Of the answer.
@@ -226,6 +228,7 @@ impl Bodies {
                     BodyOutput::Finish(name)
                 }
                 FetchOutput::Nowhere(name) => BodyOutput::Nowhere(off_wire(&name)),
+                FetchOutput::Again(name) => BodyOutput::Again(off_wire(&name)),
                 FetchOutput::Discard(name, _) => BodyOutput::Discard(off_wire(&name)),
             });
         }

@@ -96,6 +96,8 @@ pub enum PeerInput {
     Body(BlobName, u64),
     /// No node to which there is a stream has the body. Told to all owners.
     NoBody(BlobName),
+    /// The body is looked for no more, since no node had it a while ago: if it is still lacking here, it is to be wanted again. Told to all owners and the queue.
+    WantAgain(BlobName),
 }
 
 /// How one partition stands.

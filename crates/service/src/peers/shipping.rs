@@ -6,8 +6,8 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     partition::{
-        Alarm, Config, Entry, Foreign, Held, Input, Output, Partition, Report, Resume, ResumeError,
-        Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
+        Alarm, Config, Entry, Foreign, Held, Input, Membership, Output, Partition, Report, Resume,
+        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
     },
     wire::Frame,
 };
@@ -145,7 +145,7 @@ impl Shipping {
         known: Resume,
     ) -> Result<Self, ResumeError> {
         let resume = Resume {
-            members: peers.iter().copied().chain([me]).collect::<BTreeSet<_>>(),
+            members: Membership::of(peers.iter().copied().chain([me])),
             ..known
         };
         let members = resume.members.clone();
@@ -170,7 +170,8 @@ impl Shipping {
 
     /// Others belong to it now: nothing gets stable before all of them have it.
     pub(crate) fn members(&mut self, now: Now, members: BTreeSet<Incarnation>) {
-        self.machine.handle(clocks(now), Input::Members(members));
+        self.machine
+            .handle(clocks(now), Input::Members(Membership::of(members)));
     }
 
     /// All of these logs is here, and there is no more of them.

@@ -164,6 +164,11 @@ impl QueueOwner {
                 self.giving.rows(now, shipping, ticket, page, travels);
             }
             PeerInput::Body(blob, looked) => self.body_came(blob, looked),
+            PeerInput::WantAgain(blob) => {
+                if self.lacking.contains_key(&blob) {
+                    self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                }
+            }
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
             | PeerInput::Linked(..)

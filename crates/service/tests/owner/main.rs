@@ -6,6 +6,7 @@ mod collection;
 mod confirm;
 mod elsewhere;
 mod foreign;
+mod lacking;
 mod pair;
 mod parts;
 mod states;

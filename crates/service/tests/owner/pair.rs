@@ -73,6 +73,8 @@ pub(crate) struct Pair {
     pub(crate) wanted: [Vec<BlobName>; 2],
     /// Whether those that come behind their batches are told of by the test itself.
     pub(crate) late: bool,
+    /// No node has any body that is looked for.
+    pub(crate) nowhere: bool,
     /// How often an owner wanted the streams made anew.
     pub(crate) unlinked: usize,
     /// What node 0 has sent.
@@ -271,6 +273,7 @@ impl Pair {
             coming: Default::default(),
             wanted: Default::default(),
             late: false,
+            nowhere: false,
             unlinked: 0,
             sent: Vec::new(),
             old: false,
@@ -546,11 +549,14 @@ impl Pair {
                 }
                 PeerOutput::Want(blob) => {
                     self.wanted[at].push(blob);
+                    if self.nowhere {
+                        return None;
+                    }
                     PeerInput::Body(blob, self.now.mono_micros)
                 }
                 PeerOutput::Coming(blob) => {
                     self.coming[at].push(blob);
-                    if self.late {
+                    if self.late || self.nowhere {
                         return None;
                     }
                     PeerInput::Body(blob, self.now.mono_micros)

@@ -6,6 +6,7 @@ use whimbrel_service::{
     api::{AccountId, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row},
     log::{lacking_of_key, store_partition},
     owner::keys,
+    verify,
 };
 use whimbrel_storage::{KeyRange, ScanLimit};
 
@@ -194,6 +195,9 @@ impl World {
             return Ok(Some(format!("node {node} has not all that the others had")));
         }
         for account in self.accounts.clone() {
+            there
+                .iter()
+                .try_for_each(|node| self.missing_are_named(*node, account))?;
             let first = self.picture(low, account)?;
             for &node in others {
                 let other = self.picture(node, account)?;
@@ -218,6 +222,28 @@ impl World {
         let lacking = all.rows.iter().filter_map(|(key, _)| lacking_of_key(key));
         let lacking: Vec<_> = lacking.map(|blob| blob.upload).collect();
         format!("logs go on at {logs:?}, bodies missing {lacking:x?}")
+    }
+
+    /// A body that a row of the account's partition says is missing is one that a message names.
+    fn missing_are_named(&self, node: usize, account: AccountId) -> Result<(), String> {
+        let partition = store_partition(keys::partition_of(account));
+        let disk = &self.members[node].node.disk;
+        let (mut lacking, mut named) = (BTreeSet::new(), BTreeSet::new());
+        let mut next = Some(KeyRange::all());
+        while let Some(range) = next {
+            let page = disk.scan(partition, &range, ScanLimit::default());
+            lacking.extend(page.rows.iter().filter_map(|(key, _)| lacking_of_key(key)));
+            let rows = page.rows.iter();
+            named.extend(rows.filter_map(|(key, row)| verify::named(key, row)));
+            next = page.next.map(|start| KeyRange { start, ..range });
+        }
+        match lacking.difference(&named).next() {
+            Some(blob) => Err(format!(
+                "node {node} misses body {:x?}, which nothing names",
+                blob.upload
+            )),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {

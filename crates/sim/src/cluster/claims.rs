@@ -42,6 +42,13 @@ pub struct Setting {
     pub cut: bool,
 }
 
+impl Setting {
+    /// Whether each is heard before it is waited for long enough.
+    fn hears_in_time(&self) -> bool {
+        !self.cut && 2 * self.latency_micros < 2 * SECOND
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -138,11 +145,12 @@ impl Bench {
         let nodes = self.world.members.len();
         let sessions: Vec<SessionId> = (0..nodes).map(|_| self.world.session()).collect();
         // The account is known everywhere, then all know who reads, before anything is written.
-        self.pass(self.world.now + 3 * SECOND)?;
+        let slow = 4 * self.setting.latency_micros;
+        self.pass(self.world.now + slow.max(3 * SECOND))?;
         for (node, session) in sessions.iter().enumerate() {
             self.look(node, *session);
         }
-        self.pass(self.world.now + 5 * SECOND)?;
+        self.pass(self.world.now + slow.max(5 * SECOND))?;
         let begin = self.world.now;
         let mut due: BTreeMap<(u64, u64), Due> = BTreeMap::new();
         let mut put = |time: u64, what: Due| {
@@ -297,10 +305,9 @@ impl Bench {
                     .told
                     .iter()
                     .filter(|(of, _, at)| *of == node && *at < asked);
-                // After a cut it may be another by now.
-                if let Some((_, uid, _)) =
-                    told.find(|(_, uid, _)| !self.setting.cut && !uids.contains(uid))
-                {
+                // What was told too soon may be another by now.
+                let in_time = self.setting.hears_in_time();
+                if let Some((_, uid, _)) = told.find(|(_, uid, _)| in_time && !uids.contains(uid)) {
                     return Err(format!("node {node} told UID {uid}, and does not show it"));
                 }
                 let (validity, next) = (selected.status.uid_validity, selected.status.uid_next);

@@ -9,7 +9,7 @@ use std::{
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_replication::Now;
-use whimbrel_replication::partition::{Config, Input, Snapshot, StateConfig, Ticket};
+use whimbrel_replication::partition::{Config, Input, Membership, Snapshot, StateConfig, Ticket};
 use whimbrel_replication::wire::Frame;
 
 use super::Bounds;
@@ -125,7 +125,7 @@ impl<'a> Space<'a> {
         let site = |number: u64| {
             let id = Incarnation::new(number).expect("not zero");
             Rc::new(Site {
-                node: Node::new(id),
+                node: Node::new(id, false),
                 asked: BTreeMap::new(),
                 awake: BTreeSet::new(),
                 given_up: VersionVector::new(),
@@ -240,13 +240,12 @@ impl<'a> Space<'a> {
     }
 
     /// Who belongs, by what is applied at a node.
-    fn members_at(&self, node: usize) -> BTreeSet<Incarnation> {
+    fn members_at(&self, node: usize) -> BTreeMap<Incarnation, Membership> {
         let applied = &self.sites[node].node.disk.applied;
         let known = self.join.is_some_and(|dot| applied.covers(dot));
         let all = 0..self.sites.len();
-        all.filter(|other| *other < self.bounds.founders || *other == node || known)
-            .map(|other| self.id(other))
-            .collect()
+        let members = all.filter(|other| *other < self.bounds.founders || *other == node || known);
+        Membership::of(members.map(|other| self.id(other)))
     }
 
     /// All that can be next.

@@ -1,0 +1,270 @@
+//! Which partitions a member holds: a state beside the roster, in which each node speaks of itself only.
+//!
+//! Who is in nobody's words holds everything, as members did before there was placement. A node leaves a partition in two steps: it *leaves*, which is to say that it
+//! writes no more there and takes nothing, and when all that it has is with those who stay it is *away*, drops what it had, and says where its log ends. When it comes back that is
+//! another *life*: what it said of itself in the one before counts for nothing (`docs/decisions/0040`).
+//!
+//! Invariants:
+//! - Only a node itself changes what is said of it, each time with a greater version, and has that on disk before it says it.
+//! - A life ends by being away, and only so; the number of its log's end never falls.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use whimbrel_crdt::{Incarnation, PartitionId};
+
+use crate::partition::Membership;
+
+/// How a node stands to a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Phase {
+    /// It takes what others write, and serves when it has what it needs for that.
+    #[default]
+    #[n(0)]
+    Holds,
+    /// It has what it had, and neither writes nor takes any more.
+    #[n(1)]
+    Leaves,
+    /// It has nothing.
+    #[n(2)]
+    Away,
+}
+
+/// What a node has said of itself and a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Standing {
+    /// Counts what it has said: the last counts.
+    #[n(0)]
+    pub version: u32,
+    /// Counts how often it came back.
+    #[n(1)]
+    pub life: u32,
+    /// How it stands.
+    #[n(2)]
+    pub phase: Phase,
+    /// How many operations its log there has: when it is away, and of the lives before.
+    #[n(3)]
+    pub end: u64,
+}
+
+impl Standing {
+    /// For the machine of the partition.
+    pub fn membership(self) -> Membership {
+        Membership {
+            life: self.life,
+            left: (self.phase == Phase::Away).then_some(self.end),
+        }
+    }
+
+    /// The same with another phase, said later.
+    fn then(self, phase: Phase) -> Self {
+        Standing {
+            version: self.version + 1,
+            phase,
+            ..self
+        }
+    }
+}
+
+/// Why a node does not change what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a node that {from:?} cannot be one that {to:?}")]
+pub struct OutOfTurn {
+    /// How it stands.
+    pub from: Phase,
+    /// How it was to stand.
+    pub to: Phase,
+}
+
+/// Who holds what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Holders(#[n(0)] BTreeMap<Incarnation, BTreeMap<PartitionId, Standing>>);
+
+impl Holders {
+    /// How a node stands to a partition.
+    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> Standing {
+        let said = self.0.get(&node).and_then(|of| of.get(&partition));
+        said.copied().unwrap_or_default()
+    }
+
+    /// How each of these stands to a partition.
+    pub fn of(
+        &self,
+        partition: PartitionId,
+        nodes: impl IntoIterator<Item = Incarnation>,
+    ) -> BTreeMap<Incarnation, Standing> {
+        let nodes = nodes.into_iter();
+        nodes
+            .map(|node| (node, self.standing(node, partition)))
+            .collect()
+    }
+
+    /// It writes no more there, and takes nothing.
+    ///
+    /// # Errors
+    /// [`OutOfTurn`]: it does not hold it.
+    pub fn leave(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
+        let now = self.standing(me, partition);
+        let held = now.phase == Phase::Holds;
+        self.say(
+            me,
+            partition,
+            held.then(|| now.then(Phase::Leaves)),
+            now,
+            Phase::Leaves,
+        )
+    }
+
+    /// It holds it as before, after all.
+    ///
+    /// # Errors
+    /// [`OutOfTurn`]: it was not leaving.
+    pub fn stay(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
+        let now = self.standing(me, partition);
+        let leaves = now.phase == Phase::Leaves;
+        self.say(
+            me,
+            partition,
+            leaves.then(|| now.then(Phase::Holds)),
+            now,
+            Phase::Holds,
+        )
+    }
+
+    /// All that it had is with others; `end`: the last number of its log.
+    ///
+    /// # Errors
+    /// [`OutOfTurn`]: it was not leaving.
+    pub fn left(
+        &mut self,
+        me: Incarnation,
+        partition: PartitionId,
+        end: u64,
+    ) -> Result<(), OutOfTurn> {
+        let now = self.standing(me, partition);
+        let leaves = now.phase == Phase::Leaves;
+        let away = Standing {
+            end: end.max(now.end),
+            ..now.then(Phase::Away)
+        };
+        self.say(me, partition, leaves.then_some(away), now, Phase::Away)
+    }
+
+    /// It holds it again, and begins with nothing.
+    ///
+    /// # Errors
+    /// [`OutOfTurn`]: it is not away.
+    pub fn come(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), OutOfTurn> {
+        let now = self.standing(me, partition);
+        let away = now.phase == Phase::Away;
+        let again = Standing {
+            life: now.life + 1,
+            ..now.then(Phase::Holds)
+        };
+        self.say(me, partition, away.then_some(again), now, Phase::Holds)
+    }
+
+    fn say(
+        &mut self,
+        me: Incarnation,
+        partition: PartitionId,
+        next: Option<Standing>,
+        now: Standing,
+        to: Phase,
+    ) -> Result<(), OutOfTurn> {
+        let from = now.phase;
+        let next = next.ok_or(OutOfTurn { from, to })?;
+        self.0.entry(me).or_default().insert(partition, next);
+        Ok(())
+    }
+
+    /// Takes over what another node knows; whether anything was new.
+    pub fn join(&mut self, theirs: &Self) -> bool {
+        let mut new = false;
+        for (node, of) in &theirs.0 {
+            for (partition, standing) in of {
+                let ours = self.0.entry(*node).or_default();
+                let ours = ours.entry(*partition).or_default();
+                // Two copies of one disk may have said the same version: the rest decides, everywhere alike.
+                new |= *ours < *standing;
+                *ours = (*ours).max(*standing);
+            }
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTITION: PartitionId = PartitionId::accounts(3);
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::new(id).expect("not zero")
+    }
+
+    #[test]
+    fn a_life_ends_by_being_away() {
+        let mut holders = Holders::default();
+        let me = node(1);
+        assert_eq!(
+            holders.standing(me, PARTITION).membership(),
+            Membership::default()
+        );
+        assert!(holders.left(me, PARTITION, 4).is_err(), "it holds it");
+        assert!(holders.come(me, PARTITION).is_err(), "it is there");
+        assert_eq!(holders.leave(me, PARTITION), Ok(()));
+        assert!(holders.leave(me, PARTITION).is_err(), "it leaves");
+        let leaving = holders.standing(me, PARTITION).membership();
+        assert_eq!(leaving, Membership::default(), "it has what it had");
+        assert_eq!(holders.stay(me, PARTITION), Ok(()));
+        assert_eq!(holders.leave(me, PARTITION), Ok(()));
+        assert_eq!(holders.left(me, PARTITION, 4), Ok(()));
+        let left = Some(4);
+        assert_eq!(
+            holders.standing(me, PARTITION).membership(),
+            Membership { life: 0, left }
+        );
+        assert!(
+            holders.stay(me, PARTITION).is_err(),
+            "it has nothing any more"
+        );
+        assert_eq!(holders.come(me, PARTITION), Ok(()));
+        let again = holders.standing(me, PARTITION).membership();
+        assert_eq!(
+            again,
+            Membership {
+                life: 1,
+                left: None
+            }
+        );
+        let other = holders.standing(me, PartitionId::accounts(4));
+        assert_eq!(other, Standing::default(), "of another nothing was said");
+    }
+
+    #[test]
+    fn the_last_word_counts() {
+        let (mut ours, me) = (Holders::default(), node(1));
+        let mut known = vec![ours.clone()];
+        for (index, end) in [(0, 3), (1, 9)] {
+            assert_eq!(ours.leave(me, PARTITION), Ok(()), "{index}");
+            known.push(ours.clone());
+            assert_eq!(ours.left(me, PARTITION, end), Ok(()), "{index}");
+            known.push(ours.clone());
+            assert_eq!(ours.come(me, PARTITION), Ok(()), "{index}");
+            known.push(ours.clone());
+        }
+        for (at, older) in known.iter().enumerate() {
+            for (than, newer) in known.iter().enumerate() {
+                let mut joined = older.clone();
+                assert_eq!(joined.join(newer), than > at, "{at} {than}");
+                assert_eq!(joined, known[at.max(than)]);
+            }
+        }
+        let bytes = minicbor::to_vec(&ours).expect("it is encoded");
+        assert_eq!(minicbor::decode::<Holders>(&bytes).ok(), Some(ours));
+    }
+}

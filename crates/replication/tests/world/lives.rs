@@ -1,0 +1,204 @@
+//! Nodes that leave the partition and come back, by named histories: what is stable meanwhile.
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::VersionVector;
+use whimbrel_replication::{
+    partition::{Entry, Input, LogEnd, Membership, Output, Resume},
+    wire::{Ack, Batches, Frame, Hello, Lives, Room},
+};
+
+use super::PARTITION;
+use super::scenarios::{ME, Machine, Scenario, chain, ensure, node};
+
+pub const SCENARIOS: &[(&str, Scenario)] = &[
+    ("the word of an earlier life", earlier_life),
+    ("a word that was on its way", on_its_way),
+    ("one has left before all is here", left_too_early),
+    ("one that is back without its own", back_without_its_own),
+    ("back without our own", without_our_own),
+    ("the state that our own are in", state_of_our_own),
+];
+
+const ROOM: Room = Room {
+    bytes: u64::MAX,
+    batches: u32::MAX,
+};
+
+fn vector(of: &[(u64, u64)]) -> VersionVector {
+    of.iter().map(|(id, seq)| (node(*id), *seq)).collect()
+}
+
+/// Of each node its life, and where it left.
+fn members(of: &[(u64, u32, Option<u64>)]) -> Input {
+    let of = of.iter();
+    let members: BTreeMap<_, _> = of
+        .map(|(id, life, left)| {
+            let (life, left) = (*life, *left);
+            (node(*id), Membership { life, left })
+        })
+        .collect();
+    Input::Members(members)
+}
+
+fn ack(durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Option<Lives>) -> Frame {
+    Frame::Ack(Ack {
+        partition: PARTITION,
+        durable: vector(durable),
+        applied: vector(applied),
+        room: ROOM,
+        again: None,
+        lives,
+    })
+}
+
+fn hello(machine: &Machine, durable: &[(u64, u64)], applied: &[(u64, u64)], lives: Lives) -> Frame {
+    Frame::Hello(Hello {
+        applied: vector(applied),
+        lives: Some(lives),
+        ..machine.hello_of(durable, &[], u64::MAX)
+    })
+}
+
+fn stable(outputs: &[Output]) -> Option<VersionVector> {
+    let stable = outputs.iter().filter_map(|output| match output {
+        Output::Stable(vector) => Some(vector.clone()),
+        _ => None,
+    });
+    stable.last()
+}
+
+/// The machine's own first batches are durable.
+fn own(machine: &mut Machine, count: u64) -> Vec<Output> {
+    let batches = chain(ME, count, &[]).into_iter().enumerate();
+    let inputs = batches.map(|(at, (bytes, hash))| {
+        let (first, last) = (at as u64 + 1, at as u64 + 1);
+        Input::Own(Entry { first, last, bytes }, hash)
+    });
+    inputs
+        .collect::<Vec<_>>()
+        .into_iter()
+        .flat_map(|input| machine.input(input))
+        .collect()
+}
+
+const BACK: Lives = Lives { mine: 1, yours: 0 };
+
+fn earlier_life() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.input(members(&[(ME, 0, None), (2, 0, None), (3, 0, None)]));
+    machine.input(Input::Linked(node(3)));
+    own(&mut machine, 1);
+    let one = [(ME, 1)];
+    let outputs = machine.receive(ack(&one, &one, None));
+    ensure(stable(&outputs).is_none(), "the node 3 has not said so")?;
+    machine.input(members(&[(ME, 0, None), (2, 0, Some(0)), (3, 0, None)]));
+    machine.input(members(&[(ME, 0, None), (2, 1, None), (3, 0, None)]));
+    let outputs = machine.input(Input::Received(node(3), ack(&one, &one, None)));
+    ensure(stable(&outputs).is_none(), "the node 2 has nothing now")?;
+    let frame = hello(&machine, &one, &one, BACK);
+    let outputs = machine.receive(frame);
+    ensure(stable(&outputs) == Some(vector(&one)), "it has it again")
+}
+
+fn on_its_way() -> Result<(), String> {
+    let mut machine = Machine::new();
+    own(&mut machine, 1);
+    machine.input(members(&[(ME, 0, None), (2, 1, None)]));
+    let one = [(ME, 1)];
+    let outputs = machine.receive(ack(&one, &one, None));
+    ensure(stable(&outputs).is_none(), "that was said before it left")?;
+    let outputs = machine.receive(ack(&one, &one, Some(BACK)));
+    ensure(stable(&outputs) == Some(vector(&one)), "this is said now")
+}
+
+fn left_too_early() -> Result<(), String> {
+    let mut machine = Machine::new();
+    own(&mut machine, 1);
+    let outputs = machine.input(members(&[(ME, 0, None), (2, 0, None), (3, 0, Some(2))]));
+    ensure(stable(&outputs).is_none(), "the node 2 has not got it")?;
+    let (mine, both) = ([(ME, 1)], [(ME, 1), (3, 2)]);
+    let outputs = machine.receive(ack(&both, &mine, None));
+    let early = "the node 3 may have made something without it";
+    ensure(stable(&outputs).is_none(), early)?;
+    let outputs = machine.batches(&chain(3, 2, &[]));
+    let outputs = machine.finish(&outputs);
+    let all = "all that it made is here";
+    ensure(stable(&outputs) == Some(vector(&mine)), all)
+}
+
+fn back_without_its_own() -> Result<(), String> {
+    let mut machine = Machine::new();
+    own(&mut machine, 1);
+    machine.input(members(&[(ME, 0, None), (2, 1, None)]));
+    let one = [(ME, 1)];
+    let frame = hello(&machine, &[(ME, 1), (2, 2)], &one, BACK);
+    let outputs = machine.receive(frame);
+    let lacks = "what it made before it left is not known here, nor there";
+    ensure(stable(&outputs).is_none(), lacks)?;
+    let outputs = machine.batches(&chain(2, 2, &[]));
+    machine.finish(&outputs);
+    let both = [(ME, 1), (2, 2)];
+    let outputs = machine.receive(ack(&both, &both, Some(BACK)));
+    ensure(stable(&outputs) == Some(vector(&both)), "all is everywhere")
+}
+
+/// This node came back: its log had three numbers.
+fn back() -> Machine {
+    let end = LogEnd {
+        last: 3,
+        hash: chain(ME, 3, &[])[2].1,
+        low: 4,
+    };
+    let mut machine = Machine::resume(Resume {
+        logs: [(node(ME), end)].into(),
+        young: true,
+        ..Resume::default()
+    });
+    machine.input(members(&[(ME, 1, None), (2, 0, None)]));
+    machine
+}
+
+const TO_US: Lives = Lives { mine: 0, yours: 1 };
+
+fn without_our_own() -> Result<(), String> {
+    let mut machine = back();
+    let two = [(2, 1)];
+    let frame = hello(&machine, &[(2, 1), (ME, 3)], &[(2, 1), (ME, 3)], TO_US);
+    machine.receive(frame);
+    let outputs = machine.batches(&chain(2, 1, &[]));
+    let outputs = machine.finish(&outputs);
+    let early = "what we made before we left may have been made without it";
+    ensure(stable(&outputs).is_none(), early)?;
+    ensure(machine.0.applied() == vector(&two), "it is applied")?;
+    ensure(machine.0.is_young(), "our own are not")
+}
+
+fn state_of_our_own() -> Result<(), String> {
+    let mut machine = back();
+    let said = std::iter::from_fn(|| machine.0.transmit(super::scenarios::now(), node(2))).next();
+    let Some(Frame::Hello(said)) = said else {
+        return Err(format!("a hello is first: {said:?}"));
+    };
+    let lacks = said.durable.get(node(ME)) == 3 && said.applied.get(node(ME)) == 0;
+    ensure(lacks, "it says that its own are not applied")?;
+    // The other side of it: all is in logs there, and it offers its state all the same.
+    let mut donor = Machine::new();
+    donor.input(members(&[(ME, 0, None), (2, 1, None)]));
+    let outputs = donor.batches(&chain(2, 3, &[]));
+    donor.finish(&outputs);
+    let frame = hello(&donor, &[(2, 3)], &[], BACK);
+    donor.receive(frame);
+    let mut frames = std::iter::from_fn(|| donor.0.transmit(super::scenarios::now(), node(2)));
+    let offers = frames.any(|frame| matches!(frame, Frame::StateBegin(begin) if begin.state == 0));
+    ensure(offers, "it is offered a state")?;
+    // A batch of before our return, from a peer that had it under way.
+    let batches = vec![chain(2, 1, &[(ME, 3)])[0].0.clone()];
+    let outputs = machine.receive(Frame::Batches(Batches {
+        partition: PARTITION,
+        round: 0,
+        batches,
+    }));
+    machine.finish(&outputs);
+    ensure(machine.0.applied().is_empty(), "it depends on our own")
+}

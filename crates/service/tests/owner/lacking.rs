@@ -1,0 +1,189 @@
+//! The rows that say that bodies are missing go with the last records that name them: nobody may have these bodies any more.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use whimbrel_mailbox::{BlobName, RowKey};
+use whimbrel_service::{
+    api::{AccountId, MailboxCall, Reply},
+    log::lacking_of_key,
+    machine::{Input, Machine},
+    owner::{Config, keys},
+    peers::PeerInput,
+};
+
+use crate::{
+    pair::Pair,
+    world::{ANNE, name},
+};
+
+/// An account in the partition of ANNE.
+fn bea() -> AccountId {
+    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
+    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
+    beside.next().expect("a partition has many accounts")
+}
+
+/// Node 1 gets no body from anybody.
+fn pair() -> Pair {
+    let mut pair = Pair::with(Config {
+        collect_after_seconds: 1,
+        ..Config::default()
+    });
+    pair.nowhere = true;
+    for node in 0..2 {
+        pair.input(node, Input::QueueRecovered);
+    }
+    pair
+}
+
+fn append(pair: &mut Pair, account: AccountId, mailbox: &str) {
+    let reply = pair.append_for(0, account, mailbox, 1);
+    assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    pair.settle();
+}
+
+/// All of a mailbox, at node 0; then what is removed is collected, once vectors are told.
+fn remove(pair: &mut Pair, account: AccountId, mailbox: &str) {
+    let uids = pair.uids_of(0, account, &name(mailbox));
+    assert_eq!(uids.len(), 1);
+    let call = MailboxCall::Remove {
+        name: name(mailbox),
+        uid_validity: 7,
+        uids,
+    };
+    let reply = pair.try_call(0, account, call);
+    assert!(matches!(reply, Some(Reply::Done)), "{reply:?}");
+    pass(pair);
+}
+
+fn pass(pair: &mut Pair) {
+    for _ in 0..40 {
+        pair.settle();
+        pair.now.mono_micros += 1_000_000;
+        pair.now.wall_micros += 1_000_000;
+        for node in 0..2 {
+            pair.input(node, Input::Time);
+        }
+    }
+}
+
+/// What node 1 says is missing, and for whom.
+fn lacking(pair: &Pair) -> Vec<Bytes> {
+    let rows = pair.nodes[1].rows.iter();
+    rows.filter(|(key, _)| lacking_of_key(key).is_some())
+        .map(|(_, row)| row.clone())
+        .collect()
+}
+
+fn missing(pair: &Pair) -> u64 {
+    let reports = pair.nodes[1].owner.reports();
+    reports.iter().map(|report| report.bodies_missing).sum()
+}
+
+/// What node 1 looks for after a start.
+fn wanted_after_start(pair: &mut Pair) -> usize {
+    pair.wanted[1].clear();
+    pair.restart(1);
+    pair.input(1, Input::QueueRecovered);
+    pair.settle();
+    pair.wanted[1].len()
+}
+
+/// What node 1 looks for when nobody had the body a while ago.
+fn wanted_again(pair: &mut Pair, blob: BlobName) -> Vec<BlobName> {
+    pair.wanted[1].clear();
+    pair.peer(1, PeerInput::WantAgain(blob));
+    pair.settle();
+    std::mem::take(&mut pair.wanted[1])
+}
+
+fn of(accounts: &[AccountId]) -> Bytes {
+    let mut accounts = accounts.to_vec();
+    accounts.sort_unstable();
+    accounts
+        .iter()
+        .flat_map(|account| account.0)
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+#[test]
+fn a_body_of_a_message_that_is_gone_is_not_looked_for_any_more() {
+    let mut pair = pair();
+    append(&mut pair, ANNE, "INBOX");
+    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    let blob = pair.wanted[1][0];
+    assert_eq!(wanted_again(&mut pair, blob), [blob]);
+    remove(&mut pair, ANNE, "INBOX");
+    assert_eq!(wanted_again(&mut pair, blob), []);
+    let contents = |row: &RowKey| matches!(row, RowKey::Content(_));
+    assert_eq!(pair.nodes[1].rows_of(contents), BTreeMap::new());
+    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
+}
+
+#[test]
+fn it_is_as_long_as_another_message_names_it() {
+    let mut pair = pair();
+    for mailbox in ["INBOX", "Archive"] {
+        append(&mut pair, ANNE, mailbox);
+    }
+    remove(&mut pair, ANNE, "INBOX");
+    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    // Of an account that is not in memory, too.
+    append(&mut pair, bea(), "INBOX");
+    assert_eq!(lacking(&pair), [of(&[ANNE, bea()])]);
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    remove(&mut pair, ANNE, "Archive");
+    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (1, 1));
+    remove(&mut pair, bea(), "INBOX");
+    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
+}
+
+#[test]
+fn it_goes_with_the_account() {
+    let mut pair = pair();
+    for account in [ANNE, bea()] {
+        append(&mut pair, account, "INBOX");
+    }
+    pair.nodes[1].removed.insert(ANNE);
+    pair.input(1, Input::Purge(ANNE));
+    pair.settle();
+    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    // What comes for her is for nobody.
+    append(&mut pair, ANNE, "INBOX");
+    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    pair.nodes[1].removed.insert(bea());
+    pair.input(1, Input::Purge(bea()));
+    pair.settle();
+    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
+}
+
+/// A row from before accounts were kept in it: of nobody is it known that he was the last one.
+#[test]
+fn a_row_that_does_not_say_whose_it_is_stays_until_the_body_is_here() {
+    for row in [&b""[..], b"\x01"] {
+        let mut pair = pair();
+        for account in [ANNE, bea()] {
+            append(&mut pair, account, "INBOX");
+        }
+        let rows = pair.nodes[1].rows.iter_mut();
+        let mut rows = rows.filter(|(key, _)| lacking_of_key(key).is_some());
+        let (key, value) = rows.next().unwrap();
+        let blob = lacking_of_key(key).unwrap();
+        *value = Bytes::from_static(row);
+        assert_eq!(wanted_after_start(&mut pair), 1);
+        append(&mut pair, bea(), "INBOX");
+        remove(&mut pair, ANNE, "INBOX");
+        assert_eq!(lacking(&pair), [Bytes::from_static(row)]);
+        pair.peer(1, PeerInput::Body(blob, u64::MAX));
+        pair.settle();
+        assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+        assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
+    }
+}
