@@ -34,6 +34,7 @@ const MUTANTS: &[&str] = &[
     "join-keeps-removed",
     "late-is-shown",
     "late-not-claimed",
+    "left-mailbox-not-restarted",
     "living-message-without-mailbox",
     "mark-goes-with-name",
     "move-does-not-keep",

@@ -155,7 +155,8 @@ impl Replica {
     /// their queue entry is `finished` at every owner.
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
-    /// that all have applied that, and that all they did before is applied here.
+    /// that all have applied that, and that all they did before is applied here. A mailbox goes when, besides, the records of all messages
+    /// that lay in it since then are gone: each was hidden for as long, for the mailbox's time begins anew when one leaves.
     ///
     /// At most `messages_max` messages at a time; what is left is due as before.
     pub fn collect(

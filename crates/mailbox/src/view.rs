@@ -192,6 +192,12 @@ impl Replica {
             record.bits.living = false;
             self.boxes[view_box].living -= 1;
             self.touch_box(view_box);
+        } else if view_box != mailbox
+            && self.hidden_boxes.contains_key(&view_box)
+            && !broken("left-mailbox-not-restarted")
+        {
+            // Who does not know that the message has left may see it alive in there, and the mailbox by it: its time begins anew.
+            self.touch_box(view_box);
         }
         let record = &mut self.records[slot];
         if alive && !record.bits.living {

@@ -74,4 +74,5 @@ scenarios! {
     parents_are_created
     refusals
     join_restarts_hidden_time
+    leaving_restarts_hidden_time_of_mailbox
 }

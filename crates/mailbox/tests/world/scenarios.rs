@@ -77,6 +77,10 @@ pub const SCENARIOS: &[Scenario] = &[
     ("parents_are_created", parents_are_created),
     ("refusals", refusals),
     ("join_restarts_hidden_time", join_restarts_hidden_time),
+    (
+        "leaving_restarts_hidden_time_of_mailbox",
+        leaving_restarts_hidden_time_of_mailbox,
+    ),
 ];
 
 macro_rules! ensure {
@@ -1143,5 +1147,39 @@ fn join_restarts_hidden_time() -> Outcome {
         (w.count(0, "a"), w.count(1, "a"), w.count(2, "a")),
         (Some(1), Some(1), Some(1))
     );
+    w.heal()
+}
+
+/// A hidden message leaves a hidden mailbox: the mailbox's time begins anew. Else it would be dropped while a node that knows of the
+/// removal, and of a rescue, but not of the move, sees it alive by that message and puts another one into it.
+fn leaving_restarts_hidden_time_of_mailbox() -> Outcome {
+    let mut w = World::new(Setting {
+        nodes: 4,
+        skew: vec![0; 4],
+        ..pair().setting
+    });
+    w.create(0, "b")?;
+    let uid = w.append(0, "b")?;
+    w.sync(0, None)?;
+    w.delete(3, "b")?;
+    w.store(1, "b", uid, StoreMode::Remove, 4)?;
+    w.move_to(2, "b", uid, "a")?;
+    // Here: the removal, then the move, then the rescue.
+    w.pull(0, 3, usize::MAX)?;
+    w.pull(0, 2, usize::MAX)?;
+    w.pull(0, 1, usize::MAX)?;
+    ensure_eq!((w.count(0, "a"), w.count(0, "b")), (Some(1), None));
+    // All say that they know of the removal.
+    w.pull(1, 3, usize::MAX)?;
+    w.pull(2, 3, usize::MAX)?;
+    for from in 1..4 {
+        w.pull(0, from, 0)?;
+    }
+    w.pull(3, 1, usize::MAX)?;
+    ensure_eq!(w.count(3, "b"), Some(1));
+    w.append(3, "b")?;
+    w.collect(0);
+    w.pull(0, 3, usize::MAX)?;
+    ensure_eq!((w.count(0, "a"), w.count(0, "b")), (Some(1), Some(1)));
     w.heal()
 }
