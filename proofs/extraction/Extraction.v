@@ -41,5 +41,5 @@ Definition act_after (s : account) (d : desk) (a : act) : option desk := if may_
 
 Extraction Language OCaml.
 Extraction "model.ml"
-  new_replica apply Join.join drop_record may_be_made act_after opening
+  new_replica apply Join.join drop_record drop_box may_be_made act_after opening
   see see_desk dots_of vector_from.

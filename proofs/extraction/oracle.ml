@@ -7,6 +7,7 @@
      make R I / take R I          replica R makes operation I, or applies a foreign one
      join R S                     R joins the state of S
      drop R MESSAGE               R forgets a record
+     dropbox R MAILBOX            R forgets the record of a mailbox
      show R MESSAGE NAME EPOCH UID, hide R MESSAGE, tell R NAME EPOCH NEXT, believe R NAME NEXT, list R NAME, unlist R NAME, era R EPOCH
      view R                       print it, to a line "."
      end                          print "end"
@@ -113,6 +114,7 @@ let event text =
       node.state <- join (vector node) node.state (vector other) other.state;
       Hashtbl.iter (saw node) other.vector
   | "drop" -> let node = node () in node.state <- drop_record (message ()) node.state
+  | "dropbox" -> let node = node () in node.state <- drop_box (dot ()) node.state
   | "show" -> let node = node () in let m = message () in let name = n () in let e = n () in act node (Show (m, name, e, n ()))
   | "hide" -> let node = node () in act node (Hide (message ()))
   | "tell" -> let node = node () in let name = n () in let e = n () in act node (Tell (name, e, n ()))

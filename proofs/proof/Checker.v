@@ -13,6 +13,17 @@ Proof. solve_decision. Defined.
 Global Instance lives_dec s m : Decision (lives s m).
 Proof. unfold lives. apply _. Defined.
 
+Definition exists_ok (s : account) (b : box_id) : bool :=
+  bool_decide (b = INBOX) || negb (bool_decide (cell s (KBox b) = ∅))
+  || existsb (λ m, bool_decide (lives s m) && bool_decide (placed_in s m = b))
+       (omap (λ rv, match rv.1 with RPlace m => Some m | _ => None end) (map_to_list (registers s))).
+
+Lemma exists_ok_exists s b : exists_ok s b = true → box_exists s b.
+Proof.
+  unfold exists_ok. rewrite !orb_true_iff, bool_decide_eq_true, negb_true_iff, bool_decide_eq_false, existsb_exists.
+  intros [[?|?]|(m & _ & [Hl%bool_decide_eq_true Hp%bool_decide_eq_true]%andb_true_iff)]; [by left|by right; left|right; right; by exists m].
+Qed.
+
 Definition what (e : event op) : op := match e with Broadcast o | Deliver o => o end.
 
 Definition broadcasts (h : list (event op)) : list op := omap (λ e, match e with Broadcast o => Some o | Deliver _ => None end) h.
@@ -53,11 +64,12 @@ Definition dots_ok (s : account) (e : effect) : bool := match e with RemoveDots 
 
 Definition valid_ok (s : replica) (o : op) : bool :=
   bool_decide (0 < (op_dot o).2)%N && bool_decide (0 < op_time o)%N && deps_ok s o
-  && forallb (dots_ok (contents s)) (effects o) && forallb (λ m, bool_decide (lives (contents s) m)) (named o).
+  && forallb (dots_ok (contents s)) (effects o) && forallb (λ m, bool_decide (lives (contents s) m)) (named o)
+  && forallb (exists_ok (contents s)) (named_boxes o).
 
 Lemma valid_ok_valid s o : valid_ok s o = true → valid s o.
 Proof.
-  unfold valid_ok, deps_ok. rewrite !andb_true_iff, !bool_decide_eq_true, !forallb_forall. intros ((((Hn & Ht) & ((Ha & Hown) & Hdeps)) & He) & Hm).
+  unfold valid_ok, deps_ok. rewrite !andb_true_iff, !bool_decide_eq_true, !forallb_forall. intros (((((Hn & Ht) & ((Ha & Hown) & Hdeps)) & He) & Hm) & Hb).
   split; [done|done|..].
   - intros d Hd. split.
     + intros Hs. unfold saw in Hs. case_bool_decide as Hx.
@@ -69,6 +81,7 @@ Proof.
     + intros Hin. by apply Ha, elem_of_list_In, elem_of_elements.
   - intros k ds Hin. apply elem_of_list_In, He in Hin. by apply bool_decide_eq_true in Hin.
   - intros m Hin. apply elem_of_list_In, Hm in Hin. by apply bool_decide_eq_true in Hin.
+  - intros b Hin. by apply elem_of_list_In, Hb, exists_ok_exists in Hin.
 Qed.
 
 Section checker.

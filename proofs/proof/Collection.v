@@ -59,6 +59,47 @@ Proof.
   - rewrite elem_of_cons, elem_of_nil in He. by destruct He as [->|[]].
 Qed.
 
+(* What an operation may take out by its dots. *)
+Lemma removed_dots o k ds : RemoveDots k ds ∈ effects o → (∃ b, k = KBox b) ∨ (∃ n, k = KSubscription n) ∨ (∃ m, k = KMessage m).
+Proof.
+  assert (∀ r s epoch u, RemoveDots k ds ∈ claim_effects r s epoch u → False) as Hclaim.
+  { unfold claim_effects. intros ????. by rewrite !elem_of_cons, elem_of_nil; intros [?|[?|[?|?]]]. }
+  assert (∀ m f, RemoveDots k ds ∈ set_flag m f → False) as Hset.
+  { unfold set_flag. intros ??. case_bool_decide; rewrite !elem_of_cons, elem_of_nil; naive_solver. }
+  assert (∀ m f, RemoveDots k ds ∈ clear_flag m f → False) as Hclear.
+  { unfold clear_flag. intros ??. case_bool_decide; rewrite !elem_of_cons, elem_of_nil; naive_solver. }
+  assert (∀ m fs, RemoveDots k ds ∈ mjoin (set_flag m <$> fs) → False) as Hsets.
+  { intros m fs (l & He & (f & -> & _)%elem_of_list_fmap)%elem_of_list_join. by apply Hset in He. }
+  assert (∀ m fs, RemoveDots k ds ∈ mjoin (clear_flag m <$> fs) → False) as Hclears.
+  { intros m fs (l & He & (f & -> & _)%elem_of_list_fmap)%elem_of_list_join. by apply Hclear in He. }
+  assert (∀ ms : list (message_id * gset dot), RemoveDots k ds ∈ mjoin (removal_effects <$> ms) → ∃ m, k = KMessage m) as Hrem.
+  { intros ms (l & He & (r & -> & _)%elem_of_list_fmap)%elem_of_list_join. unfold removal_effects in He. rewrite !elem_of_cons, elem_of_nil in He.
+    destruct He as [[= -> _]|[?|?]]; [by eexists|done..]. }
+  unfold effects.
+  destruct (op_action o) as [created floor|derived name use|boxes messages|boxes to|name|name dots|b epoch u flags content|m' placed b epoch u content
+    |b epoch entries|b epoch entries|messages set clear rescue|messages|epoch claims|counter epoch|uidvalidity]; intros He.
+  - rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
+  - rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
+  - apply elem_of_app in He as [(b & [= -> _] & _)%elem_of_list_fmap|He]; [left; by eexists|]. right. right. by eapply Hrem.
+  - apply elem_of_list_join in He as (l & He & (b & -> & _)%elem_of_list_fmap). rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
+  - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
+  - rewrite elem_of_cons, elem_of_nil in He. destruct He as [[= -> _]|[]]. right. left. by eexists.
+  - rewrite !elem_of_cons, elem_of_app in He. exfalso. naive_solver.
+  - rewrite !elem_of_cons in He. exfalso. naive_solver.
+  - rewrite elem_of_cons in He. destruct He as [?|He]; [done|]. apply elem_of_list_join in He as (l & He & (n & Hn)%elem_of_list_lookup).
+    rewrite list_lookup_imap in Hn. destruct (entries !! n) as [entry|]; [|done]. simpl in Hn. injection Hn as <-. unfold copy_effects in He.
+    rewrite !elem_of_cons, elem_of_app in He. exfalso. naive_solver.
+  - rewrite elem_of_cons in He. destruct He as [?|He]; [done|]. apply elem_of_list_join in He as (l & He & (entry & -> & Hin)%elem_of_list_fmap).
+    unfold move_effects in He. rewrite !elem_of_cons, elem_of_app in He. exfalso. destruct He as [?|[?|[He|He]]]; [done|done|by eapply Hclaim|].
+    destruct entry.2; [by eapply Hclear|by apply elem_of_nil in He].
+  - apply elem_of_list_join in He as (l & He & (m' & -> & Hin)%elem_of_list_fmap). unfold store_effects in He. rewrite !elem_of_app in He. exfalso.
+    destruct He as [He|[He|He]]; [by eapply Hclears|by eapply Hsets|]. destruct rescue; [|by apply elem_of_nil in He]. by apply elem_of_list_singleton in He.
+  - right. right. by eapply Hrem.
+  - apply elem_of_list_join in He as (l & He & (c & -> & Hin)%elem_of_list_fmap). exfalso. by eapply Hclaim.
+  - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
+  - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
+Qed.
+
 (* What the effects of one operation make of a cell or register depends on that one alone. *)
 Lemma cell_same own saw es s t k : (∀ e, e ∈ es → ¬ takes saw e k own) → cell s k = cell t k →
   cell (foldl (run_effect own saw) s es) k = cell (foldl (run_effect own saw) t es) k.
@@ -155,25 +196,31 @@ Section execution.
     Lemma since_prefix : since `prefix_of` history i.
     Proof. etrans; [|exact Hp]. by apply (earlier _ _ _ _ Hdrop). Qed.
 
+    (* Whoever broadcasts something that is not applied here, and had heard of no more on the message than what is applied here, does not see it. *)
+    Lemma maker_saw_it_hidden j p' o q' : history j = p' ++ Broadcast o :: q' →
+      (∀ x, x ∈ deliveries p' → touches x m → Deliver x ∈ p) → Deliver o ∈ p ∨ ¬ lives (state p') m.
+    Proof.
+      intros Heq Hbefore. destruct (stable _ _ _ _ Hdrop j o) as (q & Hq & Hseen & Hheard).
+      { rewrite Heq. apply elem_of_app. right. by left. }
+      assert (p' ++ [Broadcast o] `prefix_of` history j) as Hp' by (rewrite Heq; exists q'; by rewrite <- app_assoc).
+      destruct (prefix_weak_total _ _ _ Hp' Hq) as [[r ->]|Hpre].
+      { left. apply Hheard, elem_of_app. left. apply elem_of_app. right. by left. }
+      apply prefix_snoc in Hpre as [Hpre| ->].
+      2: { left. apply Hheard, elem_of_app. right. by left. }
+      right. intros Hl. apply (hidden _ _ _ _ Hdrop). revert Hl.
+      assert (p' `prefix_of` history j) as Hp'' by (rewrite Heq; by eexists).
+      apply (same_record j i p' since m Hp'' since_prefix). intros x Hx. split; intros Hin.
+      - assert (x ∈ deliveries p) as Hxp by by apply elem_of_deliveries, Hbefore. by destruct (not_named _ _ _ _ Hdrop x Hxp).
+      - apply elem_of_deliveries in Hin. apply elem_of_deliveries. apply Hseen in Hin. destruct Hpre as [r ->]. apply elem_of_app. by left.
+    Qed.
+
     (* Whoever broadcasts something on the message that is not applied here would have seen it alive: so nobody does. *)
     Lemma maker_saw_hidden j p' o q' : history j = p' ++ Broadcast o :: q' →
       (∀ x, x ∈ deliveries p' → touches x m → Deliver x ∈ p) → touches o m → Deliver o ∈ p.
     Proof.
       intros Heq Hbefore Htouch. destruct (touches_how _ _ Htouch) as [Hnamed|Hmakes].
-      - destruct (stable _ _ _ _ Hdrop j o) as (q & Hq & Hseen & Hheard).
-        { rewrite Heq. apply elem_of_app. right. by left. }
-        assert (p' ++ [Broadcast o] `prefix_of` history j) as Hp' by (rewrite Heq; exists q'; by rewrite <- app_assoc).
-        destruct (prefix_weak_total _ _ _ Hp' Hq) as [[r ->]|Hpre].
-        { apply Hheard, elem_of_app. left. apply elem_of_app. right. by left. }
-        apply prefix_snoc in Hpre as [Hpre| ->].
-        2: { apply Hheard, elem_of_app. right. by left. }
-        exfalso. apply (hidden _ _ _ _ Hdrop).
-        assert (p' `prefix_of` history j) as Hp'' by (rewrite Heq; by eexists).
-        apply (same_record j i p' since m Hp'' since_prefix).
-        + intros x Hx. split; intros Hin.
-          * assert (x ∈ deliveries p) as Hxp by by apply elem_of_deliveries, Hbefore. by destruct (not_named _ _ _ _ Hdrop x Hxp).
-          * apply elem_of_deliveries in Hin. apply elem_of_deliveries. apply Hseen in Hin. destruct Hpre as [r ->]. apply elem_of_app. by left.
-        + by apply (named_live _ _ (valid_broadcasts _ _ _ _ E _ _ _ _ Heq)).
+      - destruct (maker_saw_it_hidden j p' o q' Heq Hbefore) as [|Hn]; [done|]. destruct Hn.
+        by apply (named_live _ _ (valid_broadcasts _ _ _ _ E _ _ _ _ Heq)).
       - apply (finished _ _ _ _ Hdrop j o); [|done]. rewrite Heq. apply elem_of_app. right. by left.
     Qed.
 
@@ -190,6 +237,11 @@ Section execution.
       eapply (delivered_before_piece E j p' o r y Hr). eapply hb_of_delivery; [done|]. by apply elem_of_deliveries.
     Qed.
 
+    Lemma maker_sees_none j p' o q' : history j = p' ++ Broadcast o :: q' → Deliver o ∉ p → ¬ lives (state p') m.
+    Proof.
+      intros Heq Hn. destruct (maker_saw_it_hidden j p' o q' Heq); [|done|done]. apply nobody_touches with j. rewrite Heq. by eexists.
+    Qed.
+
     Lemma still_hidden : ¬ lives (state p) m.
     Proof.
       intros H. apply (hidden _ _ _ _ Hdrop). revert H. apply (same_record i i p since m Hp since_prefix). intros o Ho. split; intros Hin.
@@ -197,161 +249,4 @@ Section execution.
       - destruct (earlier _ _ _ _ Hdrop) as [r ->]. rewrite deliveries_app. apply elem_of_app. by left.
     Qed.
   End drop.
-
-  (* The relation between a state with collections and the one without: of some messages, whom nobody touches any more, the record is gone. *)
-  Record related (i : nat) (p : list (event op)) (s : replica) (gone : message_id → Prop) : Prop := {
-    rel_applied : applied s = applied (state_after empty apply p);
-    rel_cells k : (∀ m, key_message k = Some m → ¬ gone m) → cell (contents s) k = cell (state p) k;
-    rel_registers r : (∀ m, register_message r = Some m → ¬ gone m) → reg (contents s) r = reg (state p) r;
-    rel_no_cells k m : key_message k = Some m → gone m → cell (contents s) k = ∅;
-    rel_no_registers r m : register_message r = Some m → gone m → reg (contents s) r = [];
-    rel_hidden m : gone m → ¬ lives (state p) m;
-    rel_untouched m o : gone m → Deliver o ∈ history i → touches o m → Deliver o ∈ p;
-  }.
-
-  (* A record is gone or not: the messages that were dropped are a list. *)
-  Lemma relation i p s : collects E i p s → p `prefix_of` history i ∧ ∃ gone : gset message_id, related i p s (λ m, m ∈ gone).
-  Proof.
-    induction 1 as [|p o s _ [Hp (gone & IH)] Hpre|p o s _ [Hp (gone & IH)] Hpre|since p m s _ [Hp (gone & IH)] Hdrop].
-    - split; [apply prefix_nil|]. exists ∅. split; try done; intros; set_solver.
-    - split; [done|]. exists gone. destruct IH as [H1 H2 H3 H4 H5 H6 H7].
-      assert (state_after empty apply (p ++ [Broadcast o]) = state_after empty apply p) as Heq.
-      { unfold state_after. rewrite deliveries_app. simpl. by rewrite app_nil_r. }
-      split; rewrite ?Heq; try done. intros m o' Hm Ho' Ht. apply elem_of_app. left. by apply (H7 m).
-    - split; [done|]. exists gone. destruct IH as [H1 H2 H3 H4 H5 H6 H7].
-      assert (state_after empty apply (p ++ [Deliver o]) = apply (state_after empty apply p) o) as Heq.
-      { unfold state_after. rewrite deliveries_app. simpl. unfold replay. by rewrite foldl_app. }
-      assert (Deliver o ∈ history i) as Hdel by (destruct Hpre as [r ->]; apply elem_of_app; left; apply elem_of_app; right; by left).
-      assert (∀ m, m ∈ gone → ¬ touches o m) as Hnot.
-      { intros m Hm Ht. specialize (H7 m o Hm Hdel Ht). destruct Hpre as [r Hr]. pose proof (histories_distinct _ _ _ _ E i) as Hnd. rewrite Hr in Hnd.
-        apply NoDup_app in Hnd as [(_ & Hd & _)%NoDup_app _]. apply (Hd _ H7). by left. }
-      split; rewrite ?Heq; simpl.
-      + by rewrite H1.
-      + intros k Hk. apply cell_same; [|by apply H2]. intros e He Ht. eapply (not_own E i o k); [done|]. by exists e.
-      + intros r Hr. apply reg_same. by apply H3.
-      + intros k m Hk Hm. rewrite (cell_untouched o _ k m) by (try done; by apply Hnot). by eapply H4.
-      + intros r m Hr Hm. rewrite (reg_untouched o _ r m) by (try done; by apply Hnot). by eapply H5.
-      + intros m Hm Hl. apply (H6 m Hm). revert Hl. apply lives_same; symmetry; [eapply cell_untouched|eapply reg_untouched..]; try done; by apply Hnot.
-      + intros m o' Hm Ho' Ht. apply elem_of_app. left. by apply (H7 m).
-    - split; [done|]. exists ({[ m ]} ∪ gone). destruct IH as [H1 H2 H3 H4 H5 H6 H7].
-      pose proof (cell_drop m s) as Hc. pose proof (reg_drop m s) as Hr.
-      split.
-      + done.
-      + intros k Hk. rewrite Hc, decide_False by (intros Hn; apply (Hk m Hn); set_solver). apply H2. intros m' Hm'. specialize (Hk m' Hm'). set_solver.
-      + intros r Hk. rewrite Hr, decide_False by (intros Hn; apply (Hk m Hn); set_solver). apply H3. intros m' Hm'. specialize (Hk m' Hm'). set_solver.
-      + intros k m' Hk Hm'. rewrite Hc. case_decide; [done|]. apply (H4 k m' Hk). set_solver.
-      + intros r m' Hk Hm'. rewrite Hr. case_decide; [done|]. apply (H5 r m' Hk). set_solver.
-      + intros m' [->%elem_of_singleton|Hm']%elem_of_union; [by eapply still_hidden|by apply H6].
-      + intros m' o [->%elem_of_singleton|Hm']%elem_of_union Ho Ht; [|by apply (H7 m')].
-        eapply (nobody_touches i since p m Hp Hdrop i (history i)); [done|by apply elem_of_deliveries|done].
-  Qed.
-
-  Section same.
-    Context (i : nat) (p : list (event op)) (s : replica) (gone : gset message_id) (Hrel : related i p s (λ m, m ∈ gone)).
-
-    Lemma same_cell k : (∀ m, key_message k = Some m → m ∉ gone) → cell (contents s) k = cell (state p) k.
-    Proof. apply (rel_cells _ _ _ _ Hrel). Qed.
-    Lemma same_reg r : (∀ m, register_message r = Some m → m ∉ gone) → reg (contents s) r = reg (state p) r.
-    Proof. apply (rel_registers _ _ _ _ Hrel). Qed.
-
-    Lemma lives_related m : lives (contents s) m ↔ lives (state p) m.
-    Proof.
-      destruct (decide (m ∈ gone)) as [Hm|Hm].
-      - split; intros H; exfalso; [|by apply (rel_hidden _ _ _ _ Hrel m Hm)].
-        destruct H as [H|[H _]]; [apply H; by eapply (rel_no_cells _ _ _ _ Hrel)|apply H; by eapply (rel_no_registers _ _ _ _ Hrel)].
-      - apply lives_same; [apply same_cell|apply same_reg..]; simpl; congruence.
-    Qed.
-
-    Lemma living_is_there m : lives (contents s) m → m ∉ gone.
-    Proof. intros H%lives_related Hm. by apply (rel_hidden _ _ _ _ Hrel m Hm). Qed.
-
-    Lemma seen_same : looks_same (contents s) (state p).
-    Proof.
-      assert (∀ r m, lives (contents s) m → register_message r = Some m → reg (contents s) r = reg (state p) r) as Hreg.
-      { intros r m Hm Hr. apply same_reg. intros m'. rewrite Hr. intros [= <-]. by apply living_is_there. }
-      assert (∀ k m, lives (contents s) m → key_message k = Some m → cell (contents s) k = cell (state p) k) as Hcell.
-      { intros k m Hm Hk. apply same_cell. intros m'. rewrite Hk. intros [= <-]. by apply living_is_there. }
-      assert (∀ m, lives (contents s) m → placed_in (contents s) m = placed_in (state p) m ∧ placed_at (contents s) m = placed_at (state p) m) as Hplace.
-      { intros m Hm. unfold placed_in, placed_at. by rewrite !(Hreg (RPlace m) m). }
-      assert (reg (contents s) REpoch = reg (state p) REpoch) as Hepoch by by apply same_reg.
-      split.
-      - apply lives_related.
-      - done.
-      - intros m Hm. unfold uid. destruct (Hplace m Hm) as [_ ->]. by rewrite (Hreg (RClaim m _) m), Hepoch.
-      - intros m f Hm. unfold has_flag. case_bool_decide; by rewrite (Hcell (KFlag m f) m), ?(Hreg (REverDeleted m) m).
-      - intros m Hm. by apply (Hreg _ m).
-      - intros b. unfold box_exists. rewrite (same_cell (KBox b)) by done. split; intros [?|[?|(m & Hm & Hb)]]; [by left|by right; left| |by left|by right; left|].
-        + right. right. exists m. destruct (Hplace m Hm) as [<- _]. split; [by apply lives_related|done].
-        + right. right. exists m. apply lives_related in Hm. destruct (Hplace m Hm) as [-> _]. done.
-      - intros b. unfold box_name. by rewrite !same_reg.
-      - intros name. unfold subscribed. by rewrite same_cell.
-      - intros r Hr. apply same_reg. intros m. rewrite !elem_of_cons, elem_of_nil in Hr.
-        destruct Hr as [[->|[->|[->|[]]]]|[[e ->]|(e & slot & ->)]]; done.
-    Qed.
-
-    Lemma removed_dots o k ds : RemoveDots k ds ∈ effects o → (∃ b, k = KBox b) ∨ (∃ n, k = KSubscription n) ∨ (∃ m, k = KMessage m).
-    Proof.
-      assert (∀ r s epoch u, RemoveDots k ds ∈ claim_effects r s epoch u → False) as Hclaim.
-      { unfold claim_effects. intros ????. by rewrite !elem_of_cons, elem_of_nil; intros [?|[?|[?|?]]]. }
-      assert (∀ m f, RemoveDots k ds ∈ set_flag m f → False) as Hset.
-      { unfold set_flag. intros ??. case_bool_decide; rewrite !elem_of_cons, elem_of_nil; naive_solver. }
-      assert (∀ m f, RemoveDots k ds ∈ clear_flag m f → False) as Hclear.
-      { unfold clear_flag. intros ??. case_bool_decide; rewrite !elem_of_cons, elem_of_nil; naive_solver. }
-      assert (∀ m fs, RemoveDots k ds ∈ mjoin (set_flag m <$> fs) → False) as Hsets.
-      { intros m fs (l & He & (f & -> & _)%elem_of_list_fmap)%elem_of_list_join. by apply Hset in He. }
-      assert (∀ m fs, RemoveDots k ds ∈ mjoin (clear_flag m <$> fs) → False) as Hclears.
-      { intros m fs (l & He & (f & -> & _)%elem_of_list_fmap)%elem_of_list_join. by apply Hclear in He. }
-      assert (∀ ms : list (message_id * gset dot), RemoveDots k ds ∈ mjoin (removal_effects <$> ms) → ∃ m, k = KMessage m) as Hrem.
-      { intros ms (l & He & (r & -> & _)%elem_of_list_fmap)%elem_of_list_join. unfold removal_effects in He. rewrite !elem_of_cons, elem_of_nil in He.
-        destruct He as [[= -> _]|[?|?]]; [by eexists|done..]. }
-      unfold effects.
-      destruct (op_action o) as [created floor|derived name use|boxes messages|boxes to|name|name dots|b epoch u flags content|m' placed b epoch u content
-        |b epoch entries|b epoch entries|messages set clear rescue|messages|epoch claims|counter epoch|uidvalidity]; intros He.
-      - rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
-      - rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
-      - apply elem_of_app in He as [(b & [= -> _] & _)%elem_of_list_fmap|He]; [left; by eexists|]. right. right. by eapply Hrem.
-      - apply elem_of_list_join in He as (l & He & (b & -> & _)%elem_of_list_fmap). rewrite !elem_of_cons, elem_of_nil in He. naive_solver.
-      - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
-      - rewrite elem_of_cons, elem_of_nil in He. destruct He as [[= -> _]|[]]. right. left. by eexists.
-      - rewrite !elem_of_cons, elem_of_app in He. exfalso. naive_solver.
-      - rewrite !elem_of_cons in He. exfalso. naive_solver.
-      - rewrite elem_of_cons in He. destruct He as [?|He]; [done|]. apply elem_of_list_join in He as (l & He & (n & Hn)%elem_of_list_lookup).
-        rewrite list_lookup_imap in Hn. destruct (entries !! n) as [entry|]; [|done]. simpl in Hn. injection Hn as <-. unfold copy_effects in He.
-        rewrite !elem_of_cons, elem_of_app in He. exfalso. naive_solver.
-      - rewrite elem_of_cons in He. destruct He as [?|He]; [done|]. apply elem_of_list_join in He as (l & He & (entry & -> & Hin)%elem_of_list_fmap).
-        unfold move_effects in He. rewrite !elem_of_cons, elem_of_app in He. exfalso. destruct He as [?|[?|[He|He]]]; [done|done|by eapply Hclaim|].
-        destruct entry.2; [by eapply Hclear|by apply elem_of_nil in He].
-      - apply elem_of_list_join in He as (l & He & (m' & -> & Hin)%elem_of_list_fmap). unfold store_effects in He. rewrite !elem_of_app in He. exfalso.
-        destruct He as [He|[He|He]]; [by eapply Hclears|by eapply Hsets|]. destruct rescue; [|by apply elem_of_nil in He]. by apply elem_of_list_singleton in He.
-      - right. right. by eapply Hrem.
-      - apply elem_of_list_join in He as (l & He & (c & -> & Hin)%elem_of_list_fmap). exfalso. by eapply Hclaim.
-      - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
-      - rewrite elem_of_cons, elem_of_nil in He. naive_solver.
-    Qed.
-
-    Lemma seen_dots o k ds : RemoveDots k ds ∈ effects o → cell (contents s) k = cell (state p) k.
-    Proof.
-      intros [(b & ->)|[(n & ->)|(m & ->)]]%removed_dots; [by apply same_cell..|].
-      destruct (decide (m ∈ gone)) as [Hm|Hm].
-      - rewrite (rel_no_cells _ _ _ _ Hrel (KMessage m) m) by done. pose proof (rel_hidden _ _ _ _ Hrel m Hm) as Hh. unfold lives in Hh.
-        destruct (decide (cell (state p) (KMessage m) = ∅)) as [->|Hne]; [done|]. destruct Hh. by left.
-      - apply same_cell. simpl. congruence.
-    Qed.
-
-    Lemma valid_same o : valid s o ↔ valid (state_after empty apply p) o.
-    Proof.
-      split; intros [H1 H2 H3 H4 H5]; (split; [done|done|..]).
-      - intros d. rewrite <- (rel_applied _ _ _ _ Hrel). apply H3.
-      - intros k ds Hk. rewrite <- (seen_dots _ _ _ Hk). by apply H4.
-      - intros m Hm. by apply lives_related, H5.
-      - intros d. rewrite (rel_applied _ _ _ _ Hrel). apply H3.
-      - intros k ds Hk. rewrite (seen_dots _ _ _ Hk). by apply H4.
-      - intros m Hm. by apply lives_related, H5.
-    Qed.
-  End same.
 End execution.
-
-Theorem collection_is_invisible : collection_statement.
-Proof.
-  intros E i p s [_ (gone & Hrel)]%relation. split; [by eapply seen_same|]. intros o. by eapply valid_same.
-Qed.

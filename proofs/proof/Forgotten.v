@@ -1,6 +1,6 @@
 (* Of a message whose record may be dropped, everybody who is no older knows the same operations. *)
 From Whimbrel.spec Require Import Forgotten.
-From Whimbrel.proof Require Import Convergence Network Cells Mailbox Join Collection Checker.
+From Whimbrel.proof Require Import Convergence Network Cells Mailbox Join Collection Collected Checker.
 
 Lemma looks_same_but s t m :
   (∀ k, key_message k ≠ Some m → cell s k = cell t k) → (∀ r, register_message r ≠ Some m → reg s r = reg t r) →
@@ -38,13 +38,6 @@ Proof. unfold greater. by rewrite at_most_nil. Qed.
 Lemma greater_same a : greater a a = a.
 Proof. unfold greater. by rewrite at_most_refl. Qed.
 
-Lemma hidden_is s m : ¬ lives s m → cell s (KMessage m) = ∅ ∧ (reg s (RDelivered m) = [] ∨ reg s (RKilled m) ≠ []).
-Proof.
-  intros Hn. unfold lives in Hn. split.
-  - destruct (decide (cell s (KMessage m) = ∅)); [done|]. destruct Hn. by left.
-  - destruct (decide (reg s (RDelivered m) = [])); [by left|]. right. intros Hk. destruct Hn. by right.
-Qed.
-
 Section joined.
   Context (E : mailbox_execution) (i j : nat) (since p q : list (event op)) (m : message_id) (mine theirs : gmap N N).
   Context (H : dropped_and_joined E i j since p q m mine theirs) (Hold : no_older since q).
@@ -73,7 +66,7 @@ Section joined.
 
   Lemma joined_same : looks_same (joined_after_drop p q m mine theirs) (joined p q mine theirs).
   Proof.
-    destruct (hidden_is _ _ hidden_here) as [Hcs Hrs]. destruct (hidden_is _ _ hidden_there) as [Hct Hrt].
+    destruct (proj1 (hidden_is _ _) hidden_here) as [Hcs Hrs]. destruct (proj1 (hidden_is _ _) hidden_there) as [Hct Hrt].
     unfold joined_after_drop, joined. apply (looks_same_but _ _ m).
     - intros k Hk. rewrite !cell_join, cell_drop. by rewrite decide_False.
     - intros r Hr. rewrite !reg_join, reg_drop. by rewrite decide_False.

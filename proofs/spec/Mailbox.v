@@ -148,6 +148,15 @@ Definition named (o : op) : list message_id :=
   | _ => []
   end.
 
+(* The mailboxes that an operation names. A CREATE makes its own, or one of a derived id, which may be there or not. *)
+Definition named_boxes (o : op) : list box_id :=
+  match op_action o with
+  | ADelete boxes _ => boxes.*1
+  | ARename boxes _ => boxes
+  | AAppend b _ _ _ _ | ADeliver _ _ b _ _ _ | ACopy b _ _ | AMove b _ _ => [b]
+  | _ => []
+  end.
+
 (* What the planner of a node (crates/mailbox/src/plan) and its log guarantee of what it broadcasts. *)
 Record valid (s : replica) (o : op) : Prop := {
   (* Operations are numbered from 1. *)
@@ -160,6 +169,7 @@ Record valid (s : replica) (o : op) : Prop := {
   dots_visible k ds : RemoveDots k ds ∈ effects o → ds = cell (contents s) k;
   (* No operation names a hidden record. *)
   named_live m : m ∈ named o → lives (contents s) m;
+  named_exists b : b ∈ named_boxes o → box_exists (contents s) b;
 }.
 
 Definition mailbox_execution := execution op_dot empty apply valid.

@@ -198,7 +198,7 @@ impl Replica {
             if let Some(record) = self.boxes.remove(number) {
                 self.box_by_id.remove(&record.id);
                 self.dirty_rows.insert(RowKey::Mailbox(record.id), None);
-                collected.mailboxes += 1;
+                collected.mailboxes.push(record.id);
             }
         }
         collected

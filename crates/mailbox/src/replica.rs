@@ -169,7 +169,7 @@ pub struct Collected {
     /// along is the last.
     pub messages: Vec<Dropped>,
     /// Mailbox records dropped.
-    pub mailboxes: usize,
+    pub mailboxes: Vec<MailboxId>,
     /// Whether the limit ended it: more is due.
     pub more: bool,
 }

@@ -120,6 +120,7 @@ pub(crate) enum Event {
     Take(usize, usize),
     Join(usize, usize),
     Drop(usize, MessageId),
+    DropBox(usize, MailboxId),
     Show(usize, MessageId, String, u32, u32),
     Hide(usize, MessageId),
     Tell(usize, String, u32, u32),
@@ -184,6 +185,7 @@ impl Trace {
             Event::Unlist(..) => Some(20),
             Event::Era(..) => Some(21),
             Event::See(..) => Some(22),
+            Event::DropBox(..) => Some(23),
             Event::Make(..) | Event::Show(..) | Event::Hide(..) | Event::List(..) => None,
         });
         ops.chain(events).for_each(|at: usize| counts[at] += 1);
@@ -196,7 +198,7 @@ impl Trace {
 }
 
 /// What must happen in many histories: all kinds of operations; then what else the model repeats.
-pub(crate) const ALL: [&str; 23] = [
+pub(crate) const ALL: [&str; 24] = [
     "open",
     "create",
     "delete",
@@ -220,6 +222,7 @@ pub(crate) const ALL: [&str; 23] = [
     "unlisted",
     "eras",
     "views",
+    "mailboxes_dropped",
 ];
 
 pub(crate) fn incarnation(node: usize) -> Incarnation {
@@ -596,6 +599,9 @@ impl World<'_> {
         if self.setting.drops {
             let dropped = collected.messages.iter();
             let dropped = dropped.map(|dropped| Event::Drop(i, dropped.message));
+            self.trace.events.extend(dropped);
+            let dropped = collected.mailboxes.iter();
+            let dropped = dropped.map(|id| Event::DropBox(i, *id));
             self.trace.events.extend(dropped);
         }
         self.settle(i)

@@ -375,6 +375,7 @@ fn told(trace: &Trace) -> (String, Numbers) {
             }
             Event::Join(i, j) => w.event("join", *i, |w| w.put(*j as u64)),
             Event::Drop(i, id) => w.event("drop", *i, |w| w.message(*id)),
+            Event::DropBox(i, id) => w.event("dropbox", *i, |w| w.mailbox(*id)),
             Event::Show(i, id, name, epoch, uid) => w.event("show", *i, |w| {
                 w.message(*id);
                 w.name(name);

@@ -966,7 +966,7 @@ impl World {
                 .replica
                 .collect(&stable, &|tag| done.contains(&tag), usize::MAX);
         self.stats.collected += collected.messages.len() as u64;
-        self.collected |= collected.messages.len() + collected.mailboxes > 0;
+        self.collected |= collected.messages.len() + collected.mailboxes.len() > 0;
         self.write(i);
     }
 

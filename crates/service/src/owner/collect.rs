@@ -107,7 +107,7 @@ impl PartitionOwner {
         } else {
             Remains::Nothing
         };
-        if collected.messages.is_empty() && collected.mailboxes == 0 {
+        if collected.messages.is_empty() && collected.mailboxes.is_empty() {
             return remains;
         }
         let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> =
