@@ -133,7 +133,8 @@ impl Replica {
     /// The next MODSEQ: `max(last + 1, now) * 64 + slot`.
     pub(crate) fn modseq(&mut self, now_micros: u64) -> u64 {
         // 2^57 microseconds are 4,500 years; MODSEQ has 63 bits (RFC 7162, 3.1).
-        self.last_change = (self.last_change + 1).max(now_micros.min((1 << 57) - 1));
+        let next = self.last_change + u64::from(!broken("modseq-given-twice"));
+        self.last_change = next.max(now_micros.min((1 << 57) - 1));
         self.last_change * 64 + u64::from(self.slot)
     }
 
@@ -312,7 +313,9 @@ impl Replica {
         let mark = self.enlist(number, &name, modseq);
         let epoch = self.epoch;
         let record = &mut self.boxes[number];
-        record.base_modseq = modseq;
+        if !broken("renamed-keeps-modseq") {
+            record.base_modseq = modseq;
+        }
         record.listed = Some(name.clone());
         telling.changed.insert(name);
         // What is below the mark of the new name was not shown under it: it is late. There may be any number of such messages, and another node's
@@ -405,7 +408,9 @@ impl Replica {
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
         if record.shown != 0 && record.bits.flags_changed {
             self.count(slot);
-            self.stamp(slot, telling);
+            if !broken("flags-keep-modseq") {
+                self.stamp(slot, telling);
+            }
         }
         if self.records[slot].shown == uid && epoch == self.epoch {
             return;
@@ -504,7 +509,10 @@ impl Replica {
     fn tell(&mut self, mut telling: Telling<'_>) -> Effects {
         if !telling.changed.is_empty() {
             let modseq = self.modseq_of(&mut telling);
-            for name in &telling.changed {
+            let untold = |name: &MailboxName| {
+                broken("vanishing-keeps-highest") && telling.vanished.contains_key(name)
+            };
+            for name in telling.changed.iter().filter(|name| !untold(name)) {
                 if let Some(state) = self.names.get_mut(name) {
                     state.highest = modseq;
                 }

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::{Dot, Hlc, Incarnation, VersionVector};
 use whimbrel_mailbox::*;
 
+use crate::modseq::Watch;
+
 /// Operations of a history: fewer say too little.
 pub(crate) const OPS_MIN: u64 = 30;
 
@@ -238,6 +240,7 @@ struct Node {
     listed: BTreeSet<String>,
     shown: BTreeMap<MessageId, (String, u32)>,
     epoch: u32,
+    watch: Watch,
 }
 
 struct World<'a> {
@@ -373,6 +376,8 @@ impl World<'_> {
         self.nodes[i].replica.take_dirty();
         let seen = see(&self.nodes[i].replica)?;
         let node = &mut self.nodes[i];
+        let looked = node.watch.look(&node.replica, &seen);
+        looked.map_err(|why| format!("node {i}: {why}"))?;
         let events = &mut self.trace.events;
         if seen.epoch > node.epoch {
             node.epoch = seen.epoch;
@@ -809,6 +814,7 @@ pub(crate) fn run(setting: &Setting, actions: &[Action]) -> Result<Trace, String
         listed: BTreeSet::new(),
         shown: BTreeMap::new(),
         epoch: 0,
+        watch: Watch::default(),
     };
     let mut world = World {
         setting,

@@ -7,6 +7,7 @@
 mod compare;
 mod history;
 mod model;
+mod modseq;
 #[cfg(feature = "mutants")]
 mod mutants;
 #[path = "../../tests/world/shrink.rs"]

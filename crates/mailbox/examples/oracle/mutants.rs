@@ -22,6 +22,7 @@ const MUTANTS: &[&str] = &[
     "expunge-forgets-a-dot",
     "expunge-removes-unseen",
     "expunge-spares-delivery",
+    "flags-keep-modseq",
     "join-brings-back",
     "join-drops-hidden",
     "join-forgets-killed",
@@ -29,14 +30,18 @@ const MUTANTS: &[&str] = &[
     "late-is-shown",
     "living-message-without-mailbox",
     "mark-goes-with-name",
+    "modseq-given-twice",
     "move-does-not-keep",
     "move-does-not-undelete",
     "move-last-arrival-wins",
     "rename-shows-below-mark",
+    "renamed-keeps-modseq",
     "rescue-does-not-keep",
     "set-loses",
     "store-raises-the-dead",
     "target-gets-no-dot",
+    "vanished-forgotten",
+    "vanishing-keeps-highest",
 ];
 
 /// Histories that each may survive.
