@@ -9,8 +9,9 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -197,10 +198,23 @@ where
                 else => return,
             };
             self.machine.handle(self.shared.clock.now(), input);
-            if self.carry_out().and_then(|()| self.send()).is_err() {
+            let told = self.carry_out().and_then(|()| self.send());
+            if told.and_then(|()| self.all_completed()).is_err() {
                 return;
             }
         }
+    }
+
+    /// Tells the machine of all commits that are done. They go before what is new: one input may bring several commits, and if these had only their turn with the
+    /// other lanes, then as long as inputs came each would be told of later, and with it whoever waits for an answer.
+    fn all_completed(&mut self) -> Result<(), Dead> {
+        while let Some((done, result)) = first_done(&mut self.commits) {
+            let input = self.completed(&done, result)?;
+            self.machine.handle(self.shared.clock.now(), input);
+            self.carry_out()?;
+            self.send()?;
+        }
+        Ok(())
     }
 
     fn question(&mut self, question: Question) -> (Input, Work) {
@@ -665,6 +679,16 @@ async fn first(commits: &mut VecDeque<Committing>) -> (Committing, Result<(), St
         .pop_front()
         .expect("it was there a moment ago, and nobody else takes");
     (done, result)
+}
+
+/// The same, if it is done already.
+fn first_done(commits: &mut VecDeque<Committing>) -> Option<(Committing, Result<(), StoreError>)> {
+    let mut all = pin!(first(commits));
+    match all.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        // Whoever waits for it polls it again.
+        Poll::Pending => None,
+    }
 }
 
 fn log(machine: &'static str, note: &Note) {

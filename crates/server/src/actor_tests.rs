@@ -1,5 +1,8 @@
 use std::{
-    sync::{Mutex, atomic::AtomicBool, atomic::Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -165,6 +168,45 @@ async fn outputs_are_carried_out_and_completions_come_back_in_order() {
         .await
         .unwrap();
     assert_eq!(page.rows.len(), 5);
+}
+
+/// However many inputs wait, what was written is not told of later and later.
+#[tokio::test]
+async fn what_is_durable_goes_before_what_is_new() {
+    const INPUTS: usize = 200;
+    let script = Script {
+        answer: Some(|input| {
+            static TICKETS: AtomicU64 = AtomicU64::new(0);
+            let commits = match input {
+                Input::Hangup(_) => 3,
+                _ => 0,
+            };
+            let commit = |_| {
+                let ticket = TICKETS.fetch_add(1, Ordering::SeqCst);
+                Output::Commit(Ticket(ticket), put(&format!("k{ticket}")))
+            };
+            (0..commits).map(commit).collect()
+        }),
+        ..Script::default()
+    };
+    let world = world(script);
+    for _ in 0..INPUTS {
+        world.board.hang_up(AccountId([7; 16]), SessionId(1));
+    }
+    until("the last one", || {
+        world.log.lock().unwrap().len() == 4 * INPUTS
+    })
+    .await;
+    let (mut waiting, mut most) = (0_usize, 0);
+    for line in world.log.lock().unwrap().iter() {
+        match line.starts_with("Committed") {
+            true => waiting -= 1,
+            false => waiting += 3,
+        }
+        most = most.max(waiting);
+    }
+    // A task that has done much is told to wait by the runtime: then another input may be next.
+    assert!(most <= 9, "{most} at once");
 }
 
 #[tokio::test]

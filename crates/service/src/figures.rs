@@ -29,6 +29,14 @@ pub struct Figures {
     pub takeover_claims: u64,
     /// Takeovers for which an account had no room left.
     pub takeovers_refused: u64,
+    /// Answers that wait until other nodes have what was written (`f = n`).
+    pub answers_confirming: u64,
+    /// Answers that were given when enough other nodes had it.
+    pub answers_confirmed: u64,
+    /// Writes that were refused, since too few other nodes could be reached.
+    pub answers_too_few: u64,
+    /// Answers that said that too few other nodes had it in time.
+    pub answers_unconfirmed: u64,
     /// Operations applied here of which some member is not known to have shown all that they brought: a client that comes from it may cost claims of them.
     pub unshown: u64,
     /// States of partitions that were given to other nodes since the start, or begun to be.
@@ -71,6 +79,10 @@ impl Figures {
             takeovers: self.takeovers + other.takeovers,
             takeover_claims: self.takeover_claims + other.takeover_claims,
             takeovers_refused: self.takeovers_refused + other.takeovers_refused,
+            answers_confirming: self.answers_confirming + other.answers_confirming,
+            answers_confirmed: self.answers_confirmed + other.answers_confirmed,
+            answers_too_few: self.answers_too_few + other.answers_too_few,
+            answers_unconfirmed: self.answers_unconfirmed + other.answers_unconfirmed,
             unshown: self.unshown + other.unshown,
             states_given: self.states_given + other.states_given,
             states_taken: self.states_taken + other.states_taken,

@@ -34,7 +34,7 @@ use crate::{
 
 /// Frames that wait: what may come of each fetch is asked for, so these are few.
 pub(super) const TOLD_MAX: usize = 256;
-/// What found no room, on the disk or among what is fetched, is tried again after so long.
+/// What found no room on the disk is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What machines ask for.
@@ -135,14 +135,6 @@ impl<S: Store> Driver<S> {
                     for blob in std::mem::take(&mut self.anew) {
                         self.board.ask_who_lacks(blob);
                     }
-                    for _ in 0..self.later.len() {
-                        if let Some(blob) = self.later.pop_front()
-                            && !self.bodies.want(self.clock.now(), &blob)
-                        {
-                            self.later.push_back(blob);
-                            self.retry();
-                        }
-                    }
                 }
             }
         }
@@ -180,9 +172,14 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    fn later(&mut self, blob: BlobName) {
-        self.later.push_back(blob);
-        self.retry();
+    /// What found no place has one.
+    fn want_more(&mut self) {
+        let now = self.clock.now();
+        while let Some(blob) = self.later.front()
+            && self.bodies.want(now, blob)
+        {
+            self.later.pop_front();
+        }
     }
 
     /// What was finished before is durable no later than what an owner commits for it.
@@ -202,6 +199,7 @@ impl<S: Store> Driver<S> {
 
     /// Does all that is wanted and can be done.
     fn carry_out(&mut self) {
+        self.want_more();
         loop {
             self.send();
             let Some(work) = self.bodies.poll() else {
@@ -258,10 +256,10 @@ impl<S: Store> Driver<S> {
                     false => self.bodies.want(now, &blob),
                 };
                 if !taken {
-                    self.later(blob);
+                    self.later.push_back(blob);
                 }
             }
-            Came::NotLooked(blob) => self.later(blob),
+            Came::NotLooked(blob) => self.later.push_back(blob),
             Came::Written(blob, bytes) => self.bodies.written(&blob, bytes),
             Came::Finished(blob, info, looked) if info.name == blob_name(&blob) => {
                 self.bodies.finished(&blob);

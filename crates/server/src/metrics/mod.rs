@@ -131,6 +131,12 @@ figures! {
         "UIDs given again for that: what the other node may not have shown.";
     TAKEOVERS_REFUSED: Counter<0> = "whimbrel_takeovers_refused_total", [], "takeovers",
         "Times a client named numbers that an account had no room left to believe.";
+    CONFIRMING: Gauge<0> = "whimbrel_answers_confirming", [], "answers",
+        "Answers of IMAP and POP3 that wait until other nodes have what was written (imap.other_nodes, pop3.other_nodes).";
+    CONFIRMED: Counter<0> = "whimbrel_answers_confirmed_total", [], "answers",
+        "Answers that were given when enough other nodes had what was written.";
+    UNCONFIRMED: Counter<1> = "whimbrel_answers_unconfirmed_total", ["cause"], "answers",
+        "Answers that were refusals for want of other nodes. Cause: too_few (could be reached: nothing was written); late (too few had it within cluster.write_patience).";
     LOG_BYTES: Gauge<0> = "whimbrel_cluster_log_bytes", [], "bytes",
         "Bytes of all logs, which keep what members that are away lack (cluster.kept_bytes). Measured every 10 s; after a cut reckoned.";
     STATES_GIVEN: Counter<0> = "whimbrel_states_given_total", [], "states",

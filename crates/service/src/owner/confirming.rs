@@ -196,6 +196,11 @@ impl Confirming {
         }))
     }
 
+    /// Answers that wait for other nodes.
+    pub(super) fn waiting(&self) -> u64 {
+        self.open.len() as u64
+    }
+
     pub(super) fn time(&mut self, now: Now) {
         self.outcomes.extend(self.waits.time(clocks(now)));
     }
@@ -326,8 +331,14 @@ impl PartitionOwner {
         }
         for outcome in std::mem::take(&mut own.confirming.outcomes) {
             let (number, others) = match outcome {
-                Outcome::Enough(number) => (number, Others::Enough),
-                Outcome::Abort(number) => (number, Others::TooFew),
+                Outcome::Enough(number) => {
+                    self.counted.answers_confirmed += 1;
+                    (number, Others::Enough)
+                }
+                Outcome::Abort(number) => {
+                    self.counted.answers_unconfirmed += 1;
+                    (number, Others::TooFew)
+                }
             };
             let Some((account, _)) = own.confirming.open.remove(&number) else {
                 continue;

@@ -427,6 +427,9 @@ impl PartitionOwner {
         let target = reading::tells_uids_of(&call);
         let refused = call.writes() && !self.stamps.is_right(now);
         let confirm = self.to_be_confirmed(account, &call, other_nodes);
+        if matches!(confirm, Err(Failure::TooFewNodes)) {
+            self.counted.answers_too_few += 1;
+        }
         let done = match (refused, confirm) {
             (true, _) => Err(Failure::Clock),
             (false, Err(failure)) => Err(failure),
@@ -529,6 +532,7 @@ impl Machine for PartitionOwner {
             log_partitions: logs.clone().count() as u64,
             log_operations: logs.sum(),
             unshown: open.clone().map(|own| unshown(own)).sum(),
+            answers_confirming: open.clone().map(|own| own.confirming.waiting()).sum(),
             states_waiting: open.filter(|own| own.has_waiting_state()).count() as u64,
             partitions_young: self.partitions_young(),
             ..self.counted.clone()

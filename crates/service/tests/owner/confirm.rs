@@ -75,11 +75,23 @@ fn asked(pair: &Pair) -> usize {
     pair.sent.iter().filter(asks).count()
 }
 
+/// Answers that wait; that came when others had it, that were refused at once, and too late.
+fn counted(pair: &Pair) -> [u64; 4] {
+    let figures = pair.nodes[0].owner.figures(pair.now);
+    [
+        figures.answers_confirming,
+        figures.answers_confirmed,
+        figures.answers_too_few,
+        figures.answers_unconfirmed,
+    ]
+}
+
 #[test]
 fn a_write_is_answered_when_another_node_has_it() {
     let mut pair = pair();
     let request = append(&mut pair, "a");
     assert!(pair.answer(0, request).is_none(), "nobody has it yet");
+    assert_eq!(counted(&pair), [1, 0, 0, 0]);
     // Others see it meanwhile.
     assert_eq!(pair.uids(0, "a").len(), 1);
     pair.travel();
@@ -105,6 +117,7 @@ fn a_write_is_answered_when_another_node_has_it() {
     }
     // The body of the copy, which may be older than what is waited for.
     assert_eq!(asked(&pair), 2);
+    assert_eq!(counted(&pair), [0, 4, 0, 0]);
     // Nothing is written.
     let request = ask(&mut pair, seen(Vec::new()));
     assert!(matches!(
@@ -137,6 +150,7 @@ fn with_too_few_nodes_nothing_is_written() {
         is_refused(pair.answer(0, request), Failure::TooFewNodes);
     }
     assert_eq!(written(&pair), before);
+    assert_eq!(counted(&pair), [0, 0, 6, 0]);
     // Reading goes on, and so does who does not wait.
     let request = ask(&mut pair, MailboxCall::List);
     assert!(matches!(pair.answer(0, request), Some(Reply::Mailboxes(_))));
@@ -174,11 +188,13 @@ fn what_was_added_and_not_confirmed_is_taken_back() {
         }
         assert!(pair.uids(node, "c").is_empty());
     }
+    assert_eq!(counted(&pair), [0, 0, 0, 2]);
     let again = append(&mut pair, "a");
     pair.travel();
     let reply = pair.answer(0, again);
     assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
     assert_eq!(pair.uids(1, "a").len(), 2);
+    assert_eq!(counted(&pair), [0, 1, 0, 2]);
 }
 
 #[test]
