@@ -25,7 +25,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::Agreed,
-    wire::{BlobChunk, BlobName, Frame},
+    wire::{BlobChunk, BlobName, FEATURE_DELIVER, Frame},
 };
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
@@ -156,7 +156,10 @@ async fn frames_go_both_ways() {
     let (at_a, agreed, to_b, mut from_b) = a.up_with_frames().await;
     assert_eq!(
         (agreed.name.as_str(), agreed.features),
-        ("b", FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM)
+        (
+            "b",
+            FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER
+        )
     );
     let (at_b, agreed, to_a, mut from_a) = b.up_with_frames().await;
     assert_eq!(agreed.incarnation, Incarnation::new(1).unwrap());

@@ -344,6 +344,23 @@ fn examples() -> Vec<(&'static str, Frame)> {
             "blob_push_large",
             Frame::BlobPush(BlobPush { name, data: None }),
         ),
+        (
+            "deliver",
+            Frame::Deliver(Deliver {
+                entry: [6; 16],
+                index: 1,
+                needed: 1,
+                nodes: [node(7), node(8)].into(),
+            }),
+        ),
+        (
+            "delivered",
+            Frame::Delivered(Delivered {
+                entry: [6; 16],
+                index: 1,
+                done: true,
+            }),
+        ),
     ]
 }
 
@@ -487,7 +504,7 @@ fn batches_lie_within_their_frame() {
 
 proptest! {
     #[test]
-    fn garbage_breaks_nothing(data: Vec<u8>, which in 0..23usize, at: usize, bit in 0..8u8) {
+    fn garbage_breaks_nothing(data: Vec<u8>, which in 0..examples().len(), at: usize, bit in 0..8u8) {
         fuzz::stream(&data);
         let mut bytes = encoded(&examples()[which].1);
         let at = at % bytes.len();

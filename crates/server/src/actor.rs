@@ -333,6 +333,7 @@ where
                 }
                 Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
                 Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),
+                Output::NotHere(ticket) => board.tell_queue(Input::NotHere(ticket)),
                 Output::Unfinished(entry) => board.tell_all_owners(|| Input::Unfinished(entry)),
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),

@@ -738,6 +738,7 @@ impl Machine for DirectoryOwner {
             | Input::Deliver { .. }
             | Input::Delivered(_)
             | Input::NotDelivered(_)
+            | Input::NotHere(_)
             | Input::Unfinished(_)
             | Input::Finished(_)
             | Input::QueueRecovered

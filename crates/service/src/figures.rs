@@ -53,6 +53,8 @@ pub struct Figures {
     pub queue_bytes: u64,
     /// Seconds since the oldest of them was accepted.
     pub queue_oldest_seconds: u64,
+    /// Deliveries that other nodes made for this one, since the start.
+    pub deliveries_handed: u64,
     /// Accounts in the directory.
     pub directory_accounts: u64,
     /// Domains in the directory.
@@ -91,6 +93,7 @@ impl Figures {
             queue_entries: self.queue_entries + other.queue_entries,
             queue_bytes: self.queue_bytes + other.queue_bytes,
             queue_oldest_seconds: self.queue_oldest_seconds + other.queue_oldest_seconds,
+            deliveries_handed: self.deliveries_handed + other.deliveries_handed,
             directory_accounts: self.directory_accounts + other.directory_accounts,
             directory_domains: self.directory_domains + other.directory_domains,
             logins_cached: self.logins_cached + other.logins_cached,

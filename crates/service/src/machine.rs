@@ -103,6 +103,8 @@ pub enum Input {
     Delivered(Ticket),
     /// A delivery was not made for a temporary cause (queue only).
     NotDelivered(Ticket),
+    /// A delivery is not made, since this node does not have the account's partition, or not as a whole: another node is to make it (queue only).
+    NotHere(Ticket),
     /// The entry is in the queue's store, so deliveries of it may come (partition owners only): [`Input::Finished`] ends that.
     Unfinished(EntryId),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
@@ -190,6 +192,8 @@ pub enum Output {
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].
     NotDelivered(Ticket),
+    /// Route to the queue as [`Input::NotHere`].
+    NotHere(Ticket),
     /// Route to every partition owner as [`Input::Unfinished`].
     Unfinished(EntryId),
     /// Route to every partition owner as [`Input::Finished`].

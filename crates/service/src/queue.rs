@@ -12,10 +12,11 @@
 //! Invariants:
 //! - What is provisional (too few nodes have it yet) is not delivered. Its client gets one answer: done, or a temporary failure.
 //! - Whatever is in the queue after a crash counts, whoever took it: a client may have been answered.
-//! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it.
+//! - The node that took an entry delivers it; another one only when that node is away, or does not come to an end with it. What it cannot make itself it has made ([`handing`]).
 
 mod accepting;
 mod foreign;
+mod handing;
 mod holders;
 mod rows;
 mod states;
@@ -37,6 +38,7 @@ pub(crate) use self::rows::{
 };
 use self::{
     foreign::{Other, Read},
+    handing::Handing,
     rows::{Op, without},
 };
 use crate::{
@@ -142,6 +144,10 @@ pub struct QueueOwner {
     haves: BTreeMap<Incarnation, VecDeque<(BlobName, bool)>>,
     /// Which other nodes have said to hold the bodies of entries in our log, and of those that were taken over.
     holders: BTreeMap<EntryId, BTreeSet<Incarnation>>,
+    /// Deliveries that other nodes make, and those that are made for them.
+    handing: Handing,
+    /// Deliveries that others made since the start.
+    counted_handed: u64,
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
@@ -264,6 +270,8 @@ impl QueueOwner {
             lacking: BTreeMap::new(),
             haves: BTreeMap::new(),
             holders: BTreeMap::new(),
+            handing: Handing::default(),
+            counted_handed: 0,
             links: BTreeSet::new(),
             closed: BTreeSet::new(),
             gone: BTreeMap::new(),
@@ -322,6 +330,7 @@ impl QueueOwner {
         self.lacking.clear();
         self.adopting.clear();
         self.reads.clear();
+        self.handing.begin_anew();
         self.out.extend(self.giving.end());
         self.bytes = self.provisional.values().map(|of| of.bytes).sum();
         let accepting = self.commits.values().map(|waiting| match waiting {
@@ -501,9 +510,13 @@ impl QueueOwner {
     }
 
     fn delivered(&mut self, now: Now, ticket: Ticket) {
-        let Some((id, index)) = self.deliveries.remove(&ticket) else {
-            return;
-        };
+        match self.deliveries.remove(&ticket) {
+            Some((id, index)) => self.delivery_done(now, id, index),
+            None => self.made(ticket, true),
+        }
+    }
+
+    fn delivery_done(&mut self, now: Now, id: EntryId, index: usize) {
         let Some(pending) = self.entries.get_mut(&id) else {
             return;
         };
@@ -555,6 +568,9 @@ impl QueueOwner {
             .map(|(id, _)| *id)
             .collect();
         self.deliveries.retain(|_, (id, _)| !due.contains(id));
+        for id in &due {
+            self.handing.take_back(*id);
+        }
         if let Some(first) = due.first() {
             self.out.push_back(Output::Log(Note::Warning(format!(
                 "{} entries of the queue are not delivered yet, here or at as many other nodes as have to have them, trying again; the oldest is {first}",
@@ -642,7 +658,9 @@ impl Machine for QueueOwner {
             // It stays open and is handed out again.
             Input::NotDelivered(ticket) => {
                 self.deliveries.remove(&ticket);
+                self.made(ticket, false);
             }
+            Input::NotHere(ticket) => self.not_here(now, ticket),
             Input::Peer(input) => self.peer(now, input),
             Input::Time => {
                 self.retry(now);
@@ -683,6 +701,7 @@ impl Machine for QueueOwner {
             queue_entries: (self.entries.len() + self.accepting) as u64,
             queue_bytes: self.bytes as u64,
             queue_oldest_seconds: u64::try_from(age).unwrap_or(0),
+            deliveries_handed: self.counted_handed,
             states_given: self.giving.given,
             states_taken: self.states_taken,
             ..Figures::default()

@@ -34,6 +34,7 @@ const MUTANTS: &[&str] = &[
     "expunge-spares-delivery",
     "finished-entry-stays",
     "foreign-not-applied",
+    "handed-is-done",
     "heard-not-released",
     "heard-without-number",
     "joined-rows-not-written",

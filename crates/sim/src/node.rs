@@ -26,7 +26,8 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Clock, Entry, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput, Snapshot,
+        Clock, Entry, FEATURE_DELIVER, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput,
+        Snapshot,
         bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
@@ -311,7 +312,7 @@ impl Node {
     /// The same; `pushes`: both give bodies unasked.
     pub fn link_to(&mut self, peer: Incarnation, up: bool, pushes: bool) {
         let owners = (0..self.owners.len()).map(Dest::Owner);
-        let features = FEATURE_CONFIRM | if pushes { FEATURE_PUSH } else { 0 };
+        let features = FEATURE_CONFIRM | FEATURE_DELIVER | if pushes { FEATURE_PUSH } else { 0 };
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let input = if up {
                 PeerInput::Linked(peer, features)
@@ -747,6 +748,7 @@ impl Node {
                 }
                 self.input_soon(Dest::Queue, Input::Delivered(ticket));
             }
+            Output::NotHere(ticket) => self.input_soon(Dest::Queue, Input::NotHere(ticket)),
             Output::NotDelivered(ticket) => {
                 if let Some(entry) = self.deliveries.get(&ticket) {
                     self.outcomes

@@ -35,6 +35,8 @@ struct Cluster {
     requests: u64,
     /// Frames of this partition are not taken from one node to another.
     withheld: Option<PartitionId>,
+    /// Only if they are for this node.
+    withheld_from: Option<usize>,
     held: BTreeSet<(usize, usize, Option<PartitionId>)>,
     /// Bodies are not taken either.
     bodies_withheld: bool,
@@ -84,6 +86,7 @@ impl Cluster {
             events: Vec::new(),
             requests: 0,
             withheld: None,
+            withheld_from: None,
             held: BTreeSet::new(),
             bodies_withheld: false,
             lost: BTreeSet::new(),
@@ -220,7 +223,8 @@ impl Cluster {
                 continue;
             }
             let is_body = partition.is_none() && self.bodies_withheld;
-            if is_body || partition.is_some() && partition == self.withheld {
+            let is_for = self.withheld_from.is_none_or(|node| node == to);
+            if is_body || partition.is_some() && partition == self.withheld && is_for {
                 self.held.insert((from, to, partition));
                 continue;
             }

@@ -30,6 +30,8 @@ mod kind {
     pub(super) const BLOB_CHUNK: u16 = 50;
     pub(super) const BLOB_DONE: u16 = 51;
     pub(super) const BLOB_PUSH: u16 = 52;
+    pub(super) const DELIVER: u16 = 64;
+    pub(super) const DELIVERED: u16 = 65;
 }
 
 /// Bytes that are no frame. The link ends; the peer is at fault.
@@ -115,6 +117,8 @@ impl Frame {
                 out.extend_from_slice(frame.data.as_deref().unwrap_or_default());
                 kind::BLOB_PUSH
             }
+            Self::Deliver(frame) => put(out, kind::DELIVER, frame),
+            Self::Delivered(frame) => put(out, kind::DELIVERED, frame),
         };
         let length = out.len() - start - HEADER_BYTES;
         assert!(length <= bytes_max(kind), "frame {kind} of {length} bytes");
@@ -182,6 +186,8 @@ impl Frame {
                     data: head.whole.then(|| body.slice(at..)),
                 })
             }
+            kind::DELIVER => Self::Deliver(get(kind, &body)?.0),
+            kind::DELIVERED => Self::Delivered(get(kind, &body)?.0),
             _ => return Err(malformed("unknown".into())),
         })
     }
@@ -209,7 +215,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=35 | 48..=52)
+    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=35 | 48..=52 | 64..=65)
 }
 
 fn bytes_max(kind: u16) -> usize {

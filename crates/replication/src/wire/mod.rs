@@ -7,14 +7,16 @@
 //! - Nothing is kept of a frame that is longer than its kind may be, or of a kind that is not known.
 //! - What a frame takes in memory is in proportion to its length.
 //!
-//! Reading order: `frames`, `blobs`, `codec`.
+//! Reading order: `frames`, `blobs`, `deliver`, `codec`.
 
 mod blobs;
 mod codec;
+mod deliver;
 mod frames;
 
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
+pub use deliver::{Deliver, Delivered, FEATURE_DELIVER};
 pub use frames::{
     Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Lives, Ping, Pong, Readers,
     Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
@@ -60,6 +62,8 @@ pub enum Frame {
     BlobChunk(BlobChunk),
     BlobDone(BlobDone),
     BlobPush(BlobPush),
+    Deliver(Deliver),
+    Delivered(Delivered),
 }
 
 impl Frame {
@@ -77,6 +81,7 @@ impl Frame {
             Self::StateEnd(frame) => frame.partition,
             Self::StateTake(frame) => frame.partition,
             Self::BlobHave(frame) => return frame.partition,
+            Self::Deliver(_) | Self::Delivered(_) => PartitionId::QUEUE,
             Self::Handshake(_)
             | Self::Ping(_)
             | Self::Pong(_)

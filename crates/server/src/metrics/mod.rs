@@ -63,6 +63,8 @@ figures! {
         "Their envelopes and summaries in memory.";
     QUEUE_OLDEST: Gauge<0> = "whimbrel_queue_oldest_seconds", [], "seconds",
         "Since the oldest of them was accepted; 0 without one.";
+    DELIVERIES_HANDED: Counter<0> = "whimbrel_deliveries_handed_total", [], "deliveries",
+        "Deliveries of this node's queue that other nodes made, since this one has not, or not yet, what it needs of the account's partition.";
     COMMIT_SECONDS: Histogram<1> = "whimbrel_commit_seconds", ["machine"], "seconds",
         "From a machine's commit (directory, queue, owner) to its being on disk; only of commits that somebody waits for.";
     STORE_SYNCS: Counter<0> = "whimbrel_store_syncs_total", [], "syncs",

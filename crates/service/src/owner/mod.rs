@@ -463,6 +463,7 @@ impl Machine for PartitionOwner {
             | Input::UidValidity(..)
             | Input::Delivered(_)
             | Input::NotDelivered(_)
+            | Input::NotHere(_)
             | Input::Verified(..) => {
                 self.out.push_back(Output::Fatal(
                     "an input that is not a partition owner's was routed to one".into(),

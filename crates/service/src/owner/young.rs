@@ -1,5 +1,5 @@
 //! Partitions of a node that is new, or came for one whose disk was lost: until this node has all that another one had when it was first heard
-//! (`replication::partition`), clients are told to come later, deliveries stay in the queue, and nothing is opened: no operation is made, and no UID told that what is
+//! (`replication::partition`), clients are told to come later, deliveries are for other nodes to make, and nothing is opened: no operation is made, and no UID told that what is
 //! still to come would have to give way to.
 //!
 //! Bodies are waited for, too: a message without its body is not shown, and would be late when it comes. What a peer shows it has the body of, so what all linked ones lack
@@ -16,7 +16,7 @@ use super::{Account, Own, Partition, PartitionOwner};
 use crate::{
     api::Failure,
     log,
-    machine::{Input, Machine, Now, Ticket},
+    machine::{Input, Machine, Now, Output, Ticket},
 };
 
 /// Whether clients may know more of a partition than this node.
@@ -58,6 +58,7 @@ impl PartitionOwner {
                     waiting.push_back(input);
                 }
             }
+            Input::Deliver { ticket, .. } => self.out.push_back(Output::NotHere(ticket)),
             input => self.refuse(input, Failure::Temporary),
         }
     }

@@ -24,7 +24,7 @@ use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
     partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},
     readers,
-    wire::Frame,
+    wire::{FEATURE_DELIVER, Frame},
 };
 
 use self::kept::GivenUp;

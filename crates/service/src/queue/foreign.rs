@@ -111,8 +111,10 @@ impl QueueOwner {
                 }
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
-            PeerInput::Linked(peer, _) if self.config.peers.contains(&peer) => {
+            PeerInput::Linked(peer, features) if self.config.peers.contains(&peer) => {
+                self.hands_unlinked(peer);
                 self.links.insert(peer);
+                self.handing.linked(peer, features);
                 self.gone.remove(&peer);
                 self.look_around(now);
                 match &mut self.phase {
@@ -124,6 +126,7 @@ impl QueueOwner {
             PeerInput::Unlinked(peer) => {
                 self.links.remove(&peer);
                 self.haves.remove(&peer);
+                self.hands_unlinked(peer);
                 self.gone.insert(peer, now.mono_micros);
                 self.look_around(now);
                 match &mut self.phase {
@@ -135,8 +138,10 @@ impl QueueOwner {
                 self.frame(now, peer, frame);
             }
             PeerInput::Ready(PartitionId::QUEUE, peer) => {
-                let frame = match (self.next_have(peer), &mut self.phase) {
-                    (Some(have), _) => Some(Frame::BlobHave(have)),
+                let told = self.next_have(peer).map(Frame::BlobHave);
+                let told = told.or_else(|| self.next_handed(peer));
+                let frame = match (told, &mut self.phase) {
+                    (Some(told), _) => Some(told),
                     (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
                     (None, Phase::Loading(_)) => None,
                 };
@@ -181,9 +186,12 @@ impl QueueOwner {
     }
 
     fn frame(&mut self, now: Now, peer: Incarnation, frame: Frame) {
-        if let Frame::BlobHave(have) = frame {
-            return self.blob_have(now, peer, have);
-        }
+        let frame = match frame {
+            Frame::BlobHave(have) => return self.blob_have(now, peer, have),
+            Frame::Deliver(ask) => return self.asked(now, peer, ask),
+            Frame::Delivered(answer) => return self.answered(now, peer, answer),
+            frame => frame,
+        };
         match &mut self.phase {
             Phase::Loading(loading) => {
                 if is_kept_early(&loading.frames, &frame) {
@@ -295,6 +303,10 @@ impl QueueOwner {
     pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
         if self.adopting.remove(&ticket).is_some() {
             // It is looked at again.
+            return true;
+        }
+        if self.handing.is_reading(ticket) {
+            self.made(ticket, false);
             return true;
         }
         if self.giving.lost(now, shipping_of(&mut self.phase), ticket) {
@@ -441,6 +453,7 @@ impl QueueOwner {
             self.count(now, number);
         }
         self.holders.remove(&id);
+        self.handing.close(id);
         if let Some(pending) = self.entries.remove(&id) {
             self.bytes -= pending.bytes;
             return Some(pending.entry.blob);
@@ -495,6 +508,9 @@ impl QueueOwner {
                     for peer in waiting {
                         self.tell_of(peer, blob, false);
                     }
+                }
+                if let Some(id) = id {
+                    self.make_all_of(id);
                 }
             }
             _ => {}
@@ -681,6 +697,7 @@ impl QueueOwner {
             return;
         };
         self.lacking.remove(&other.blob);
+        self.handing.close(id);
         let mut commit = running.log.commit();
         commit.room = Room::Frees;
         commit.mutations.extend(without(id, &other.blob));
@@ -694,6 +711,9 @@ impl QueueOwner {
 
     /// The row of an entry that is taken over was read.
     pub(super) fn adopted(&mut self, now: Now, ticket: Ticket, rows: Vec<(Vec<u8>, Bytes)>) {
+        if self.read_to_make(ticket, &rows) {
+            return;
+        }
         let Some(id) = self.adopting.remove(&ticket) else {
             return;
         };

@@ -43,14 +43,18 @@ impl QueueOwner {
         let id = entry_id(&blob.upload);
         let needed = self.needed();
         if let Some(nodes) = self.holders.get_mut(&id) {
-            let is_enough = nodes.insert(peer) && nodes.len() == needed;
+            let is_new = nodes.insert(peer);
+            let is_enough = is_new && nodes.len() == needed;
             if have.ask {
                 self.tell_of(peer, blob, false);
             }
             // Those that were named with its deliveries were too few.
             if is_enough && self.entries.get(&id).is_some_and(|of| !of.removing) {
                 self.deliveries.retain(|_, (of, _)| *of != id);
+                self.handing.take_back(id);
                 self.hand_out(now, id);
+            } else if is_new {
+                self.holders_grew(id);
             }
         } else if let Some(other) = self.others.get_mut(&id).filter(|_| have.ask) {
             other.asked.insert(peer);

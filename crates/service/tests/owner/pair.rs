@@ -463,7 +463,7 @@ impl Pair {
                 node.delivered.push((ticket, true));
                 return None;
             }
-            Output::NotDelivered(ticket) => {
+            Output::NotDelivered(ticket) | Output::NotHere(ticket) => {
                 node.delivered.push((ticket, false));
                 return None;
             }

@@ -509,10 +509,15 @@ impl World {
     }
 
     /// A message comes for an address, at some node.
-    pub(super) fn deliver(&mut self) -> Result<(), String> {
+    pub(super) fn deliver(&mut self) {
         let node = self.any_serving();
+        self.deliver_at(node);
+    }
+
+    /// At this one.
+    pub(super) fn deliver_at(&mut self, node: usize) {
         if self.members[node].down.is_some() {
-            return Ok(());
+            return;
         }
         let (local, domain) = self.any_address();
         let request = self.request();
@@ -529,7 +534,6 @@ impl World {
             at: self.now,
         };
         self.asked.insert(request, asked);
-        Ok(())
     }
 
     /// It is accepted for these.

@@ -92,3 +92,104 @@ fn a_new_node_refuses_until_it_has_what_another_had() {
     );
     assert_eq!(cluster.logs_in(2, "anne@example.org", "x"), Some(ANNE));
 }
+
+/// Three nodes, of which the last is new and hears nothing of the account's partition.
+fn with_a_new_one() -> Cluster {
+    let mut cluster = Cluster::new(3);
+    cluster.link(true);
+    cluster.append(0, 1);
+    cluster.pass(5);
+    cluster.link(false);
+    cluster.replace(2);
+    cluster.withheld = Some(owner::keys::partition_of(ANNE));
+    cluster.withheld_from = Some(2);
+    cluster.link(true);
+    let list = cluster.call(2, MailboxCall::List);
+    assert!(is_refused(&list), "{list:?}");
+    cluster
+}
+
+impl Cluster {
+    fn queue_lens(&self) -> Vec<usize> {
+        let nodes = self.nodes.iter().enumerate();
+        let there = nodes.filter(|(index, _)| !self.lost.contains(index));
+        there.map(|(_, (_, node))| node.queue_len()).collect()
+    }
+
+    fn handed(&self, node: usize) -> u64 {
+        self.nodes[node].1.figures().deliveries_handed
+    }
+}
+
+/// Mail that a new node takes is delivered by one that has the account.
+#[test]
+fn a_new_node_has_its_mail_delivered() {
+    let mut cluster = with_a_new_one();
+    for body in 2..200 {
+        let request = cluster.mail(2, body);
+        let reply = cluster.await_answer(request);
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+    }
+    cluster.pass(5);
+    let all: Vec<u32> = (1..200).collect();
+    assert_eq!(cluster.bodies_of(0), all);
+    assert_eq!(cluster.queue_lens(), [0, 0, 0], "it waits for nothing");
+    assert_eq!(cluster.handed(2), 198);
+    let list = cluster.call(2, MailboxCall::List);
+    assert!(is_refused(&list), "it is new still: {list:?}");
+    cluster.withhold(None);
+    cluster.pass(10);
+    for node in 0..3 {
+        assert_eq!(cluster.bodies_of(node), all, "node {node}");
+    }
+}
+
+/// Who made it is lost before another one has it.
+#[test]
+fn mail_made_elsewhere_survives_the_loss_of_the_node_that_did() {
+    let mut cluster = with_a_new_one();
+    cluster.withheld_from = None;
+    let request = cluster.mail(2, 2);
+    let reply = cluster.await_answer(request);
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+    cluster.pass(5);
+    let made: Vec<usize> = (0..2)
+        .filter(|node| cluster.bodies_of(*node) == [1, 2])
+        .collect();
+    assert_eq!(made.len(), 1, "one was asked");
+    assert_eq!(cluster.queue_lens(), [1, 1, 1], "the other has not got it");
+    cluster.lose(made[0]);
+    cluster.withheld_from = Some(2);
+    cluster.withhold(cluster.withheld);
+    cluster.pass(60);
+    let left = 1 - made[0];
+    assert_eq!(cluster.bodies_of(left), [1, 2]);
+    cluster.withhold(None);
+    cluster.pass(200);
+    assert_eq!(cluster.bodies_of(2), [1, 2]);
+}
+
+/// Streams end at any moment, and come again.
+#[test]
+fn mail_made_elsewhere_is_there_once() {
+    for moment in 0..40 {
+        let mut cluster = with_a_new_one();
+        let request = cluster.mail(2, 2);
+        let reply = cluster.await_answer(request);
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+        for _ in 0..moment {
+            cluster.carry();
+            let next = cluster.nodes.iter().enumerate();
+            let next = next.filter_map(|(index, (_, node))| Some((node.next_time()?, index)));
+            let (_, index) = next.min().unwrap();
+            cluster.nodes[index].1.step();
+        }
+        cluster.link(false);
+        cluster.pass(5);
+        cluster.held.clear();
+        cluster.link(true);
+        cluster.pass(30);
+        assert_eq!(cluster.bodies_of(0), [1, 2], "after {moment} steps");
+        assert_eq!(cluster.queue_lens(), [0, 0, 0], "after {moment} steps");
+    }
+}

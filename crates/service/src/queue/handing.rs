@@ -1,0 +1,411 @@
+//! Deliveries that other nodes make: of accounts whose partition this node does not have, or not as a whole ([`Input::NotHere`](crate::machine::Input::NotHere)).
+//!
+//! The node that delivers an entry asks a peer, and the next one when that says no. Who is asked makes the delivery from its own copy of the entry, and answers when it
+//! is durable there and at as many others as had to have the entry: then it counts here as if it had been made here. Ids of messages are derived, so whoever
+//! else makes it makes the same.
+//!
+//! Invariants:
+//! - A delivery counts when who was asked says that it is done, never because it was asked.
+//! - Nobody asks on: who is asked makes it, or says no.
+//! - Of an entry that is not known here by its log, or lacks its body, nothing is delivered: it waits for them.
+//! - What is asked holds as long as the stream. What is not answered is handed out again in the queue's own time, to whoever can make it then.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
+use whimbrel_mailbox::EntryId;
+use whimbrel_replication::wire::{Deliver, Delivered, FEATURE_DELIVER};
+
+use super::{
+    Phase, QueueOwner,
+    rows::{entry_key, entry_of_row},
+};
+use crate::{
+    machine::{Now, Others, Output, Ticket},
+    peers::{Frame, PeerOutput},
+};
+
+/// Deliveries that one peer is asked for at once, and that are kept of what it asks. A way there and back with two syncs takes 100 ms where it is long:
+/// some six hundred a second.
+const HANDED_MAX: usize = 64;
+
+/// Deliveries that are made at once for others: the entry of each is in memory.
+const MADE_MAX: usize = 64;
+
+/// An entry, and which of its deliveries.
+type Delivery = (EntryId, usize);
+
+/// What is asked of others, and what they ask.
+#[derive(Default)]
+pub(super) struct Handing {
+    /// Linked peers that can be asked, and what each is.
+    asked: BTreeMap<Incarnation, BTreeSet<Delivery>>,
+    /// Deliveries that are not made here, and who has said no.
+    refused: BTreeMap<Delivery, BTreeSet<Incarnation>>,
+    /// Those for which nobody had room.
+    waiting: VecDeque<Delivery>,
+    /// Peers are asked by turns.
+    turn: usize,
+    /// What peers ask of this node.
+    made: BTreeMap<Delivery, Made>,
+    /// Of these, what is under way: rows that are read, deliveries that are handed out.
+    under_way: BTreeMap<Ticket, Delivery>,
+    /// What peers are told.
+    frames: BTreeMap<Incarnation, VecDeque<Frame>>,
+}
+
+/// A delivery that is made for others.
+struct Made {
+    /// For whom.
+    peers: BTreeSet<Incarnation>,
+    others: Others,
+    /// When it was asked for last.
+    since: u64,
+    /// What is under way of it; `None`: something is lacking for it.
+    ticket: Option<Ticket>,
+}
+
+impl Handing {
+    /// There is a stream to a peer.
+    pub(super) fn linked(&mut self, peer: Incarnation, features: u64) {
+        if features & FEATURE_DELIVER != 0 {
+            self.asked.insert(peer, BTreeSet::new());
+        }
+    }
+
+    /// Whether it is something that is done for others.
+    pub(super) fn is_reading(&self, ticket: Ticket) -> bool {
+        self.under_way.contains_key(&ticket)
+    }
+
+    /// All of the queue is read again.
+    pub(super) fn begin_anew(&mut self) {
+        self.asked.values_mut().for_each(BTreeSet::clear);
+        self.refused.clear();
+        self.waiting.clear();
+        self.made.clear();
+        self.under_way.clear();
+    }
+
+    /// Of this entry nothing is asked any more.
+    pub(super) fn take_back(&mut self, id: EntryId) {
+        let of = (id, 0)..=(id, usize::MAX);
+        if self.refused.extract_if(of, |_, _| true).count() > 0 {
+            for asked in self.asked.values_mut() {
+                asked.retain(|(of, _)| *of != id);
+            }
+            self.waiting.retain(|(of, _)| *of != id);
+        }
+    }
+
+    /// It is finished, or given up.
+    pub(super) fn close(&mut self, id: EntryId) {
+        self.take_back(id);
+        let of = (id, 0)..=(id, usize::MAX);
+        for (_, made) in self.made.extract_if(of, |_, _| true) {
+            if let Some(ticket) = made.ticket {
+                self.under_way.remove(&ticket);
+            }
+        }
+    }
+}
+
+impl QueueOwner {
+    /// A delivery is not made here.
+    pub(super) fn not_here(&mut self, now: Now, ticket: Ticket) {
+        let Some((id, index)) = self.deliveries.remove(&ticket) else {
+            return self.made(ticket, false);
+        };
+        // One that was accepted alone nobody else has.
+        let is_open = |of: &super::Pending| of.taken.is_some() && of.open.contains(&index);
+        if !self.entries.get(&id).is_some_and(is_open) {
+            return;
+        }
+        self.handing.refused.entry((id, index)).or_default();
+        if broken("handed-is-done") {
+            return self.handed(now, (id, index), true);
+        }
+        self.ask_next((id, index));
+    }
+
+    /// Asks the next peer for a delivery, those first that have told of the body.
+    fn ask_next(&mut self, delivery: Delivery) {
+        let Some(refused) = self.handing.refused.get(&delivery) else {
+            return;
+        };
+        let left = || {
+            let linked = self.handing.asked.iter();
+            linked.filter(|(peer, _)| !refused.contains(*peer))
+        };
+        let holders = self.holders.get(&delivery.0);
+        let has_body = |peer: &Incarnation| holders.is_some_and(|of| of.contains(peer));
+        let has_room = |asked: &BTreeSet<Delivery>| asked.len() < HANDED_MAX;
+        let (first, others): (Vec<_>, Vec<_>) = left()
+            .filter(|(_, asked)| has_room(asked))
+            .map(|(peer, _)| *peer)
+            .partition(has_body);
+        let candidates = if first.is_empty() { others } else { first };
+        let Some(peer) = candidates.get(self.handing.turn % candidates.len().max(1)) else {
+            match left().next() {
+                // There will be room.
+                Some(_) => self.handing.waiting.push_back(delivery),
+                // In the queue's own time.
+                None => _ = self.handing.refused.remove(&delivery),
+            }
+            return;
+        };
+        let peer = *peer;
+        self.handing.turn = self.handing.turn.wrapping_add(1);
+        if let Some(asked) = self.handing.asked.get_mut(&peer) {
+            asked.insert(delivery);
+        }
+        self.ask(peer, delivery);
+    }
+
+    fn ask(&mut self, peer: Incarnation, delivery: Delivery) {
+        let mut others = self.others_of(delivery.0);
+        // This node has the body, too, and may take part in the account's partition without having all of it.
+        others.nodes.insert(self.config.origin);
+        let ask = Deliver {
+            entry: delivery.0.0,
+            index: u32::try_from(delivery.1).unwrap_or(u32::MAX),
+            needed: u32::try_from(others.needed).unwrap_or(u32::MAX),
+            nodes: others.nodes,
+        };
+        self.tell(peer, Frame::Deliver(ask));
+    }
+
+    /// One more node has told of an entry's body: who is asked for a delivery may have known of too few beside itself.
+    pub(super) fn holders_grew(&mut self, id: EntryId) {
+        let Some(holders) = self.holders.get(&id) else {
+            return;
+        };
+        let needed = self.needed();
+        let too_few = |peer: Incarnation| {
+            let others = holders.iter().filter(|node| **node != peer);
+            others.count() <= needed
+        };
+        let of = |asked: &BTreeSet<Delivery>| -> Vec<Delivery> {
+            asked.range((id, 0)..=(id, usize::MAX)).copied().collect()
+        };
+        let asked = self.handing.asked.iter();
+        let asked = asked.filter(|(peer, _)| too_few(**peer));
+        let asked: Vec<_> = asked.map(|(peer, asked)| (*peer, of(asked))).collect();
+        for (peer, deliveries) in asked {
+            for delivery in deliveries {
+                self.ask(peer, delivery);
+            }
+        }
+    }
+
+    /// A peer has answered.
+    pub(super) fn answered(&mut self, now: Now, peer: Incarnation, answer: Delivered) {
+        let delivery = (EntryId(answer.entry), answer.index as usize);
+        let Some(asked) = self.handing.asked.get_mut(&peer) else {
+            return;
+        };
+        if !asked.remove(&delivery) {
+            return;
+        }
+        if let Some(refused) = self.handing.refused.get_mut(&delivery) {
+            if !answer.done {
+                refused.insert(peer);
+            }
+            self.handed(now, delivery, answer.done);
+        }
+        self.fill();
+    }
+
+    fn handed(&mut self, now: Now, delivery: Delivery, done: bool) {
+        if done {
+            self.handing.refused.remove(&delivery);
+            self.counted_handed += 1;
+            self.delivery_done(now, delivery.0, delivery.1);
+        } else {
+            self.ask_next(delivery);
+        }
+    }
+
+    /// There may be room for what waits.
+    fn fill(&mut self) {
+        for _ in 0..self.handing.waiting.len() {
+            let asked = &self.handing.asked;
+            if asked.values().all(|asked| asked.len() >= HANDED_MAX) {
+                return;
+            }
+            if let Some(delivery) = self.handing.waiting.pop_front() {
+                self.ask_next(delivery);
+            }
+        }
+    }
+
+    /// The stream to a peer is gone, and with it what was asked on it.
+    pub(super) fn hands_unlinked(&mut self, peer: Incarnation) {
+        let handing = &mut self.handing;
+        handing.frames.remove(&peer);
+        let asked = handing.asked.remove(&peer);
+        let made = handing.made.extract_if(.., |_, made| {
+            made.peers.remove(&peer);
+            made.peers.is_empty()
+        });
+        for ticket in made.filter_map(|(_, made)| made.ticket) {
+            handing.under_way.remove(&ticket);
+        }
+        for delivery in asked.into_iter().flatten() {
+            self.ask_next(delivery);
+        }
+    }
+
+    // --- For others ----------------------------------------------------------------------------------------------------
+
+    /// A peer asks for a delivery.
+    pub(super) fn asked(&mut self, now: Now, peer: Incarnation, ask: Deliver) {
+        let delivery = (EntryId(ask.entry), ask.index as usize);
+        let waited = self.config.limits.retry_after_seconds * 1_000_000;
+        let made = &mut self.handing.made;
+        let of_peer = |made: &Made| made.peers.contains(&peer);
+        if !made.contains_key(&delivery)
+            && made.values().filter(|of| of_peer(of)).count() >= HANDED_MAX
+        {
+            // What it has asked again elsewhere meanwhile.
+            made.retain(|_, of| {
+                of.ticket.is_some() || !of_peer(of) || of.since + waited > now.mono_micros
+            });
+            if made.values().filter(|of| of_peer(of)).count() >= HANDED_MAX {
+                return self.answer_asked(peer, delivery, false);
+            }
+        }
+        let made = made.entry(delivery).or_insert_with(|| Made {
+            peers: BTreeSet::new(),
+            others: Others::default(),
+            since: now.mono_micros,
+            ticket: None,
+        });
+        made.peers.insert(peer);
+        made.since = now.mono_micros;
+        // All of them have the body as long as the entry is there, whoever asks.
+        made.others.needed = made.others.needed.max(ask.needed as usize);
+        let members = |node: &Incarnation| self.config.peers.contains(node);
+        made.others
+            .nodes
+            .extend(ask.nodes.into_iter().filter(members));
+        // Who asks again has heard nothing: what is under way may be lost.
+        if let Some(ticket) = made.ticket.take() {
+            self.handing.under_way.remove(&ticket);
+        }
+        self.make(delivery);
+    }
+
+    /// Makes a delivery for others, if it can be made now.
+    fn make(&mut self, (id, index): Delivery) {
+        if let Some(entry) = self.entries.get(&id) {
+            // It is delivered here: what that comes to is known when it is asked again.
+            let done = !entry.open.contains(&index);
+            return self.answer_made((id, index), done);
+        }
+        let Phase::Running(running) = &self.phase else {
+            return;
+        };
+        let Some(other) = self.others.get(&id) else {
+            return;
+        };
+        let is_whole = other.durable && !self.lacking.contains_key(&other.blob);
+        // A state may have brought it that is not joined: it may be finished.
+        if !is_whole || other.taken.is_in(running.log.applied()) == Some(false) {
+            return;
+        }
+        if self.handing.under_way.len() >= MADE_MAX {
+            return;
+        }
+        let ticket = self.ticket();
+        if let Some(made) = self.handing.made.get_mut(&(id, index)) {
+            made.ticket = Some(ticket);
+            self.handing.under_way.insert(ticket, (id, index));
+            let key = entry_key(id);
+            self.out.push_back(Output::Load {
+                ticket,
+                partition: PartitionId::QUEUE,
+                to: [&key[..], &[0]].concat(),
+                from: key.into(),
+            });
+        }
+    }
+
+    /// Something was lacking for deliveries of this entry.
+    pub(super) fn make_all_of(&mut self, id: EntryId) {
+        let of = self.handing.made.range((id, 0)..=(id, usize::MAX));
+        let idle = of.filter(|(_, made)| made.ticket.is_none());
+        let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
+        for delivery in idle {
+            self.make(delivery);
+        }
+    }
+
+    /// The row of an entry was read; whether it was for a delivery that is made for others.
+    pub(super) fn read_to_make(&mut self, ticket: Ticket, rows: &[(Vec<u8>, Bytes)]) -> bool {
+        let Some(delivery) = self.handing.under_way.get(&ticket).copied() else {
+            return false;
+        };
+        let entry = rows.first().and_then(|(key, row)| entry_of_row(key, row));
+        let entry = entry.filter(|(entry, _)| delivery.1 < entry.deliveries.len());
+        match (entry, self.handing.made.get(&delivery)) {
+            (Some((entry, _)), Some(made)) => self.out.push_back(Output::Deliver {
+                ticket,
+                entry: entry.into(),
+                index: delivery.1,
+                others: made.others.clone(),
+            }),
+            _ => self.made(ticket, false),
+        }
+        true
+    }
+
+    /// A delivery was made for others, or cannot be made now.
+    pub(super) fn made(&mut self, ticket: Ticket, done: bool) {
+        let was_full = self.handing.under_way.len() >= MADE_MAX;
+        if let Some(delivery) = self.handing.under_way.remove(&ticket) {
+            self.answer_made(delivery, done);
+        }
+        if was_full {
+            let idle = self.handing.made.iter();
+            let idle = idle.filter(|(_, made)| made.ticket.is_none());
+            let idle: BTreeSet<EntryId> = idle.map(|((id, _), _)| *id).collect();
+            for id in idle {
+                self.make_all_of(id);
+            }
+        }
+    }
+
+    fn answer_made(&mut self, delivery: Delivery, done: bool) {
+        if let Some(made) = self.handing.made.remove(&delivery) {
+            for peer in made.peers {
+                self.answer_asked(peer, delivery, done);
+            }
+        }
+    }
+
+    fn answer_asked(&mut self, peer: Incarnation, (id, index): Delivery, done: bool) {
+        let answer = Delivered {
+            entry: id.0,
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            done,
+        };
+        self.tell(peer, Frame::Delivered(answer));
+    }
+
+    fn tell(&mut self, peer: Incarnation, frame: Frame) {
+        let frames = self.handing.frames.entry(peer).or_default();
+        // A stream that takes nothing: what is not answered is asked again.
+        if self.links.contains(&peer) && frames.len() < 4 * HANDED_MAX {
+            frames.push_back(frame);
+            let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
+            self.out.push_back(Output::Peer(wake));
+        }
+    }
+
+    /// What a peer is told next of deliveries.
+    pub(super) fn next_handed(&mut self, peer: Incarnation) -> Option<Frame> {
+        self.handing.frames.get_mut(&peer)?.pop_front()
+    }
+}

@@ -1,0 +1,259 @@
+//! Deliveries that the queue has other nodes make: who is asked, how much at once, and what answers come to. How they are made is seen in `sim/tests/cluster/young.rs`.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::wire::{Deliver, Delivered};
+use whimbrel_service::{
+    api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, MailboxName},
+    machine::{Input, Machine, Now, Output, RequestId, Ticket},
+    peers::{FEATURE_DELIVER, Frame, PeerInput, PeerOutput},
+    queue::{Config, Limits, QueueOwner},
+};
+
+const ID: EntryId = EntryId([1; 16]);
+
+fn node(number: u64) -> Incarnation {
+    Incarnation::from_hash(number)
+}
+
+fn entry(recipients: u8) -> Entry {
+    let delivery = |number| Delivery {
+        account: AccountId([number; 16]),
+        target: MailboxName::inbox(),
+        content: Bytes::from_static(b"summary"),
+        size: 1000,
+        open_end: false,
+        sent: false,
+    };
+    Entry {
+        id: ID,
+        sender: "carl@elsewhere.example".into(),
+        deliveries: (0..recipients).map(delivery).collect(),
+        blob: BlobName {
+            hash: [1; 32],
+            upload: [1; 16],
+        },
+        date: Date {
+            seconds: 1_700_000_000,
+            zone_minutes: 60,
+        },
+    }
+}
+
+/// The queue of node 1, which is linked with some of the others.
+struct Bench {
+    queue: QueueOwner,
+    seconds: u64,
+    commits: Vec<Ticket>,
+    deliveries: Vec<(Ticket, usize)>,
+    answered: bool,
+}
+
+impl Bench {
+    /// One that is asked for no confirmation has taken an entry.
+    fn with(recipients: u8, peers: &[(u64, u64)]) -> Bench {
+        let mut bench = Bench {
+            queue: QueueOwner::new(Config {
+                peers: [node(2), node(3), node(4)].into(),
+                in_cluster: true,
+                other_nodes: 0,
+                ..Config::alone(node(1), Limits::default())
+            }),
+            seconds: 100,
+            commits: Vec::new(),
+            deliveries: Vec::new(),
+            answered: false,
+        };
+        bench.settle();
+        for (peer, features) in peers {
+            bench.input(Input::Peer(PeerInput::Linked(node(*peer), *features)));
+        }
+        bench.input(Input::Call(RequestId(1), Call::Accept(entry(recipients))));
+        let [ticket] = bench.commits[..] else {
+            panic!("one commit");
+        };
+        bench.input(Input::Committed(ticket));
+        bench.commits.clear();
+        assert_eq!(bench.deliveries.len(), usize::from(recipients));
+        bench
+    }
+
+    fn input(&mut self, input: Input) {
+        self.queue.handle(self.now(), input);
+        self.settle();
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            wall_micros: self.seconds * 1_000_000,
+            mono_micros: self.seconds * 1_000_000,
+        }
+    }
+
+    fn settle(&mut self) {
+        let now = self.now();
+        while let Some(output) = self.queue.poll() {
+            match output {
+                Output::Load { ticket, .. } => {
+                    let (rows, done) = (Vec::new(), true);
+                    self.queue.handle(now, Input::Loaded { ticket, rows, done });
+                }
+                Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
+                    let logs = PeerInput::Logs(ticket, Vec::new());
+                    self.queue.handle(now, Input::Peer(logs));
+                }
+                Output::Commit(ticket, _) => self.commits.push(ticket),
+                Output::Deliver { ticket, index, .. } => self.deliveries.push((ticket, index)),
+                Output::Finished(id) => self.answered |= id == ID,
+                _ => {}
+            }
+        }
+    }
+
+    /// The account's partition is not here.
+    fn not_here(&mut self) {
+        for (ticket, _) in std::mem::take(&mut self.deliveries) {
+            self.input(Input::NotHere(ticket));
+        }
+    }
+
+    /// What a peer is told of deliveries.
+    fn told(&mut self, peer: u64) -> Vec<Frame> {
+        let mut told = Vec::new();
+        loop {
+            let ready = PeerInput::Ready(PartitionId::QUEUE, node(peer));
+            self.queue.handle(self.now(), Input::Peer(ready));
+            let mut sent = None;
+            while let Some(output) = self.queue.poll() {
+                if let Output::Peer(PeerOutput::Send(_, frame)) = output {
+                    sent = Some(frame);
+                }
+            }
+            match sent {
+                None => return told,
+                Some(frame @ (Frame::Deliver(_) | Frame::Delivered(_))) => told.push(frame),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Which deliveries a peer is asked for.
+    fn asked(&mut self, peer: u64) -> Vec<u32> {
+        let asked = |frame| match frame {
+            Frame::Deliver(ask) if ask.entry == ID.0 => ask.index,
+            other => panic!("{other:?}"),
+        };
+        self.told(peer).into_iter().map(asked).collect()
+    }
+
+    fn answer(&mut self, peer: u64, index: u32, done: bool) {
+        let entry = ID.0;
+        let answer = Frame::Delivered(Delivered { entry, index, done });
+        self.input(Input::Peer(PeerInput::Frame(node(peer), answer)));
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.seconds += seconds;
+        self.input(Input::Time);
+    }
+}
+
+const ABLE: u64 = FEATURE_DELIVER;
+
+#[test]
+fn peers_are_asked_until_one_has_made_it() {
+    let mut bench = Bench::with(1, &[(2, ABLE), (3, 0), (4, ABLE)]);
+    bench.not_here();
+    let first = if bench.asked(2).is_empty() { 4 } else { 2 };
+    let second = 6 - first;
+    assert!(bench.asked(second).is_empty(), "one is asked");
+    bench.answer(first, 0, false);
+    assert_eq!(bench.asked(second), [0]);
+    bench.answer(first, 0, true);
+    assert!(
+        bench.commits.is_empty(),
+        "of who is not asked nothing counts"
+    );
+    bench.answer(second, 0, false);
+    assert!(bench.asked(first).is_empty() && bench.asked(3).is_empty());
+    bench.pass(5);
+    assert!(bench.deliveries.is_empty(), "it rests");
+    bench.pass(10);
+    assert_eq!(bench.deliveries.len(), 1, "it is tried here again");
+    bench.not_here();
+    let (to_2, to_4) = (bench.asked(2), bench.asked(4));
+    let peer = if to_2.is_empty() { 4 } else { 2 };
+    assert_eq!([to_2, to_4].concat(), [0]);
+    assert!(bench.commits.is_empty());
+    bench.answer(peer, 0, true);
+    assert_eq!(bench.commits.len(), 1, "it is finished");
+    let handed = bench.queue.figures(bench.now()).deliveries_handed;
+    assert_eq!(handed, 1);
+    bench.input(Input::Committed(bench.commits[0]));
+    assert!(bench.answered);
+}
+
+#[test]
+fn a_peer_that_goes_is_left_for_another() {
+    let mut bench = Bench::with(1, &[(2, ABLE)]);
+    bench.not_here();
+    assert_eq!(bench.asked(2), [0]);
+    bench.input(Input::Peer(PeerInput::Linked(node(4), ABLE)));
+    bench.input(Input::Peer(PeerInput::Unlinked(node(2))));
+    assert_eq!(bench.asked(4), [0]);
+    bench.answer(4, 0, true);
+    assert_eq!(bench.commits.len(), 1);
+}
+
+#[test]
+fn one_peer_is_asked_for_64_at_once() {
+    let mut bench = Bench::with(200, &[(2, ABLE)]);
+    bench.not_here();
+    let mut asked = bench.asked(2);
+    assert_eq!(asked, (0..64).collect::<Vec<_>>());
+    for index in 0..200 {
+        assert!(bench.commits.is_empty());
+        bench.answer(2, index, true);
+        asked.extend(bench.asked(2));
+    }
+    assert_eq!(asked, (0..200).collect::<Vec<_>>());
+    assert_eq!(bench.commits.len(), 1);
+}
+
+#[test]
+fn of_what_a_peer_asks_64_are_kept() {
+    let mut bench = Bench::with(0, &[(2, ABLE), (3, ABLE)]);
+    let ask = |bench: &mut Bench, peer, index| {
+        let ask = Deliver {
+            entry: [9; 16],
+            index,
+            needed: 1,
+            nodes: [node(3)].into(),
+        };
+        bench.input(Input::Peer(PeerInput::Frame(
+            node(peer),
+            Frame::Deliver(ask),
+        )));
+    };
+    let no = |index| {
+        let (entry, done) = ([9; 16], false);
+        Frame::Delivered(Delivered { entry, index, done })
+    };
+    for index in 0..66 {
+        ask(&mut bench, 2, index);
+    }
+    // Nothing was heard of the entry: it may come. Asked twice is asked once.
+    ask(&mut bench, 2, 7);
+    assert_eq!(bench.told(2), [no(64), no(65)]);
+    ask(&mut bench, 3, 1000);
+    assert_eq!(bench.told(3), [], "another has its own room");
+    bench.pass(11);
+    ask(&mut bench, 2, 66);
+    assert_eq!(
+        bench.told(2),
+        [],
+        "what was asked long ago is asked again elsewhere"
+    );
+}
