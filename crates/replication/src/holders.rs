@@ -180,6 +180,16 @@ impl Holders {
         Ok(())
     }
 
+    /// Keeps the words of these nodes only.
+    pub(crate) fn retain(&mut self, of: impl Fn(Incarnation) -> bool) {
+        self.0.retain(|node, _| of(*node));
+    }
+
+    /// Whether nobody has said anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes over what another node knows; whether anything was new.
     pub fn join(&mut self, theirs: &Self) -> bool {
         let mut new = false;

@@ -56,6 +56,8 @@ pub struct Node {
     pub role: Role,
     /// How far it is: nodes of other regions are asked in this order.
     pub distance: u64,
+    /// Whether it holds the partition that is looked at: else it is not asked.
+    pub holds: bool,
 }
 
 /// The nodes that may serve a partition.
@@ -84,7 +86,7 @@ pub fn serve<'n>(
     region: &str,
     workers: usize,
 ) -> Served<'n> {
-    let mut order: Vec<&Node> = nodes.iter().collect();
+    let mut order: Vec<&Node> = nodes.iter().filter(|node| node.holds).collect();
     order.sort_by_cached_key(|node| {
         let foreign = node.region != region;
         let distance = if foreign { node.distance } else { 0 };

@@ -9,7 +9,7 @@
 //! - Nothing is taken over from who is no member: neither from one that was removed, nor from one that it let in and that no member has told of.
 //! - What is said of a removed member's logs is said when the removal is durable here, and nothing comes from that member any more.
 //! - Nothing is ever taken out but what was said of logs that are closed, so that a join only adds.
-//! - It fits into a frame ([`ROSTER_BYTES_MAX`]).
+//! - It fits into a frame ([`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]), and what members say of partitions ([`Holders`]) keeps nobody from being let in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,19 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 
 use crate::{
     broken,
+    holders::{Holders, OutOfTurn, Phase, Standing},
     members::{Member, Members, Said, Slots},
     placement::Role,
 };
 
 /// Encoded. 64 slots, so some dozens of members, each with a name and an address; half of what a frame may have.
 pub const ROSTER_BYTES_MAX: usize = 128 << 10;
+
+/// What members say of partitions, encoded, beside the rest. A node that is away from all has 3 KiB: so much for 38 of them.
+pub const HOLDERS_BYTES_MAX: usize = 120 << 10;
+
+/// With so much nobody leaves another partition: what others say at the same time, and that words become longer as they change, has room beyond.
+pub const LEAVING_BYTES_MAX: usize = 90 << 10;
 
 /// Where a node is reached. The last one that the node itself told counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -60,6 +67,9 @@ pub struct Roster {
     /// By name.
     #[n(1)]
     places: BTreeMap<String, Place>,
+    /// Which partitions they hold; of who is not in it all. Absent as long as nobody has said anything, and where older nodes wrote it.
+    #[n(2)]
+    holders: Option<Holders>,
 }
 
 /// Why the membership is not changed.
@@ -74,9 +84,12 @@ pub enum RosterError {
     /// Somebody has removed it.
     #[error("this node was removed from the cluster")]
     Removed,
-    /// [`ROSTER_BYTES_MAX`]
+    /// [`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]
     #[error("the membership would be too long")]
     TooLong,
+    /// It does not stand so to the partition.
+    #[error(transparent)]
+    OutOfTurn(#[from] OutOfTurn),
 }
 
 /// What became of what another node has shown.
@@ -113,6 +126,7 @@ impl Roster {
         Roster {
             members: Members::found(founder, name, slot, share),
             places: BTreeMap::new(),
+            holders: None,
         }
     }
 
@@ -124,6 +138,75 @@ impl Roster {
     /// Where the nodes are, by name.
     pub fn places(&self) -> &BTreeMap<String, Place> {
         &self.places
+    }
+
+    /// How a node stands to a partition.
+    pub fn standing(&self, node: Incarnation, partition: PartitionId) -> Standing {
+        let said = self.holders.as_ref();
+        said.map_or_else(Standing::default, |of| of.standing(node, partition))
+    }
+
+    /// Whether a member holds a partition and goes on with it: then it may serve accounts of it.
+    pub fn holds(&self, node: Incarnation, partition: PartitionId) -> bool {
+        self.standing(node, partition).phase == Phase::Holds
+    }
+
+    /// `me` begins to leave a partition. It has that on disk before anybody is told.
+    ///
+    /// # Errors
+    /// [`RosterError`]; nothing has changed then.
+    pub fn leave(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), RosterError> {
+        if bytes_of(&self.holders) >= LEAVING_BYTES_MAX {
+            return Err(RosterError::TooLong);
+        }
+        self.say(me, |holders| holders.leave(me, partition))
+    }
+
+    /// `me` holds a partition as before, after all.
+    ///
+    /// # Errors
+    /// [`RosterError`]; nothing has changed then.
+    pub fn stay(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), RosterError> {
+        self.say(me, |holders| holders.stay(me, partition))
+    }
+
+    /// `me` has left a partition; `end`: the last number of its log.
+    ///
+    /// # Errors
+    /// [`RosterError`]; nothing has changed then.
+    pub fn left(
+        &mut self,
+        me: Incarnation,
+        partition: PartitionId,
+        end: u64,
+    ) -> Result<(), RosterError> {
+        self.say(me, |holders| holders.left(me, partition, end))
+    }
+
+    /// `me` comes back to a partition.
+    ///
+    /// # Errors
+    /// [`RosterError`]; nothing has changed then.
+    pub fn come(&mut self, me: Incarnation, partition: PartitionId) -> Result<(), RosterError> {
+        self.say(me, |holders| holders.come(me, partition))
+    }
+
+    fn say(
+        &mut self,
+        me: Incarnation,
+        change: impl FnOnce(&mut Holders) -> Result<(), OutOfTurn>,
+    ) -> Result<(), RosterError> {
+        if self.members.get(me).is_none() {
+            return Err(RosterError::NoMember);
+        }
+        if self.members.is_out(me) {
+            return Err(RosterError::Removed);
+        }
+        let mut changed = self.clone();
+        change(changed.holders.get_or_insert_default())?;
+        changed.fits()?;
+        *self = changed;
+        Ok(())
     }
 
     /// The members whose logs are open, with their slots.
@@ -214,6 +297,7 @@ impl Roster {
             }
         }
         changed.members.close(&applied);
+        changed.forget_words();
         changed.fits()?;
         let new = changed != *self;
         *self = changed;
@@ -298,17 +382,29 @@ impl Roster {
         for (name, place) in &other.places {
             joined.place(name, place);
         }
+        if let Some(theirs) = &other.holders {
+            joined.holders.get_or_insert_default().join(theirs);
+        }
+        joined.forget_words();
         joined.fits()?;
         let changed = joined != *self;
         *self = joined;
         Ok(changed)
     }
 
-    fn fits(&self) -> Result<(), RosterError> {
-        match minicbor::to_vec(self) {
-            Ok(bytes) if bytes.len() <= ROSTER_BYTES_MAX => Ok(()),
-            _ => Err(RosterError::TooLong),
+    /// Who is no member, or none whose logs are open, has nothing to say of partitions.
+    fn forget_words(&mut self) {
+        let open = |id| self.members.get(id).is_some_and(|of| of.closed().is_none());
+        if let Some(mut holders) = self.holders.take() {
+            holders.retain(open);
+            self.holders = Some(holders).filter(|of| !of.is_empty());
         }
+    }
+
+    fn fits(&self) -> Result<(), RosterError> {
+        let rest = bytes_of(&self.members) + bytes_of(&self.places);
+        let fits = rest < ROSTER_BYTES_MAX && bytes_of(&self.holders) <= HOLDERS_BYTES_MAX;
+        fits.then_some(()).ok_or(RosterError::TooLong)
     }
 
     /// Whether another node knows of one that `me` has let in and does not know: then this disk is older than what was told from it.
@@ -327,6 +423,10 @@ impl Roster {
         let mut others = slots.iter().filter(|(other, _)| **other != id);
         Some(*others.find(|(_, other)| *other == slot)?.0)
     }
+}
+
+fn bytes_of<T: Encode<()>>(of: &T) -> usize {
+    minicbor::to_vec(of).map_or(usize::MAX, |bytes| bytes.len())
 }
 
 #[cfg(test)]
@@ -566,6 +666,74 @@ mod tests {
         other.place("a", &place(1, &long));
         assert_eq!(roster.join(&other), Err(RosterError::TooLong));
         assert_eq!(roster, founded());
+        let mut bytes = Vec::new();
+        crate::wire::Frame::Roster(roster).encode(&mut bytes);
+    }
+
+    #[test]
+    fn what_members_say_of_partitions_goes_with_the_roster() {
+        let partition = PartitionId::accounts(3);
+        let mut ours = founded();
+        assert_eq!(ours.leave(node(9), partition), Err(RosterError::NoMember));
+        assert!(ours.left(node(1), partition, 4).is_err(), "it holds it");
+        ours.sponsor(node(1), node(2), "b").unwrap();
+        let before = ours.clone();
+        ours.leave(node(1), partition).unwrap();
+        assert!(!ours.holds(node(1), partition) && ours.holds(node(2), partition));
+        assert!(ours.holds(node(1), PartitionId::accounts(4)));
+        // One that was written before there were such words takes none away.
+        let mut theirs = before.clone();
+        assert_eq!(ours.clone().join(&theirs), Ok(false));
+        assert_eq!(theirs.join(&ours), Ok(true));
+        assert_eq!(theirs, ours);
+        ours.left(node(1), partition, 4).unwrap();
+        theirs.leave(node(2), partition).unwrap();
+        theirs.join(&ours).unwrap();
+        ours.join(&theirs).unwrap();
+        assert_eq!(ours, theirs);
+        assert_eq!(ours.standing(node(1), partition).end, 4);
+        ours.come(node(1), partition).unwrap();
+        ours.remove(node(2), node(1), 0).unwrap();
+        assert_eq!(ours.stay(node(1), partition), Err(RosterError::Removed));
+        let words = |roster: &Roster| roster.standing(node(1), partition).version;
+        assert_eq!(words(&ours), 3, "its logs are open");
+        ours.settle(node(2), &held(1, 2, 2, 2)).unwrap();
+        assert!(ours.members().open().len() == 1 && words(&ours) == 0);
+        assert_eq!(
+            ours.clone().join(&theirs),
+            Ok(false),
+            "nor do they come back"
+        );
+    }
+
+    #[test]
+    fn what_is_said_of_partitions_is_bounded_and_keeps_nobody_out() {
+        let mut roster = founded();
+        let mut said = 0;
+        for id in 2..40 {
+            let by = |by: u64, roster: &mut Roster| roster.sponsor(node(by), node(id), "b").is_ok();
+            (1..id).any(|of| by(of, &mut roster));
+            let mut mine = Holders::default();
+            for partition in 0..256 {
+                let of = PartitionId::accounts(partition as u8);
+                mine.leave(node(id), of).unwrap();
+                mine.left(node(id), of, u64::MAX).unwrap();
+            }
+            roster.holders.get_or_insert_default().join(&mine);
+            if roster.members.get(node(id)).is_none() || roster.fits().is_err() {
+                break;
+            }
+            said = id;
+            if bytes_of(&roster.holders) >= LEAVING_BYTES_MAX {
+                break;
+            }
+        }
+        assert!(said > 10, "{said}");
+        let refused = Err(RosterError::TooLong);
+        assert_eq!(roster.leave(node(1), PartitionId::accounts(0)), refused);
+        let left = said - 1;
+        assert_eq!(roster.come(node(left), PartitionId::accounts(0)), Ok(()));
+        assert!(roster.tell("c", place(1, "c:1")).is_ok());
         let mut bytes = Vec::new();
         crate::wire::Frame::Roster(roster).encode(&mut bytes);
     }

@@ -14,6 +14,7 @@ fn node(name: &str, region: &str, role: Role) -> Node {
         region: region.to_owned(),
         role,
         distance: 0,
+        holds: true,
     }
 }
 
@@ -39,6 +40,7 @@ fn nodes() -> impl Strategy<Value = Vec<Node>> {
             region: String::from(region),
             role,
             distance,
+            holds: true,
         };
         nodes.map(node).collect()
     })
@@ -74,6 +76,10 @@ proptest! {
             // The others are asked in the order in which they were asked before: read backwards, so is it when one comes.
             let before: Vec<String> = order(&nodes).into_iter().filter(|name| *name != gone).collect();
             prop_assert_eq!(order(&left), before);
+            // One that does not hold it is as one that is not there, and moves no other.
+            let mut lacking = nodes.clone();
+            lacking.iter_mut().for_each(|node| node.holds = node.name != gone);
+            prop_assert_eq!(order(&lacking), order(&left));
         }
     }
 }

@@ -39,6 +39,16 @@ fn roster_with_role() -> Roster {
     roster
 }
 
+fn roster_with_holders() -> Roster {
+    let (mut roster, partition) = (roster(), PartitionId::accounts(200));
+    roster.leave(node(8), partition).expect("it holds it");
+    roster.left(node(8), partition, 70_000).expect("it leaves");
+    roster
+        .leave(node(7), PartitionId::accounts(3))
+        .expect("it holds it");
+    roster
+}
+
 /// One of each, with the name of its fixture.
 fn examples() -> Vec<(&'static str, Frame)> {
     let partition = PartitionId::accounts(200);
@@ -81,6 +91,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
         ),
         ("roster_eighth", Frame::Roster(roster())),
         ("roster_role", Frame::Roster(roster_with_role())),
+        ("roster_holders", Frame::Roster(roster_with_holders())),
         (
             "hello",
             Frame::Hello(Hello {
@@ -432,6 +443,8 @@ fn what_is_not_known_is_skipped() {
                 | "readers"
                 | "pong"
                 | "blob_have"
+                | "roster_eighth"
+                | "roster_role"
         );
         if !short
             && !matches!(

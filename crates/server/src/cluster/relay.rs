@@ -222,11 +222,11 @@ impl<S: Store> Relays<S> {
         if self.registry.is_draining() || self.state.is_young() {
             return false;
         }
-        if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
-            return true;
-        }
-        let (nodes, _) = self.nodes().await;
         let partition = account.map_or(PartitionId::QUEUE, partition_of);
+        if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
+            return self.state.holds(partition).await;
+        }
+        let (nodes, _) = self.nodes(partition).await;
         self.serve(partition, &nodes).by(self.me())
     }
 
@@ -236,8 +236,8 @@ impl<S: Store> Relays<S> {
         placement::serve(partition, nodes, region, self.workers)
     }
 
-    /// The members as they are placed, and where those are that there is a link to.
-    async fn nodes(&self) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
+    /// The members as they are placed and stand to a partition, and where those are that there is a link to.
+    async fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
         let links = self.state.transport.links();
         let roster = self.state.roster.lock().await;
         let places = roster.places().iter();
@@ -250,6 +250,7 @@ impl<S: Store> Relays<S> {
                 region: place.region.clone(),
                 role: place.role(),
                 distance: distance.unwrap_or(u64::MAX),
+                holds: roster.holds(place.incarnation, partition),
             }
         });
         let linked = self.state.peers(&roster).into_iter().filter_map(|peer| {
@@ -262,11 +263,13 @@ impl<S: Store> Relays<S> {
     /// Finds a node that goes on with a session; if none does: why, for the client.
     pub(crate) async fn find(&self, handover: &Handover) -> Result<Way, &'static str> {
         let until = Instant::now() + OPEN_TIME_MAX;
-        let (nodes, linked) = self.nodes().await;
         let head = Head::of(handover);
         // Mail from strangers is spread over the nodes, which all have the queue.
         let any = || PartitionId::accounts((handover.peer.session.0 % 256) as u8);
         let partition = handover.account.map_or_else(any, partition_of);
+        // Mail from strangers goes to the queue, which all hold.
+        let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
+        let (nodes, linked) = self.nodes(held).await;
         for node in self.serve(partition, &nodes).order {
             if node.name == self.me() {
                 if self.registry.is_draining() || self.state.is_young() {
@@ -564,6 +567,11 @@ async fn admit<S: Store>(
         minicbor::decode(&relayed.head).map_err(|_| "this node does not know such sessions")?;
     let address: IpAddr = head.address.parse().map_err(|_| "no address")?;
     let account = head.account.map(AccountId);
+    if let Some(account) = account
+        && !state.holds(partition_of(account)).await
+    {
+        return Err("this node does not hold the account's partition");
+    }
     let place = places.enter(address, false);
     let place = place.map_err(|_| "this node serves as many sessions for others as it may")?;
     let mut registered = registry.enter();

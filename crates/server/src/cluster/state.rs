@@ -319,6 +319,11 @@ impl<S: Store> State<S> {
         self.transport.dial(self.peers(&roster));
     }
 
+    /// Whether this node holds a partition and goes on with it.
+    pub(super) async fn holds(&self, partition: PartitionId) -> bool {
+        self.roster.lock().await.holds(self.me(), partition)
+    }
+
     /// Whom to dial, and to ask.
     pub(super) fn peers(&self, roster: &Roster) -> Vec<Peer> {
         let places = roster.places().iter();
