@@ -4,8 +4,9 @@
 //! state that was seen before, by its fingerprint of 64 bits, is not followed again. What must hold is checked at each step (`checks`), and whenever nothing is under way
 //! any more it is seen that all come to be alike if nothing else is broken.
 //!
-//! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does).
+//! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does), `leaving` (nodes that leave and come back).
 
+mod leaving;
 mod outputs;
 mod space;
 
@@ -45,6 +46,8 @@ pub struct Bounds {
     pub ticks: u8,
     /// A node gives up what it keeps for others that are away.
     pub give_ups: u8,
+    /// How often each node begins to leave; none: it never does. Who has left may come back at any moment.
+    pub leaves: &'static [u8],
 }
 
 /// Nothing but two nodes.
@@ -63,6 +66,7 @@ const TWO: Bounds = Bounds {
     crashes: 0,
     ticks: 0,
     give_ups: 0,
+    leaves: &[],
 };
 
 /// Looked at by `cargo test`.
@@ -111,6 +115,13 @@ pub const SMALL: &[Bounds] = &[
         newcomer: true,
         founders: 1,
         writes: &[1, 1],
+        ..TWO
+    },
+    Bounds {
+        name: "one leaves",
+        writes: &[1, 0],
+        greeted: true,
+        leaves: &[1, 0],
         ..TWO
     },
 ];
@@ -221,11 +232,42 @@ pub const LARGE: &[Bounds] = &[
         greeted: true,
         ..TWO
     },
+    Bounds {
+        name: "one of two leaves twice",
+        writes: &[0, 1],
+        greeted: true,
+        leaves: &[2, 0],
+        ..TWO
+    },
+    Bounds {
+        name: "each of two leaves",
+        writes: &[1, 0],
+        greeted: true,
+        leaves: &[1, 1],
+        ..TWO
+    },
+    Bounds {
+        name: "one of two leaves, a break",
+        writes: &[1, 1],
+        greeted: true,
+        leaves: &[1, 0],
+        cuts: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "one of two leaves, a crash",
+        writes: &[1, 0],
+        greeted: true,
+        leaves: &[1, 0],
+        crashes: 1,
+        ..TWO
+    },
 ];
 
 /// Rules of the machine that can be broken at run time, and that some order of events shows to be.
 pub const BROKEN: &[&str] = &[
     "absent-not-asked",
+    "any-life",
     "acks-before-sync",
     "applied-before-sync",
     "applied-early",

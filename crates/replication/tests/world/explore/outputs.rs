@@ -55,7 +55,8 @@ impl Space<'_> {
                 self.site(node).asked.insert(ticket, asked);
             }
             Output::State(output) => self.state_output(node, output)?,
-            Output::Behind { .. } | Output::Grown => {}
+            Output::Behind { .. } => {}
+            Output::Grown => self.site(node).node.young = false,
             Output::Wake(peer) => {
                 let to = self.sites.iter().position(|site| site.node.id == peer);
                 self.site(node).awake.extend(to);

@@ -9,11 +9,17 @@ use std::{
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_replication::Now;
+use whimbrel_replication::holders::Holders;
 use whimbrel_replication::partition::{Config, Input, Membership, Snapshot, StateConfig, Ticket};
 use whimbrel_replication::wire::Frame;
 
 use super::Bounds;
-use crate::world::{EPOCH, SECOND, checks::Made, disk::Io, node::Node};
+use crate::world::{
+    EPOCH, SECOND,
+    checks::Made,
+    disk::Io,
+    node::{Node, PARTITION},
+};
 
 /// Longer than all times of the machine.
 const TICK_MICROS: u64 = 70 * SECOND;
@@ -45,6 +51,13 @@ pub enum Step {
     Tick,
     GiveUp(usize),
     Sponsor,
+    Leave(usize),
+    /// A node that leaves asks another one whether it has all.
+    Ask(usize, usize),
+    Away(usize),
+    Return(usize),
+    /// A node hears from another one who holds the partition.
+    Tell(usize, usize),
 }
 
 /// What may still happen.
@@ -58,6 +71,7 @@ pub(super) struct Left {
     ticks: u8,
     give_ups: u8,
     sponsors: u8,
+    pub(super) leaves: [u8; 4],
 }
 
 /// What the machine has asked for.
@@ -79,7 +93,20 @@ pub(super) struct Site {
     pub(super) given_up: VersionVector,
     /// How many snapshots were made, in all its lives.
     pub(super) snapshots: u64,
+    /// Who holds the partition, as far as it knows.
+    pub(super) holders: Holders,
+    /// While it leaves: of what of its own others have said that they have it.
+    pub(super) confirmed: BTreeMap<usize, VersionVector>,
     digest: Cell<Option<u64>>,
+}
+
+/// A frame on its way.
+#[derive(Clone)]
+pub(super) struct Sent {
+    frame: Frame,
+    /// In which knowledge it was made.
+    holders: Holders,
+    digest: u64,
 }
 
 #[derive(Clone)]
@@ -89,7 +116,7 @@ pub(super) struct Space<'a> {
     /// Shared with other states until they differ.
     pub(super) sites: Vec<Rc<Site>>,
     pub(super) made: Rc<Made>,
-    pub(super) channels: BTreeMap<(usize, usize), VecDeque<(Frame, u64)>>,
+    pub(super) channels: BTreeMap<(usize, usize), VecDeque<Sent>>,
     /// The lower one first.
     linked: BTreeSet<(usize, usize)>,
     /// By which batch the newcomer joined.
@@ -121,6 +148,8 @@ impl<'a> Space<'a> {
         };
         let mut writes = [0; 4];
         writes[..bounds.writes.len()].copy_from_slice(bounds.writes);
+        let mut leaves = [0; 4];
+        leaves[..bounds.leaves.len()].copy_from_slice(bounds.leaves);
         let nodes = bounds.founders + usize::from(bounds.newcomer);
         let site = |number: u64| {
             let id = Incarnation::new(number).expect("not zero");
@@ -130,6 +159,8 @@ impl<'a> Space<'a> {
                 awake: BTreeSet::new(),
                 given_up: VersionVector::new(),
                 snapshots: 0,
+                holders: Holders::default(),
+                confirmed: BTreeMap::new(),
                 digest: Cell::new(None),
             })
         };
@@ -151,6 +182,7 @@ impl<'a> Space<'a> {
                 ticks: bounds.ticks,
                 give_ups: bounds.give_ups,
                 sponsors: u8::from(bounds.newcomer),
+                leaves,
             },
             joins: 0,
             log_cuts: 0,
@@ -179,7 +211,7 @@ impl<'a> Space<'a> {
             for (pair, frames) in self.channels.iter().filter(|(_, all)| !all.is_empty()) {
                 pair.hash(hasher);
                 frames.len().hash(hasher);
-                frames.iter().for_each(|(_, digest)| digest.hash(hasher));
+                frames.iter().for_each(|sent| sent.digest.hash(hasher));
             }
             (&self.linked, &self.join, self.now, self.left).hash(hasher);
         })
@@ -202,7 +234,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn is_up(&self, node: usize) -> bool {
+    pub(super) fn is_up(&self, node: usize) -> bool {
         self.sites[node].node.machine.is_some()
     }
 
@@ -229,8 +261,10 @@ impl<'a> Space<'a> {
     /// Whether it is a member and has applied that.
     pub(super) fn takes_part(&self, node: usize) -> bool {
         let join = self.join.as_ref();
-        node < self.bounds.founders
-            || join.is_some_and(|dot| self.sites[node].node.disk.applied.covers(*dot))
+        let it = &self.sites[node].node;
+        let joined =
+            node < self.bounds.founders || join.is_some_and(|dot| it.disk.applied.covers(*dot));
+        joined && !self.is_away(node) && !it.young
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = &Node> {
@@ -240,27 +274,33 @@ impl<'a> Space<'a> {
     }
 
     /// Who belongs, by what is applied at a node.
-    fn members_at(&self, node: usize) -> BTreeMap<Incarnation, Membership> {
+    pub(super) fn members_at(&self, node: usize) -> BTreeMap<Incarnation, Membership> {
         let applied = &self.sites[node].node.disk.applied;
         let known = self.join.is_some_and(|dot| applied.covers(dot));
         let all = 0..self.sites.len();
         let members = all.filter(|other| *other < self.bounds.founders || *other == node || known);
-        Membership::of(members.map(|other| self.id(other)))
+        let members = members.map(|other| self.id(other));
+        let standings = self.sites[node].holders.of(PARTITION, members);
+        let standings = standings.into_iter();
+        standings
+            .map(|(id, standing)| (id, standing.membership()))
+            .collect()
     }
 
     /// All that can be next.
     pub(super) fn enabled(&self) -> Vec<Step> {
         let mut steps = self.work();
+        steps.extend(self.leaving());
         let left = &self.left;
         for node in 0..self.sites.len() {
             let site = &self.sites[node];
             if !self.is_up(node) {
-                if node < self.bounds.founders || self.join.is_some() {
+                if self.may_start(node) {
                     steps.push(Step::Start(node));
                 }
                 continue;
             }
-            if left.writes[node] > 0 && self.takes_part(node) {
+            if left.writes[node] > 0 && self.writes(node) {
                 steps.push(Step::Write(node));
             }
             if left.crashes > 0 {
@@ -276,7 +316,7 @@ impl<'a> Space<'a> {
                 if left.cuts > 0 {
                     steps.push(Step::Cut(a, b));
                 }
-            } else if self.is_up(a) && self.is_up(b) {
+            } else if self.may_link(a, b) {
                 steps.push(Step::Link(a, b));
             }
         }
@@ -317,6 +357,7 @@ impl<'a> Space<'a> {
         }
         let channels = self.channels.iter().filter(|(_, all)| !all.is_empty());
         steps.extend(channels.map(|((from, to), _)| Step::Deliver(*from, *to)));
+        steps.extend(self.tellings());
         steps
     }
 
@@ -370,7 +411,26 @@ impl<'a> Space<'a> {
                 self.sponsor();
                 Ok(())
             }
+            Step::Leave(node) => {
+                self.left.leaves[node] -= 1;
+                self.leave(node)
+            }
+            Step::Ask(node, other) => self.ask(node, other),
+            Step::Away(node) => self.go_away(node),
+            Step::Return(node) => self.come_back(node),
+            Step::Tell(from, to) => self.tell(from, to),
         }
+    }
+
+    fn may_start(&self, node: usize) -> bool {
+        let known = node < self.bounds.founders || self.join.is_some();
+        known && !self.is_up(node) && !self.is_away(node)
+    }
+
+    /// There are streams between nodes that run, whatever they hold.
+    fn may_link(&self, a: usize, b: usize) -> bool {
+        let runs = |node| self.is_up(node) || self.is_away(node);
+        runs(a) && runs(b) && !self.are_linked(a, b)
     }
 
     fn write(&mut self, node: usize) {
@@ -388,15 +448,18 @@ impl<'a> Space<'a> {
         self.join = Some(Dot::new(id, self.sites[0].node.memory.get(id)));
     }
 
-    fn start(&mut self, node: usize) -> Result<(), String> {
+    pub(super) fn start(&mut self, node: usize) -> Result<(), String> {
         let (config, now) = (self.config, self.clock());
         let members = self.members_at(node);
         self.site(node).node.start(config, now, members)?;
-        self.outputs(node)
+        self.take_as_it_stands(node)
     }
 
     fn link(&mut self, a: usize, b: usize) -> Result<(), String> {
         self.linked.insert((a, b));
+        // Before anything else.
+        self.tell(a, b)?;
+        self.tell(b, a)?;
         let (id_a, id_b) = (self.id(a), self.id(b));
         self.input(a, Input::Linked(id_b))?;
         self.input(b, Input::Linked(id_a))
@@ -419,9 +482,7 @@ impl<'a> Space<'a> {
         site.node.disk.sync(survive);
         site.node.disk.waiting.clear();
         site.node.snapshots.clear();
-        site.asked.clear();
-        site.awake.clear();
-        site.given_up = VersionVector::new();
+        site.forget_what_is_under_way();
         let id = site.node.id;
         let survived = site.node.disk.durable.get(id);
         Rc::make_mut(&mut self.made).survived(id, survived);
@@ -474,9 +535,10 @@ impl<'a> Space<'a> {
         } else {
             frames.front().cloned()
         };
-        let Some((frame, _)) = first else {
+        let Some(Sent { frame, holders, .. }) = first else {
             return Ok(());
         };
+        self.hear(to, &holders)?;
         let peer = self.id(from);
         self.input(to, Input::Received(peer, frame))?;
         self.pump(from)
@@ -506,14 +568,30 @@ impl<'a> Space<'a> {
         site.node.check_sent(peer, &frame)?;
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        let digest = digest_of(|hasher| bytes.hash(hasher));
+        let holders = self.sites[from].holders.clone();
+        let ids = self.sites.iter().map(|site| site.node.id);
+        let standings = holders.of(PARTITION, ids);
+        let digest = digest_of(|hasher| (bytes, standings).hash(hasher));
         let frames = self.channels.entry((from, to)).or_default();
-        frames.push_back((frame, digest));
+        frames.push_back(Sent {
+            frame,
+            holders,
+            digest,
+        });
         self.outputs(from)
     }
 
     /// Nothing is broken any more: all come to be alike, and have all that was made and not lost with its maker.
     pub(super) fn heal(mut self) -> Result<(), String> {
+        self.stay_all()?;
+        self.end()?;
+        match self.return_all()? {
+            true => self.end(),
+            false => Ok(()),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), String> {
         for _ in 0..HEALING_TICKS_MAX {
             if self.bounds.newcomer && self.join.is_none() && self.is_up(self.bounds.founders) {
                 if !self.is_up(0) {
@@ -522,12 +600,12 @@ impl<'a> Space<'a> {
                 self.sponsor();
             }
             for node in 0..self.sites.len() {
-                if !self.is_up(node) && (node < self.bounds.founders || self.join.is_some()) {
+                if self.may_start(node) {
                     self.start(node)?;
                 }
             }
             for (a, b) in self.pairs() {
-                if self.is_up(a) && self.is_up(b) && !self.are_linked(a, b) {
+                if self.may_link(a, b) {
                     self.link(a, b)?;
                 }
             }
@@ -603,6 +681,13 @@ impl<'a> Space<'a> {
 }
 
 impl Site {
+    /// It dies, or leaves.
+    pub(super) fn forget_what_is_under_way(&mut self) {
+        self.asked.clear();
+        self.awake.clear();
+        self.given_up = VersionVector::new();
+    }
+
     fn digest(&self) -> u64 {
         let known = self.digest.get();
         let digest = known.unwrap_or_else(|| {
@@ -611,6 +696,10 @@ impl Site {
                 self.asked.len().hash(hasher);
                 self.asked.values().for_each(|asked| asked.hash(hasher));
                 (&self.awake, &self.given_up, self.snapshots).hash(hasher);
+                // Of those that are there: nobody knows of others.
+                let of = self.node.members.keys().copied();
+                self.holders.of(PARTITION, of).hash(hasher);
+                (&self.confirmed, self.node.young).hash(hasher);
             })
         });
         self.digest.set(Some(digest));
