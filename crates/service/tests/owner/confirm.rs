@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::waits;
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
@@ -124,6 +125,53 @@ fn a_write_is_answered_when_another_node_has_it() {
         pair.answer(0, request),
         Some(Reply::Stored { .. })
     ));
+}
+
+/// Node 0 is given what comes, but frames of one kind.
+fn travel_without(pair: &mut Pair, kept: fn(&Frame) -> bool) -> VecDeque<(Incarnation, Frame)> {
+    let mut aside = VecDeque::new();
+    while pair.nodes.iter().any(|node| !node.inbox.is_empty()) {
+        let inbox = &mut pair.nodes[0].inbox;
+        let (held, rest) = inbox.drain(..).partition(|(_, frame)| kept(frame));
+        *inbox = rest;
+        let held: VecDeque<_> = held;
+        aside.extend(held);
+        pair.travel_some(1);
+    }
+    aside
+}
+
+/// A UID that others must be heard about first (DESIGN 4, rule 5), of a message that they must have: the answer waits for both, whichever is first.
+#[test]
+fn an_answer_waits_for_confirmation_and_for_readers() {
+    let kinds: [fn(&Frame) -> bool; 2] = [
+        |frame| matches!(frame, Frame::Readers(_)),
+        |frame| matches!(frame, Frame::Ack(_) | Frame::BlobHave(_)),
+    ];
+    for (round, kind) in kinds.into_iter().enumerate() {
+        let mut pair = pair();
+        let _ = pair.uids(1, "a");
+        pair.settle();
+        let request = append(&mut pair, "a");
+        let aside = travel_without(&mut pair, kind);
+        assert!(!aside.is_empty());
+        let waiting = 1 - round as u64;
+        assert_eq!(counted(&pair), [1 - waiting, waiting, 0, 0]);
+        assert_eq!(
+            pair.uids(0, "a").len(),
+            round,
+            "who reads elsewhere is waited for"
+        );
+        assert!(pair.answer(0, request).is_none(), "not both");
+        pair.nodes[0].inbox = aside;
+        pair.travel();
+        let reply = pair.answer(0, request);
+        let Some(Reply::Appended { uids, .. }) = reply else {
+            panic!("{reply:?}");
+        };
+        assert_eq!((pair.uids(0, "a"), pair.uids(1, "a")), (uids.clone(), uids));
+        assert_eq!(counted(&pair), [0, 1, 0, 0]);
+    }
 }
 
 #[test]

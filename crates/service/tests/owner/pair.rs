@@ -55,7 +55,7 @@ pub(crate) struct Node {
     pub(crate) delivered: Vec<(Ticket, bool)>,
     replies: BTreeMap<RequestId, Reply>,
     /// Frames that came and were not taken.
-    inbox: VecDeque<(Incarnation, Frame)>,
+    pub(crate) inbox: VecDeque<(Incarnation, Frame)>,
     partition: PartitionId,
 }
 
