@@ -1,4 +1,5 @@
-//! How much a client waits for: batches of which it is told when `f` other nodes have them on disk, blobs included.
+//! How much a client waits for: batches of which it is told when `f` other nodes have applied them, durably, blobs included: what is only stored may rest on
+//! what nobody else has.
 //!
 //! On [`Outcome::Enough`] the client is answered, on [`Outcome::Abort`] it gets its protocol's temporary error. An outcome is given once and is final: who
 //! acknowledges later changes nothing.
@@ -85,8 +86,8 @@ pub struct Waits {
     whole: BTreeSet<u64>,
     /// When each is given up.
     untils: BTreeSet<(u64, u64)>,
-    /// Up to which number each peer has our log.
-    durable: BTreeMap<Incarnation, u64>,
+    /// Up to which number each peer has applied our log.
+    applied: BTreeMap<Incarnation, u64>,
     /// The blobs that are waited for.
     blobs: BTreeMap<BlobName, Named>,
 }
@@ -108,7 +109,7 @@ impl Waits {
             waits: BTreeMap::new(),
             whole: BTreeSet::new(),
             untils: BTreeSet::new(),
-            durable: BTreeMap::new(),
+            applied: BTreeMap::new(),
             blobs: BTreeMap::new(),
         }
     }
@@ -139,8 +140,8 @@ impl Waits {
         for blob in &wait.blobs {
             self.blobs.entry(*blob).or_default().by.insert(number);
         }
-        for (peer, durable) in &self.durable {
-            if *durable >= number {
+        for (peer, applied) in &self.applied {
+            if *applied >= number {
                 let has = has(&self.blobs, &wait.blobs, *peer);
                 wait.has.insert(*peer, has);
             }
@@ -152,17 +153,17 @@ impl Waits {
         self.waits.insert(number, wait);
     }
 
-    /// A peer acknowledged our log up to a number, where ours ends with `own`: outcomes by number.
+    /// A peer said that it has applied our log up to a number, durably, where ours ends with `own`: outcomes by number.
     ///
     /// Who has more than we have remembers batches that this disk lost ([`crate::identity`]): what we write under these numbers it takes for
     /// what it has. It does not count.
-    pub fn durable(&mut self, peer: Incarnation, number: u64, own: u64) -> Vec<Outcome> {
+    pub fn applied(&mut self, peer: Incarnation, number: u64, own: u64) -> Vec<Outcome> {
         if number > own && !broken("wait-counts-who-remembers-more") {
             return Vec::new();
         }
-        let before = self.durable.get(&peer).copied().unwrap_or(0);
+        let before = self.applied.get(&peer).copied().unwrap_or(0);
         let number = number.max(before);
-        self.durable.insert(peer, number);
+        self.applied.insert(peer, number);
         let mut touched = Vec::new();
         // Of those before it has been noted.
         let fresh = (Bound::Excluded(before), Bound::Unbounded);
@@ -276,11 +277,11 @@ mod tests {
     #[test]
     fn enough_are_different_nodes() {
         let mut waits = waits(2, &[]);
-        assert_eq!(waits.durable(node(2), 4, 9), []);
-        assert_eq!(waits.durable(node(2), 5, 9), []);
-        assert_eq!(waits.durable(node(2), 9, 9), []);
-        assert_eq!(waits.durable(node(3), 5, 9), [Outcome::Enough(5)]);
-        assert_eq!(waits.durable(node(4), 5, 9), []);
+        assert_eq!(waits.applied(node(2), 4, 9), []);
+        assert_eq!(waits.applied(node(2), 5, 9), []);
+        assert_eq!(waits.applied(node(2), 9, 9), []);
+        assert_eq!(waits.applied(node(3), 5, 9), [Outcome::Enough(5)]);
+        assert_eq!(waits.applied(node(4), 5, 9), []);
         assert_eq!(waits.time(at(100)), []);
     }
 
@@ -289,10 +290,10 @@ mod tests {
         let mut early = waits(1, &[BLOB]);
         assert_eq!(early.has_blob(node(2), BLOB), []);
         assert_eq!(early.has_blob(node(3), BLOB), []);
-        assert_eq!(early.durable(node(2), 5, 9), [Outcome::Enough(5)]);
+        assert_eq!(early.applied(node(2), 5, 9), [Outcome::Enough(5)]);
         assert!(early.blobs.is_empty());
         let mut late = waits(1, &[BLOB]);
-        assert_eq!(late.durable(node(2), 5, 9), []);
+        assert_eq!(late.applied(node(2), 5, 9), []);
         assert_eq!(late.has_blob(node(3), BLOB), []);
         assert_eq!(late.has_blob(node(2), BLOB), [Outcome::Enough(5)]);
     }
@@ -300,8 +301,8 @@ mod tests {
     #[test]
     fn who_remembers_more_than_we_have_does_not_count() {
         let mut waits = waits(1, &[]);
-        assert_eq!(waits.durable(node(2), 7, 5), []);
-        assert_eq!(waits.durable(node(3), 5, 5), [Outcome::Enough(5)]);
+        assert_eq!(waits.applied(node(2), 7, 5), []);
+        assert_eq!(waits.applied(node(3), 5, 5), [Outcome::Enough(5)]);
     }
 
     #[test]
@@ -311,13 +312,13 @@ mod tests {
         for (number, blob) in [(1, BLOB), (2, other), (3, BLOB)] {
             waits.begin(at(number), number, 1, BTreeSet::from([blob]));
         }
-        assert_eq!(waits.durable(node(2), 2, 9), []);
+        assert_eq!(waits.applied(node(2), 2, 9), []);
         assert_eq!(waits.has_blob(node(2), BLOB), [Outcome::Enough(1)]);
         // Begun when the peer has all of it.
-        assert_eq!(waits.durable(node(3), 4, 9), []);
+        assert_eq!(waits.applied(node(3), 4, 9), []);
         waits.begin(at(4), 4, 1, BTreeSet::new());
         assert_eq!(
-            waits.durable(node(2), 3, 9),
+            waits.applied(node(2), 3, 9),
             [Outcome::Enough(3), Outcome::Enough(4)]
         );
         assert_eq!(waits.deadline(), Some(12_000_000));
@@ -330,7 +331,7 @@ mod tests {
         let mut waits = waits(1, &[BLOB]);
         let other = BlobName([2; 48]);
         waits.begin(at(3), 5, 1, BTreeSet::from([other]));
-        assert_eq!(waits.durable(node(2), 5, 9), []);
+        assert_eq!(waits.applied(node(2), 5, 9), []);
         assert_eq!(waits.has_blob(node(2), BLOB), []);
         assert_eq!(waits.time(at(10)), []);
         assert_eq!(waits.deadline(), Some(13_000_000));
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(waits.deadline(), Some(10_000_000));
         assert_eq!(waits.time(at(9)), []);
         assert_eq!(waits.time(at(10)), [Outcome::Abort(5)]);
-        assert_eq!(waits.durable(node(2), 5, 9), []);
+        assert_eq!(waits.applied(node(2), 5, 9), []);
         assert_eq!(waits.deadline(), None);
     }
 

@@ -309,11 +309,6 @@ impl Partition {
         self.peers.get(&peer).is_some_and(|peer| peer.greeted)
     }
 
-    /// What the peer has said to be on its disk.
-    pub fn durable_at(&self, peer: Incarnation) -> Option<&VersionVector> {
-        self.peers.get(&peer).map(|peer| &peer.durable)
-    }
-
     /// What the peer has said to have applied, durably.
     pub fn applied_at(&self, peer: Incarnation) -> Option<&VersionVector> {
         self.peers.get(&peer).map(|peer| &peer.applied)

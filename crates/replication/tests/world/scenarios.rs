@@ -497,7 +497,7 @@ fn wait_for_blob() -> Result<(), String> {
     let mut waits = waits::Waits::new(waits::Config::default());
     waits.begin(now(), 1, 1, [blob].into());
     ensure(
-        waits.durable(node(2), 1, 1).is_empty(),
+        waits.applied(node(2), 1, 1).is_empty(),
         "the batch alone is not enough",
     )?;
     let outcome = waits.has_blob(node(2), blob);
@@ -507,7 +507,7 @@ fn wait_for_blob() -> Result<(), String> {
     )?;
     waits.begin(now(), 2, 1, [].into());
     ensure(
-        waits.durable(node(2), 3, 2).is_empty(),
+        waits.applied(node(2), 3, 2).is_empty(),
         "nor is a peer that remembers more of us than we have",
     )
 }

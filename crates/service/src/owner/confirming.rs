@@ -123,7 +123,7 @@ impl Confirming {
 
     /// A peer has applied our log up to here, where ours ends with `own`; whether it answers for bodies.
     fn applied(&mut self, peer: Incarnation, number: u64, own: u64, answers: bool) {
-        self.outcomes.extend(self.waits.durable(peer, number, own));
+        self.outcomes.extend(self.waits.applied(peer, number, own));
         let before = self.asked.get(&peer).copied().unwrap_or(0);
         if !answers || number <= before || number > own {
             return;

@@ -206,12 +206,6 @@ impl Shipping {
         applied.map_or(0, |applied| applied.get(origin))
     }
 
-    /// Up to where a peer has said to have a log on its disk.
-    pub(crate) fn durable_at(&self, peer: Incarnation, origin: Incarnation) -> u64 {
-        let durable = self.machine.durable_at(peer);
-        durable.map_or(0, |durable| durable.get(origin))
-    }
-
     /// Whether a peer has said to have applied all of this, durably.
     pub(crate) fn has_applied(&self, peer: Incarnation, all: &VersionVector) -> bool {
         let applied = self.machine.applied_at(peer);

@@ -202,9 +202,10 @@ impl QueueOwner {
                 let anew = matches!(&frame, Frame::Hello(hello) if hello.begins_anew());
                 running.shipping.received(now, peer, frame);
                 let origin = self.config.origin;
-                let durable = running.shipping.durable_at(peer, origin);
+                // What it has stored and not applied may rest on what nobody else has.
+                let applied = running.shipping.applied_at(peer, origin);
                 let own = running.log.next() - 1;
-                let outcomes = self.waits.durable(peer, durable, own);
+                let outcomes = self.waits.applied(peer, applied, own);
                 self.resolve(now, outcomes);
                 if anew {
                     self.tell_again(peer);
