@@ -35,7 +35,9 @@ pub struct Config {
     pub removal_free_bytes_min: u64,
     /// Reads that may occupy a blocking thread at once; further ones wait.
     pub readers_max: usize,
-    /// Threads that flush and compact.
+    /// Threads that flush and compact. One of them only flushes, and where there are two it asks again and again, without a pause, whether the other one has done
+    /// what it compacts (fjall 3.1, `worker_tick`): a tenth of all CPU while bodies came
+    /// after a cut. With a third one nothing is left to be asked for.
     pub background_threads: usize,
     /// Files of the tree that stay open, at least [`FILES_OPEN_MIN`]: each takes a descriptor. One that is not among them is opened for each
     /// read.
@@ -66,7 +68,7 @@ impl Config {
             free_bytes_min: 512 << 20,
             removal_free_bytes_min: 128 << 20,
             readers_max: 8,
-            background_threads: 2,
+            background_threads: 3,
             files_open_max: FILES_OPEN_MAX_DEFAULT,
             disk: Arc::new(RealDisk),
         }

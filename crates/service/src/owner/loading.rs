@@ -468,8 +468,11 @@ impl PartitionOwner {
             // The batch opens it, here as where it was made; whether it is served the directory says at each login. One that was removed must not come back.
             return self.unopened(account, standing != Standing::Removed);
         }
-        let Standing::Living(birth) = standing else {
-            return self.gone(account);
+        let birth = match standing {
+            Standing::Living(birth) => birth,
+            Standing::Removed => return self.gone(account),
+            // The news of it may be on its way, and mail for it before them: that is not to be thrown away.
+            Standing::Unknown => return self.drop_account(account, Failure::Temporary),
         };
         if self.is_young(keys::partition_of(account)) {
             // Nobody but a batch opens it, and that one was done away with meanwhile.

@@ -212,6 +212,31 @@ fn an_operation_that_cannot_be_applied_stalls_its_account_and_nothing_else() {
     only_anne_is_stalled(&mut pair, 1);
 }
 
+/// The queue has mail for an account sooner than the directory has heard of it: it is not thrown away. That of one that was removed is.
+#[test]
+fn mail_waits_for_the_news_of_its_account() {
+    let mut pair = Pair::new();
+    pair.nodes[1].unknown.insert(ANNE);
+    let deliver = |pair: &mut Pair, ticket| {
+        let deliver = Input::Deliver {
+            ticket: Ticket(ticket),
+            entry: std::sync::Arc::new(entry()),
+            index: 0,
+            others: Others::default(),
+        };
+        pair.input(1, deliver);
+        pair.settle();
+        std::mem::take(&mut pair.nodes[1].delivered)
+    };
+    assert_eq!(deliver(&mut pair, 7), [(Ticket(7), false)]);
+    pair.nodes[1].unknown.clear();
+    assert_eq!(deliver(&mut pair, 8), [(Ticket(8), true)]);
+    assert_eq!(pair.uids(1, "INBOX").len(), 1);
+    let mut pair = Pair::new();
+    pair.nodes[1].removed.insert(ANNE);
+    assert_eq!(deliver(&mut pair, 9), [(Ticket(9), true)]);
+}
+
 /// A row that cannot be read is repaired: the account goes on with all that came meanwhile.
 #[test]
 fn what_was_held_is_applied_when_it_can_be() {

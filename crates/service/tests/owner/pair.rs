@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub(crate) fixed: BTreeMap<u64, BTreeMap<Vec<u8>, Bytes>>,
     /// Accounts that the directory has removed.
     pub(crate) removed: BTreeSet<AccountId>,
+    /// Accounts of which its directory has not heard.
+    pub(crate) unknown: BTreeSet<AccountId>,
     /// The longest chunk of rows that came, in bytes.
     pub(crate) largest_chunk: usize,
     pub(crate) held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
@@ -135,6 +137,7 @@ impl Node {
             jumped: BTreeMap::new(),
             fixed: BTreeMap::new(),
             removed: BTreeSet::new(),
+            unknown: BTreeSet::new(),
             largest_chunk: 0,
             held: BTreeSet::new(),
             largest_foreign: 0,
@@ -451,6 +454,9 @@ impl Pair {
             }
             Output::AskBirth(account) if node.removed.contains(&account) => {
                 Input::Birth(account, Standing::Removed)
+            }
+            Output::AskBirth(account) if node.unknown.contains(&account) => {
+                Input::Birth(account, Standing::Unknown)
             }
             Output::AskBirth(account) => {
                 let birth = Birth {
