@@ -197,6 +197,11 @@ pub enum MailboxCall {
         /// Which.
         name: MailboxName,
     },
+    /// Of [`STATUSES_PER_CALL_MAX`] at most. [`Reply::Statuses`].
+    Statuses {
+        /// Which.
+        names: Vec<MailboxName>,
+    },
     /// Begins to watch a mailbox; a session watches at most one. [`Reply::Selected`].
     Select {
         /// Who.
@@ -218,12 +223,11 @@ pub enum MailboxCall {
         session: SessionId,
         /// The `as_of` of the session's last [`Selected`] or [`Changes`].
         since: u64,
-        /// Whether messages that are gone may be told now (RFC 9051, 7.5.1: not during FETCH, STORE, SEARCH by number). If not,
-        /// vanished messages stay in the answer of a later call that allows it, and so do new ones that would follow them.
+        /// Whether messages that are gone may be told now (RFC 9051, 7.5.1: not during FETCH, STORE, SEARCH by number). If not, they are told by a later
+        /// call that allows it, and so are new ones that would follow them.
         expunges: bool,
     },
-    /// The UIDs that a watching session knows: what the answers to its [`MailboxCall::Select`] and [`MailboxCall::Changes`] have told it
-    /// together. For one that holds no list of them while it waits; it has been told of expunges up to its last call. [`Reply::Known`].
+    /// The UIDs that a watching session was told by its calls so far, which holds no list of them while it waits. [`Reply::Known`].
     Known {
         /// Who.
         session: SessionId,
@@ -245,8 +249,8 @@ pub enum MailboxCall {
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
-    /// As [`MailboxCall::Rows`], of all messages in a range of UIDs that have all of some flags and none of others: what is cheap to see is seen
-    /// where the messages are. The session leaves out those that it does not know. [`Reply::Flagged`].
+    /// As [`MailboxCall::Rows`], of all messages in a range of UIDs that have all of some flags and none of others; the session leaves out
+    /// those that it does not know. [`Reply::Flagged`].
     Flagged {
         /// Which mailbox.
         name: MailboxName,
@@ -393,6 +397,7 @@ impl MailboxCall {
             | MailboxCall::Subscribe { .. } => true,
             MailboxCall::List
             | MailboxCall::Status { .. }
+            | MailboxCall::Statuses { .. }
             | MailboxCall::Select { .. }
             | MailboxCall::Unselect { .. }
             | MailboxCall::Changes { .. }
@@ -431,10 +436,12 @@ pub struct Replaced {
     pub uid: u32,
 }
 
-/// Messages that one call moves or removes, in one batch; of those with many keywords fewer. An owner works for no session longer than this at
-/// a time and holds no more of what it writes, and a commit stays small, which others share a sync with. What names more is asked for again by
-/// the session, and others get in between.
+/// Messages that one call moves or removes, in one batch; of those with many keywords fewer. It bounds how long others wait for the owner, and a commit that
+/// shares its sync with others'. The session asks again for the rest.
 pub const MESSAGES_PER_CALL_MAX: usize = 4096;
+
+/// Of [`MailboxCall::Statuses`].
+pub const STATUSES_PER_CALL_MAX: usize = 64;
 
 /// Most messages in one [`MailboxCall::Rows`]: an owner works for no session longer than this at a time.
 pub const ROWS_PER_CALL_MAX: usize = 1024;
@@ -490,6 +497,8 @@ pub enum Reply {
     Mailboxes(Vec<Mailbox>),
     /// To [`MailboxCall::Status`].
     Status(Status),
+    /// To [`MailboxCall::Statuses`].
+    Statuses(Vec<Result<Status, Failure>>),
     /// To [`MailboxCall::Select`].
     Selected(Selected),
     /// To [`MailboxCall::Known`]: ascending. `None`: the history of vanished messages does not reach back so far.
@@ -779,7 +788,7 @@ pub struct Since {
 /// Numbers in [`MailboxCall::Named`]: only the greatest that is plausible counts, and a client names few that are not.
 pub const NAMED_PER_CALL_MAX: usize = 64;
 
-/// Most rows in one [`Changes`]: a session that slept while every message of a big mailbox was changed holds no more at a time.
+/// Most rows in one [`Changes`]: no session holds more at a time, whatever was changed while it slept.
 pub const CHANGES_PER_CALL_MAX: usize = 1024;
 
 /// One message, without its content.

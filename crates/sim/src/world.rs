@@ -936,7 +936,7 @@ fn content(body: u32) -> bytes::Bytes {
 fn kind(call: &MailboxCall) -> &'static str {
     match call {
         MailboxCall::List => "LIST",
-        MailboxCall::Status { .. } => "STATUS",
+        MailboxCall::Status { .. } | MailboxCall::Statuses { .. } => "STATUS",
         MailboxCall::Select { .. } => "SELECT",
         MailboxCall::Unselect { .. } => "UNSELECT",
         MailboxCall::Changes { .. } => "NOOP",

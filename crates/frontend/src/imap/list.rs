@@ -6,11 +6,13 @@ use whimbrel_imap::{
     command::{List as Arguments, ListPattern, ListReturn, ListSelect, Matcher},
     encode::{self, ListData, ListResponse},
 };
-use whimbrel_service::api::{Failure, Mailbox, MailboxCall, MailboxName, Reply, SpecialUse};
+use whimbrel_service::api::{
+    Failure, Mailbox, MailboxCall, MailboxName, Reply, STATUSES_PER_CALL_MAX, SpecialUse, Status,
+};
 
 use super::{
     context::Context,
-    mailboxes::{status_call, wire_use, write_status},
+    mailboxes::{wire_use, write_status},
     task::{Outcome, Step, Task, Wake},
 };
 
@@ -32,9 +34,17 @@ enum State {
     Begin,
     Asked,
     Tell,
-    /// The figures of this mailbox are asked for, about which this is told.
-    Status(MailboxName, Node, Line),
+    /// The figures of some names of these lines are asked for.
+    Asking(Vec<Told>),
+    /// They came, in the order of the lines.
+    Lines(
+        std::vec::IntoIter<Told>,
+        std::vec::IntoIter<Result<Status, Failure>>,
+    ),
 }
+
+/// A name, and what is told of it; with its figures, or not.
+type Told = (String, Node, Line, Option<MailboxName>);
 
 /// A name: a mailbox, a subscription, or what stands above one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,7 +171,10 @@ impl List {
 
     /// Goes on telling.
     fn tell(&mut self, cx: &mut Context) -> Step {
-        while let Some((name, node)) = self.nodes.next() {
+        let mut lines: Vec<Told> = Vec::new();
+        while lines.len() < STATUSES_PER_CALL_MAX
+            && let Some((name, node)) = self.nodes.next()
+        {
             let mut matched = false;
             let mut level = false;
             for (matcher, ends_in_level) in &self.patterns {
@@ -175,21 +188,51 @@ impl List {
             };
             // "For each selectable mailbox matching the list pattern and selection options, the server MUST return an untagged LIST response
             // followed by an untagged STATUS response" (RFC 9051, 6.3.9.2): not for one that is told for its children's sake (example 11).
-            if !self.returns.status.is_empty()
-                && node.exists
-                && line.meets
-                && let Ok(name) = MailboxName::new(&name)
-            {
-                let call = status_call(cx, &name);
-                self.state = State::Status(name, node, line);
-                return Step::Call(call);
+            if !self.returns.status.is_empty() {
+                let selectable = node.exists && line.meets;
+                let asked = selectable.then(|| MailboxName::new(&name).ok()).flatten();
+                lines.push((name, node, line, asked));
+                continue;
             }
             self.write(cx, &name, &node, line);
             if cx.is_full() {
                 return Step::Again;
             }
         }
-        Step::Done(Outcome::ok("That is all"))
+        if lines.is_empty() {
+            return Step::Done(Outcome::ok("That is all"));
+        }
+        // Of many at once: each answer waits for a sync if it tells anything new.
+        let names = lines.iter().filter_map(|(.., asked)| asked.clone());
+        let call = cx.call(MailboxCall::Statuses {
+            names: names.collect(),
+        });
+        self.state = State::Asking(lines);
+        Step::Call(call)
+    }
+
+    /// Tells what figures were asked for, and goes on.
+    fn tell_lines(&mut self, cx: &mut Context) -> Step {
+        let State::Lines(mut lines, mut figures) = std::mem::replace(&mut self.state, State::Tell)
+        else {
+            return Step::Done(Outcome::bug());
+        };
+        while let Some((name, node, mut line, asked)) = lines.next() {
+            let status = asked.and_then(|name| Some((name, figures.next()?)));
+            // "If an attempted STATUS for a listed mailbox fails because the mailbox can't be selected (e.g., [...] due to a race
+            // condition between LIST and STATUS changing the mailbox to \NoSelect), the STATUS response MUST NOT be returned, and the
+            // LIST response MUST include the \NoSelect attribute" (RFC 9051, 6.3.9.2). On other failures only STATUS is left out.
+            line.lost = matches!(&status, Some((_, Err(Failure::NoSuchMailbox))));
+            self.write(cx, &name, &node, line);
+            if let Some((name, Ok(status))) = status {
+                write_status(cx, &name, &self.returns.status, &status);
+            }
+            if cx.is_full() {
+                self.state = State::Lines(lines, figures);
+                return Step::Again;
+            }
+        }
+        self.tell(cx)
     }
 
     fn write(&self, cx: &mut Context, name: &str, node: &Node, line: Line) {
@@ -257,25 +300,18 @@ impl Task for List {
             }
             (State::Asked, Wake::Reply(reply)) => Step::Done(Outcome::of_reply(reply)),
             (State::Tell, Wake::Go) => self.tell(cx),
-            (State::Status(..), Wake::Reply(reply)) => {
-                let State::Status(name, node, mut line) =
-                    std::mem::replace(&mut self.state, State::Tell)
-                else {
+            (State::Lines(..), Wake::Go) => self.tell_lines(cx),
+            (State::Asking(_), Wake::Reply(reply)) => {
+                let State::Asking(lines) = std::mem::replace(&mut self.state, State::Tell) else {
                     return Step::Done(Outcome::bug());
                 };
-                // "If an attempted STATUS for a listed mailbox fails because the mailbox can't be selected (e.g., [...] due to a race
-                // condition between LIST and STATUS changing the mailbox to \NoSelect), the STATUS response MUST NOT be returned, and the
-                // LIST response MUST include the \NoSelect attribute" (RFC 9051, 6.3.9.2). On other failures only STATUS is left out.
-                line.lost = matches!(reply, Reply::Failed(Failure::NoSuchMailbox));
-                self.write(cx, name.as_str(), &node, line);
-                if let Reply::Status(status) = reply {
-                    write_status(cx, &name, &self.returns.status, &status);
-                }
-                if cx.is_full() {
-                    Step::Again
-                } else {
-                    self.tell(cx)
-                }
+                let figures = match reply {
+                    Reply::Statuses(figures) => figures,
+                    // Without any figures, but all names.
+                    _ => Vec::new(),
+                };
+                self.state = State::Lines(lines.into_iter(), figures.into_iter());
+                self.tell_lines(cx)
             }
             _ => Step::Done(Outcome::bug()),
         }

@@ -1,5 +1,7 @@
 //! What is announced in which state: one name a line, so that each extension adds its own.
 
+use whimbrel_service::api::STATUSES_PER_CALL_MAX;
+
 use crate::world::{Cut, World};
 
 /// In every state.
@@ -121,6 +123,33 @@ fn what_can_be_enabled_is_announced() {
         assert!(enabled.contains(&name), "{name}");
     }
     check(&ask(&mut world, b"c CAPABILITY\r\n"), AFTER_LOGIN);
+}
+
+/// Figures of many mailboxes are asked for together.
+#[test]
+fn list_with_status_asks_for_many_at_once() {
+    const MAILBOXES: usize = 150;
+    let mut world = World::new(Cut::Whole);
+    world.connect("1", true);
+    let _ = ask(&mut world, b"a LOGIN anne secret\r\n");
+    for n in 0..MAILBOXES {
+        let create = format!("b CREATE m{n}\r\n");
+        assert!(ask(&mut world, create.as_bytes()).contains("b OK"));
+    }
+    world.get("1").calls.clear();
+    let told = ask(&mut world, b"c LIST \"\" m* RETURN (STATUS (MESSAGES))\r\n");
+    assert_eq!(told.matches("* LIST").count(), MAILBOXES, "{told}");
+    assert_eq!(told.matches("(MESSAGES 0)").count(), MAILBOXES);
+    for n in 0..MAILBOXES {
+        let figures = format!("* STATUS \"m{n}\" (MESSAGES 0)\r\n");
+        let line = told.find(&format!("\"m{n}\"\r\n")).unwrap();
+        assert!(
+            told[line..].lines().nth(1) == Some(figures.trim_end()),
+            "{told}"
+        );
+    }
+    let calls: usize = world.get("1").calls.values().sum();
+    assert_eq!(calls, 1 + MAILBOXES.div_ceil(STATUSES_PER_CALL_MAX));
 }
 
 /// RFC 7889: the number is that of the configuration.

@@ -9,8 +9,8 @@ use whimbrel_service::api::{
     AccountId, BLOB_CHUNK_BYTES_MAX, BLOB_READS_BYTES_MAX, BLOB_READS_PER_CALL_MAX, BlobName,
     BlobRange, CHANGES_PER_CALL_MAX, CONTENTS_PER_CALL_MAX, Call, Changes, Date, Event, Failure,
     Flag, FlagChange, Flags, MESSAGES_PER_CALL_MAX, Mailbox, MailboxCall, MailboxId, MailboxName,
-    MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, Selected, SessionId, Since, SpecialUse,
-    Status, Uids,
+    MessageId, NewMail, ROWS_PER_CALL_MAX, Reply, Row, STATUSES_PER_CALL_MAX, Selected, SessionId,
+    Since, SpecialUse, Status, Uids,
 };
 
 /// Messages that one [`MailboxCall::Flagged`] looks at: a search of a large mailbox has to ask again.
@@ -398,6 +398,10 @@ impl Fake {
                 )
             }
             MailboxCall::Status { name } => Reply::Status(self.status(&name)?),
+            MailboxCall::Statuses { names } => {
+                assert!(names.len() <= STATUSES_PER_CALL_MAX);
+                Reply::Statuses(names.iter().map(|name| self.status(name)).collect())
+            }
             MailboxCall::Select { session, name, .. } => {
                 let status = self.status(&name)?;
                 let as_of = self.modseq;

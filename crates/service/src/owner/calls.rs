@@ -17,8 +17,8 @@ use super::{
 use crate::{
     api::{
         CHANGES_PER_CALL_MAX, Changes, Entry, EntryId, Failure, FlagChange, MESSAGES_PER_CALL_MAX,
-        Mailbox, MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, Selected,
-        SessionId, Since, Status,
+        Mailbox, MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row,
+        STATUSES_PER_CALL_MAX, Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Others, Output, Ticket},
 };
@@ -50,6 +50,14 @@ impl PartitionOwner {
             MailboxCall::Status { name } => {
                 self.write(now, account, Vec::new(), &[&name]);
                 Ok(Reply::Status(status(self.replica(account)?, &name)?))
+            }
+            MailboxCall::Statuses { mut names } => {
+                names.truncate(STATUSES_PER_CALL_MAX);
+                // All that is told of them is on disk by one commit.
+                self.write(now, account, Vec::new(), &names.iter().collect::<Vec<_>>());
+                let replica = self.replica(account)?;
+                let all = names.iter().map(|name| status(replica, name));
+                Ok(Reply::Statuses(all.collect()))
             }
             MailboxCall::Select { session, name, .. } => self.select(now, account, session, name),
             MailboxCall::Unselect { session } => {

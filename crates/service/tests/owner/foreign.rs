@@ -1,5 +1,7 @@
 //! What another node did, in commits that the store takes.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use whimbrel_mailbox::{
     Append, CreateMailbox, MailboxId, Message, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey,
@@ -235,6 +237,43 @@ fn mail_waits_for_the_news_of_its_account() {
     let mut pair = Pair::new();
     pair.nodes[1].removed.insert(ANNE);
     assert_eq!(deliver(&mut pair, 9), [(Ticket(9), true)]);
+}
+
+/// LIST RETURN (STATUS) of many mailboxes that others have filled: what is told of all of them is on disk by one commit, and the answer waits for that only.
+#[test]
+fn figures_of_many_mailboxes_wait_for_one_commit() {
+    let mut pair = Pair::new();
+    let names: Vec<_> = (0..5).map(|n| format!("m{n}")).collect();
+    for mailbox in &names {
+        pair.create(1, mailbox);
+        pair.append(1, mailbox, 2);
+    }
+    pair.settle();
+    let mut names: Vec<_> = names.iter().map(|of| name(of)).collect();
+    names.insert(2, name("nowhere"));
+    pair.nodes[0].slow = Some(VecDeque::new());
+    let statuses = MailboxCall::Statuses {
+        names: names.clone(),
+    };
+    let request = pair.ask(0, ANNE, statuses, 0);
+    assert!(pair.answer(0, request).is_none(), "it is not on disk");
+    let commits = pair.nodes[0].slow.take().unwrap();
+    assert_eq!(commits.len(), 1);
+    for ticket in commits {
+        pair.input(0, Input::Committed(ticket));
+    }
+    let reply = pair.answer(0, request);
+    let Some(Reply::Statuses(figures)) = reply else {
+        panic!("{reply:?}");
+    };
+    assert_eq!(figures.len(), names.len());
+    for (name, of) in names.into_iter().zip(figures) {
+        match pair.call(0, MailboxCall::Status { name }) {
+            Reply::Status(status) => assert_eq!((status.messages, Ok(status)), (2, of)),
+            Reply::Failed(failure) => assert_eq!(of, Err(failure)),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// A row that cannot be read is repaired: the account goes on with all that came meanwhile.
