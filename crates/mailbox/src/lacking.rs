@@ -44,22 +44,25 @@ impl Replica {
 
     /// The body is here: messages that name it are shown, or are late.
     pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
+        let mut was_awaited = false;
         for slot in self.lacking.remove(blob).unwrap_or_default() {
-            self.awaits_no_body(slot);
+            was_awaited |= self.awaits_no_body(slot);
             let record = self.records.get(slot);
             // It may have been removed meanwhile, and the place be another's.
             if record.is_some_and(|record| record.alive() && record.blob == *blob) {
                 self.look_at(slot);
             }
         }
-        // What waited for this one.
-        let lowest = self.lowest_awaited_body(peers);
-        let above = self
-            .pending
-            .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
-        let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
-        for slot in above {
-            self.touch(slot);
+        // What waited for this one. Most bodies come when nothing waits for them any more, and many may wait for other nodes then.
+        if was_awaited {
+            let lowest = self.lowest_awaited_body(peers);
+            let above = self
+                .pending
+                .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
+            let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
+            for slot in above {
+                self.look_at(slot);
+            }
         }
         // Only living messages were touched, so that nothing is hidden here.
         self.settle(&VersionVector::new(), now_micros, peers)
@@ -83,8 +86,8 @@ impl Replica {
         true
     }
 
-    /// Nothing waits for the body of this message any more.
-    pub(crate) fn awaits_no_body(&mut self, slot: u32) {
+    /// Nothing waits for the body of this message any more; whether something may have.
+    pub(crate) fn awaits_no_body(&mut self, slot: u32) -> bool {
         if let Some(record) = self.records.get(slot)
             && self
                 .awaited
@@ -92,8 +95,9 @@ impl Replica {
                 .is_some_and(|(of, _)| *of == slot)
         {
             let uid = record.uid;
-            self.awaited.remove(&uid);
+            return self.awaited.remove(&uid).is_some();
         }
+        false
     }
 
     /// The lowest claim for whose body greater ones wait, and until when.

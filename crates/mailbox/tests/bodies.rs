@@ -20,6 +20,8 @@ struct Node {
     applied: VersionVector,
     /// The monotonic clock; at the end of time nobody waits.
     mono: u64,
+    /// Who reads elsewhere.
+    readers: Vec<Peer>,
     rows: BTreeMap<RowKey, Vec<u8>>,
 }
 
@@ -33,6 +35,7 @@ impl Node {
             replica: Replica::new(ACCOUNT, slot),
             applied: VersionVector::new(),
             mono: u64::MAX,
+            readers: Vec::new(),
             rows: BTreeMap::new(),
         }
     }
@@ -49,7 +52,7 @@ impl Node {
         let deps = self.applied.clone();
         let first = self.applied.get(origin) + 1;
         self.applied.advance(origin, first - 1 + ops.len() as u64);
-        let peers = Peers::new(self.mono, Vec::new());
+        let peers = Peers::new(self.mono, self.readers.clone());
         let step = Step {
             origin,
             first,
@@ -168,6 +171,47 @@ fn what_is_above_waits_for_the_body() {
     };
     check(2_000_006, false);
     check(2_000_007, true);
+}
+
+/// A body for which nothing waits any more. What waits for other nodes goes on waiting, and no row of it is written again.
+#[test]
+fn a_body_leaves_alone_what_waits_for_others() {
+    let (_, mut two, lower) = two_at(7);
+    two.readers = vec![Peer {
+        slot: 3,
+        heard: 0,
+        patience_micros: 20_000_000,
+    }];
+    let other = BlobName {
+        upload: [3; 16],
+        ..BLOB
+    };
+    let inbox = MailboxName::inbox();
+    let plan = two
+        .replica
+        .plan_append(&two.at(), &inbox, vec![message(other)]);
+    let effects = two.apply(maker(2), plan.expect("INBOX").ops);
+    assert_eq!(
+        (two.shown(), effects.wait_until),
+        (vec![], Some(20_000_007))
+    );
+    let peers = Peers::new(3_000_000, two.readers.clone());
+    two.replica.release(START + 9, &peers);
+    let effects = two.replica.body_came(&BLOB, START + 9, &peers);
+    assert_eq!(
+        (two.shown(), effects.wait_until),
+        (vec![], Some(20_000_007))
+    );
+    for (row, value) in two.replica.take_dirty() {
+        assert!(
+            two.rows.get(&row) != value.as_ref(),
+            "{row:?} is there already"
+        );
+    }
+    let heard = Peers::new(3_000_000, Vec::new());
+    two.replica.release(START + 9, &heard);
+    let shown = two.shown();
+    assert!(shown.len() == 2 && shown[0] == lower, "{shown:?}");
 }
 
 #[test]
