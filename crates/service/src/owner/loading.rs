@@ -471,8 +471,10 @@ impl PartitionOwner {
         let birth = match standing {
             Standing::Living(birth) => birth,
             Standing::Removed => return self.gone(account),
-            // The news of it may be on its way, and mail for it before them: that is not to be thrown away.
-            Standing::Unknown => return self.drop_account(account, Failure::Temporary),
+            Standing::Unknown => {
+                self.keep_back_mail(account);
+                return self.gone(account);
+            }
         };
         if self.is_young(keys::partition_of(account)) {
             // Nobody but a batch opens it, and that one was done away with meanwhile.
@@ -563,6 +565,20 @@ impl PartitionOwner {
     }
 
     /// There is no such account (any more).
+    /// The news of an account may be on its way, and mail for it before them: that is not to be thrown away.
+    fn keep_back_mail(&mut self, account: AccountId) {
+        let Some(entry) = self.accounts.get_mut(&account) else {
+            return;
+        };
+        let waiting = std::mem::take(&mut entry.waiting).into_iter();
+        let (mail, rest): (Vec<Input>, _) =
+            waiting.partition(|input| matches!(input, Input::Deliver { .. }));
+        entry.waiting = rest.into();
+        for input in mail {
+            self.refuse(input, Failure::Temporary);
+        }
+    }
+
     fn gone(&mut self, account: AccountId) {
         self.drop_account(account, Failure::NoSuchAccount);
     }
