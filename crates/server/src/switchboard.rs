@@ -282,9 +282,7 @@ impl Switchboard {
 
     /// A body was here at this time of the monotonic clock, or later: all machines that may wait for it.
     pub(crate) fn tell_of_body(&self, blob: BlobName, looked: u64) {
-        for machine in self.owners.iter().chain([&self.queue]) {
-            self.tell(machine, Input::Peer(PeerInput::Body(blob, looked)));
-        }
+        self.tell_who_may_lack(|| PeerInput::Body(blob, looked));
     }
 
     /// No linked node has a body.
@@ -296,8 +294,12 @@ impl Switchboard {
 
     /// A body is looked for no more: who lacks it still is to want it again.
     pub(crate) fn ask_who_lacks(&self, blob: BlobName) {
+        self.tell_who_may_lack(|| PeerInput::WantAgain(blob));
+    }
+
+    fn tell_who_may_lack(&self, input: impl Fn() -> PeerInput) {
         for machine in self.owners.iter().chain([&self.queue]) {
-            self.tell(machine, Input::Peer(PeerInput::WantAgain(blob)));
+            self.tell(machine, Input::Peer(input()));
         }
     }
 

@@ -204,11 +204,13 @@ impl List {
         }
         // Of many at once: each answer waits for a sync if it tells anything new.
         let names = lines.iter().filter_map(|(.., asked)| asked.clone());
-        let call = cx.call(MailboxCall::Statuses {
-            names: names.collect(),
-        });
+        let names: Vec<MailboxName> = names.collect();
+        if names.is_empty() {
+            self.state = State::Lines(lines.into_iter(), Vec::new().into_iter());
+            return Step::Again;
+        }
         self.state = State::Asking(lines);
-        Step::Call(call)
+        Step::Call(cx.call(MailboxCall::Statuses { names }))
     }
 
     /// Tells what figures were asked for, and goes on.

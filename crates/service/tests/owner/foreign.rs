@@ -7,26 +7,17 @@ use whimbrel_mailbox::{
     Append, CreateMailbox, MailboxId, Message, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey,
 };
 use whimbrel_service::{
-    api::{
-        AccountId, BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply,
-    },
+    api::{BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply},
     log::{POSITION_KEY, Position},
     machine::{Input, Others, Ticket},
-    owner::{Config, keys},
+    owner::Config,
     peers::{Frame, PeerInput},
 };
 
 use crate::{
     pair::Pair,
-    world::{ANNE, name},
+    world::{ANNE, bea, name},
 };
-
-/// An account in the partition of ANNE.
-fn bea() -> AccountId {
-    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
-    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
-    beside.next().expect("a partition has many accounts")
-}
 
 fn entry() -> Entry {
     let delivery = Delivery {

@@ -8,21 +8,14 @@ use whimbrel_service::{
     api::{AccountId, MailboxCall, Reply},
     log::lacking_of_key,
     machine::{Input, Machine},
-    owner::{Config, keys},
+    owner::Config,
     peers::PeerInput,
 };
 
 use crate::{
     pair::Pair,
-    world::{ANNE, name},
+    world::{ANNE, bea, name},
 };
-
-/// An account in the partition of ANNE.
-fn bea() -> AccountId {
-    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
-    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
-    beside.next().expect("a partition has many accounts")
-}
 
 /// Node 1 gets no body from anybody.
 fn pair() -> Pair {

@@ -11,11 +11,18 @@ use whimbrel_service::{
     },
     content::Content,
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
-    owner::{Config, PartitionOwner},
+    owner::{Config, PartitionOwner, keys},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
 
 pub(crate) const ANNE: AccountId = AccountId([1; 16]);
+
+/// An account in the partition of ANNE.
+pub(crate) fn bea() -> AccountId {
+    let ids = (2..=u64::MAX).map(|n| AccountId(u128::from(n).to_be_bytes()));
+    let mut beside = ids.filter(|id| keys::partition_of(*id) == keys::partition_of(ANNE));
+    beside.next().expect("a partition has many accounts")
+}
 
 /// An owner on a map; it stands still, or loses power, when it has had so many commits.
 pub(crate) struct World {
