@@ -189,6 +189,20 @@ impl Readers {
         }
     }
 
+    /// The peer has nothing of the partition any more: it has no readers from now on, whether there is a link or not.
+    pub fn left(&mut self, now: Now, id: Incarnation) {
+        self.unlinked(now, id);
+        let had = self.peers.remove(&id).map(|peer| peer.accounts);
+        for account in had.into_iter().flat_map(BTreeMap::into_keys) {
+            self.out.push_back(Output::Heard(account));
+            self.out.push_back(Output::Reads {
+                peer: id,
+                account,
+                reading: false,
+            });
+        }
+    }
+
     /// How long the last round trip to this peer took.
     pub fn round_trip(&mut self, id: Incarnation, micros: u64) {
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -487,6 +501,25 @@ mod tests {
         assert!(readers.is_heard(at(0), [2; 16], 1000));
         readers.received(at(0), node(2), told(0, false, 0, false));
         assert!(readers.is_heard(at(0), X, 1000));
+    }
+
+    #[test]
+    fn who_has_left_has_no_readers() {
+        let mut readers = readers();
+        while readers.poll().is_some() {}
+        assert!(!readers.is_heard(at(0), X, 6));
+        readers.left(at(0), node(2));
+        assert!(readers.is_heard(at(0), X, 6));
+        let outputs: Vec<Output> = std::iter::from_fn(|| readers.poll()).collect();
+        assert!(
+            outputs.contains(&Output::Heard(X)),
+            "what waits is released"
+        );
+        readers.received(at(0), node(2), told(0, true, 5, true));
+        assert!(readers.is_heard(at(0), X, 6), "it is not linked");
+        readers.linked(node(2));
+        readers.received(at(0), node(2), told(0, true, 5, true));
+        assert!(!readers.is_heard(at(0), X, 6), "it is back");
     }
 
     #[test]

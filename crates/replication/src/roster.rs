@@ -209,6 +209,11 @@ impl Roster {
         Ok(())
     }
 
+    /// What members say of partitions.
+    pub fn holders(&self) -> Holders {
+        self.holders.clone().unwrap_or_default()
+    }
+
     /// The members whose logs are open, with their slots.
     pub fn slots(&self) -> BTreeMap<Incarnation, u8> {
         let open = self.members.open();

@@ -81,7 +81,15 @@ impl<S: Store> Service<S> {
         let in_cluster = membership.is_some();
         let shipping = peers::Config::default();
         let young = membership.as_ref().is_some_and(|of| of.young);
-        let (peers, former) = membership.map_or_else(Default::default, |of| (of.peers, of.former));
+        let (peers, holders, former) = membership.map_or_else(Default::default, |of| {
+            let Membership {
+                peers,
+                holders,
+                former,
+                ..
+            } = of;
+            (peers, holders, former)
+        });
         let mut actors = JoinSet::new();
         // Logins under names that do not exist are compared with it.
         let decoy = password::decoy(&config.auth)?;
@@ -99,6 +107,7 @@ impl<S: Store> Service<S> {
         let queue_config = queue::Config {
             origin,
             peers: peers.keys().copied().collect(),
+            holders: holders.clone(),
             in_cluster,
             other_nodes: config.queue.other_nodes,
             takeover_after_seconds: config.queue.takeover_after.as_secs(),
@@ -119,6 +128,7 @@ impl<S: Store> Service<S> {
             waiting_calls_max: config.limits.waiting_calls_max,
             collect_after_seconds: config.storage.collect_after.as_secs(),
             peers,
+            holders,
             former,
             in_cluster,
             young,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whimbrel_crdt::{Incarnation, PartitionId, Section, mutants::broken};
 use whimbrel_directory::{Account, AccountKey, Address, Credential, Directory, Op, Refusal};
 use whimbrel_mailbox::AccountId;
-use whimbrel_replication::partition::Resume;
+use whimbrel_replication::partition::{Membership, Resume};
 use whimbrel_storage::Mutation;
 
 use crate::{
@@ -565,7 +565,7 @@ impl Running {
             config.shipping,
             id,
             origin,
-            &config.peers,
+            Membership::of(config.peers.iter().copied().chain([origin])),
             Resume {
                 logs: ends,
                 applied: log.applied().clone(),

@@ -30,7 +30,10 @@ use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{BlobName, EntryId, Order};
 pub use whimbrel_replication::waits;
-use whimbrel_replication::{partition::Resume, waits::Waits};
+use whimbrel_replication::{
+    partition::{Membership, Resume},
+    waits::Waits,
+};
 use whimbrel_storage::{Commit, Mutation};
 
 pub(crate) use self::rows::{
@@ -48,7 +51,7 @@ use crate::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
     owner::keys::COMING_END,
     peers::{
-        self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping,
+        self, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping,
         whole::{Coming, Found, Giving},
     },
     stamps::Stamps,
@@ -83,6 +86,8 @@ pub struct Config {
     pub origin: Incarnation,
     /// The other nodes. Empty: this node is alone.
     pub peers: BTreeSet<Incarnation>,
+    /// Which partitions of accounts they hold: who does not is not asked for deliveries there.
+    pub holders: Holders,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
     pub in_cluster: bool,
     /// How many of them must have an entry before it is accepted; never more than there are. `queue.other_nodes`.
@@ -104,6 +109,7 @@ impl Config {
         Config {
             origin,
             peers: BTreeSet::new(),
+            holders: Holders::default(),
             in_cluster: false,
             other_nodes: 1,
             takeover_after_seconds: 60,
@@ -614,7 +620,8 @@ impl Running {
         };
         let ends = logs.unwrap_or_else(|| log.ends());
         let (applied, stable) = (log.applied(), log.collected());
-        let (shipping, peers) = (config.shipping, &config.peers);
+        let shipping = config.shipping;
+        let members = Membership::of(config.peers.iter().copied().chain([origin]));
         // It is never young: what it takes is new.
         let known = Resume {
             logs: ends,
@@ -622,7 +629,7 @@ impl Running {
             stable,
             ..Resume::default()
         };
-        let shipping = Shipping::resume(shipping, id, origin, peers, known);
+        let shipping = Shipping::resume(shipping, id, origin, members, known);
         let (coming, gone) = found.settle(None)?;
         let running = Running {
             shipping: shipping.map_err(|error| error.to_string())?,

@@ -8,7 +8,8 @@ use whimbrel_replication::wire::{Deliver, Delivered};
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, MailboxName},
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{FEATURE_DELIVER, Frame, PeerInput, PeerOutput},
+    owner::keys::partition_of,
+    peers::{FEATURE_DELIVER, Frame, Holders, PeerInput, PeerOutput},
     queue::{Config, Limits, QueueOwner},
 };
 
@@ -193,6 +194,30 @@ fn peers_are_asked_until_one_has_made_it() {
     assert_eq!(handed, 1);
     bench.input(Input::Committed(bench.commits[0]));
     assert!(bench.answered);
+}
+
+#[test]
+fn only_who_holds_the_partition_is_asked() {
+    let partition = partition_of(AccountId([0; 16]));
+    for phases in 0..3 {
+        let mut bench = Bench::with(1, &[(2, ABLE), (4, ABLE)]);
+        let mut holders = Holders::default();
+        let others = PartitionId::accounts(partition.bucket().unwrap_or(0) ^ 1);
+        holders.leave(node(4), others).unwrap();
+        if phases > 0 {
+            holders.leave(node(2), partition).unwrap();
+        }
+        if phases > 1 {
+            holders.left(node(2), partition, 0).unwrap();
+        }
+        bench.input(Input::Peer(PeerInput::Holders(holders)));
+        bench.not_here();
+        let (to_2, to_4) = (bench.asked(2), bench.asked(4));
+        assert_eq!([to_2.clone(), to_4].concat(), [0], "{phases}");
+        assert!(phases == 0 || to_2.is_empty(), "{phases}");
+        bench.answer(4, 0, false);
+        assert!(phases == 0 || bench.asked(2).is_empty(), "{phases}");
+    }
 }
 
 #[test]

@@ -1306,6 +1306,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
 fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config {
     queue::Config {
         peers: config.peers.keys().copied().collect(),
+        holders: config.holders.clone(),
         in_cluster: config.in_cluster,
         shipping: config.shipping,
         takeover_after_seconds: 10,

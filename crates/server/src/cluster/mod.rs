@@ -36,7 +36,7 @@ use tokio::{
 };
 use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::roster::Place;
+use whimbrel_replication::{holders::Holders, roster::Place};
 
 pub use self::status::{
     Drain, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
@@ -60,6 +60,8 @@ use crate::{
 pub struct Membership {
     /// The other members, and their slots.
     pub(crate) peers: BTreeMap<Incarnation, u8>,
+    /// Which partitions they and this node hold.
+    pub(crate) holders: Holders,
     /// Those whose logs are closed.
     pub(crate) former: BTreeMap<Incarnation, u8>,
     /// Whether this node came with an empty disk.
@@ -164,6 +166,7 @@ impl<S: Store> Cluster<S> {
         peers.remove(&me);
         let membership = Membership {
             peers,
+            holders: state.roster.lock().await.holders(),
             former: state.former().await,
             young: state.files.is_young(),
             wants: to_wants,
@@ -343,6 +346,7 @@ pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> 
     }
     Ok(Some(Membership {
         peers,
+        holders: kept.roster.holders(),
         former: kept.roster.former(),
         young: Files::of(data.path()).is_young(),
         // Nobody fetches: what is wanted is wanted again at the next start.

@@ -311,6 +311,10 @@ impl<S: Store> State<S> {
             board
                 .tell_of_peers(|| PeerInput::Members(slots.clone()))
                 .await;
+            let holders = roster.holders();
+            board
+                .tell_of_peers(|| PeerInput::Holders(holders.clone()))
+                .await;
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use whimbrel_crdt::{Batch, Incarnation};
 use whimbrel_directory::{Address, Op, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
-use whimbrel_replication::partition::{Entry, Ticket as Asked};
+use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
 use whimbrel_storage::Mutation;
 
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
@@ -39,7 +39,7 @@ impl DirectoryOwner {
                 self.config.peers.clone_from(&members);
                 self.config.peers.remove(&self.config.origin);
                 if let Phase::Running(running) = &mut self.state {
-                    running.shipping.members(now, members);
+                    running.shipping.members(now, Membership::of(members));
                 }
             }
             PeerInput::Closed(closed) => {
@@ -89,6 +89,7 @@ impl DirectoryOwner {
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
+            | PeerInput::Holders(_)
             | PeerInput::Linked(..)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)

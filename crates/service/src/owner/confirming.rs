@@ -256,8 +256,9 @@ impl PartitionOwner {
             return Err(Failure::Temporary);
         };
         // The partition may have been opened a moment ago, here or there, so that they have not said yet where they stand in it.
-        let links = self.links.values();
-        let reachable = links.filter(|link| link.features & FEATURE_CONFIRM != 0);
+        let links = self.links.iter();
+        let links = links.filter(|(peer, _)| self.config.holds(**peer, partition));
+        let reachable = links.filter(|(_, link)| link.features & FEATURE_CONFIRM != 0);
         let may = own.confirming.waits.check(needed, reachable.count());
         may.map_err(|refused| match refused {
             Refused::TooFew { .. } => Failure::TooFewNodes,

@@ -335,14 +335,17 @@ impl PartitionOwner {
         };
         // A slot comes back when all have been had: then it may have been given by either.
         let mut from = with(&slot.into_iter().collect());
+        let partition = super::keys::partition_of(account);
         if from.is_empty() {
+            // Who is away has shown nothing since, as who is no member any more.
+            let serves = |member: &Incarnation| {
+                peers.contains_key(member) && self.config.has(*member, partition)
+            };
             from = with(&replica.unknown_slots(names.name, told, names.numbers));
-            from.retain(|member| former.contains_key(member));
-            from.extend(peers.keys());
+            from.retain(|member| !serves(member));
+            from.extend(peers.keys().filter(|member| serves(member)));
         }
-        let Some(super::Partition::Running(own)) =
-            self.partitions.get(&super::keys::partition_of(account))
-        else {
+        let Some(super::Partition::Running(own)) = self.partitions.get(&partition) else {
             return Ok(None);
         };
         let shown = from.iter().map(|member| {

@@ -43,11 +43,11 @@ impl PartitionOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
             PeerInput::Members(slots) => {
-                let members: BTreeSet<Incarnation> = slots.keys().copied().collect();
                 self.config.peers = slots;
                 self.config.peers.remove(&self.config.origin);
-                self.of_all(now, |own, now| own.shipping.members(now, members.clone()));
+                self.belong(now);
             }
+            PeerInput::Holders(holders) => self.placed(now, holders),
             PeerInput::Former(slots) => self.former(slots),
             PeerInput::Closed(closed) => {
                 self.closed = closed.clone();

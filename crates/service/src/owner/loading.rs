@@ -1,6 +1,6 @@
 //! How partitions and accounts come into memory, and go when they cannot be read or are no more.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
@@ -285,13 +285,13 @@ impl PartitionOwner {
         };
         let young = self.config.young && !opening.rows.iter().any(|(key, _)| key == log::GROWN_KEY);
         let ends = logs.clone().unwrap_or_else(|| log.ends());
-        let peers: BTreeSet<Incarnation> = self.config.peers.keys().copied().collect();
+        let members = self.config.members_of(partition);
         let config = self.config.shipping;
         let mut shipping = match Shipping::resume(
             config,
             partition,
             origin,
-            &peers,
+            members.clone(),
             Resume {
                 logs: ends,
                 applied: log.applied().clone(),
@@ -328,6 +328,7 @@ impl PartitionOwner {
         let own = Own {
             log,
             shipping,
+            members,
             readers,
             announced,
             reporting: Reporting::default(),

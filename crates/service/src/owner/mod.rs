@@ -13,7 +13,7 @@
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
 //! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
-//! others), [`collect`], [`sent`], [`keys`], [`rows`].
+//! others), [`placed`] (who holds what), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
@@ -25,6 +25,7 @@ mod foreign;
 mod joining;
 pub mod keys;
 mod loading;
+mod placed;
 mod reading;
 mod rows;
 mod sent;
@@ -50,10 +51,10 @@ use crate::{
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{self, PartitionReport, Shipping},
+    peers::{self, Holders, PartitionReport, Shipping},
     stamps::Stamps,
 };
-use whimbrel_replication::{announced::Announced, readers::Readers, waits};
+use whimbrel_replication::{announced::Announced, partition::Membership, readers::Readers, waits};
 
 /// What an owner is told at the start.
 #[derive(Clone, Debug)]
@@ -78,6 +79,8 @@ pub struct Config {
     pub collect_after_seconds: u64,
     /// The other members of its partitions, and their slots: nothing is forgotten before all of them have it. Empty: this node is alone.
     pub peers: BTreeMap<Incarnation, u8>,
+    /// Which partitions the members hold.
+    pub holders: Holders,
     /// Those that were members until their logs were closed, and the slots they had: clients that were at them may come at any time.
     pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
@@ -120,6 +123,7 @@ impl Default for Config {
             messages_per_call_max: MESSAGES_PER_CALL_MAX,
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
+            holders: Holders::default(),
             former: BTreeMap::new(),
             in_cluster: false,
             young: false,
@@ -210,6 +214,8 @@ enum Partition {
 struct Own {
     log: Log,
     shipping: Shipping,
+    /// Who belongs to it, this node included, as the machine was told.
+    members: BTreeMap<Incarnation, Membership>,
     /// Who else looks at accounts.
     readers: Readers,
     /// What each member has shown to its clients.
@@ -523,8 +529,11 @@ impl Machine for PartitionOwner {
             Partition::Loading(_) => None,
         });
         let logs = open.clone().map(|own| own.log.next() - 1);
-        let members = || self.config.peers.keys().copied();
-        let unshown = |own: &Own| own.announced.unshown(own.log.applied(), members());
+        let unshown = |own: &Own| {
+            let members = self.config.peers.keys().copied();
+            let members = members.filter(|id| self.config.has(*id, own.log.partition()));
+            own.announced.unshown(own.log.applied(), members)
+        };
         Figures {
             accounts_loaded: self.accounts.values().filter(running).count() as u64,
             accounts_bytes: self.bytes as u64,

@@ -81,9 +81,10 @@ fn told_uids(reply: &mut Reply) -> Vec<&mut u32> {
 impl Own {
     pub(super) fn linked(&mut self, now: Now, peer: Incarnation, round_trip: Option<u64>) {
         self.shipping.linked(now, peer);
-        self.readers.linked(peer);
-        self.announced.linked(peer);
-        self.confirming.stream_of(peer);
+        if self.members.get(&peer).is_some_and(|of| of.left.is_some()) {
+            return;
+        }
+        self.hears(peer);
         if let Some(micros) = round_trip {
             self.readers.round_trip(peer, micros);
         }
@@ -111,9 +112,7 @@ impl Own {
             Frame::BlobHave(have) => self.told_of_body(peer, &have),
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
-                    self.readers.linked(peer);
-                    self.announced.linked(peer);
-                    self.confirming.stream_of(peer);
+                    self.hears(peer);
                 }
                 if matches!(&other, Frame::Hello(hello) if hello.young == Some(true)) {
                     self.announced.is_new(peer);

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
+    holders::{Holders, Phase, Standing},
     partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},
     readers,
     wire::{FEATURE_DELIVER, Frame},
@@ -63,6 +64,8 @@ pub(crate) fn is_kept_early(frames: &[(Incarnation, Frame)], frame: &Frame) -> b
 pub enum PeerInput {
     /// The members of the cluster, this node among them, and their slots. Told before the first of a new one is linked.
     Members(BTreeMap<Incarnation, u8>),
+    /// Who holds which partition, as the members of before say. Told behind these, and before frames of who knew it. The directory and the queue are everybody's.
+    Holders(Holders),
     /// Those whose logs are closed, and the slots they had. Told before members without them.
     Former(BTreeMap<Incarnation, u8>),
     /// All of the logs of these, which belong to the cluster no more, is here: nothing more of them is taken.

@@ -136,19 +136,18 @@ pub(crate) struct Shipping {
 }
 
 impl Shipping {
-    /// Goes on from what the store knows, among these peers.
+    /// Goes on from what the store knows, among these members, this node included.
     pub(crate) fn resume(
         config: Config,
         partition: PartitionId,
         me: Incarnation,
-        peers: &BTreeSet<Incarnation>,
+        members: BTreeMap<Incarnation, Membership>,
         known: Resume,
     ) -> Result<Self, ResumeError> {
         let resume = Resume {
-            members: Membership::of(peers.iter().copied().chain([me])),
+            members: members.clone(),
             ..known
         };
-        let members = resume.members.clone();
         let mut machine = Partition::resume(config, partition, me, resume)?;
         // Alone, all that is here is stable; with others, what is stable is what they say.
         machine.handle(clocks(Now::default()), Input::Members(members));
@@ -168,10 +167,9 @@ impl Shipping {
         self.machine.stable()
     }
 
-    /// Others belong to it now: nothing gets stable before all of them have it.
-    pub(crate) fn members(&mut self, now: Now, members: BTreeSet<Incarnation>) {
-        self.machine
-            .handle(clocks(now), Input::Members(Membership::of(members)));
+    /// Others belong to it now, or hold it: nothing gets stable before all of them have it.
+    pub(crate) fn members(&mut self, now: Now, members: BTreeMap<Incarnation, Membership>) {
+        self.machine.handle(clocks(now), Input::Members(members));
     }
 
     /// All of these logs is here, and there is no more of them.

@@ -15,7 +15,7 @@
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{BlobName, EntryId};
-use whimbrel_replication::partition::{Entry as LogEntry, Ticket as Asked};
+use whimbrel_replication::partition::{Entry as LogEntry, Membership, Ticket as Asked};
 use whimbrel_storage::{Commit, Mutation, Room};
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -101,9 +101,10 @@ impl QueueOwner {
                 self.config.peers.remove(&self.config.origin);
                 self.look_around(now);
                 if let Phase::Running(running) = &mut self.phase {
-                    running.shipping.members(now, members);
+                    running.shipping.members(now, Membership::of(members));
                 }
             }
+            PeerInput::Holders(holders) => self.config.holders = holders,
             PeerInput::Closed(closed) => {
                 self.closed = closed.clone();
                 if let Phase::Running(running) = &mut self.phase {

@@ -1,6 +1,6 @@
 //! Deliveries that other nodes make: of accounts whose partition this node does not have, or not as a whole ([`Input::NotHere`](crate::machine::Input::NotHere)).
 //!
-//! The node that delivers an entry asks a peer, and the next one when that says no. Who is asked makes the delivery from its own copy of the entry, and answers when it
+//! The node that delivers an entry asks a peer that holds the account's partition, and the next one when that says no. Who is asked makes the delivery from its own copy of the entry, and answers when it
 //! is durable there and at as many others as had to have the entry: then it counts here as if it had been made here. Ids of messages are derived, so whoever
 //! else makes it makes the same.
 //!
@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{
     machine::{Now, Others, Output, Ticket},
-    peers::{Frame, PeerOutput},
+    owner::keys::partition_of,
+    peers::{Frame, PeerOutput, Phase::Holds},
 };
 
 /// Deliveries that one peer is asked for at once, and that are kept of what it asks. A way there and back with two syncs takes 100 ms where it is long:
@@ -134,9 +135,18 @@ impl QueueOwner {
         let Some(refused) = self.handing.refused.get(&delivery) else {
             return;
         };
+        let deliveries = self.entries.get(&delivery.0);
+        let deliveries = deliveries.and_then(|of| of.entry.deliveries.get(delivery.1));
+        let Some(partition) = deliveries.map(|of| partition_of(of.account)) else {
+            return;
+        };
+        let holds = |peer: Incarnation| {
+            let standing = self.config.holders.standing(peer, partition);
+            standing.phase == Holds || broken("asked-without-holding")
+        };
         let left = || {
             let linked = self.handing.asked.iter();
-            linked.filter(|(peer, _)| !refused.contains(*peer))
+            linked.filter(|(peer, _)| holds(**peer) && !refused.contains(*peer))
         };
         let holders = self.holders.get(&delivery.0);
         let has_body = |peer: &Incarnation| holders.is_some_and(|of| of.contains(peer));

@@ -9,6 +9,7 @@ mod foreign;
 mod lacking;
 mod pair;
 mod parts;
+mod placed;
 mod states;
 mod steps;
 mod world;

@@ -1,0 +1,89 @@
+//! Who holds the partitions: members drop some and come back to them (`docs/decisions/0040`).
+//!
+//! Who is *away* has nothing of a partition: it is not waited for, has no readers, and confirms nothing. What it had shown counts as that of a member that was
+//! removed, but its slot stays its own. Who *leaves* has what it had and takes nothing new.
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::partition::Membership;
+
+use super::{Config, Own, Partition, PartitionOwner};
+use crate::{
+    machine::Now,
+    peers::{Holders, Phase, clocks},
+};
+
+impl Config {
+    /// The members, this node included, as the machine of a partition is told of them.
+    pub(super) fn members_of(&self, partition: PartitionId) -> BTreeMap<Incarnation, Membership> {
+        let members = self.peers.keys().copied().chain([self.origin]);
+        let standing = self.holders.of(partition, members).into_iter();
+        standing.map(|(id, of)| (id, of.membership())).collect()
+    }
+
+    /// Whether a member has something of a partition.
+    pub(super) fn has(&self, member: Incarnation, partition: PartitionId) -> bool {
+        self.holders.standing(member, partition).phase != Phase::Away
+    }
+
+    /// Whether a member goes on holding a partition.
+    pub(super) fn holds(&self, member: Incarnation, partition: PartitionId) -> bool {
+        self.holders.standing(member, partition).phase == Phase::Holds
+    }
+}
+
+impl Own {
+    /// There is a stream to a member which has something of the partition.
+    pub(super) fn hears(&mut self, peer: Incarnation) {
+        self.readers.linked(peer);
+        self.announced.linked(peer);
+        self.confirming.stream_of(peer);
+    }
+
+    /// A member has dropped what it had of the partition, in this life or in one before.
+    fn drops(&mut self, now: Now, peer: Incarnation) {
+        self.readers.left(clocks(now), peer);
+        self.announced.unlinked(peer);
+        self.confirming.stream_of(peer);
+        self.keep_announced_soon();
+    }
+}
+
+impl PartitionOwner {
+    /// Members say who holds what.
+    pub(super) fn placed(&mut self, now: Now, holders: Holders) {
+        self.config.holders = holders;
+        self.belong(now);
+    }
+
+    /// Machines are told who belongs to their partitions, and holds them.
+    pub(super) fn belong(&mut self, now: Now) {
+        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
+        for partition in open {
+            let members = self.config.members_of(partition);
+            let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+                continue;
+            };
+            if own.failed || own.members == members {
+                continue;
+            }
+            let before = std::mem::replace(&mut own.members, members.clone());
+            own.shipping.members(now, members);
+            let changed = own.members.iter().filter(|(id, is)| {
+                let was = before.get(*id).copied().unwrap_or_default();
+                **id != self.config.origin && was != **is
+            });
+            let changed: Vec<_> = changed.map(|(id, is)| (*id, is.left.is_none())).collect();
+            for (id, has) in changed {
+                own.drops(now, id);
+                if has && self.links.contains_key(&id) {
+                    own.hears(id);
+                }
+            }
+            self.spread_on(partition);
+            self.confirm_on(partition);
+            self.ship(now, partition);
+        }
+    }
+}
