@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use fjall::{Readable, Snapshot};
-use whimbrel_storage::rules::{Broken, check_cut, check_follows, check_jump, check_sizes};
+use whimbrel_storage::rules::{
+    Broken, check_cut, check_follows, check_forget, check_jump, check_sizes,
+};
 use whimbrel_storage::{
     BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, Room, StoreError,
     UploadId,
@@ -152,6 +154,23 @@ impl<'a> Group<'a> {
                 self.cut.insert(log);
             }
         }
+        let mut forgotten = Vec::new();
+        for origin in &commit.forgets {
+            let log = (partition, *origin);
+            check_forget(&commit, *origin, self.position(log))?;
+            if self.appended.contains_key(&log) {
+                // Rows that this write puts it cannot remove.
+                return Err(StoreError::Full(
+                    "a log is forgotten with the write that adds to it".into(),
+                ));
+            }
+            // Those below the cut that are still there: with another position they would not be known for it.
+            let range = keys::prefix_range(&keys::entries(log.0, log.1));
+            for row in self.view.range(&self.sealer.trees.log, range) {
+                forgotten.push(row.key().map_err(read_error)?);
+            }
+            moved.push((log, LogPosition::EMPTY));
+        }
         let adds = commit.entry.is_some()
             || commit
                 .mutations
@@ -168,6 +187,9 @@ impl<'a> Group<'a> {
         self.taken += 1;
         if let Some(entry) = &commit.entry {
             self.append(partition, entry);
+        }
+        for key in forgotten {
+            self.write.remove(&self.sealer.trees, Tree::Log, key);
         }
         for (log, position) in moved {
             self.write.put(
@@ -275,7 +297,8 @@ impl<'a> Group<'a> {
             let grown = self.grown.get(log).copied().unwrap_or(0);
             let bytes = lengths.entry(*log).or_default();
             let whole = u128::from(*bytes + grown);
-            let (kept, all) = (now.next - now.low, (now.next - low).max(1));
+            // One that is forgotten goes on with less than it had.
+            let (kept, all) = (now.next - now.low, now.next.saturating_sub(low).max(1));
             let kept = whole * u128::from(kept) / u128::from(all);
             *bytes = u64::try_from(kept).unwrap_or(u64::MAX);
         }

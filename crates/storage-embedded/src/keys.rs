@@ -60,6 +60,11 @@ fn log_key(tag: u8, partition: PartitionId, origin: Origin) -> Vec<u8> {
     key
 }
 
+/// What the keys of a log's entries begin with.
+pub(crate) fn entries(partition: PartitionId, origin: Origin) -> Vec<u8> {
+    log_key(ENTRY, partition, origin)
+}
+
 pub(crate) fn entry(partition: PartitionId, origin: Origin, first: u64) -> Vec<u8> {
     let mut key = log_key(ENTRY, partition, origin);
     key.extend(first.to_be_bytes());

@@ -215,14 +215,19 @@ impl Sealer {
             .db()
             .snapshot()
             .range(&self.trees.log, keys::prefix_range(prefix));
-        rows.map(|row| {
+        let positions = rows.map(|row| {
             let (key, value) = row.into_inner().map_err(read_error)?;
             let parsed = keys::parse_log_key(&key).zip(keys::parse_position(&value));
             let ((partition, origin, _), position) = parsed
                 .ok_or_else(|| StoreError::Damaged("a log's position cannot be read".into()))?;
             Ok((partition, origin, position))
-        })
-        .collect()
+        });
+        // A log that was forgotten is as if it had never been.
+        let is_known = |row: &Result<(_, _, LogPosition), _>| {
+            row.as_ref()
+                .map_or(true, |(_, _, position)| *position != LogPosition::EMPTY)
+        };
+        positions.filter(is_known).collect()
     }
 }
 

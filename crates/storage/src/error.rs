@@ -126,6 +126,20 @@ pub enum Refusal {
         /// The number asked for.
         below: u64,
     },
+    /// A log is to be forgotten in which there is something.
+    #[error(
+        "{origin:?} in {partition:?} is to be forgotten, but it has entries from {low} to below {next}"
+    )]
+    NotCut {
+        /// The log's partition.
+        partition: PartitionId,
+        /// The log's origin.
+        origin: Origin,
+        /// Where it begins.
+        low: u64,
+        /// The number the log goes on with.
+        next: u64,
+    },
     /// A jump that does not lead ahead, or two of one log, or one of the log that the commit appends to.
     #[error("jump of {origin:?} in {partition:?} to {to}, but the log goes on with {next}")]
     JumpBack {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::types::{COMMIT_BYTES_MAX, HOLDER_BYTES_MAX, RECORD_KEY_BYTES_MAX};
-use crate::{Commit, Cut, Jump, LogEntry, LogPosition, Mutation, PartitionId, Refusal};
+use crate::{Commit, Cut, Jump, LogEntry, LogPosition, Mutation, Origin, PartitionId, Refusal};
 
 /// Refuses a commit with a part beyond its limit.
 ///
@@ -114,6 +114,24 @@ pub fn check_jump(partition: PartitionId, jump: &Jump, next: u64) -> Result<(), 
             origin: jump.origin,
             next,
             to: jump.next,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses to forget a log in which there was something before the commit, or to which it appends. `position`: before it.
+///
+/// # Errors
+/// [`Refusal::NotCut`].
+pub fn check_forget(commit: &Commit, origin: Origin, position: LogPosition) -> Result<(), Refusal> {
+    let LogPosition { low, next, .. } = position;
+    let appends = |entry: &LogEntry| entry.origin == origin;
+    if low != next || commit.entry.as_ref().is_some_and(appends) {
+        return Err(Refusal::NotCut {
+            partition: commit.partition,
+            origin,
+            low,
+            next,
         });
     }
     Ok(())

@@ -200,7 +200,7 @@ pub enum Room {
 
 /// What becomes durable together, in one partition: at most one batch, and what it changes.
 ///
-/// Order inside: the batch is appended, then logs jump, then they are cut, then mutations are done one after the other.
+/// Order inside: the batch is appended, then logs jump, then they are cut, then some are forgotten, then mutations are done one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
     /// The partition all of this belongs to.
@@ -220,6 +220,8 @@ pub struct Commit {
     pub jumps: Vec<Jump>,
     /// Logs to cut.
     pub cuts: Vec<Cut>,
+    /// Logs that were cut at their ends before, of which it is forgotten where they stood, too: from now on they are as if nobody had written to them.
+    pub forgets: Vec<Origin>,
     /// Changes to records and references.
     pub mutations: Vec<Mutation>,
 }
@@ -236,6 +238,7 @@ impl Commit {
             lazy: false,
             jumps: Vec::new(),
             cuts: Vec::new(),
+            forgets: Vec::new(),
             mutations: Vec::new(),
         }
     }
@@ -248,7 +251,7 @@ impl Commit {
             .as_ref()
             .map_or(0, |entry| entry.bytes.len() + PART_BYTES);
         let mutations = self.mutations.iter().map(Mutation::bytes);
-        let logs = self.cuts.len() + 2 * self.jumps.len();
+        let logs = self.cuts.len() + self.forgets.len() + 2 * self.jumps.len();
         PART_BYTES + entry + logs * PART_BYTES + mutations.sum::<usize>()
     }
 }

@@ -16,6 +16,7 @@ pub(super) async fn run<F: Factory>(make: &mut impl FnMut() -> F) {
     logs_are_apart(&mut make()).await;
     cuts(&mut make()).await;
     jumps(&mut make()).await;
+    forgets(&mut make()).await;
 }
 
 /// A log begins behind a number, with the rows of the same commit.
@@ -95,6 +96,67 @@ async fn jumps<F: Factory>(factory: &mut F) {
     }
     factory.close(engine).await;
     engine = factory.open().await.expect("opens a log that was jumped");
+    factory.close(engine).await;
+}
+
+/// A log that was cut at its end is forgotten, and begins anew with other entries; another one of the partition goes on.
+async fn forgets<F: Factory>(factory: &mut F) {
+    let mut engine = factory.open().await.expect("opens");
+    let (mut gone, mut other) = (Chain::new(3), Chain::new(4));
+    for index in 0..300u32 {
+        for chain in [&mut gone, &mut other] {
+            let commit = chain.commit(P, index.to_be_bytes().to_vec());
+            engine.commit(commit).await.expect("is taken");
+        }
+    }
+    let forget = |origin| Commit {
+        forgets: vec![Origin(origin)],
+        mutations: vec![put("forgotten", "1")],
+        ..Commit::new(P)
+    };
+    refused(engine.commit(forget(3)).await, "a log with entries");
+    let cut = Commit {
+        cuts: vec![Cut {
+            origin: Origin(3),
+            below: gone.next,
+        }],
+        ..Commit::new(P)
+    };
+    let both = Commit {
+        forgets: vec![Origin(3)],
+        ..cut.clone()
+    };
+    refused(engine.commit(both).await, "a log that is cut just now");
+    engine.commit(cut).await.expect("cuts");
+    let adds = Commit {
+        entry: Some(Chain { ..gone }.entry(1, "more")),
+        ..forget(3)
+    };
+    refused(engine.commit(adds).await, "a log that goes on with it");
+    engine.commit(forget(3)).await.expect("is forgotten");
+    engine.commit(forget(9)).await.expect("there was none");
+    for again in [false, true] {
+        let positions = engine.log_positions(P).await.expect("reads");
+        let origins: Vec<Origin> = positions.iter().map(|(origin, _)| *origin).collect();
+        assert_eq!(origins, [Origin(4)], "{again}");
+        long(&engine, 1200).await;
+        let page = engine.read_log(P, Origin(3), 0, usize::MAX).await;
+        assert!(page.expect("reads").entries.is_empty());
+        let page = engine.read_log(P, Origin(4), 0, usize::MAX).await;
+        assert_eq!(page.expect("reads").entries.len(), 300);
+        factory.close(engine).await;
+        engine = factory.open().await.expect("opens again");
+    }
+    let mut anew = Chain::new(3);
+    let commit = anew.commit(P, "another life");
+    let entry = commit.entry.clone().expect("it has one");
+    engine.commit(commit).await.expect("it begins anew");
+    for _ in 0..2 {
+        let page = engine.read_log(P, Origin(3), 0, usize::MAX).await;
+        assert_eq!(page.expect("reads").entries, std::slice::from_ref(&entry));
+        factory.close(engine).await;
+        engine = factory.open().await.expect("opens again");
+    }
     factory.close(engine).await;
 }
 

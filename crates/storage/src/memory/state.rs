@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::rules::{check_cut, check_follows, check_jump, check_sizes};
+use crate::rules::{check_cut, check_follows, check_forget, check_jump, check_sizes};
 use crate::{
     BlobInfo, Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError,
     UploadId,
@@ -95,6 +95,9 @@ impl State {
                 log.entries = log.entries.split_off(&log.position.low);
             }
         }
+        for origin in &commit.forgets {
+            self.logs.remove(&(partition, *origin));
+        }
         let records = self.records.entry(partition).or_default();
         for mutation in &commit.mutations {
             match mutation {
@@ -148,6 +151,9 @@ impl State {
             let next = moved.get(&cut.origin).copied();
             let next = next.unwrap_or_else(|| position(cut.origin).next);
             check_cut(commit.partition, cut, next)?;
+        }
+        for origin in &commit.forgets {
+            check_forget(commit, *origin, position(*origin))?;
         }
         Ok(())
     }
