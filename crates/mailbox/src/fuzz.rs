@@ -96,7 +96,7 @@ pub fn rows(data: &[u8]) {
     let applied = vector(origin(), 1_000);
     if let Ok(mut replica) = Replica::load(AccountId([1; 16]), 3, rows, &applied) {
         replica.release(NOW_MICROS, &Peers::none());
-        is_read(&replica);
+        is_read(&mut replica);
     }
 }
 
@@ -106,11 +106,11 @@ fn is_kept(replica: &Replica, applied: &VersionVector) {
     let again = Replica::load(replica.account(), replica.slot(), rows.clone(), applied)
         .expect("what was stored can be read");
     assert_eq!(again.all_rows(), rows, "stored and read again");
-    is_read(replica);
+    is_read(&mut replica.clone());
 }
 
 /// Whatever is asked of it is answered.
-fn is_read(replica: &Replica) {
+fn is_read(replica: &mut Replica) {
     for info in replica.names() {
         let status = replica.status(&info.name);
         assert_eq!(status.is_some(), replica.exists(&info.name));

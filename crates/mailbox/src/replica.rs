@@ -204,6 +204,14 @@ pub(crate) struct Vanished {
     pub(crate) names: Vec<(MailboxName, Vec<u32>)>,
 }
 
+/// What all mailboxes list of their messages, as it was when it was looked at last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed {
+    bytes: usize,
+    /// How often it was asked for since.
+    asked: usize,
+}
+
 /// One account on one replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -261,6 +269,8 @@ pub struct Replica {
     pub(crate) history_from: u64,
     pub(crate) lineage: Lineage,
 
+    pub(crate) listed: Listed,
+
     // Work of the present step, and rows to write.
     pub(crate) list_changed: bool,
     pub(crate) touched: Vec<u32>,
@@ -317,6 +327,7 @@ impl Replica {
             history_uids: 0,
             history_from: 0,
             lineage: Lineage::default(),
+            listed: Listed::default(),
             list_changed: false,
             touched: Vec::new(),
             touched_boxes: Vec::new(),
@@ -374,8 +385,9 @@ impl Replica {
         self.hidden.len()
     }
 
-    /// An estimate of the memory that the account takes, in bytes. Costs nothing in the number of messages.
-    pub fn memory_bytes(&self) -> usize {
+    /// An estimate of the memory that the account takes, in bytes. Costs nothing in the number of messages, and on average nothing in that of mailboxes: what
+    /// they have beside their records is looked at again only after it was asked for as often as there are mailboxes.
+    pub fn memory_bytes(&mut self) -> usize {
         /// What a B-tree of 4-byte keys and values takes for one entry, nodes being a little over half full.
         const TREE_ENTRY_BYTES: usize = 16;
         /// What one UID takes in [`crate::Uids`]: next to nothing, or up to four and a half where there are gaps, which is little beside a message.
@@ -384,16 +396,19 @@ impl Replica {
             + self.records.heap_bytes()
             + self.records.len() * (TREE_ENTRY_BYTES + LISTED_BYTES);
         let boxes = self.boxes.heap_bytes() + self.boxes.len() * 512;
-        let changed: usize = self
-            .boxes
-            .iter()
-            .map(|(_, b)| {
+        self.listed.asked += 1;
+        if self.listed.asked > self.boxes.len() {
+            let each = self.boxes.iter().map(|(_, b)| {
                 let marked = b.unseen.len() + b.deleted.len() + b.flagged.len();
                 b.changed.capacity() * size_of::<(u64, u32)>()
                     + marked * LISTED_BYTES
                     + b.keywords.len() * TREE_ENTRY_BYTES
-            })
-            .sum();
+            });
+            self.listed = Listed {
+                asked: 0,
+                bytes: each.sum(),
+            };
+        }
         let other = (self.names.len() + self.gone_marks.len()) * 256
             + (self.hidden.len()
                 + self.older.len()
@@ -404,7 +419,7 @@ impl Replica {
             + self.history_uids * 4
             + self.history.len() * 128
             + self.content_bytes;
-        size_of::<Self>() + messages + boxes + changed + other
+        size_of::<Self>() + messages + boxes + self.listed.bytes + other
     }
 
     pub(crate) fn insert_box(&mut self, record: BoxRecord) -> u32 {
