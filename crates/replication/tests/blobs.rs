@@ -276,6 +276,32 @@ fn bodies_that_nobody_has_make_place() {
     assert!(asked.iter().all(|(_, name)| *name != names[0]), "{asked:?}");
 }
 
+/// Each was asked for every five seconds, for as long as the node that wrote it was gone.
+#[test]
+fn what_nobody_has_rests_longer_each_time_until_there_is_a_link() {
+    let mut fetches = Fetches::new(Config::default());
+    fetches.linked(at(0), node(2), false);
+    let (name, _) = blob(1, 50);
+    let mut now = at(0);
+    let rest = |fetches: &mut Fetches, now: &mut Now| {
+        assert!(fetches.want(*now, name, 0, false));
+        assert_eq!(asked(fetches), [(node(2), name)]);
+        fetches.lacks(*now, node(2), name);
+        let (before, until) = (now.mono_micros, fetches.deadline().unwrap());
+        now.mono_micros = until - 1;
+        fetches.time(*now);
+        assert_eq!(again(fetches), []);
+        now.mono_micros = until;
+        fetches.time(*now);
+        assert_eq!(again(fetches), [name]);
+        (until - before) / 1_000_000
+    };
+    let rests: Vec<u64> = (0..7).map(|_| rest(&mut fetches, &mut now)).collect();
+    assert_eq!(rests, [5, 10, 20, 40, 80, 80, 80]);
+    fetches.linked(now, node(2), false);
+    assert_eq!(rest(&mut fetches, &mut now), 5, "the link is another one");
+}
+
 #[test]
 fn as_many_rest_as_there_is_room_for_and_one_that_comes_is_taken() {
     let config = Config {

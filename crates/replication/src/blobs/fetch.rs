@@ -31,6 +31,10 @@ pub enum Output {
     Again(BlobName),
 }
 
+/// What nobody has rests for `stall_micros_max`, and each time twice as long, so many times: 80 s in the end by default. A new link ends all rests; but a
+/// peer may get it from one that this node does not reach, and does not say so.
+const REST_DOUBLED_MAX: u32 = 4;
+
 struct Fetch {
     priority: u8,
     hasher: blake3::Hasher,
@@ -57,8 +61,10 @@ pub struct Fetches {
     active: BTreeMap<BlobName, Fetch>,
     /// What no peer has, until when: they take no places of those that can be had. What was removed everywhere before it was fetched is among them.
     resting: BTreeMap<BlobName, u64>,
-    /// The same, in this order; some may have come.
-    resting_until: VecDeque<(u64, BlobName)>,
+    /// The same, in the order of time.
+    resting_until: BTreeSet<(u64, BlobName)>,
+    /// How often each of these has rested since a link was made, and may rest again.
+    rested: BTreeMap<BlobName, u32>,
     ahead: Ahead,
     /// Peers that give unasked: others have an earlier version.
     pushers: BTreeSet<Incarnation>,
@@ -83,7 +89,8 @@ impl Fetches {
             count: 0,
             active: BTreeMap::new(),
             resting: BTreeMap::new(),
-            resting_until: VecDeque::new(),
+            resting_until: BTreeSet::new(),
+            rested: BTreeMap::new(),
             ahead: Ahead::default(),
             pushers: BTreeSet::new(),
             taking: BTreeMap::new(),
@@ -165,7 +172,10 @@ impl Fetches {
         }
         self.out.push_back(Output::Finish(name));
         self.known.remove(&name);
-        self.resting.remove(&name);
+        self.rested.remove(&name);
+        if let Some(until) = self.resting.remove(&name) {
+            self.resting_until.remove(&(until, name));
+        }
         true
     }
 
@@ -247,6 +257,7 @@ impl Fetches {
             fetch.failed.remove(&peer);
         }
         // It may have what nobody had.
+        self.rested.clear();
         self.end_rest(u64::MAX);
         self.begin(now);
     }
@@ -331,6 +342,7 @@ impl Fetches {
         if (right || broken("blob-unverified")) && done.length == fetch.received {
             self.active.remove(&done.name);
             self.known.remove(&done.name);
+            self.rested.remove(&done.name);
             self.ahead.came(&self.config, done.name);
             self.out.push_back(Output::Finish(done.name));
         } else {
@@ -382,7 +394,7 @@ impl Fetches {
     pub fn deadline(&self) -> Option<u64> {
         let heard = self.active.values().map(|fetch| fetch.heard_at).min();
         let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
-        let rested = self.resting_until.front().map(|(until, _)| *until);
+        let rested = self.resting_until.first().map(|(until, _)| *until);
         let coming = self.coming_until.front().map(|(until, _)| *until);
         let times = [stalled, rested, coming, self.ahead.deadline()];
         times.into_iter().flatten().min()
@@ -407,18 +419,25 @@ impl Fetches {
             }
             self.out.push_back(Output::Nowhere(name));
             self.known.remove(&name);
-            let until = now.mono_micros.saturating_add(self.config.stall_micros_max);
+            let times = self.rested.entry(name).or_default();
+            let micros = self.config.stall_micros_max << (*times).min(REST_DOUBLED_MAX);
+            *times += 1;
+            let until = now.mono_micros.saturating_add(micros);
             self.resting.insert(name, until);
-            self.resting_until.push_back((until, name));
+            self.resting_until.insert((until, name));
         }
-        while self.resting_until.len() > self.config.resting_max {
+        while self.resting.len() > self.config.resting_max {
             self.end_first_rest();
+        }
+        if self.rested.len() > 2 * self.config.resting_max {
+            // Those that nobody wanted again are among them.
+            self.rested.clear();
         }
     }
 
     /// What rests until this time is forgotten, and who lacks it is asked to want it again: nobody may any more.
     fn end_rest(&mut self, until: u64) {
-        while let Some((first, _)) = self.resting_until.front()
+        while let Some((first, _)) = self.resting_until.first()
             && *first <= until
         {
             self.end_first_rest();
@@ -426,9 +445,7 @@ impl Fetches {
     }
 
     fn end_first_rest(&mut self) {
-        if let Some((until, name)) = self.resting_until.pop_front()
-            && self.resting.get(&name) == Some(&until)
-        {
+        if let Some((_, name)) = self.resting_until.pop_first() {
             self.resting.remove(&name);
             self.out.push_back(Output::Again(name));
         }
