@@ -282,3 +282,30 @@ fn of_what_a_peer_asks_64_are_kept() {
         "what was asked long ago is asked again elsewhere"
     );
 }
+
+/// Of 30,000 that wait for room each retry took back all, and each answer looked at all.
+#[test]
+fn what_waits_is_taken_back_and_asked_for_again_in_its_order() {
+    let mut bench = Bench::with(200, &[(2, ABLE)]);
+    bench.not_here();
+    assert_eq!(bench.asked(2), (0..64).collect::<Vec<_>>());
+    // Not answered in time: all is handed out again, and nothing is asked twice.
+    bench.pass(11);
+    assert_eq!(bench.deliveries.len(), 200);
+    bench.not_here();
+    assert_eq!(bench.asked(2), (0..64).collect::<Vec<_>>());
+    bench.answer(2, 70, true);
+    assert!(bench.asked(2).is_empty(), "that was asked before");
+    bench.answer(2, 5, true);
+    assert_eq!(bench.asked(2), [64], "the first that waits");
+}
+
+/// One that has said no to all has room, and the other has none: whoever waits has its turn with both.
+#[test]
+fn a_peer_that_links_is_asked_for_what_waits() {
+    let mut bench = Bench::with(200, &[(2, ABLE)]);
+    bench.not_here();
+    assert_eq!(bench.asked(2).len(), 64);
+    bench.input(Input::Peer(PeerInput::Linked(node(3), ABLE)));
+    assert_eq!(bench.asked(3), (64..128).collect::<Vec<_>>());
+}

@@ -123,6 +123,7 @@ impl QueueOwner {
                     Phase::Running(running) => running.shipping.linked(now, peer),
                 }
                 self.tell_again(peer);
+                self.fill();
             }
             PeerInput::Unlinked(peer) => {
                 self.links.remove(&peer);
@@ -233,6 +234,8 @@ impl QueueOwner {
         for (peer, frame) in frames {
             self.frame(now, peer, frame);
         }
+        // What peers have asked for meanwhile.
+        self.make_idle();
         self.look_later(now);
     }
 

@@ -44,8 +44,11 @@ pub(super) struct Handing {
     asked: BTreeMap<Incarnation, BTreeSet<Delivery>>,
     /// Deliveries that are not made here, and who has said no.
     refused: BTreeMap<Delivery, BTreeSet<Incarnation>>,
-    /// Those for which nobody had room.
-    waiting: VecDeque<Delivery>,
+    /// Those for which nobody had room, in the order in which they came to wait,
+    waiting: BTreeMap<u64, Delivery>,
+    /// and the place of each.
+    places: BTreeMap<Delivery, u64>,
+    next_place: u64,
     /// Peers are asked by turns.
     turn: usize,
     /// What peers ask of this node.
@@ -85,6 +88,7 @@ impl Handing {
         self.asked.values_mut().for_each(BTreeSet::clear);
         self.refused.clear();
         self.waiting.clear();
+        self.places.clear();
         self.made.clear();
         self.under_way.clear();
     }
@@ -93,10 +97,22 @@ impl Handing {
     pub(super) fn take_back(&mut self, id: EntryId) {
         let of = (id, 0)..=(id, usize::MAX);
         if self.refused.extract_if(of, |_, _| true).count() > 0 {
+            let of = || (id, 0)..=(id, usize::MAX);
             for asked in self.asked.values_mut() {
-                asked.retain(|(of, _)| *of != id);
+                asked.extract_if(of(), |_| true).for_each(drop);
             }
-            self.waiting.retain(|(of, _)| *of != id);
+            for (_, place) in self.places.extract_if(of(), |_, _| true) {
+                self.waiting.remove(&place);
+            }
+        }
+    }
+
+    /// There will be room for it.
+    fn wait(&mut self, delivery: Delivery) {
+        self.next_place += 1;
+        self.waiting.insert(self.next_place, delivery);
+        if let Some(before) = self.places.insert(delivery, self.next_place) {
+            self.waiting.remove(&before);
         }
     }
 
@@ -158,8 +174,7 @@ impl QueueOwner {
         let candidates = if first.is_empty() { others } else { first };
         let Some(peer) = candidates.get(self.handing.turn % candidates.len().max(1)) else {
             match left().next() {
-                // There will be room.
-                Some(_) => self.handing.waiting.push_back(delivery),
+                Some(_) => self.handing.wait(delivery),
                 // In the queue's own time.
                 None => _ = self.handing.refused.remove(&delivery),
             }
@@ -238,15 +253,18 @@ impl QueueOwner {
     }
 
     /// There may be room for what waits.
-    fn fill(&mut self) {
-        for _ in 0..self.handing.waiting.len() {
+    pub(super) fn fill(&mut self) {
+        // Whom the first ones have asked already may be the only one with room: they wait on, behind the others, and so all have their turn.
+        for _ in 0..HANDED_MAX {
             let asked = &self.handing.asked;
             if asked.values().all(|asked| asked.len() >= HANDED_MAX) {
                 return;
             }
-            if let Some(delivery) = self.handing.waiting.pop_front() {
-                self.ask_next(delivery);
-            }
+            let Some((_, delivery)) = self.handing.waiting.pop_first() else {
+                return;
+            };
+            self.handing.places.remove(&delivery);
+            self.ask_next(delivery);
         }
     }
 
@@ -378,12 +396,17 @@ impl QueueOwner {
             self.answer_made(delivery, done);
         }
         if was_full {
-            let idle = self.handing.made.iter();
-            let idle = idle.filter(|(_, made)| made.ticket.is_none());
-            let idle: BTreeSet<EntryId> = idle.map(|((id, _), _)| *id).collect();
-            for id in idle {
-                self.make_all_of(id);
-            }
+            self.make_idle();
+        }
+    }
+
+    /// What was asked may be made now: the rows have been read, or there is room.
+    pub(super) fn make_idle(&mut self) {
+        let idle = self.handing.made.iter();
+        let idle = idle.filter(|(_, made)| made.ticket.is_none());
+        let idle: Vec<Delivery> = idle.map(|(delivery, _)| *delivery).collect();
+        for delivery in idle {
+            self.make(delivery);
         }
     }
 

@@ -173,6 +173,8 @@ impl QueueOwner {
         let then = Some(Then::Done(asked));
         self.hand_out_commit(ticket, commit, then, Waiting::Foreign(finished, Vec::new()));
         self.hand_out_pages(gone);
+        // What came with it may be what peers have asked for.
+        self.make_idle();
         self.look_later(now);
     }
 
