@@ -45,6 +45,8 @@ const MUTANTS: &[&str] = &[
     "nothing-forwarded",
     "nothing-sent-again",
     "older-state-taken",
+    "fixed-for-an-earlier-question",
+    "earlier-question-answered",
     "own-of-before-not-asked",
     "own-of-before-not-counted",
     "readers-of-an-older-link",

@@ -245,6 +245,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[(7, 300)]),
                 heads: vec![head],
                 hlc: None,
+                question: None,
             }),
         ),
         (
@@ -255,6 +256,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[(7, 300)]),
                 heads: vec![head],
                 hlc: Some(1_700_000_000_000_000),
+                question: None,
             }),
         ),
         (
@@ -265,6 +267,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 applied: vector(&[(7, 300)]),
                 heads: vec![],
                 hlc: None,
+                question: None,
             }),
         ),
         (
@@ -274,6 +277,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
                 state: 4,
                 after: vec![],
                 bytes: 0,
+                question: None,
             }),
         ),
         (
@@ -295,12 +299,34 @@ fn examples() -> Vec<(&'static str, Frame)> {
             }),
         ),
         (
+            "state_begin_answers",
+            Frame::StateBegin(StateBegin {
+                partition,
+                state: 4,
+                applied: vector(&[(7, 300)]),
+                heads: vec![head],
+                hlc: Some(1_700_000_000_000_000),
+                question: Some(12),
+            }),
+        ),
+        (
+            "state_take_asks",
+            Frame::StateTake(StateTake {
+                partition,
+                state: 0,
+                after: vec![],
+                bytes: 1 << 20,
+                question: Some(12),
+            }),
+        ),
+        (
             "state_take",
             Frame::StateTake(StateTake {
                 partition,
                 state: 4,
                 after: b"k".to_vec(),
                 bytes: 1 << 20,
+                question: None,
             }),
         ),
         (
@@ -439,6 +465,9 @@ fn what_is_not_known_is_skipped() {
                 | "hello_young"
                 | "ack"
                 | "state_begin"
+                | "state_begin_hlc"
+                | "state_release"
+                | "state_take"
                 | "state_hint"
                 | "readers"
                 | "pong"

@@ -16,6 +16,10 @@ use crate::{
 /// A state that a peer has asked for.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Give {
+    /// Which question it was fixed for, on this link; an earlier version does not say.
+    question: Option<u64>,
+    /// The driver makes it.
+    making: Option<Ticket>,
     /// `None` until the driver has made it.
     snapshot: Option<Snapshot>,
     begin_due: bool,
@@ -66,6 +70,7 @@ impl Give {
     pub(super) fn stop(&mut self) {
         self.rewind();
         self.room = 0;
+        self.question = None;
     }
 
     /// The peer has the rows up to this key.
@@ -125,6 +130,7 @@ impl Partition {
             applied,
             heads: Vec::new(),
             hlc: None,
+            question: None,
         }))
     }
 
@@ -141,13 +147,22 @@ impl Partition {
             return;
         }
         let window = self.config.state.window_bytes;
+        let of_earlier = |give: &Give| {
+            let goes_on = give.snapshot.is_some() && give.state() == take.state;
+            take.question.is_some() && give.question != take.question && !goes_on
+        };
+        if self.gives.get(&id).is_some_and(of_earlier) && !broken("fixed-for-an-earlier-question") {
+            // Fixed before it asked: what it has joined since may have relied on more.
+            self.drop_give(id);
+        }
         if !self.gives.contains_key(&id) {
             if self.gives.len() >= self.config.state.gives_max {
                 // It asks again, or elsewhere.
                 return;
             }
-            self.gives.insert(id, Give::default());
             let ticket = self.ask(Pending::Snapshot(id));
+            let give = self.gives.entry(id).or_default();
+            give.making = Some(ticket);
             let output = StateOutput::Snapshot { ticket };
             self.out.push_back(Output::State(output));
         }
@@ -155,6 +170,7 @@ impl Partition {
             unreachable!("it was made just now");
         };
         give.heard_at = now.mono_micros;
+        give.question = take.question;
         give.room = take.bytes.min(window);
         if give.snapshot.is_some() {
             if take.state == give.state() {
@@ -170,10 +186,17 @@ impl Partition {
     }
 
     /// A snapshot was made.
-    pub(super) fn snapshot(&mut self, now: Now, id: Incarnation, snapshot: Option<Snapshot>) {
-        let wanted = self.gives.get_mut(&id).filter(|g| g.snapshot.is_none());
-        match (wanted, snapshot) {
+    pub(super) fn snapshot(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        id: Incarnation,
+        snapshot: Option<Snapshot>,
+    ) {
+        let wanted = self.gives.get_mut(&id);
+        match (wanted.filter(|give| give.making == Some(ticket)), snapshot) {
             (Some(give), Some(snapshot)) => {
+                give.making = None;
                 assert!(snapshot.state != 0, "a snapshot has a name");
                 give.snapshot = Some(snapshot);
                 give.begin_due = true;
@@ -272,6 +295,7 @@ impl Partition {
                 applied: snapshot.applied.clone(),
                 heads: heads.collect(),
                 hlc: Some(snapshot.hlc),
+                question: give.question,
             };
             self.give_on(id);
             return Some(Frame::StateBegin(frame));

@@ -101,6 +101,8 @@ pub struct Partition {
     gives: BTreeMap<Incarnation, Give>,
     /// The state that is taken.
     take: Option<Take>,
+    /// The number of the last question for one.
+    question: u64,
     /// Peers whose logs lack what we lack, and up to where.
     hints: BTreeMap<Incarnation, VersionVector>,
     out: VecDeque<Output>,
@@ -150,6 +152,7 @@ impl Partition {
             young: resume.young,
             gives: BTreeMap::new(),
             take: None,
+            question: 0,
             hints: BTreeMap::new(),
             out: VecDeque::new(),
         };
@@ -214,6 +217,7 @@ impl Partition {
             young,
             gives,
             take,
+            question: _,
             hints,
             out,
         } = self;
@@ -454,7 +458,7 @@ impl Partition {
     fn state(&mut self, now: Now, input: StateInput) {
         match input {
             StateInput::Snapshot(ticket, snapshot) => match self.pending.remove(&ticket) {
-                Some(Pending::Snapshot(peer)) => self.snapshot(now, peer, snapshot),
+                Some(Pending::Snapshot(peer)) => self.snapshot(now, ticket, peer, snapshot),
                 Some(pending) => drop(self.pending.insert(ticket, pending)),
                 None => {}
             },

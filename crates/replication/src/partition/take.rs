@@ -24,6 +24,8 @@ const NUMBER_MAX: u64 = 1 << 62;
 #[derive(Clone, Hash)]
 pub(super) struct Take {
     pub(super) donor: Incarnation,
+    /// What the donor is asked with: see [`StateTake::question`].
+    question: u64,
     /// `None` until the donor has said what it gives. `last` is what came, durable or not.
     held: Option<Held>,
     /// Up to this key the rows are durable.
@@ -39,9 +41,10 @@ pub(super) struct Take {
 }
 
 impl Take {
-    fn of(donor: Incarnation, held: Option<Held>, now_micros: u64) -> Self {
+    fn of(donor: Incarnation, question: u64, held: Option<Held>, now_micros: u64) -> Self {
         Self {
             donor,
+            question,
             durable: held.as_ref().map_or(Vec::new(), |held| held.last.clone()),
             held,
             storing_bytes: 0,
@@ -67,7 +70,13 @@ impl Take {
 impl Partition {
     /// A state of which some was taken before the start: right after [`Partition::resume`].
     pub fn hold(&mut self, now: Now, held: Held) {
-        self.take = Some(Take::of(held.donor, Some(held), now.mono_micros));
+        self.ask_anew(now, held.donor, Some(held));
+    }
+
+    /// Another question. Also after a failed commit, when the links are the ones that were there, no number comes twice.
+    fn ask_anew(&mut self, now: Now, donor: Incarnation, held: Option<Held>) {
+        self.question = now.mono_micros.max(self.question + 1);
+        self.take = Some(Take::of(donor, self.question, held, now.mono_micros));
     }
 
     /// Whether a state is being taken.
@@ -103,6 +112,11 @@ impl Partition {
         let Some(take) = self.take.as_mut().filter(|t| t.donor == id && !t.joining) else {
             return;
         };
+        let question = take.question;
+        let earlier = frame.question.is_some_and(|of| of != question);
+        if earlier && !broken("earlier-question-answered") {
+            return;
+        }
         take.heard_at = now.mono_micros;
         if take.state() == frame.state {
             take.ask_due = true;
@@ -142,7 +156,7 @@ impl Partition {
         if !frame.applied.covers_all(&self.stable) && !broken("older-state-taken") {
             // Fixed before its donor had applied what was collected here since: a new one has that.
             self.forget();
-            self.take = Some(Take::of(id, None, now.mono_micros));
+            self.ask_anew(now, id, None);
             return self.release(id, frame.state);
         }
         let held = Held {
@@ -158,7 +172,7 @@ impl Partition {
         // What is still being stored of another state is not waited for.
         let stores = |pending: &Pending| matches!(pending, Pending::Rows { .. });
         self.pending.retain(|_, pending| !stores(pending));
-        self.take = Some(Take::of(id, Some(held.clone()), now.mono_micros));
+        self.take = Some(Take::of(id, question, Some(held.clone()), now.mono_micros));
         let held = Box::new(held);
         self.out
             .push_back(Output::State(StateOutput::Begin { held }));
@@ -308,7 +322,7 @@ impl Partition {
             .copied();
         if let Some(donor) = next.filter(|donor| last != Some(*donor)) {
             self.forget();
-            self.take = Some(Take::of(donor, None, now.mono_micros));
+            self.ask_anew(now, donor, None);
             self.wake(donor);
         }
     }
@@ -361,6 +375,7 @@ impl Partition {
                 state,
                 after: Vec::new(),
                 bytes: 0,
+                question: None,
             }));
         }
         if self.taking == Taking::Nothing {
@@ -378,6 +393,7 @@ impl Partition {
             state: take.state(),
             after: take.durable.clone(),
             bytes: self.config.state.window_bytes,
+            question: Some(take.question),
         }))
     }
 }

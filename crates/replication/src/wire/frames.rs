@@ -290,6 +290,9 @@ pub struct StateBegin {
     /// The greatest time given or observed by the sender: what the receiver makes of it must be later.
     #[n(4)]
     pub hlc: Option<u64>,
+    /// The question that this answers: [`StateTake::question`].
+    #[n(5)]
+    pub question: Option<u64>,
 }
 
 /// Asks for a state, or for more of it: acknowledges what came before.
@@ -307,6 +310,10 @@ pub struct StateTake {
     /// Bytes that may come before this is asked again. 0: no more, the state may be dropped.
     #[n(3)]
     pub bytes: u64,
+    /// Another number for each question, on one link. Where `state` is not one that is being given, a state that was fixed for an earlier question is no
+    /// answer: what the asker joined meanwhile may have relied on more.
+    #[n(4)]
+    pub question: Option<u64>,
 }
 
 /// Rows of a state.

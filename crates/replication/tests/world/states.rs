@@ -28,6 +28,8 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a state from before what is stable", before_stable),
     ("a member that is away for long", away_for_long),
     ("told again that it needs a state", told_again),
+    ("a state fixed for an earlier question", fixed_earlier),
+    ("an answer to an earlier question", answered_earlier),
 ];
 
 fn state_of(outputs: &[Output]) -> Vec<&StateOutput> {
@@ -44,7 +46,17 @@ fn take(state: u64, after: &[u8], bytes: u64) -> Frame {
         state,
         after: after.to_vec(),
         bytes,
+        question: None,
     })
+}
+
+/// A question with a number.
+fn asked(state: u64, question: u64) -> Frame {
+    let Frame::StateTake(frame) = take(state, b"", 1000) else {
+        unreachable!("it is one");
+    };
+    let question = Some(question);
+    Frame::StateTake(StateTake { question, ..frame })
 }
 
 fn begin(state: u64, applied: &[(u64, u64)], heads: &[(u64, Hash)]) -> Frame {
@@ -60,6 +72,7 @@ fn begin(state: u64, applied: &[(u64, u64)], heads: &[(u64, Hash)]) -> Frame {
             })
             .collect(),
         hlc: Some(1),
+        question: None,
     })
 }
 
@@ -135,6 +148,68 @@ fn abandoned() -> Result<(), String> {
     let outputs = machine.at(60, Input::Time);
     let dropped = matches!(state_of(&outputs)[..], [StateOutput::Drop { state: 9 }]);
     ensure(dropped, "and dropped")
+}
+
+/// What who asks has joined meanwhile may have relied on more than is in what was fixed then.
+fn fixed_earlier() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.hello(&[], &[], 1 << 20);
+    let is_made = |outputs: &[Output]| ticket_of(outputs).is_ok();
+    let is_dropped = |outputs: &[Output]| {
+        let states = state_of(outputs);
+        let drops = |state: &&StateOutput| matches!(state, StateOutput::Drop { state: 9 });
+        states.iter().any(drops)
+    };
+    let first = ticket_of(&machine.receive(asked(0, 1)))?;
+    let outputs = machine.receive(asked(0, 1));
+    ensure(!is_made(&outputs), "the same question, once more")?;
+    let second = ticket_of(&machine.receive(asked(0, 2)))?;
+    let outputs = machine.input(snapshot(first, &[]));
+    ensure(is_dropped(&outputs), "it was for the first question")?;
+    machine.input(snapshot(second, &[]));
+    let begun = |frames: Vec<Frame>| {
+        frames.into_iter().find_map(|frame| match frame {
+            Frame::StateBegin(frame) if frame.state == 9 => frame.question,
+            _ => None,
+        })
+    };
+    ensure(begun(sent(&mut machine)) == Some(2), "it says for which")?;
+    let outputs = machine.receive(asked(9, 3));
+    ensure(!is_dropped(&outputs), "what has come goes on")?;
+    let outputs = machine.receive(asked(0, 4));
+    let anew = is_dropped(&outputs) && is_made(&outputs);
+    ensure(anew, "another question")?;
+    machine.input(snapshot(ticket_of(&outputs)?, &[]));
+    sent(&mut machine);
+    machine.input(Input::Unlinked(node(2)));
+    machine.input(Input::Linked(node(2)));
+    let outputs = machine.receive(asked(0, 4));
+    ensure(is_made(&outputs), "numbers are those of one link")
+}
+
+fn answered_earlier() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.hello(&[(3, 5)], &[], 1 << 20);
+    machine.receive(begin(0, &[(3, 5)], &[]));
+    let numbers = |frames: Vec<Frame>| {
+        frames.into_iter().find_map(|frame| match frame {
+            Frame::StateTake(take) => take.question,
+            _ => None,
+        })
+    };
+    let question = numbers(sent(&mut machine)).ok_or("it is asked with a number")?;
+    let answer = |question| {
+        let Frame::StateBegin(frame) = begin(9, &[(3, 5)], &[(3, Hash([5; 32]))]) else {
+            unreachable!("it is one");
+        };
+        let question = Some(question);
+        Frame::StateBegin(StateBegin { question, ..frame })
+    };
+    let outputs = machine.receive(answer(question + 1));
+    ensure(state_of(&outputs).is_empty(), "it is for another question")?;
+    let outputs = machine.receive(answer(question));
+    let begins = matches!(state_of(&outputs)[..], [StateOutput::Begin { .. }]);
+    ensure(begins, "this is what was asked")
 }
 
 fn not_durable() -> Result<(), String> {
@@ -303,8 +378,12 @@ fn before_stable() -> Result<(), String> {
     ensure(forgets, "an older one is not taken")?;
     let frames = sent(&mut machine);
     ensure(frames.contains(&take(9, b"", 0)), "it may be dropped")?;
-    let again = take(0, b"", 8000);
-    ensure(frames.contains(&again), "and a new one is asked for")?;
+    let is_asked = |frame: &Frame| {
+        let first =
+            |take: &StateTake| take.state == 0 && take.after.is_empty() && take.bytes == 8000;
+        matches!(frame, Frame::StateTake(take) if first(take))
+    };
+    ensure(frames.iter().any(is_asked), "and a new one is asked for")?;
     let heads = [(2, chain(2, 3, &[])[2].1), (3, Hash([5; 32]))];
     machine.receive(begin(10, &[(2, 3), (3, 5)], &heads));
     let outputs = machine.batches(&[sealed(2, 4, chain(2, 3, &[])[2].1, &[], 0)]);
