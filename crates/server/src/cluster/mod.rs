@@ -164,9 +164,10 @@ impl<S: Store> Cluster<S> {
         let (to_wants, wants) = mpsc::unbounded_channel();
         let mut peers = state.slots().await;
         peers.remove(&me);
+        let holders = state.roster.lock().await.holders();
         let membership = Membership {
             peers,
-            holders: state.roster.lock().await.holders(),
+            holders,
             former: state.former().await,
             young: state.files.is_young(),
             wants: to_wants,
