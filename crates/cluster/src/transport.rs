@@ -28,7 +28,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::{Agreed, Link},
-    wire::{FEATURE_DELIVER, Frame, Handshake, WIRE_MAX, WIRE_MIN},
+    wire::{FEATURE_DELIVER, FEATURE_HOLDERS, Frame, Handshake, WIRE_MAX, WIRE_MIN},
 };
 
 use crate::{
@@ -154,7 +154,7 @@ pub fn handshake(credentials: &Credentials, incarnation: Incarnation) -> Handsha
         incarnation,
         wire_min: WIRE_MIN,
         wire_max: WIRE_MAX,
-        features: FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER,
+        features: FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER | FEATURE_HOLDERS,
     }
 }
 

@@ -71,6 +71,12 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Account);
     }
 
+    /// The same of an account that this node may have had before and dropped: no MODSEQ of then is believed, which were all below the one of this time.
+    pub fn begin_again(&mut self, renewal: &Renewal, above_micros: u64) {
+        self.begin(renewal);
+        self.lineage.since = self.modseq(above_micros);
+    }
+
     /// Whether the account was last loaded under another incarnation.
     pub fn needs_renewal(&self, renewal: &Renewal) -> bool {
         self.lineage.incarnation != Some(renewal.incarnation)

@@ -209,13 +209,13 @@ impl Announced {
         self.wake(id);
     }
 
-    /// A peer is new: it is told what all others have shown.
+    /// A peer is new, or came back: it is told what all have shown.
     pub fn is_new(&mut self, id: Incarnation) {
         let counts = self.peers.iter().filter(|(_, of)| of.counted.is_some());
         let others: BTreeSet<Incarnation> = counts.map(|(of, _)| *of).collect();
         if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) {
+            // Itself, too, in an earlier life.
             peer.tell = others;
-            peer.tell.remove(&id);
             self.wake(id);
         }
     }

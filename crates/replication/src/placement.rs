@@ -1,8 +1,10 @@
-//! Which nodes serve a partition, and in which order they are asked: rendezvous hashing within a region.
+//! Which nodes hold and serve a partition, and in which order they are asked: rendezvous hashing within a region.
 //!
 //! Each node and partition have a score, a hash of both; the highest score is first. Nobody has to agree on anything but who the members are, and when one
 //! comes or goes, nothing changes its place but what that one serves or served. Names, not incarnations, are hashed: a node that comes back with a new
 //! disk has its place again. `docs/decisions/0031`.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::PartitionId;
 
@@ -104,6 +106,38 @@ pub fn serve<'n>(
         workers => alike.min(workers),
     };
     Served { order, first }
+}
+
+/// Who is to hold a partition, by name: each node of role `storage`, and of each region the first `workers` of its workers (0: all of them). If these are fewer than
+/// `least`, those workers besides that come first among all that are left. `nodes` need no order; whether they hold it now does not matter.
+#[must_use]
+pub fn holders(
+    partition: PartitionId,
+    nodes: &[Node],
+    workers: usize,
+    least: usize,
+) -> BTreeSet<&str> {
+    let mut order: Vec<&Node> = nodes.iter().collect();
+    order.sort_by_cached_key(|node| {
+        let last = std::cmp::Reverse(score(partition, &node.name));
+        (last, node.name.clone())
+    });
+    let mut of_region: BTreeMap<&str, usize> = BTreeMap::new();
+    let (first, rest): (Vec<&Node>, Vec<&Node>) = order.into_iter().partition(|node| {
+        if node.role == Role::Storage || workers == 0 {
+            return true;
+        }
+        let before = of_region.entry(&node.region).or_default();
+        *before += 1;
+        *before <= workers
+    });
+    let lacking = least.saturating_sub(first.len());
+    let rest = rest.into_iter().take(lacking);
+    first
+        .into_iter()
+        .chain(rest)
+        .map(|node| &node.name[..])
+        .collect()
 }
 
 /// Part of the format in so far as nodes that compute it otherwise relay to each other in vain.

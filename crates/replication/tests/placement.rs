@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use whimbrel_crdt::PartitionId;
-use whimbrel_replication::placement::{Node, Role, serve};
+use whimbrel_replication::placement::{Node, Role, holders, serve};
 
 fn node(name: &str, region: &str, role: Role) -> Node {
     Node {
@@ -82,6 +82,52 @@ proptest! {
             prop_assert_eq!(order(&lacking), order(&left));
         }
     }
+
+    #[test]
+    fn enough_hold_each_partition(mut nodes in nodes(), partition in 0..256_u16, workers in 0..4_usize, least in 0..6_usize) {
+        let partition = PartitionId(partition);
+        let named = |of: &[Node]| -> BTreeSet<String> {
+            let held = holders(partition, of, workers, least);
+            held.into_iter().map(str::to_owned).collect()
+        };
+        let held = named(&nodes);
+        prop_assert!(held.len() >= least.min(nodes.len()));
+        for region in ["here", "there", "far"] {
+            let of = nodes.iter().filter(|node| node.region == region);
+            let (storage, all): (Vec<&Node>, Vec<&Node>) = of.partition(|node| node.role == Role::Storage);
+            prop_assert!(storage.iter().all(|node| held.contains(&node.name)));
+            let wanted = if workers == 0 { all.len() } else { workers.min(all.len()) };
+            let first = serve(partition, &nodes, region, workers).order.into_iter().take(wanted);
+            prop_assert!(first.clone().all(|node| held.contains(&node.name)), "those who serve it");
+            let holding = all.iter().filter(|node| held.contains(&node.name)).count();
+            prop_assert!(holding >= wanted);
+            prop_assert!(holding == wanted || held.len() == least, "no more than have to");
+        }
+        // Alike everywhere, whoever holds it now and however far the nodes are.
+        nodes.reverse();
+        nodes.iter_mut().for_each(|node| (node.holds, node.distance) = (false, 7));
+        prop_assert_eq!(named(&nodes), held);
+    }
+}
+
+/// When one of ten workers comes or goes, each partition is moved by one holder at most, and only those that it holds are.
+#[test]
+fn holders_move_only_where_one_comes_or_goes() {
+    let all: Vec<Node> = (0..10)
+        .map(|index| node(&format!("eu-{index}"), "here", Role::Worker))
+        .collect();
+    let mut moved = 0;
+    for partition in partitions() {
+        let (before, after) = (
+            holders(partition, &all[1..], 2, 2),
+            holders(partition, &all, 2, 2),
+        );
+        assert_eq!((before.len(), after.len()), (2, 2));
+        let went = before.difference(&after).count();
+        assert_eq!(went, usize::from(after.contains("eu-0")));
+        moved += went;
+    }
+    assert!((256 / 10..256 * 3 / 10).contains(&moved), "{moved}");
 }
 
 /// 256 partitions over n workers: each serves between half and one and a half times its share, for these names, up to 8 workers. (With hashing alone the

@@ -382,6 +382,22 @@ fn examples() -> Vec<(&'static str, Frame)> {
             Frame::BlobPush(BlobPush { name, data: None }),
         ),
         (
+            "leaving",
+            Frame::Leaving(Leaving {
+                partition,
+                has: vector(&[(7, 3), (8, 70_000)]),
+            }),
+        ),
+        (
+            "covered",
+            Frame::Covered(Covered {
+                partition,
+                has: vector(&[(7, 3), (8, 70_000)]),
+                lacks: vec![name],
+                holders: [node(7), node(9)].into(),
+            }),
+        ),
+        (
             "deliver",
             Frame::Deliver(Deliver {
                 entry: [6; 16],

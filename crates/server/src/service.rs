@@ -19,7 +19,7 @@ use whimbrel_service::{
 use crate::{
     actor::{Actor, Fatal, Shared},
     clock::Clock,
-    cluster::Membership,
+    cluster::{Membership, least},
     config::Config,
     node::{Identity, random},
     password::{self, PasswordError, Verifier},
@@ -129,6 +129,7 @@ impl<S: Store> Service<S> {
             collect_after_seconds: config.storage.collect_after.as_secs(),
             peers,
             holders,
+            holders_min: least(config),
             former,
             in_cluster,
             young,

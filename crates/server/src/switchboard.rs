@@ -253,6 +253,13 @@ impl Switchboard {
 
     /// How all partitions stand that are open, behind what the machines were told of other nodes before; `None` if one of them is gone.
     pub(crate) async fn reports(&self) -> Option<Vec<PartitionReport>> {
+        let mut reports = self.all_reports().await?;
+        reports.retain(|report| report.left.is_none());
+        Some(reports)
+    }
+
+    /// The same, with those that this node has left.
+    pub(crate) async fn all_reports(&self) -> Option<Vec<PartitionReport>> {
         let mut asked = Vec::with_capacity(self.owners.len() + 1);
         for machine in self.replicating() {
             let (report, reported) = oneshot::channel();

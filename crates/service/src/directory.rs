@@ -775,6 +775,9 @@ impl Machine for DirectoryOwner {
                 Phase::Running(running) => running.is_young(),
                 _ => self.config.young,
             },
+            whole_at: BTreeSet::new(),
+            left: None,
+            keeps: BTreeSet::new(),
         }]
     }
 

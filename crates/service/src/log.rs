@@ -32,6 +32,48 @@ const LACKING: &[u8] = b"\0lacking";
 /// Key of the row that holds what other members have shown: [`whimbrel_replication::announced`].
 pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 
+/// Key of the row which says where this node's log ended when it dropped the partition: a [`Position`] with nothing applied. It is alone then.
+pub const AWAY_KEY: &[u8] = b"\0away";
+
+/// Key of the row which says that this node has once dropped the partition: without [`GROWN_KEY`] it has not all again.
+pub const DROPPED_KEY: &[u8] = b"\0dropped";
+
+/// The row itself, of a log that ends there; `record`: the position.
+///
+/// # Errors
+/// When the record is damaged.
+pub(crate) fn away(
+    partition: PartitionId,
+    origin: Incarnation,
+    end: Option<&LogEnd>,
+    record: Option<&[u8]>,
+) -> Result<Mutation, PositionError> {
+    let log = match record {
+        Some(record) => Log::load(partition, origin, record)?,
+        None => Log::new(partition, origin),
+    };
+    let position = Position {
+        next: end.map_or(1, |end| end.last + 1),
+        hash: end.map_or([0; 32], |end| end.hash.0),
+        applied: VersionVector::new(),
+        collected: None,
+        ..log.position
+    };
+    Ok(Mutation::Put {
+        key: AWAY_KEY.into(),
+        value: encode(&position).into(),
+    })
+}
+
+/// Cuts these logs where they end.
+pub(crate) fn cuts_at_ends(logs: &BTreeMap<Incarnation, LogEnd>) -> Vec<Cut> {
+    let cut = |(origin, end): (&Incarnation, &LogEnd)| Cut {
+        origin: Origin(origin.get()),
+        below: end.last + 1,
+    };
+    logs.iter().map(cut).collect()
+}
+
 /// Key of the row which says that this node has all that others had when it was new. Only nodes that joined a cluster have it, one in each partition.
 pub const GROWN_KEY: &[u8] = b"\0grown";
 
@@ -217,6 +259,21 @@ impl Log {
             kept: None,
             begun: false,
         })
+    }
+
+    /// The commit with which a log that was left goes on, in another life: the row that says where it ended becomes its position. If it is another
+    /// incarnation's, nobody else knows that this node has dropped what it had.
+    pub(crate) fn come_back(&mut self) -> Commit {
+        let mut commit = self.commit();
+        commit.mutations.push(Mutation::Put {
+            key: DROPPED_KEY.into(),
+            value: Bytes::new(),
+        });
+        commit.mutations.push(Mutation::Delete {
+            key: AWAY_KEY.into(),
+        });
+        commit.mutations.push(self.record());
+        commit
     }
 
     /// Which partition it belongs to.

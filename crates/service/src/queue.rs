@@ -693,6 +693,9 @@ impl Machine for QueueOwner {
             accounts_stalled: 0,
             claims_again: 0,
             young: false,
+            whole_at: BTreeSet::new(),
+            left: None,
+            keeps: self.keeps(),
         }]
     }
 

@@ -120,8 +120,9 @@ pub fn position(
             )));
         }
         let applied = position.applied.get(Incarnation::from_hash(origin.0));
-        // What others sent may lie here before it can be applied.
-        if applied + 1 > log.next || (own && applied + 1 < log.next) {
+        // What others sent may lie here before it can be applied, and who came back to a partition has its own operations from others.
+        let lacks = own && applied + 1 < log.next && log.low < log.next;
+        if applied + 1 > log.next || lacks {
             return Err(fault(format!(
                 "it says that {applied} of {:016x} is applied, the log goes on at {}",
                 origin.0, log.next

@@ -26,8 +26,8 @@ use whimbrel_service::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Route, Ticket, route},
     owner::{self, PartitionOwner, keys},
     peers::{
-        Clock, Entry, FEATURE_DELIVER, Frame, LogEnd, Page, PartitionReport, PeerInput, PeerOutput,
-        Snapshot,
+        Clock, Entry, FEATURE_DELIVER, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput,
+        PeerOutput, Snapshot,
         bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
@@ -357,6 +357,25 @@ impl Node {
             self.input(dest, Input::Peer(PeerInput::Former(former.clone())));
             self.input(dest, Input::Peer(PeerInput::Members(slots.clone())));
         }
+        self.settle();
+    }
+
+    /// It leaves a partition only if so many others hold it. It starts anew.
+    pub fn hold_at_least(&mut self, others: usize) {
+        self.owner_config.holders_min = others;
+        self.reopen();
+    }
+
+    /// Who holds which partition; this one of accounts is to be looked at.
+    pub fn placed(&mut self, holders: &Holders, partition: PartitionId) {
+        self.owner_config.holders.clone_from(holders);
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Queue]) {
+            let holders = PeerInput::Holders(holders.clone());
+            self.input(dest, Input::Peer(holders));
+        }
+        let dest = self.dest_of(partition);
+        self.input(dest, Input::Peer(PeerInput::Open(partition)));
         self.settle();
     }
 

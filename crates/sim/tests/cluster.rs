@@ -366,6 +366,8 @@ impl Cluster {
     }
 }
 
+#[path = "cluster/leaving.rs"]
+mod leaving;
 #[path = "cluster/queue.rs"]
 mod queued;
 #[path = "cluster/states.rs"]

@@ -11,6 +11,7 @@ mod confirmed;
 mod directory;
 mod fronts;
 mod guide;
+mod holders;
 #[cfg(feature = "clients")]
 mod lost;
 mod mail;

@@ -313,6 +313,11 @@ impl Partition {
         self.peers.get(&peer).is_some_and(|peer| peer.greeted)
     }
 
+    /// Whether the peer has said that it is new.
+    pub fn is_young_at(&self, peer: Incarnation) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.young)
+    }
+
     /// What the peer has said to have applied, durably.
     pub fn applied_at(&self, peer: Incarnation) -> Option<&VersionVector> {
         self.peers.get(&peer).map(|peer| &peer.applied)

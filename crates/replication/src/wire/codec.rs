@@ -30,6 +30,8 @@ mod kind {
     pub(super) const BLOB_CHUNK: u16 = 50;
     pub(super) const BLOB_DONE: u16 = 51;
     pub(super) const BLOB_PUSH: u16 = 52;
+    pub(super) const LEAVING: u16 = 36;
+    pub(super) const COVERED: u16 = 37;
     pub(super) const DELIVER: u16 = 64;
     pub(super) const DELIVERED: u16 = 65;
 }
@@ -117,6 +119,8 @@ impl Frame {
                 out.extend_from_slice(frame.data.as_deref().unwrap_or_default());
                 kind::BLOB_PUSH
             }
+            Self::Leaving(frame) => put(out, kind::LEAVING, frame),
+            Self::Covered(frame) => put(out, kind::COVERED, frame),
             Self::Deliver(frame) => put(out, kind::DELIVER, frame),
             Self::Delivered(frame) => put(out, kind::DELIVERED, frame),
         };
@@ -186,6 +190,8 @@ impl Frame {
                     data: head.whole.then(|| body.slice(at..)),
                 })
             }
+            kind::LEAVING => Self::Leaving(get(kind, &body)?.0),
+            kind::COVERED => Self::Covered(get(kind, &body)?.0),
             kind::DELIVER => Self::Deliver(get(kind, &body)?.0),
             kind::DELIVERED => Self::Delivered(get(kind, &body)?.0),
             _ => return Err(malformed("unknown".into())),
@@ -215,7 +221,7 @@ fn get<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<(T, usize), W
 }
 
 fn known(kind: u16) -> bool {
-    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=35 | 48..=52 | 64..=65)
+    matches!(kind, 1..=4 | 16..=19 | 21 | 22 | 32..=37 | 48..=52 | 64..=65)
 }
 
 fn bytes_max(kind: u16) -> usize {

@@ -13,6 +13,7 @@ mod blobs;
 mod codec;
 mod deliver;
 mod frames;
+mod leaving;
 
 pub use blobs::{BlobChunk, BlobDone, BlobHave, BlobName, BlobPush, BlobWant};
 pub use codec::{Decoder, WireError};
@@ -21,6 +22,7 @@ pub use frames::{
     Account, Ack, Announced, Batches, Excepted, Handshake, Head, Hello, Lives, Ping, Pong, Readers,
     Reading, Room, Shown, StateBegin, StateChunk, StateEnd, StateTake,
 };
+pub use leaving::{COVERED_LACKS_MAX, Covered, FEATURE_HOLDERS, Leaving};
 use whimbrel_crdt::PartitionId;
 
 pub use crate::roster::Roster;
@@ -62,6 +64,8 @@ pub enum Frame {
     BlobChunk(BlobChunk),
     BlobDone(BlobDone),
     BlobPush(BlobPush),
+    Leaving(Leaving),
+    Covered(Covered),
     Deliver(Deliver),
     Delivered(Delivered),
 }
@@ -80,6 +84,8 @@ impl Frame {
             Self::StateChunk(frame) => frame.partition,
             Self::StateEnd(frame) => frame.partition,
             Self::StateTake(frame) => frame.partition,
+            Self::Leaving(frame) => frame.partition,
+            Self::Covered(frame) => frame.partition,
             Self::BlobHave(frame) => return frame.partition,
             Self::Deliver(_) | Self::Delivered(_) => PartitionId::QUEUE,
             Self::Handshake(_)

@@ -13,7 +13,7 @@ use whimbrel_crdt::{Batch, PartitionId};
 use whimbrel_directory::Directory;
 use whimbrel_service::{
     api::AccountId,
-    log::{JOINING_KEY, OWN_ROWS_END, POSITION_KEY, lacking_of_key, store_partition},
+    log::{AWAY_KEY, JOINING_KEY, OWN_ROWS_END, POSITION_KEY, lacking_of_key, store_partition},
     owner::{blob_name, keys::is_coming},
     verify::{self, Fault, Needed, Queue, Replay},
 };
@@ -214,6 +214,10 @@ impl Checker<'_> {
             ..KeyRange::all()
         };
         let own = self.rows(partition, own).await?;
+        if own.iter().any(|(key, _)| key == AWAY_KEY) {
+            // This node has left it: what is still there goes.
+            return Ok(());
+        }
         let position = own.iter().find(|(key, _)| key == POSITION_KEY);
         let lacking = lacking(&own);
         let applied = match verify::position(position.map(|(_, value)| value), &logs) {

@@ -515,8 +515,14 @@ fn line(node: &NodeLine) -> String {
         0 => String::new(),
         partitions => format!("  new, and not whole in {partitions} partitions"),
     };
+    let holds = match (node.holds, node.leaves) {
+        _ if node.closed || node.removed => String::new(),
+        (256, _) => String::new(),
+        (holds, 0) => format!("  holds {holds} of 256 partitions"),
+        (holds, leaves) => format!("  holds {holds} of 256 partitions, leaves {leaves}"),
+    };
     format!(
-        "{}  {}  slot {}  {place}  {link}{young}{lag}\n",
+        "{}  {}  slot {}  {place}  {link}{young}{holds}{lag}\n",
         node.name, node.incarnation, node.slot
     )
 }

@@ -10,7 +10,7 @@
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
 //! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
-//! that are gone), [`relay`] (clients' sessions that another node serves), `young` (a node that is new).
+//! that are gone), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds).
 
 mod bodies;
 mod calls;
@@ -19,6 +19,7 @@ mod drive;
 pub mod files;
 mod kept;
 mod links;
+mod placing;
 mod question;
 pub(crate) mod relay;
 mod removal;
@@ -41,7 +42,7 @@ use whimbrel_replication::{holders::Holders, roster::Place};
 pub use self::status::{
     Drain, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
 };
-pub(crate) use self::{bodies::Ask, state::Told};
+pub(crate) use self::{bodies::Ask, placing::least, state::Told};
 use self::{files::Files, settle::Settled, state::State};
 use crate::{
     actor::Fatal,
@@ -78,6 +79,7 @@ pub struct Cluster<S> {
     events: mpsc::Receiver<whimbrel_cluster::Event>,
     /// Bytes that all logs may have.
     kept_bytes: u64,
+    wanted: placing::Wanted,
     bodies: whimbrel_service::peers::bodies::Config,
     tasks: JoinSet<()>,
     clock: Clock,
@@ -178,6 +180,7 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             kept_bytes: config.cluster.kept_bytes.0,
+            wanted: placing::Wanted::of(config),
             bodies: whimbrel_service::peers::bodies::Config {
                 ahead_bytes_max: config.cluster.ahead_bytes.0,
                 ..Default::default()
@@ -204,6 +207,7 @@ impl<S: Store> Cluster<S> {
             wants,
             events,
             kept_bytes,
+            wanted,
             bodies,
             mut tasks,
             clock: of_links,
@@ -239,6 +243,11 @@ impl<S: Store> Cluster<S> {
             Arc::clone(&state),
             Arc::clone(&board),
             kept_bytes,
+        ));
+        tasks.spawn(placing::watch(
+            Arc::clone(&state),
+            Arc::clone(&board),
+            wanted,
         ));
         let (to_filled, filled) = watch::channel(state.is_filled().await);
         tasks.spawn(removal::watch(

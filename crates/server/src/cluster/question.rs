@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
-    roster::Roster,
+    roster::{Holding, Roster},
     wire::{Head, Hello, Room},
 };
 
@@ -25,6 +25,14 @@ pub(super) enum Question {
     /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
     #[n(2)]
     Unfinished,
+    /// How much of the logs of these do you hold in these partitions, as far as you hold them? Answered with [`LogHeld`]s. For members.
+    #[n(4)]
+    Holdings {
+        #[n(0)]
+        partitions: Vec<PartitionId>,
+        #[n(1)]
+        of: Vec<Incarnation>,
+    },
     /// What do you have of its logs? Answered with [`Remembered`].
     #[n(1)]
     Remember {
@@ -43,6 +51,46 @@ pub(super) struct Remembered {
     /// The time there; `None`: an earlier version.
     #[n(2)]
     pub(super) wall_micros: Option<u64>,
+}
+
+/// How much of a log there is where its partition is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct LogHeld {
+    #[n(0)]
+    pub(super) partition: PartitionId,
+    #[n(1)]
+    pub(super) of: Incarnation,
+    #[n(2)]
+    pub(super) taken: u64,
+    #[n(3)]
+    pub(super) stored: u64,
+    #[n(4)]
+    pub(super) applied: u64,
+}
+
+impl LogHeld {
+    pub(super) fn new(partition: PartitionId, of: Incarnation, log: Holding) -> Self {
+        let Holding {
+            taken,
+            stored,
+            applied,
+        } = log;
+        LogHeld {
+            partition,
+            of,
+            taken,
+            stored,
+            applied,
+        }
+    }
+
+    pub(super) fn holding(self) -> Holding {
+        Holding {
+            taken: self.taken,
+            stored: self.stored,
+            applied: self.applied,
+        }
+    }
 }
 
 /// A log.

@@ -250,7 +250,10 @@ impl<S: Store> Relays<S> {
                 region: place.region.clone(),
                 role: place.role(),
                 distance: distance.unwrap_or(u64::MAX),
-                holds: roster.holds(place.incarnation, partition),
+                holds: match name == self.me() {
+                    true => self.state.serves(&roster, partition),
+                    false => roster.holds(place.incarnation, partition),
+                },
             }
         });
         let linked = self.state.peers(&roster).into_iter().filter_map(|peer| {

@@ -96,7 +96,7 @@ async fn holdings<S: Store>(
     board: &Switchboard,
     of: &[Incarnation],
 ) -> Option<Holdings> {
-    let reports = board.reports().await?;
+    let reports = board.all_reports().await?;
     let open: BTreeSet<PartitionId> = reports.iter().map(|report| report.partition).collect();
     for partition in state.store.partitions().await.ok()? {
         let partition = u16::try_from(partition.0).ok().map(PartitionId);
@@ -106,7 +106,14 @@ async fn holdings<S: Store>(
         }
     }
     let mut holdings: Holdings = of.iter().map(|id| (*id, Default::default())).collect();
-    for report in reports {
+    // Of what this node does not hold it says what a holder says.
+    let left = reports.iter().filter(|report| report.left.is_some());
+    let left: BTreeSet<PartitionId> = left.map(|report| report.partition).collect();
+    for log in state.held_elsewhere(&left, of).await? {
+        let logs = holdings.get_mut(&log.of);
+        logs.map(|logs| logs.insert(log.partition, log.holding()));
+    }
+    for report in reports.into_iter().filter(|report| report.left.is_none()) {
         let logs = report.open?.logs;
         for (id, of) in &mut holdings {
             of.insert(report.partition, logs.get(id).copied().unwrap_or_default());

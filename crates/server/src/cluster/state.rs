@@ -30,7 +30,7 @@ use super::{
     NOT_FILLED,
     files::{Files, FilesError},
     links::Links,
-    question::{Held, Question, Remembered, encoded},
+    question::{Held, LogHeld, Question, Remembered, encoded},
     status::{Drain, DrainLine, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -71,6 +71,8 @@ pub(super) struct State<S> {
     clock: std::sync::Mutex<Option<clocks::Refused>>,
     /// This node is new, and has not all that another one had.
     young: AtomicBool,
+    /// Partitions to which this node came back and of which it has all, when it was looked last.
+    whole: std::sync::Mutex<BTreeSet<PartitionId>>,
 }
 
 /// Why a change of the members was not made.
@@ -115,6 +117,7 @@ impl<S: Store> State<S> {
             sessions: OnceLock::new(),
             judged: std::sync::Mutex::default(),
             clock: std::sync::Mutex::default(),
+            whole: std::sync::Mutex::default(),
         }
     }
 
@@ -323,9 +326,22 @@ impl<S: Store> State<S> {
         self.transport.dial(self.peers(&roster));
     }
 
-    /// Whether this node holds a partition and goes on with it.
+    /// Whether this node holds a partition, has all of it that clients may know, as far as its own returns go, and goes on with it.
     pub(super) async fn holds(&self, partition: PartitionId) -> bool {
-        self.roster.lock().await.holds(self.me(), partition)
+        self.serves(&*self.roster.lock().await, partition)
+    }
+
+    /// As [`Self::holds`].
+    pub(super) fn serves(&self, roster: &Roster, partition: PartitionId) -> bool {
+        let me = self.me();
+        let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let came_back = roster.standing(me, partition).life > 0;
+        roster.holds(me, partition) && (!came_back || whole.contains(&partition))
+    }
+
+    /// Of these partitions all is here.
+    pub(super) fn are_whole(&self, partitions: BTreeSet<PartitionId>) {
+        *self.whole.lock().unwrap_or_else(PoisonError::into_inner) = partitions;
     }
 
     /// Whom to dial, and to ask.
@@ -353,6 +369,10 @@ impl<S: Store> State<S> {
             let answer = match minicbor::decode(&asked.detail) {
                 Ok(Question::Remember { incarnation }) => match asked.shown {
                     Shown::Certificate => self.remember(incarnation).await,
+                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                },
+                Ok(Question::Holdings { partitions, of }) => match asked.shown {
+                    Shown::Certificate => self.held(&partitions, &of).await,
                     Shown::Token { .. } => Err(Refused("that is for members".into())),
                 },
                 Ok(Question::Unfinished) => match asked.shown {
@@ -387,6 +407,69 @@ impl<S: Store> State<S> {
             unfinished += waiting.sum::<u64>() + report.bodies_missing;
         }
         Ok(encoded(&unfinished))
+    }
+
+    /// How much of the logs of these is here, in those of the partitions that this node holds.
+    async fn held(
+        &self,
+        partitions: &[PartitionId],
+        of: &[Incarnation],
+    ) -> Result<Vec<u8>, Refused> {
+        let roster = self.roster.lock().await.clone();
+        let reports = match self.served.get() {
+            Some((board, _)) => board.reports().await,
+            None => None,
+        };
+        let mut held = Vec::new();
+        for report in reports.unwrap_or_default() {
+            let partition = report.partition;
+            let asked = partitions.contains(&partition) && self.serves(&roster, partition);
+            let Some(open) = report.open.filter(|_| asked) else {
+                continue;
+            };
+            held.extend(of.iter().map(|of| {
+                let log = open.logs.get(of).copied().unwrap_or_default();
+                LogHeld::new(partition, *of, log)
+            }));
+        }
+        Ok(encoded(&held))
+    }
+
+    /// What those who hold the partitions have of the logs of these; `None`: of some partition no linked one says it.
+    pub(super) async fn held_elsewhere(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+        of: &[Incarnation],
+    ) -> Option<Vec<LogHeld>> {
+        let peers = self.peers(&*self.roster.lock().await);
+        let links = self.transport.links();
+        let linked = peers.iter().filter(|peer| {
+            let mut links = links.iter();
+            links.any(|link| link.name == peer.name)
+        });
+        let mut missing = partitions.clone();
+        let mut held = Vec::new();
+        for peer in linked {
+            if missing.is_empty() {
+                break;
+            }
+            let question = encoded(&Question::Holdings {
+                partitions: missing.iter().copied().collect(),
+                of: of.to_vec(),
+            });
+            let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
+            let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
+                continue;
+            };
+            let said: Vec<LogHeld> = minicbor::decode(&answer).ok()?;
+            let said = said.into_iter();
+            let said: Vec<LogHeld> = said
+                .filter(|log| missing.contains(&log.partition))
+                .collect();
+            missing.retain(|partition| !said.iter().any(|log| log.partition == *partition));
+            held.extend(said);
+        }
+        missing.is_empty().then_some(held)
     }
 
     /// Who else holds what is here.

@@ -4,9 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_cluster::{ClusterId, Linked};
-use whimbrel_crdt::Incarnation;
-use whimbrel_replication::roster::Roster;
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::{holders::Phase, roster::Roster};
 use whimbrel_service::peers::{PartitionReport, PeerReport};
+
+/// Partitions of accounts to which a node stands so.
+fn of_phase(roster: &Roster, node: Incarnation, phase: Phase) -> u64 {
+    let all = (0..=u8::MAX).map(PartitionId::accounts);
+    let of = all.filter(|partition| roster.standing(node, *partition).phase == phase);
+    of.count() as u64
+}
 
 /// A node that is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +151,8 @@ impl Status {
                 received: link.map_or(0, |link| link.received),
                 sent: link.map_or(0, |link| link.sent),
                 seconds: None,
+                holds: of_phase(roster, incarnation, Phase::Holds),
+                leaves: of_phase(roster, incarnation, Phase::Leaves),
                 lacks: None,
                 lacks_bytes: 0,
                 lacks_seconds: 0,
@@ -339,6 +348,12 @@ pub struct NodeLine {
     /// As of [`Lag`].
     #[serde(default)]
     pub lacks_seconds: u64,
+    /// Partitions of accounts that it holds, or comes back to.
+    #[serde(default)]
+    pub holds: u64,
+    /// Those that it is about to leave.
+    #[serde(default)]
+    pub leaves: u64,
     /// Whether it is drained: of the node that was asked.
     #[serde(default)]
     pub drained: bool,

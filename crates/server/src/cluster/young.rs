@@ -18,7 +18,7 @@ const PARTITIONS: usize = 257;
 /// Runs until it has all.
 pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>) {
     let mut is_told = false;
-    while let Some(reports) = board.reports().await {
+    while let Some(reports) = board.all_reports().await {
         if grown(&reports) == PARTITIONS {
             state.has_grown();
             if let Err(error) = state.files.forget_young() {
@@ -43,5 +43,7 @@ fn grown(reports: &[PartitionReport]) -> usize {
         of.partition.bucket().is_some() || of.partition == PartitionId::DIRECTORY
     };
     let reports = reports.iter().filter(counts);
-    reports.filter(|of| of.open.is_some() && !of.young).count()
+    // What this node has left is none of those.
+    let grown = |of: &PartitionReport| of.left.is_some() || of.open.is_some() && !of.young;
+    reports.filter(|of| grown(of)).count()
 }

@@ -401,9 +401,13 @@ schema! {
         /// when no worker of its region can be reached.
         role: NodeRole = "\"worker\"";
         /// How many workers of a region serve an account, so that its sessions meet at one node: those that come to other nodes are brought to the first
-        /// of these that can be reached, and if there is none to the next. 0: all workers, each what comes to it. All nodes hold all mail in any case. To be
+        /// of these that can be reached, and if there is none to the next. 0: all workers, each what comes to it. Which nodes hold the mail says `holders_per_region`. To be
         /// the same on all nodes of a region.
         workers_per_partition: usize = "0", "0" ..= "63";
+        /// How many workers of a region hold the mail of an account; 0: all. Those that do not drop it when those that do have all of it. Each node of role `storage` holds
+        /// all mail in any case, and at least as many nodes hold an account's mail as have to have what is accepted (`queue.other_nodes`, `imap.other_nodes`, `pop3.other_nodes`, and
+        /// one). To be the same on all nodes of the cluster.
+        holders_per_region: usize = "0", "0" ..= "63";
         /// Sessions that came here and are served by other nodes; beyond, clients are told to try later.
         relays_max: usize = "10000", "1" ..= "1000000";
         /// Sessions that came to other nodes and are served here; beyond, those nodes ask the next.

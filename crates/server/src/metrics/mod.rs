@@ -97,6 +97,8 @@ figures! {
         "Sessions that have a mailbox selected.";
     LOG_PARTITIONS: Gauge<0> = "whimbrel_log_partitions", [], "partitions",
         "Partitions whose log was opened since the start.";
+    PARTITIONS_HELD: Gauge<0> = "whimbrel_partitions_held", [], "partitions",
+        "Partitions of accounts that this node holds, or comes back to; 256 where all nodes hold all mail.";
     PARTITIONS_YOUNG: Gauge<0> = "whimbrel_partitions_young", [], "partitions",
         "Partitions, the directory among them, that are not served: this node is new, and has not yet what another one had when they were linked.";
     LOG_OPERATIONS: Gauge<0> = "whimbrel_log_operations", [], "operations",

@@ -164,6 +164,12 @@ impl PartitionOwner {
     /// are looked for, or it would not be found: a delivery may be held back for a moment by the store. Likewise nothing is looked for again before the last of
     /// the removal is on disk: a batch of another node that names the account would find it.
     pub(super) fn purge(&mut self, account: AccountId) {
+        if !self
+            .config
+            .has(self.config.origin, keys::partition_of(account))
+        {
+            return;
+        }
         let entry = self.accounts.get(&account);
         let under_way = entry
             .and_then(|entry| entry.newest)

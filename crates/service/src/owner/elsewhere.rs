@@ -16,7 +16,7 @@ use whimbrel_mailbox::{AccountId, MailboxName, Replica, Takeover};
 use whimbrel_replication::announced::{self, EXCEPTED_MAX};
 use whimbrel_storage::{Mutation, Room};
 
-use super::{Account, Own, PartitionOwner, Phase};
+use super::{Account, Own, PartitionOwner, Phase, keys::partition_of};
 use crate::{
     api::Failure,
     log,
@@ -195,6 +195,14 @@ impl PartitionOwner {
         }
     }
 
+    /// How often this node came back to a partition.
+    pub(super) fn life(&self, partition: PartitionId) -> u32 {
+        match self.partitions.get(&partition) {
+            Some(super::Partition::Running(own)) => own.life,
+            _ => 0,
+        }
+    }
+
     /// Whether this is another member, or was.
     pub(super) fn is_of_members(&self, node: Incarnation) -> bool {
         self.config.peers.contains_key(&node) || self.config.former.contains_key(&node)
@@ -321,9 +329,11 @@ impl PartitionOwner {
             return Ok(None);
         }
         let slot = names.modseq.map(|known| (known % 64) as u8);
+        // Of this node in an earlier life, of which it knows what others have heard.
+        let was_here = slot == Some(replica.slot()) && self.life(partition_of(account)) > 0;
         let slot = slot.filter(|slot| *slot != replica.slot());
         let told = names.told.unwrap_or_else(|| replica.told(names.name));
-        let told = slot.is_none().then_some(told);
+        let told = (slot.is_none() && !was_here).then_some(told);
         let all = || peers.iter().chain(&former);
         let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
         let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
@@ -335,7 +345,10 @@ impl PartitionOwner {
         };
         // A slot comes back when all have been had: then it may have been given by either.
         let mut from = with(&slot.into_iter().collect());
-        let partition = super::keys::partition_of(account);
+        if was_here {
+            from = vec![self.config.origin];
+        }
+        let partition = partition_of(account);
         if from.is_empty() {
             // Who is away has shown nothing since, as who is no member any more.
             let serves = |member: &Incarnation| {

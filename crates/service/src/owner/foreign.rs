@@ -93,6 +93,9 @@ impl PartitionOwner {
             PeerInput::Open(partition) => self.open(partition),
             PeerInput::Logs(ticket, logs) => {
                 if let Some(super::Load::Logs(partition)) = self.loads.remove(&ticket) {
+                    if let Some(Partition::Left(_)) = self.partitions.get(&partition) {
+                        return self.left_logs(partition, logs);
+                    }
                     if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
                         opening.logs = Some(Some(logs.into_iter().collect()));
                     }
@@ -138,7 +141,10 @@ impl PartitionOwner {
         let Some(partition) = frame.partition().filter(|id| id.bucket().is_some()) else {
             return;
         };
-        if matches!(&frame, Frame::Shown(told) if !self.is_of_members(told.member)) {
+        let tells_of_all = |node| {
+            self.is_of_members(node) || node == self.config.origin && self.life(partition) > 0
+        };
+        if matches!(&frame, Frame::Shown(told) if !tells_of_all(told.member)) {
             return;
         }
         self.open(partition);
@@ -147,7 +153,11 @@ impl PartitionOwner {
                 opening.frames.push((peer, frame));
             }
             Some(Partition::Running(own)) if !own.failed => {
-                own.received(now, peer, frame);
+                match frame {
+                    Frame::Leaving(ask) => self.asked_to_cover(peer, ask),
+                    Frame::Covered(answer) => self.covered(now, peer, answer),
+                    frame => own.received(now, peer, frame),
+                }
                 self.spread_on(partition);
                 self.confirm_on(partition);
                 self.ship(now, partition);
@@ -322,6 +332,7 @@ impl PartitionOwner {
             .timers
             .split_off(&(now.mono_micros + 1, PartitionId(0)));
         for (_, partition) in std::mem::replace(&mut self.timers, later) {
+            self.left_on(now, partition);
             let Some(own) = self.running(partition) else {
                 continue;
             };
@@ -343,6 +354,7 @@ impl PartitionOwner {
                 own.time(now);
             }
             self.confirm_on(partition);
+            self.leave_on(now, partition);
             self.ship(now, partition);
         }
     }
@@ -510,7 +522,7 @@ impl PartitionOwner {
                     continue;
                 }
                 let mut replica = Replica::new(account, self.config.slot);
-                replica.begin(&self.config.renewal());
+                own.begin(&mut replica, &self.config.renewal());
                 entry.phase = Phase::Running(Box::new(replica));
             }
             let Phase::Running(replica) = &mut entry.phase else {

@@ -340,7 +340,7 @@ impl PartitionOwner {
         let mut replica = mine.map_or_else(
             || {
                 let mut replica = Replica::new(account, self.config.slot);
-                replica.begin(&self.config.renewal());
+                own.begin(&mut replica, &self.config.renewal());
                 replica
             },
             |replica| *replica,

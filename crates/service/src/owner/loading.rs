@@ -52,7 +52,8 @@ impl PartitionOwner {
             self.refuse(input, Failure::Storage);
             return Err(());
         }
-        if self.is_young(partition) {
+        let holds = self.config.holds(self.config.origin, partition);
+        if !holds || self.is_young(partition) {
             self.turn_away(account, input);
             return Err(());
         }
@@ -111,7 +112,7 @@ impl PartitionOwner {
                 let (from, to) = keys::loaded_range(account);
                 self.request(Load::Rows(account), partition, from, to);
             }
-            Some(Partition::Loading(_)) => {}
+            Some(Partition::Loading(_) | Partition::Left(_)) => {}
             None => self.open(partition),
         }
     }
@@ -120,6 +121,9 @@ impl PartitionOwner {
     pub(super) fn open(&mut self, partition: PartitionId) {
         if self.partitions.contains_key(&partition) {
             return;
+        }
+        if !self.config.has(self.config.origin, partition) {
+            return self.open_left(partition);
         }
         let mut opening = Opening::default();
         let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
@@ -166,6 +170,9 @@ impl PartitionOwner {
                 let partition = *partition;
                 if done {
                     self.loads.remove(&ticket);
+                }
+                if let Some(Partition::Left(_)) = self.partitions.get(&partition) {
+                    return self.left_rows(partition, page, done);
                 }
                 if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
                     opening.rows.extend(page);
@@ -222,6 +229,12 @@ impl PartitionOwner {
             }
             // Both copies stay.
             Load::Twin(_) => Vec::new(),
+            Load::Position(partition) | Load::Logs(partition)
+                if matches!(self.partitions.get(&partition), Some(Partition::Left(_))) =>
+            {
+                self.left_failed(now, partition);
+                Vec::new()
+            }
             Load::Position(partition) | Load::Logs(partition) => {
                 self.forget(partition);
                 // Not at once again: new streams take their time, and open it.
@@ -276,14 +289,28 @@ impl PartitionOwner {
             }
         };
         let origin = self.config.origin;
-        let log = match position {
+        // All that is left of an earlier life.
+        let mut rows = opening.rows.iter();
+        let away = rows.find(|(key, _)| key == log::AWAY_KEY);
+        let others = logs.iter().flatten().map(|(of, _)| *of);
+        let others: Vec<Incarnation> = others.filter(|of| *of != origin).collect();
+        let is_alone = others.is_empty() && opening.rows.len() == 1;
+        if away.is_some() && !is_alone {
+            // It was left under another incarnation, and an older copy of the disk put back.
+            return self.go_on_dropping(partition, others);
+        }
+        let comes_back = away.is_some();
+        let mut log = match position.or(away) {
             None => Log::new(partition, origin),
             Some((_, record)) => match Log::load(partition, origin, record) {
                 Ok(log) => log,
                 Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
             },
         };
-        let young = self.config.young && !opening.rows.iter().any(|(key, _)| key == log::GROWN_KEY);
+        let life = self.config.holders.standing(origin, partition).life;
+        let dropped = opening.rows.iter().any(|(key, _)| key == log::DROPPED_KEY);
+        let young = self.config.young || life > 0 || comes_back || dropped;
+        let young = young && !opening.rows.iter().any(|(key, _)| key == log::GROWN_KEY);
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let members = self.config.members_of(partition);
         let config = self.config.shipping;
@@ -325,6 +352,7 @@ impl PartitionOwner {
         }
         let lacked = lacking.keys().map(|blob| (*blob, partition));
         self.lacked.extend(lacked);
+        let back = comes_back.then(|| log.come_back());
         let own = Own {
             log,
             shipping,
@@ -337,6 +365,9 @@ impl PartitionOwner {
             deadline: None,
             lacking,
             naming: BTreeMap::new(),
+            leaving: None,
+            parting: BTreeMap::new(),
+            life,
             confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),
             retry_at: None,
@@ -349,6 +380,11 @@ impl PartitionOwner {
         let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
+        if let Some(commit) = back {
+            let ticket = self.ticket();
+            self.hand_out_for(partition, ticket, commit);
+        }
+        self.stand(now, partition);
         self.link_opened(now, partition, frames, anew);
         self.sweep_on(partition);
         self.joins.insert(partition);
@@ -447,7 +483,7 @@ impl PartitionOwner {
             Some(replica) => self.run(now, account, *replica, Vec::new()),
             None if stalled => {
                 let mut replica = Replica::new(account, self.config.slot);
-                replica.begin(&self.config.renewal());
+                own.begin(&mut replica, &self.config.renewal());
                 self.resume(account, replica);
             }
             None => {
@@ -482,7 +518,9 @@ impl PartitionOwner {
             return self.drop_account(account, Failure::Temporary);
         }
         let mut replica = Replica::new(account, self.config.slot);
-        replica.begin(&self.config.renewal());
+        if let Some(Partition::Running(own)) = self.partitions.get(&keys::partition_of(account)) {
+            own.begin(&mut replica, &self.config.renewal());
+        }
         // These are valid names: a test opens an account.
         let folders: Vec<_> = DEFAULT_FOLDERS
             .iter()

@@ -13,7 +13,7 @@
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
 //! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
-//! others), [`placed`] (who holds what), [`collect`], [`sent`], [`keys`], [`rows`].
+//! others), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
@@ -24,6 +24,8 @@ mod elsewhere;
 mod foreign;
 mod joining;
 pub mod keys;
+mod leaving;
+mod left;
 mod loading;
 mod placed;
 mod reading;
@@ -51,7 +53,7 @@ use crate::{
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{self, Holders, PartitionReport, Shipping},
+    peers::{self, Frame, Holders, LeftReport, PartitionReport, Shipping},
     stamps::Stamps,
 };
 use whimbrel_replication::{announced::Announced, partition::Membership, readers::Readers, waits};
@@ -81,6 +83,8 @@ pub struct Config {
     pub peers: BTreeMap<Incarnation, u8>,
     /// Which partitions the members hold.
     pub holders: Holders,
+    /// This node leaves a partition only if so many others hold it: more than have to have what is accepted.
+    pub holders_min: usize,
     /// Those that were members until their logs were closed, and the slots they had: clients that were at them may come at any time.
     pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
@@ -124,6 +128,7 @@ impl Default for Config {
             collect_after_seconds: 60,
             peers: BTreeMap::new(),
             holders: Holders::default(),
+            holders_min: 1,
             former: BTreeMap::new(),
             in_cluster: false,
             young: false,
@@ -208,6 +213,8 @@ enum Partition {
     /// Its position is being read, and where its logs stand.
     Loading(Box<loading::Opening>),
     Running(Box<Own>),
+    /// This node has left it, or is about to: nothing is served.
+    Left(Box<left::Left>),
 }
 
 /// A partition in which we write.
@@ -232,6 +239,12 @@ struct Own {
     lacking: BTreeMap<BlobName, bodies::Lacking>,
     /// Those that commits under way name.
     naming: BTreeMap<Ticket, Vec<BlobName>>,
+    /// This node leaves the partition.
+    leaving: Option<leaving::Leaving>,
+    /// What peers are asked and told when one of the two leaves: the last of it.
+    parting: BTreeMap<Incarnation, Frame>,
+    /// How often this node has come back to the partition.
+    life: u32,
     /// What was written here and waits for other nodes, and what they want to know of theirs.
     confirming: confirming::Confirming,
     gate: Gate,
@@ -526,7 +539,7 @@ impl Machine for PartitionOwner {
         let running = |entry: &&Account| matches!(entry.phase, Phase::Running(_));
         let open = self.partitions.values().filter_map(|of| match of {
             Partition::Running(own) => Some(own),
-            Partition::Loading(_) => None,
+            Partition::Loading(_) | Partition::Left(_) => None,
         });
         let logs = open.clone().map(|own| own.log.next() - 1);
         let unshown = |own: &Own| {
@@ -558,17 +571,29 @@ impl Machine for PartitionOwner {
             },
             bodies_missing: match state {
                 Partition::Running(own) => own.lacking.len() as u64,
-                Partition::Loading(_) => 0,
+                _ => 0,
             },
             accounts_stalled: match state {
                 Partition::Running(own) => own.stalled.len() as u64,
-                Partition::Loading(_) => 0,
+                _ => 0,
             },
             claims_again: self.claims.get(partition).copied().unwrap_or(0),
             young: match state {
                 Partition::Running(own) => own.is_young(),
-                Partition::Loading(_) => self.config.young,
+                _ => self.config.young,
             },
+            whole_at: match state {
+                Partition::Running(own) => self.whole_at(own),
+                _ => BTreeSet::new(),
+            },
+            left: match state {
+                Partition::Left(left) => Some(LeftReport {
+                    end: left.end,
+                    is_gone: left.is_gone(),
+                }),
+                _ => None,
+            },
+            keeps: BTreeSet::new(),
         };
         self.partitions.iter().map(of).collect()
     }

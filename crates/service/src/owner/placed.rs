@@ -3,7 +3,7 @@
 //! Who is *away* has nothing of a partition: it is not waited for, has no readers, and confirms nothing. What it had shown counts as that of a member that was
 //! removed, but its slot stays its own. Who *leaves* has what it had and takes nothing new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::partition::Membership;
@@ -36,6 +36,7 @@ impl Config {
 impl Own {
     /// There is a stream to a member which has something of the partition.
     pub(super) fn hears(&mut self, peer: Incarnation) {
+        self.parting.remove(&peer);
         self.readers.linked(peer);
         self.announced.linked(peer);
         self.confirming.stream_of(peer);
@@ -57,10 +58,29 @@ impl PartitionOwner {
         self.belong(now);
     }
 
+    /// This node leaves a partition, or stays, or has left it, or comes back.
+    pub(super) fn stand(&mut self, now: Now, partition: PartitionId) {
+        let me = self.config.origin;
+        match self.config.holders.standing(me, partition).phase {
+            Phase::Leaves => self.begin_to_leave(now, partition),
+            Phase::Holds => self.stay(now, partition),
+            Phase::Away => {}
+        }
+        self.left_on(now, partition);
+    }
+
+    /// The members that hold a partition and have what clients may know.
+    pub(super) fn whole_at(&self, own: &Own) -> BTreeSet<Incarnation> {
+        let members = self.config.peers.keys().copied();
+        let holds = members.filter(|id| self.config.holds(*id, own.log.partition()));
+        holds.filter(|id| own.shipping.is_whole_at(*id)).collect()
+    }
+
     /// Machines are told who belongs to their partitions, and holds them.
     pub(super) fn belong(&mut self, now: Now) {
         let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
         for partition in open {
+            self.stand(now, partition);
             let members = self.config.members_of(partition);
             let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
                 continue;
@@ -83,6 +103,7 @@ impl PartitionOwner {
             }
             self.spread_on(partition);
             self.confirm_on(partition);
+            self.leave_on(now, partition);
             self.ship(now, partition);
         }
     }

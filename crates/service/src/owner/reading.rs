@@ -95,6 +95,7 @@ impl Own {
         self.readers.unlinked(clocks(now), peer);
         self.announced.unlinked(peer);
         self.confirming.stream_of(peer);
+        self.parting.remove(&peer);
         self.keep_announced_soon();
     }
 
@@ -127,6 +128,7 @@ impl Own {
         let small = self.readers.transmit(peer);
         let small = small.or_else(|| self.announced.transmit(peer));
         let small = small.or_else(|| self.confirming.transmit(peer));
+        let small = small.or_else(|| self.parting.remove(&peer));
         small.or_else(|| self.shipping.transmit(now, peer))
     }
 
@@ -145,6 +147,7 @@ impl Own {
         let shipping = self.shipping.reckon(now);
         let others = self.readers.deadline().into_iter().chain(self.report_at());
         let others = others.chain(self.confirming.deadline());
+        let others = others.chain(self.leaving.as_ref().map(|of| of.deadline()));
         self.deadline = shipping.into_iter().chain(others).min();
         self.deadline
     }

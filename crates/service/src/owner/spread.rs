@@ -27,6 +27,11 @@ pub(super) struct Spread {
 }
 
 impl Spread {
+    /// The queue's.
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     fn is_done(&self, own: &Own) -> bool {
         let nodes = self.others.nodes.iter();
         let have = nodes.filter(|peer| own.shipping.has_applied(**peer, &self.made));

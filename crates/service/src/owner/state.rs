@@ -33,6 +33,8 @@ pub(super) const PAGE_BYTES: usize = 128 << 10;
 pub(super) enum Paging {
     /// For a peer that is given a state: what its machine asked for, and after which key.
     Give { asked: Asked, after: Vec<u8> },
+    /// All that is left of the partition goes.
+    Leave,
     /// What is held of this state goes.
     Sweep { state: u64 },
     /// Of the joining of accounts.
@@ -221,6 +223,7 @@ impl PartitionOwner {
                     own.shipping.rows(now, asked, Rows { rows, last, end });
                 }
             }
+            Paging::Leave => self.left_page(now, partition, page),
             Paging::Sweep { state } => self.sweep_page(partition, state, page),
             Paging::Join(of) => self.join_page(now, partition, ticket, of, page),
         }
@@ -238,6 +241,10 @@ impl PartitionOwner {
                     own.shipping.rows_lost(now, asked);
                 }
                 self.ship(now, partition);
+                return true;
+            }
+            Paging::Leave => {
+                self.left_failed(now, partition);
                 return true;
             }
             Paging::Sweep { .. } => {

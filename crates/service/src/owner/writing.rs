@@ -286,6 +286,7 @@ impl PartitionOwner {
         let Some(partition) = self.commits.remove(&ticket) else {
             return;
         };
+        self.left_committed(now, partition, ticket, done);
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
@@ -319,6 +320,7 @@ impl PartitionOwner {
             self.reset(now, partition);
         } else {
             self.ship(now, partition);
+            self.leave_on(now, partition);
         }
     }
 

@@ -10,14 +10,17 @@
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName};
+use whimbrel_mailbox::{AccountId, BlobName, Renewal, Replica};
 
-use super::{Account, Own, Partition, PartitionOwner};
+use super::{Account, Own, Partition, PartitionOwner, keys};
 use crate::{
     api::Failure,
     log,
     machine::{Input, Machine, Now, Output, Ticket},
 };
+
+/// MODSEQs run ahead of the clock of a partition when something is shown by which that does not advance: within one life by less than this, an hour of it.
+const MODSEQS_OF_A_LIFE: u64 = 3_600_000_000;
 
 /// Whether clients may know more of a partition than this node.
 #[derive(PartialEq, Eq)]
@@ -33,6 +36,17 @@ pub(super) enum Age {
 }
 
 impl Own {
+    /// A replica of which nothing is here begins. In another life this node may have told clients of it, and knows of that no more.
+    pub(super) fn begin(&self, replica: &mut Replica, renewal: &Renewal) {
+        match self.life {
+            0 => replica.begin(renewal),
+            life => {
+                let above = self.log.hlc().last() + u64::from(life) * MODSEQS_OF_A_LIFE;
+                replica.begin_again(renewal, above);
+            }
+        }
+    }
+
     pub(super) fn is_young(&self) -> bool {
         self.age != Age::Grown && !broken("young-answers")
     }
@@ -51,6 +65,11 @@ impl PartitionOwner {
     /// Refuses what would make an operation or tell a client something. What is not asked again waits.
     pub(super) fn turn_away(&mut self, account: AccountId, input: Input) {
         match input {
+            // Those who hold the partition are told, too.
+            Input::LeastUidValidity(..)
+                if !self
+                    .config
+                    .holds(self.config.origin, keys::partition_of(account)) => {}
             Input::LeastUidValidity(..) => {
                 let waiting_max = self.config.waiting_calls_max;
                 let waiting = &mut self.entry(account).waiting;

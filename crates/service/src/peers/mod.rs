@@ -116,8 +116,23 @@ pub struct PartitionReport {
     pub accounts_stalled: u64,
     /// Claims made again since the start.
     pub claims_again: u64,
-    /// This node is new in it, and is not known to have all that another one had.
+    /// This node is new in it, or came back to it, and is not known to have all that another one had.
     pub young: bool,
+    /// Other members that hold it and have what clients may know.
+    pub whole_at: BTreeSet<Incarnation>,
+    /// This node serves nothing of it any more.
+    pub left: Option<LeftReport>,
+    /// Partitions with mail that no other node has (queue only): they are not to be left.
+    pub keeps: BTreeSet<PartitionId>,
+}
+
+/// A partition that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftReport {
+    /// The last number of this node's log. Those who stay have all of it.
+    pub end: u64,
+    /// Nothing of it is here any more: this node may come back.
+    pub is_gone: bool,
 }
 
 /// Some rows, in the order of their keys.

@@ -131,6 +131,8 @@ pub(crate) struct Shipping {
     linked: bool,
     /// The store has refused something: nothing is handed to it before this time.
     paused_until: Option<u64>,
+    /// The partition is left: nothing new is taken.
+    closing: bool,
     /// Peers of a version that does not understand that we begin anew on a stream.
     older: BTreeSet<Incarnation>,
 }
@@ -158,6 +160,7 @@ impl Shipping {
             deadline: None,
             linked: false,
             paused_until: None,
+            closing: false,
             older: BTreeSet::new(),
         })
     }
@@ -186,6 +189,21 @@ impl Shipping {
     /// How it stands.
     pub(crate) fn report(&self) -> Report {
         self.machine.standing()
+    }
+
+    /// What is on disk, be it applied or not.
+    pub(crate) fn durable_vector(&self) -> VersionVector {
+        self.machine.durable()
+    }
+
+    /// Whether all of this is applied here, durably.
+    pub(crate) fn applied_all(&self, all: &VersionVector) -> bool {
+        self.machine.applied().covers_all(all)
+    }
+
+    /// Whether a peer has said where it stands, and that it has what clients may know.
+    pub(crate) fn is_whole_at(&self, peer: Incarnation) -> bool {
+        self.machine.is_greeted(peer) && !self.machine.is_young_at(peer)
     }
 
     /// Up to where our own log is durable.
@@ -223,6 +241,22 @@ impl Shipping {
             self.linked = true;
             self.machine.handle(clocks(now), Input::LinkedAnew(peer));
         }
+    }
+
+    /// Nothing new is taken while the partition is left; or it is as before.
+    pub(crate) fn close(&mut self, closing: bool) {
+        self.closing = closing;
+        match self.paused_until {
+            None => self.take(Taking::All),
+            Some(_) => self.take(Taking::Nothing),
+        }
+    }
+
+    fn take(&mut self, taking: Taking) {
+        self.machine.take_of_peers(match self.closing {
+            true => Taking::Nothing,
+            false => taking,
+        });
     }
 
     /// Those of the peers that would not understand it: streams to them have to be made anew.
@@ -285,7 +319,7 @@ impl Shipping {
     pub(crate) fn time(&mut self, now: Now) {
         if self.paused_until.is_some_and(|at| at <= now.mono_micros) {
             self.paused_until = None;
-            self.machine.take_of_peers(Taking::One);
+            self.take(Taking::One);
         }
         self.machine.handle(clocks(now), Input::Time);
     }
@@ -303,7 +337,7 @@ impl Shipping {
     /// A commit is durable, and with it all before it.
     pub(crate) fn committed(&mut self, now: Now, ticket: Ticket) {
         if self.paused_until.is_none() {
-            self.machine.take_of_peers(Taking::All);
+            self.take(Taking::All);
         }
         while let Some((_, then)) = self.commits.pop_front_if(|(first, _)| *first <= ticket) {
             match then {

@@ -129,6 +129,17 @@ impl Handing {
 }
 
 impl QueueOwner {
+    /// Partitions of deliveries of which nobody else has the entry, since it was accepted alone.
+    pub(super) fn keeps(&self) -> BTreeSet<PartitionId> {
+        let alone = self.entries.values().filter(|of| of.taken.is_none());
+        let open = alone.flat_map(|of| {
+            let deliveries = of.open.iter();
+            deliveries.filter_map(|index| of.entry.deliveries.get(*index))
+        });
+        open.map(|delivery| partition_of(delivery.account))
+            .collect()
+    }
+
     /// A delivery is not made here.
     pub(super) fn not_here(&mut self, now: Now, ticket: Ticket) {
         let Some((id, index)) = self.deliveries.remove(&ticket) else {
@@ -158,7 +169,7 @@ impl QueueOwner {
         };
         let holds = |peer: Incarnation| {
             let standing = self.config.holders.standing(peer, partition);
-            standing.phase == Holds || broken("asked-without-holding")
+            standing.phase == Holds
         };
         let left = || {
             let linked = self.handing.asked.iter();

@@ -9,12 +9,12 @@ use crate::{pair::Pair, world::name};
 
 /// What a client knows: UIDNEXT of INBOX, and HIGHESTMODSEQ.
 #[derive(Clone, Copy)]
-struct Knows {
-    uid_next: u32,
-    modseq: u64,
+pub(crate) struct Knows {
+    pub(crate) uid_next: u32,
+    pub(crate) modseq: u64,
 }
 
-fn look(pair: &mut Pair, node: usize) -> Knows {
+pub(crate) fn look(pair: &mut Pair, node: usize) -> Knows {
     let select = MailboxCall::Select {
         session: SessionId(3),
         name: name("INBOX"),
@@ -30,7 +30,7 @@ fn look(pair: &mut Pair, node: usize) -> Knows {
 }
 
 /// A client says what it knows.
-fn names(pair: &mut Pair, node: usize, number: u32, modseq: Option<u64>) {
+pub(crate) fn names(pair: &mut Pair, node: usize, number: u32, modseq: Option<u64>) {
     let call = MailboxCall::Named {
         name: name("INBOX"),
         uid_validity: 7,
@@ -43,7 +43,7 @@ fn names(pair: &mut Pair, node: usize, number: u32, modseq: Option<u64>) {
 }
 
 /// Takeovers at node 1, the claims that they made, and how many were refused.
-fn taken_over(pair: &Pair) -> (u64, u64, u64) {
+pub(crate) fn taken_over(pair: &Pair) -> (u64, u64, u64) {
     let figures = pair.nodes[1].owner.figures(pair.now);
     (
         figures.takeovers,

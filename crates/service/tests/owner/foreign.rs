@@ -19,7 +19,7 @@ use crate::{
     world::{ANNE, bea, name},
 };
 
-fn entry() -> Entry {
+pub(crate) fn entry() -> Entry {
     let delivery = Delivery {
         account: ANNE,
         target: name("INBOX"),

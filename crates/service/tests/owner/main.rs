@@ -7,6 +7,7 @@ mod confirm;
 mod elsewhere;
 mod foreign;
 mod lacking;
+mod leaving;
 mod pair;
 mod parts;
 mod placed;

@@ -58,7 +58,7 @@ pub(crate) struct Node {
     replies: BTreeMap<RequestId, Reply>,
     /// Frames that came and were not taken.
     pub(crate) inbox: VecDeque<(Incarnation, Frame)>,
-    partition: PartitionId,
+    pub(crate) partition: PartitionId,
 }
 
 /// Owner 0 and owner 1.
@@ -189,6 +189,15 @@ impl Node {
                 let gone = log[..ends].iter().filter(|entry| entry.last < cut.below);
                 log.drain(..gone.count());
             }
+        }
+        for origin in commit.forgets {
+            let log = (partition, Incarnation::new(origin.0).unwrap());
+            let end = self.logs.get(&log).and_then(|log| log.last());
+            let end = end.map(|end| end.last + 1);
+            assert!(end.is_none_or(|end| self.low.get(&log) == Some(&end)));
+            self.logs.remove(&log);
+            self.low.remove(&log);
+            self.jumped.remove(&log);
         }
         for mutation in commit.mutations {
             match mutation {

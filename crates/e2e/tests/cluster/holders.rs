@@ -1,0 +1,89 @@
+//! Partitions that only some of the nodes hold.
+
+use super::relays::region;
+use super::*;
+
+/// Of the first ten accounts' partitions each is held by two of three nodes.
+const TWO: &[(&str, &str)] = &[
+    ("cluster", "holders_per_region = 2"),
+    ("queue", "other_nodes = 1"),
+];
+
+impl Node {
+    fn held(&self) -> u64 {
+        self.figure("whimbrel_partitions_held")
+    }
+}
+
+impl Scene {
+    /// Each partition is held by two nodes, and nothing is under way.
+    fn wait_placed(&self, of: &[usize]) {
+        wait_for("two holders of each partition", || {
+            let held: Vec<u64> = of.iter().map(|node| self.nodes[*node].held()).collect();
+            let young = |node: &usize| self.nodes[*node].figure("whimbrel_partitions_young");
+            let young: u64 = of.iter().map(young).sum();
+            let leaves = self.nodes[of[0]].status().contains("leaves");
+            (held.iter().sum::<u64>() == 512 && young == 0 && !leaves).then_some(())
+        });
+    }
+}
+
+#[test]
+fn two_of_three_nodes_hold_each_account() {
+    let workers = [("a", "worker"), ("b", "worker"), ("c", "worker")];
+    let mut scene = region(&workers, 0, TWO);
+    for (node, name) in [(0, "first"), (1, "second"), (2, "third")] {
+        scene.deliver(node, name);
+    }
+    scene.wait_alike(&[0, 1, 2]);
+    scene.wait_placed(&[0, 1, 2]);
+    assert!(scene.nodes.iter().all(|node| node.held() < 256));
+    assert!(scene.nodes[0].status().contains("of 256 partitions"));
+    // Whichever node a client or a sender comes to: one of them does not hold the account.
+    for (node, name) in [(0, "fourth"), (1, "fifth"), (2, "sixth")] {
+        scene.deliver(node, name);
+        scene.nodes[node].append(&format!("{name} too"));
+        let too = format!("{name} too");
+        scene.expected.insert(too.clone(), BTreeSet::new());
+        scene.wait_alike(&[0, 1, 2]);
+        scene.store(node, &too, "\\Flagged");
+    }
+    scene.wait_alike(&[0, 1, 2]);
+    let brought: usize = scene.nodes.iter().map(|node| node.brought_to().len()).sum();
+    assert!(brought > 0, "one of them does not hold the account");
+    let handed = |node: &Node| node.figure("whimbrel_deliveries_handed_total");
+    assert!(scene.nodes.iter().map(handed).sum::<u64>() > 0);
+    // What was left does not come back with a start.
+    for node in 0..3 {
+        scene.nodes[node].server.stop();
+        scene.nodes[node].server.start(&[]);
+    }
+    scene.wait_placed(&[0, 1, 2]);
+    scene.wait_alike(&[0, 1, 2]);
+
+    // One is lost for good: the others come back to what it held, with all of it.
+    scene.nodes[2].server.kill();
+    scene.deliver(0, "while one is away");
+    scene.wait_alike(&[0, 1]);
+    let _ = scene.nodes[0]
+        .cluster(&["remove", "c", "--yes"])
+        .expect("cluster remove");
+    wait_for("all of it", || {
+        let held = scene.nodes[..2].iter().map(Node::held);
+        (held.sum::<u64>() == 512).then_some(())
+    });
+    wait_for("its logs to be closed", || {
+        scene.nodes[0]
+            .status()
+            .contains("its slot is free")
+            .then_some(())
+    });
+    scene.wait_placed(&[0, 1]);
+    scene.deliver(1, "afterwards");
+    scene.wait_alike(&[0, 1]);
+    for node in 0..2 {
+        let log = scene.nodes[node].server.log();
+        assert!(log.contains("is held again"), "node {node}");
+        assert!(!log.contains("ERROR"), "node {node}");
+    }
+}

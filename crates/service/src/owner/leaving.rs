@@ -1,0 +1,214 @@
+//! A partition that this node leaves: nothing is served of it and nothing new taken, until all who stay have what is here (`docs/decisions/0040`).
+//!
+//! Each other member that holds the partition is asked, again and again, whether it has applied all that is on disk here, with the bodies. An answer counts for what was
+//! asked: when more has come to this disk since, it is asked anew. When all have said so, and they are enough, nothing is written here any more, whatever
+//! happens: the partition is [closed](super::left), and the driver is told so.
+//!
+//! Invariants:
+//! - Who leaves answers nobody that leaves: two cannot rely on each other.
+//! - Who answers knows that the other one leaves, so that it will not ask that one when it leaves itself.
+//! - Nothing is under way to the disk when the partition is closed, and nothing is handed to it afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
+use whimbrel_mailbox::AccountId;
+use whimbrel_replication::wire::{COVERED_LACKS_MAX, Covered, Leaving as Ask};
+
+use super::{Own, Partition, PartitionOwner, keys};
+use crate::{
+    api::Event,
+    machine::{Input, Now, Output},
+    peers::{Frame, PeerOutput, Phase, off_wire, on_wire},
+};
+
+/// How often those are asked again that have not answered.
+const ASK_EVERY_MICROS: u64 = 1_000_000;
+
+/// Who has said that it has all that is here.
+#[derive(Default)]
+pub(super) struct Leaving {
+    /// What each was asked, and in which of its lives.
+    covered: BTreeMap<Incarnation, (u32, VersionVector)>,
+    /// Nobody is asked before.
+    ask_at: u64,
+}
+
+impl Leaving {
+    /// When somebody is to be asked again.
+    pub(super) fn deadline(&self) -> u64 {
+        self.ask_at
+    }
+}
+
+impl Own {
+    /// All that is on disk; `None`: something is under way to it, or an answer waits that may lead to more.
+    fn on_disk(&self) -> Option<VersionVector> {
+        let durable = self.shipping.durable_vector();
+        let whole = durable.get(self.log.origin()) + 1 == self.log.next();
+        let idle = self.gate.is_idle() && self.confirming.waiting() == 0;
+        (idle && whole && !self.failed).then_some(durable)
+    }
+}
+
+impl PartitionOwner {
+    /// This node leaves a partition: from now on it takes nothing, and serves nobody.
+    pub(super) fn begin_to_leave(&mut self, now: Now, partition: PartitionId) {
+        let Some(own) = self.running(partition).filter(|own| own.leaving.is_none()) else {
+            return;
+        };
+        own.leaving = Some(Leaving::default());
+        own.shipping.close(true);
+        self.turn_out(partition);
+        self.leave_on(now, partition);
+        self.ship(now, partition);
+    }
+
+    /// It goes on holding it, after all.
+    pub(super) fn stay(&mut self, now: Now, partition: PartitionId) {
+        if let Some(own) = self.running(partition)
+            && own.leaving.take().is_some()
+        {
+            own.shipping.close(false);
+            self.ship(now, partition);
+        }
+    }
+
+    /// Sessions end and come again elsewhere, and deliveries are made by others.
+    fn turn_out(&mut self, partition: PartitionId) {
+        let accounts = self.accounts.iter_mut();
+        let accounts = accounts.filter(|(_, entry)| entry.partition == partition);
+        let mut waiting: Vec<(AccountId, Input)> = Vec::new();
+        for (account, entry) in accounts {
+            for session in std::mem::take(&mut entry.watchers) {
+                self.sessions.remove(&session);
+                self.out.push_back(Output::Notify(session, Event::Shutdown));
+                self.looked.insert(*account);
+            }
+            let inputs = std::mem::take(&mut entry.waiting);
+            waiting.extend(inputs.into_iter().map(|input| (*account, input)));
+        }
+        for (account, input) in waiting {
+            self.turn_away(account, input);
+        }
+        // Those who take the body of an entry may not be those who hold the account.
+        for spread in self.spreads.remove(&partition).into_iter().flatten() {
+            self.out.push_back(Output::NotHere(spread.1.ticket()));
+        }
+    }
+
+    /// Asks those who stay, or closes the partition when all have answered.
+    pub(super) fn leave_on(&mut self, now: Now, partition: PartitionId) {
+        let (config, links) = (&self.config, &self.links);
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        let Some(leaving) = &mut own.leaving else {
+            return;
+        };
+        let is_due = leaving.ask_at <= now.mono_micros;
+        if is_due {
+            leaving.ask_at = now.mono_micros + ASK_EVERY_MICROS;
+        }
+        let Some(has) = own.on_disk() else {
+            return;
+        };
+        let Some(leaving) = &mut own.leaving else {
+            return;
+        };
+        let stays = |peer: &&Incarnation| config.holds(**peer, partition);
+        let staying: Vec<Incarnation> = config.peers.keys().filter(stays).copied().collect();
+        let lacks = |peer: &Incarnation| {
+            let life = config.holders.standing(*peer, partition).life;
+            let covered = leaving.covered.get(peer);
+            covered.is_none_or(|(of, had)| *of != life || *had != has)
+        };
+        let to_ask: BTreeSet<Incarnation> = staying.iter().copied().filter(lacks).collect();
+        if to_ask.is_empty() || broken("left-unasked") {
+            if staying.len() >= config.holders_min.max(1) {
+                self.close(now, partition);
+            }
+            return;
+        }
+        if !is_due {
+            return;
+        }
+        for peer in to_ask {
+            if links.contains_key(&peer) {
+                let has = has.clone();
+                let ask = Frame::Leaving(Ask { partition, has });
+                own.parting.insert(peer, ask);
+                let wake = PeerOutput::Wake(partition, peer);
+                self.out.push_back(Output::Peer(wake));
+            }
+        }
+    }
+
+    /// A peer leaves, and asks whether all that it has is here.
+    pub(super) fn asked_to_cover(&mut self, peer: Incarnation, ask: Ask) {
+        let partition = ask.partition;
+        let (me, config) = (self.config.origin, &self.config);
+        let knows = config.holders.standing(peer, partition).phase == Phase::Leaves;
+        if !knows || !config.holds(me, partition) {
+            return;
+        }
+        let holders = config.peers.keys().copied().chain([me]);
+        let holders = holders.filter(|node| config.holds(*node, partition));
+        let holders = holders.collect();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
+        let whole = !own.is_young() && own.states.joining.is_none() && own.stalled.is_empty();
+        let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
+        if !whole || !has_all || own.lacking.len() > COVERED_LACKS_MAX {
+            return;
+        }
+        let covered = Covered {
+            partition,
+            has: ask.has,
+            lacks: own.lacking.keys().map(on_wire).collect(),
+            holders,
+        };
+        own.parting.insert(peer, Frame::Covered(covered));
+        let wake = PeerOutput::Wake(partition, peer);
+        self.out.push_back(Output::Peer(wake));
+    }
+
+    /// A peer has all that was on this disk when it was asked.
+    pub(super) fn covered(&mut self, now: Now, peer: Incarnation, answer: Covered) {
+        let partition = answer.partition;
+        let config = &self.config;
+        let is_known =
+            |node: &Incarnation| *node == config.origin || config.holds(*node, partition);
+        // Who is found so is asked, when this node has heard of it, too.
+        if !answer.holders.iter().all(is_known) {
+            return;
+        }
+        let life = config.holders.standing(peer, partition).life;
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let mut lacks = answer.lacks.iter();
+        let nowhere = lacks.all(|body| own.lacking.contains_key(&off_wire(body)));
+        if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
+            leaving.covered.insert(peer, (life, answer.has));
+            self.leave_on(now, partition);
+        }
+    }
+
+    /// Nothing is written here from now on.
+    fn close(&mut self, now: Now, partition: PartitionId) {
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let end = own.log.next() - 1;
+        self.forget(partition);
+        let accounts = self.accounts.keys();
+        let accounts = accounts.filter(|of| keys::partition_of(**of) == partition);
+        for account in accounts.copied().collect::<Vec<_>>() {
+            self.drop_account(account, crate::api::Failure::Temporary);
+        }
+        self.closed_at(now, partition, end);
+    }
+}

@@ -1,0 +1,312 @@
+//! A partition that this node has left, and coming back to it (`docs/decisions/0040`).
+//!
+//! It is *closed* when those who stay have all of it: from then on nothing is written. When the driver has told the others that this node is away, and that is on disk, a
+//! row says where its own log ended ([`log::AWAY_KEY`]), with the commit that cuts all logs and takes the position. Then the rows go, page by page, with
+//! the references of bodies, and then it is forgotten where the logs of others stood. A crash anywhere leads to the same being done again.
+//!
+//! When it comes back, all that is left is that row: it becomes the position, with which nothing is applied.
+//!
+//! Invariants:
+//! - Nothing goes before the driver has said that this node is away: until then it may stay.
+//! - It comes back when all is gone, and only then: whatever is found then is of the new life.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_mailbox::{Content, RowKey};
+use whimbrel_storage::{Commit, Mutation, Room};
+
+use super::{
+    Load, Partition, PartitionOwner, keys,
+    rows::blob_name,
+    rows::holder,
+    stalled::released,
+    state::{PAGE_BYTES, Paging},
+};
+use crate::{
+    log::{self, AWAY_KEY},
+    machine::{Now, Output, Ticket},
+    peers::{LogEnd, Page, PeerOutput, Phase, READ_AGAIN_MICROS},
+};
+
+/// A partition of which nothing is served, nor written.
+pub(super) struct Left {
+    /// The last number of this node's log.
+    pub(super) end: u64,
+    pub(super) step: Step,
+}
+
+/// How far it is gone.
+pub(super) enum Step {
+    /// All is there: the others do not know that this node is away.
+    Whole,
+    /// It is looked what is there: the rows of the partition itself, whether these are all, and where the logs stand.
+    Looking {
+        rows: Vec<(Vec<u8>, Bytes)>,
+        read: bool,
+        logs: Option<BTreeMap<Incarnation, LogEnd>>,
+    },
+    /// Rows go; where these logs stood is forgotten last.
+    Dropping(Vec<Incarnation>),
+    /// A commit is under way, after which rows go on going.
+    Committing(Ticket, Vec<Incarnation>),
+    /// The last one.
+    Ending(Ticket),
+    /// Something failed: it is begun again at this time.
+    Again(u64),
+    /// Nothing is left but the row.
+    Gone,
+}
+
+impl Left {
+    /// Whether nothing is left.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.step, Step::Gone)
+    }
+}
+
+impl PartitionOwner {
+    /// Those who stay have all of it.
+    pub(super) fn closed_at(&mut self, now: Now, partition: PartitionId, end: u64) {
+        let step = Step::Whole;
+        let left = Partition::Left(Box::new(Left { end, step }));
+        self.partitions.insert(partition, left);
+        self.left_on(now, partition);
+    }
+
+    /// What has been heard of who holds the partition may concern what this node has left.
+    pub(super) fn left_on(&mut self, now: Now, partition: PartitionId) {
+        let standing = self.config.holders.standing(self.config.origin, partition);
+        let Some(Partition::Left(left)) = self.partitions.get(&partition) else {
+            return;
+        };
+        match (&left.step, standing.phase) {
+            (Step::Whole, Phase::Away) => self.look_at_left(partition),
+            (Step::Again(at), Phase::Away) if *at <= now.mono_micros => {
+                self.look_at_left(partition);
+            }
+            (Step::Again(at), _) if *at <= now.mono_micros => {
+                self.partitions.remove(&partition);
+                self.open(partition);
+            }
+            // It stays, or is back.
+            (Step::Whole, Phase::Holds) | (Step::Gone, Phase::Holds | Phase::Leaves) => {
+                self.partitions.remove(&partition);
+                self.open(partition);
+                // What came on the streams meanwhile was not taken.
+                if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+                    opening.anew = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A partition that this node is away from is looked at: perhaps not all is gone.
+    pub(super) fn open_left(&mut self, partition: PartitionId) {
+        let standing = self.config.holders.standing(self.config.origin, partition);
+        let (end, step) = (standing.end, Step::Whole);
+        let left = Partition::Left(Box::new(Left { end, step }));
+        self.partitions.insert(partition, left);
+        self.look_at_left(partition);
+    }
+
+    /// Not all that was left is gone, and this node does not know that it is away.
+    pub(super) fn go_on_dropping(&mut self, partition: PartitionId, logs: Vec<Incarnation>) {
+        let (end, step) = (0, Step::Dropping(logs));
+        let left = Partition::Left(Box::new(Left { end, step }));
+        self.partitions.insert(partition, left);
+        self.drop_next_of_left(partition);
+    }
+
+    fn left(&mut self, partition: PartitionId) -> Option<&mut Left> {
+        match self.partitions.get_mut(&partition) {
+            Some(Partition::Left(left)) => Some(left),
+            _ => None,
+        }
+    }
+
+    fn look_at_left(&mut self, partition: PartitionId) {
+        if let Some(left) = self.left(partition) {
+            left.step = Step::Looking {
+                rows: Vec::new(),
+                read: false,
+                logs: None,
+            };
+            let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
+            self.request(Load::Position(partition), partition, from, to);
+            let ticket = self.ticket();
+            self.loads.insert(ticket, Load::Logs(partition));
+            let load = PeerOutput::LoadLogs { ticket, partition };
+            self.out.push_back(Output::Peer(load));
+        }
+    }
+
+    /// A page of the partition's own rows.
+    pub(super) fn left_rows(
+        &mut self,
+        partition: PartitionId,
+        page: Vec<(Vec<u8>, Bytes)>,
+        done: bool,
+    ) {
+        if let Some(Left {
+            step: Step::Looking { rows, read, .. },
+            ..
+        }) = self.left(partition)
+        {
+            rows.extend(page);
+            *read = done;
+        }
+        self.looked_at_left(partition);
+    }
+
+    /// Where the logs stand.
+    pub(super) fn left_logs(&mut self, partition: PartitionId, ends: Vec<(Incarnation, LogEnd)>) {
+        if let Some(Left {
+            step: Step::Looking { logs, .. },
+            ..
+        }) = self.left(partition)
+        {
+            *logs = Some(ends.into_iter().collect());
+        }
+        self.looked_at_left(partition);
+    }
+
+    fn looked_at_left(&mut self, partition: PartitionId) {
+        let (me, ticket) = (self.config.origin, self.ticket());
+        let Some(left) = self.left(partition) else {
+            return;
+        };
+        let Left {
+            end,
+            step:
+                Step::Looking {
+                    rows,
+                    read: true,
+                    logs: Some(logs),
+                },
+        } = left
+        else {
+            return;
+        };
+        let others = logs.keys().copied().filter(|origin| *origin != me);
+        let others: Vec<Incarnation> = others.collect();
+        let own = logs.get(&me);
+        let last = own.map_or(0, |own| own.last);
+        if last != *end {
+            let cause = format!(
+                "partition {} was left when its log had {end} operations, and it has {last}",
+                partition.0
+            );
+            return self.out.push_back(Output::Fatal(cause));
+        }
+        if rows.iter().any(|(key, _)| key == AWAY_KEY) {
+            left.step = Step::Dropping(others);
+            return self.drop_next_of_left(partition);
+        }
+        let position = rows.iter().find(|(key, _)| key == log::POSITION_KEY);
+        let position = position.map(|(_, record)| &record[..]);
+        let away = match log::away(partition, me, own, position) {
+            Ok(away) => away,
+            Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
+        };
+        let mut commit = Commit::new(log::store_partition(partition));
+        commit.room = Room::Frees;
+        commit.mutations.push(away);
+        commit.mutations.push(Mutation::Delete {
+            key: Bytes::from_static(log::POSITION_KEY),
+        });
+        commit.cuts = log::cuts_at_ends(logs);
+        left.step = Step::Committing(ticket, others);
+        self.commits.insert(ticket, partition);
+        self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    fn drop_next_of_left(&mut self, partition: PartitionId) {
+        let (from, to) = (vec![0], vec![0xff; 64]);
+        self.page(partition, Paging::Leave, None, (from, to), PAGE_BYTES);
+    }
+
+    /// Some of what is left is to go.
+    pub(super) fn left_page(&mut self, now: Now, partition: PartitionId, page: Page) {
+        let ticket = self.ticket();
+        let Some(left) = self.left(partition) else {
+            return;
+        };
+        let Step::Dropping(logs) = &mut left.step else {
+            return;
+        };
+        let logs = std::mem::take(logs);
+        let mut commit = Commit::new(log::store_partition(partition));
+        commit.room = Room::Frees;
+        for (key, value) in page.rows.into_iter().filter(|(key, _)| key != AWAY_KEY) {
+            let key = Bytes::from(key);
+            if let Some(account) = keys::account_of_key(&key) {
+                if let Ok(RowKey::Content(origin)) = keys::row_of_key(&key)
+                    && let Ok(content) = Content::decode(&value)
+                {
+                    commit.mutations.push(Mutation::Release {
+                        blob: blob_name(&content.blob),
+                        holder: holder(account, origin),
+                    });
+                }
+                if keys::is_held(&key) {
+                    commit.mutations.extend(released(&key, &value));
+                }
+            }
+            commit.mutations.push(Mutation::Delete { key });
+        }
+        let is_last = page.end && commit.mutations.is_empty();
+        if is_last && logs.is_empty() {
+            left.step = Step::Gone;
+            return self.left_on(now, partition);
+        }
+        left.step = match is_last {
+            true => {
+                let logs = logs.into_iter().map(|origin| origin.get());
+                commit.forgets = logs.map(whimbrel_storage::Origin).collect();
+                Step::Ending(ticket)
+            }
+            false => Step::Committing(ticket, logs),
+        };
+        self.commits.insert(ticket, partition);
+        self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    /// A commit of what was left is durable, or was refused.
+    pub(super) fn left_committed(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        ticket: Ticket,
+        done: bool,
+    ) {
+        let Some(left) = self.left(partition) else {
+            return;
+        };
+        match &mut left.step {
+            Step::Committing(of, _) | Step::Ending(of) if *of == ticket && !done => {
+                self.left_failed(now, partition);
+            }
+            Step::Committing(of, logs) if *of == ticket => {
+                left.step = Step::Dropping(std::mem::take(logs));
+                self.drop_next_of_left(partition);
+            }
+            Step::Ending(of) if *of == ticket => {
+                left.step = Step::Gone;
+                self.left_on(now, partition);
+            }
+            _ => {}
+        }
+    }
+
+    /// It is tried again after a while.
+    pub(super) fn left_failed(&mut self, now: Now, partition: PartitionId) {
+        let at = now.mono_micros + READ_AGAIN_MICROS;
+        if let Some(left) = self.left(partition) {
+            left.step = Step::Again(at);
+            self.timers.insert((at, partition));
+        }
+    }
+}

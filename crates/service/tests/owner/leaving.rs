@@ -1,0 +1,366 @@
+//! A node leaves the partition, drops what it had of it, and comes back.
+
+use std::collections::VecDeque;
+
+use whimbrel_crdt::Incarnation;
+use whimbrel_service::{
+    api::{Failure, Reply},
+    log::AWAY_KEY,
+    machine::{Input, Machine, Others, Ticket},
+    owner::{PartitionOwner, keys::partition_of},
+    peers::{Holders, LeftReport, PeerInput, Phase},
+};
+
+use crate::{
+    elsewhere::{look, names, taken_over},
+    pair::{Pair, appending, incarnation},
+    world::ANNE,
+};
+
+/// A pair whose members say who holds the account's partition.
+struct Placed {
+    pair: Pair,
+    holders: Holders,
+}
+
+/// Both have written, and have what the other one has.
+fn placed() -> Placed {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 2);
+    pair.settle();
+    pair.append(1, "INBOX", 2);
+    pair.settle();
+    let holders = Holders::default();
+    Placed { pair, holders }
+}
+
+impl Placed {
+    /// A node says how it stands; these hear it.
+    fn say(&mut self, node: usize, phase: Phase, heard_by: &[usize]) {
+        let (id, partition) = (incarnation(node), partition_of(ANNE));
+        let before = self.holders.standing(id, partition).phase;
+        let end = self.left(node).map_or(0, |left| left.end);
+        let said = match (before, phase) {
+            (_, Phase::Leaves) => self.holders.leave(id, partition),
+            (_, Phase::Away) => self.holders.left(id, partition, end),
+            (Phase::Away, Phase::Holds) => self.holders.come(id, partition),
+            (_, Phase::Holds) => self.holders.stay(id, partition),
+        };
+        said.expect("in turn");
+        self.tell(heard_by);
+    }
+
+    fn tell(&mut self, heard_by: &[usize]) {
+        for node in heard_by {
+            self.pair.nodes[*node].config.holders = self.holders.clone();
+            let holders = PeerInput::Holders(self.holders.clone());
+            self.pair.peer(*node, holders);
+        }
+        for node in heard_by {
+            self.pair.peer(*node, PeerInput::Open(partition_of(ANNE)));
+        }
+    }
+
+    fn left(&self, node: usize) -> Option<LeftReport> {
+        let reports = self.pair.nodes[node].owner.reports();
+        let mut reports = reports.iter();
+        reports.find(|of| of.partition == partition_of(ANNE))?.left
+    }
+
+    /// The machine of a node starts anew on what is durable.
+    fn restart(&mut self, node: usize) {
+        self.pair.restart(node);
+        self.pair.peer(node, PeerInput::Open(partition_of(ANNE)));
+    }
+
+    /// A message, which the other node has heard of when this is answered: it may have readers.
+    fn append(&mut self, node: usize) {
+        let request = self.pair.ask(node, ANNE, appending("INBOX", 1), 0);
+        self.pair.settle();
+        let reply = self.pair.answer(node, request);
+        assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    }
+
+    fn uids(&mut self, node: usize) -> Vec<u32> {
+        self.pair.uids(node, "INBOX")
+    }
+
+    /// Nothing is left at node 1 but where its own log ended.
+    fn is_gone(&self) -> bool {
+        let node = &self.pair.nodes[1];
+        let rows: Vec<&Vec<u8>> = node.rows.keys().collect();
+        let logs: Vec<Incarnation> = node.logs.keys().map(|(_, of)| *of).collect();
+        rows == [AWAY_KEY] && node.held.is_empty() && logs == [incarnation(1)]
+    }
+
+    /// Node 1 leaves, and all of it goes.
+    fn leave(&mut self) {
+        self.say(1, Phase::Leaves, &[0, 1]);
+        self.pair.settle();
+        assert!(self.left(1).is_some_and(|left| !left.is_gone));
+        self.say(1, Phase::Away, &[0, 1]);
+        self.pair.settle();
+        assert!(self.left(1).is_some_and(|left| left.is_gone) && self.is_gone());
+    }
+
+    fn come_back(&mut self) {
+        self.say(1, Phase::Holds, &[0, 1]);
+        self.pair.settle();
+    }
+}
+
+#[test]
+fn a_node_leaves_when_the_other_has_all_and_comes_back() {
+    let mut placed = placed();
+    let uids = placed.uids(1);
+    assert_eq!(uids.len(), 4);
+    placed.pair.unlink();
+    placed.pair.append(1, "INBOX", 1);
+    let request = placed.pair.ask(1, ANNE, appending("INBOX", 1), 1);
+    assert!(matches!(
+        placed.pair.answer(1, request),
+        Some(Reply::Failed(Failure::TooFewNodes))
+    ));
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    placed.pair.settle();
+    assert_eq!(placed.left(1), None, "nobody can be asked");
+    let request = placed.pair.ask(1, ANNE, appending("INBOX", 1), 0);
+    assert!(
+        matches!(placed.pair.answer(1, request), Some(Reply::Failed(_))),
+        "it serves nobody"
+    );
+    placed.pair.link();
+    placed.pair.settle();
+    let left = placed.left(1).expect("the other one has all");
+    assert!(!left.is_gone && placed.pair.nodes[1].rows.len() > 5);
+    assert_eq!(placed.uids(0).len(), 5);
+    placed.say(1, Phase::Away, &[0, 1]);
+    placed.pair.settle();
+    assert!(placed.is_gone());
+    // What is done meanwhile does not reach it, nor does anybody wait for it.
+    placed.append(0);
+    assert!(placed.is_gone());
+    let end = left.end;
+    placed.come_back();
+    assert_eq!(placed.left(1), None);
+    let (there, here) = (placed.uids(0), placed.uids(1));
+    assert_eq!(here, there);
+    assert_eq!(here.len(), 6);
+    // It goes on where its log was, and both have all.
+    placed.append(1);
+    let (there, here) = (placed.uids(0), placed.uids(1));
+    assert!(here == there && here.len() == 7 && here.is_sorted());
+    let logs = &placed.pair.nodes[0].logs;
+    let log = &logs[&(partition_of(ANNE), incarnation(1))];
+    let first = log.iter().find(|entry| entry.last > end);
+    assert_eq!(first.map(|entry| entry.first), Some(end + 1));
+    // And once more.
+    placed.leave();
+    placed.come_back();
+    assert_eq!(placed.uids(1), there);
+}
+
+/// However often it dies while it drops what it had, the rest goes, and it can come back.
+#[test]
+fn what_was_left_goes_across_crashes() {
+    let mut placed = placed();
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    placed.pair.settle();
+    let end = placed.left(1).expect("the other one has all").end;
+    // It dies before the others hear that it is away: it asks anew.
+    placed.restart(1);
+    assert_eq!(placed.left(1), None);
+    placed.pair.settle();
+    assert_eq!(placed.left(1).map(|left| left.end), Some(end));
+    placed.pair.nodes[1].slow = Some(VecDeque::new());
+    placed.say(1, Phase::Away, &[0, 1]);
+    let mut starts = 0;
+    while !placed.is_gone() {
+        starts += 1;
+        assert!(starts < 20, "it does not come to an end");
+        // One commit more is durable, which the machine has not heard.
+        placed.pair.nodes[1].slow = Some(VecDeque::new());
+        placed.restart(1);
+    }
+    assert!(starts > 1);
+    placed.pair.nodes[1].slow = None;
+    placed.restart(1);
+    placed.pair.settle();
+    assert!(placed.left(1).is_some_and(|left| left.is_gone));
+    // It dies when it has said that it is back.
+    placed.pair.nodes[1].slow = Some(VecDeque::new());
+    placed.say(1, Phase::Holds, &[0, 1]);
+    placed.pair.nodes[1].slow = None;
+    placed.restart(1);
+    placed.pair.settle();
+    let there = placed.uids(0);
+    assert_eq!((placed.uids(1), there.len()), (there, 4));
+}
+
+#[test]
+fn who_leaves_or_does_not_know_is_not_relied_on() {
+    // Node 0 has not heard of it.
+    let mut ignorant = placed();
+    ignorant.say(1, Phase::Leaves, &[1]);
+    ignorant.pair.settle();
+    assert_eq!(ignorant.left(1), None);
+    ignorant.tell(&[0]);
+    ignorant.pair.settle();
+    assert!(ignorant.left(1).is_some());
+    // Node 0 leaves, too, and node 1 has not heard of that.
+    let mut both = placed();
+    both.say(1, Phase::Leaves, &[0, 1]);
+    let known = both.holders.clone();
+    both.say(0, Phase::Leaves, &[0]);
+    let config = &mut both.pair.nodes[1].config;
+    config.holders = known;
+    both.pair.settle();
+    assert!(both.left(1).is_none() && both.left(0).is_none());
+    // It stays after all.
+    both.say(0, Phase::Holds, &[0, 1]);
+    both.pair.settle();
+    assert!(both.left(1).is_some() && both.left(0).is_none());
+    let uids = both.uids(0);
+    assert_eq!(uids.len(), 4);
+}
+
+#[test]
+fn who_stays_goes_on() {
+    let mut placed = placed();
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    placed.pair.settle();
+    assert!(placed.left(1).is_some());
+    placed.say(1, Phase::Holds, &[0, 1]);
+    placed.pair.settle();
+    assert_eq!(placed.left(1), None);
+    placed.append(1);
+    placed.append(0);
+    assert_eq!((placed.uids(0).len(), placed.uids(1).len()), (6, 6));
+}
+
+/// A message whose body is not at the other one is at this one alone.
+#[test]
+fn a_body_that_the_others_lack_is_not_left() {
+    let mut placed = placed();
+    placed.pair.nowhere = true;
+    placed.pair.append(1, "INBOX", 1);
+    placed.pair.settle();
+    let missing = placed.pair.coming[0].last().copied().expect("a body");
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    placed.pair.settle();
+    assert_eq!(placed.left(1), None);
+    let now = placed.pair.now.mono_micros;
+    placed.pair.peer(0, PeerInput::Body(missing, now));
+    placed.pair.settle();
+    assert!(placed.left(1).is_some());
+}
+
+#[test]
+fn it_leaves_when_enough_others_hold_the_partition() {
+    for (least, leaves) in [(1, true), (2, false)] {
+        let mut placed = placed();
+        for node in &mut placed.pair.nodes {
+            node.config.holders_min = least;
+        }
+        placed.restart(1);
+        placed.pair.settle();
+        placed.say(1, Phase::Leaves, &[0, 1]);
+        placed.pair.settle();
+        assert_eq!(placed.left(1).is_some(), leaves, "{least}");
+    }
+}
+
+/// A delivery is for others to make, from the moment at which it begins to leave.
+#[test]
+fn who_leaves_makes_no_delivery() {
+    let mut placed = placed();
+    let entry = std::sync::Arc::new(crate::foreign::entry());
+    let deliver = |placed: &mut Placed, ticket: u64| {
+        let input = Input::Deliver {
+            ticket: Ticket(ticket),
+            entry: entry.clone(),
+            index: 0,
+            others: Others::default(),
+        };
+        placed.pair.input(1, input);
+        placed.pair.nodes[1].delivered.clone()
+    };
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    assert_eq!(deliver(&mut placed, 1), [(Ticket(1), false)]);
+    placed.pair.settle();
+    placed.say(1, Phase::Away, &[0, 1]);
+    placed.pair.settle();
+    assert_eq!(deliver(&mut placed, 2).last(), Some(&(Ticket(2), false)));
+    placed.come_back();
+    assert_eq!(deliver(&mut placed, 3).last(), Some(&(Ticket(3), true)));
+}
+
+/// An older copy of the disk is put back, of a moment at which the partition was dropped in part: the node goes on as another incarnation, which holds everything as far as anybody knows.
+#[test]
+fn what_another_incarnation_has_left_is_not_served() {
+    for commits in 1..6 {
+        let mut placed = placed();
+        placed.say(1, Phase::Leaves, &[0, 1]);
+        placed.pair.settle();
+        placed.pair.nodes[1].slow = Some(VecDeque::new());
+        placed.say(1, Phase::Away, &[0, 1]);
+        for _ in 1..commits {
+            placed.pair.nodes[1].slow = Some(VecDeque::new());
+            placed.restart(1);
+        }
+        placed.pair.unlink();
+        placed.pair.nodes[1].slow = None;
+        placed.holders = Holders::default();
+        let config = &mut placed.pair.nodes[1].config;
+        config.origin = Incarnation::from_hash(77);
+        config.slot = 7;
+        config.holders = Holders::default();
+        placed.pair.nodes[1].owner = PartitionOwner::new(config.clone());
+        placed.pair.peer(1, PeerInput::Open(partition_of(ANNE)));
+        let request = placed.pair.ask(1, ANNE, appending("INBOX", 1), 0);
+        let reply = placed.pair.answer(1, request);
+        assert!(
+            matches!(reply, None | Some(Reply::Failed(_))),
+            "{commits}: {reply:?}"
+        );
+        let reports = placed.pair.nodes[1].owner.reports();
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.young && report.left.is_none()),
+            "{commits}"
+        );
+        // Nor after another start.
+        let config = placed.pair.nodes[1].config.clone();
+        placed.pair.nodes[1].owner = PartitionOwner::new(config);
+        placed.pair.peer(1, PeerInput::Open(partition_of(ANNE)));
+        let reports = placed.pair.nodes[1].owner.reports();
+        assert!(reports.iter().all(|report| report.young), "{commits}");
+    }
+}
+
+/// A client of an earlier life names what it was told then: what came from the other node while this one was away, under lower UIDs, it has not seen.
+#[test]
+fn who_was_there_in_an_earlier_life_overlooks_nothing() {
+    let mut placed = placed();
+    placed.pair.unlink();
+    placed.pair.append(0, "INBOX", 1);
+    placed.pair.append(1, "INBOX", 4);
+    let knows = look(&mut placed.pair, 1);
+    let known = placed.uids(1);
+    placed.say(1, Phase::Leaves, &[0, 1]);
+    placed.pair.link();
+    placed.pair.settle();
+    placed.say(1, Phase::Away, &[0, 1]);
+    placed.pair.settle();
+    placed.come_back();
+    let before = placed.uids(1);
+    let below = |uids: &[u32]| uids.iter().filter(|uid| **uid < knows.uid_next).count();
+    assert_eq!((known.len(), below(&before)), (8, 9));
+    names(&mut placed.pair, 1, knows.uid_next, Some(knows.modseq));
+    let (takeovers, claims, refused) = taken_over(&placed.pair);
+    assert_eq!((takeovers, refused), (1, 0));
+    let after = placed.uids(1);
+    assert_eq!(below(&after), 8, "{claims} claims");
+    assert_eq!(after[..8], known, "what it had seen has its UIDs");
+}
