@@ -16,8 +16,8 @@ open Model
 
 let rec positive i = if i = 1 then XH else if i land 1 = 1 then XI (positive (i lsr 1)) else XO (positive (i lsr 1))
 let number i = if i = 0 then N0 else if i > 0 then Npos (positive i) else failwith "a negative number"
-let rec int_of = function XH -> 1 | XO p -> 2 * int_of p | XI p -> 2 * int_of p + 1
-let int = function N0 -> 0 | Npos p -> int_of p
+let rec int_of bit sum = function XH -> sum + bit | XO p -> int_of (2 * bit) sum p | XI p -> int_of (2 * bit) (sum + bit) p
+let int = function N0 -> 0 | Npos p -> int_of 1 0 p
 
 (* Reading. *)
 let words = ref []
@@ -49,11 +49,12 @@ let action () = match plain () with
   | 14 -> AEpoch (n ())
   | kind -> failwith (Printf.sprintf "no action %d" kind)
 
-(* A replica, its desk, and for each origin how many of its operations are applied. *)
-type node = { mutable state : replica; mutable desk : desk; vector : (int, int) Hashtbl.t }
+(* A replica and its desk. *)
+type node = { mutable state : rows; mutable desk : desk }
 
 let out = Buffer.create 65536
-let put i = Buffer.add_char out ' '; Buffer.add_string out (string_of_int i)
+let rec digits i = if i >= 10 then digits (i / 10); Buffer.add_char out (Char.chr (48 + i mod 10))
+let put i = Buffer.add_char out ' '; digits i
 let put_n x = put (int x)
 let put_pair (a, b) = put_n a; put_n b
 let put_list one l = put (List.length l); List.iter one l
@@ -70,18 +71,9 @@ let add_op o =
   incr ops_used
 
 let slot x = let i = int x in if 1 <= i && i <= Array.length !slots then number !slots.(i - 1) else N0
-let vector node = vector_from (Hashtbl.fold (fun origin seq l -> (number origin, number seq) :: l) node.vector [])
-
-let saw node origin seq =
-  let known = Option.value (Hashtbl.find_opt node.vector origin) ~default:0 in
-  if seq > known then Hashtbl.replace node.vector origin seq
-
-let run node o =
-  node.state <- apply node.state o;
-  saw node (int (fst o.op_dot)) (int (snd o.op_dot))
 
 let view node =
-  let s = see node.state.contents in
+  let s = see node.state in
   List.iter (fun m ->
     line "m" (fun () ->
       put_pair (fst m.seen_id); put_n (snd m.seen_id); put_pair m.seen_in; put_n m.seen_uid;
@@ -98,23 +90,23 @@ let event text =
   let kind = word () in
   let refuse () = Buffer.add_string out ("refused " ^ text ^ "\n") in
   let node () = !nodes.(plain ()) in
-  let act node a = match act_after node.state.contents node.desk a with Some d -> node.desk <- d | None -> refuse () in
+  let apply node o = match rows_apply node.state o with Some state -> node.state <- state | None -> refuse () in
+  let act node a = match act_after node.state node.desk a with Some d -> node.desk <- d | None -> refuse () in
   (match kind with
   | "history" ->
       slots := Array.of_list (list plain ());
-      nodes := Array.map (fun _ -> { state = new_replica; desk = opening; vector = Hashtbl.create 8 }) !slots;
+      nodes := Array.map (fun _ -> { state = no_rows; desk = opening }) !slots;
       ops_used := 0
   | "op" ->
       let d = dot () in let time = n () in let deps = list dot () in
       add_op { op_dot = d; op_time = time; op_deps = vector_from deps; op_action = action () }
-  | "make" -> let node = node () in let o = !ops.(plain ()) in if not (may_be_made slot node.state o) then refuse (); run node o
-  | "take" -> let node = node () in run node !ops.(plain ())
+  | "make" -> let node = node () in let o = !ops.(plain ()) in if not (may_make slot node.state o) then refuse (); apply node o
+  | "take" -> let node = node () in apply node !ops.(plain ())
   | "join" ->
       let node = node () in let other = !nodes.(plain ()) in
-      node.state <- join (vector node) node.state (vector other) other.state;
-      Hashtbl.iter (saw node) other.vector
-  | "drop" -> let node = node () in node.state <- drop_record (message ()) node.state
-  | "dropbox" -> let node = node () in node.state <- drop_box (dot ()) node.state
+      node.state <- rows_join node.state other.state
+  | "drop" -> let node = node () in node.state <- rows_drop (OfMessage (message ())) node.state
+  | "dropbox" -> let node = node () in node.state <- rows_drop (OfBox (dot ())) node.state
   | "show" -> let node = node () in let m = message () in let name = n () in let e = n () in act node (Show (m, name, e, n ()))
   | "hide" -> let node = node () in act node (Hide (message ()))
   | "tell" -> let node = node () in let name = n () in let e = n () in act node (Tell (name, e, n ()))
@@ -129,7 +121,7 @@ let event text =
 
 let () =
   (* Nearly all that is made is garbage soon. *)
-  Gc.set { (Gc.get ()) with Gc.minor_heap_size = 1 lsl 20 };
+  Gc.set { (Gc.get ()) with Gc.minor_heap_size = 1 lsl 18 };
   try
     while true do
       let text = input_line stdin in

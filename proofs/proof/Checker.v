@@ -13,6 +13,18 @@ Proof. solve_decision. Defined.
 Global Instance lives_dec s m : Decision (lives s m).
 Proof. unfold lives. apply _. Defined.
 
+Definition living (s : account) : list message_id :=
+  filter (lives s) (omap (λ kc, match kc.1 with KMessage m => Some m | _ => None end) (map_to_list (cells s))
+    ++ omap (λ rv, match rv.1 with RDelivered m => Some m | _ => None end) (map_to_list (registers s))).
+
+Lemma elem_of_living s m : m ∈ living s ↔ lives s m.
+Proof.
+  unfold living. rewrite elem_of_list_filter, elem_of_app, !elem_of_list_omap. setoid_rewrite elem_of_map_to_list'. split; [by intros [H _]|].
+  intros H. split; [done|]. destruct H as [H|[H _]].
+  - left. unfold cell in H. destruct (cells s !! KMessage m) as [ds|] eqn:E; [|done]. by exists (KMessage m, ds).
+  - right. unfold reg in H. destruct (registers s !! RDelivered m) as [v|] eqn:E; [|done]. by exists (RDelivered m, v).
+Qed.
+
 Definition exists_ok (s : account) (b : box_id) : bool :=
   bool_decide (b = INBOX) || negb (bool_decide (cell s (KBox b) = ∅))
   || existsb (λ m, bool_decide (lives s m) && bool_decide (placed_in s m = b))

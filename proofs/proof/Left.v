@@ -1,6 +1,6 @@
 (* A mailbox is dropped after the message that lay in it; and what would happen if a message might have left it in between. *)
-From Whimbrel.spec Require Import Collection Executable.
-From Whimbrel.proof Require Import Convergence Network Cells Mailbox Checker Executable Table.
+From Whimbrel.spec Require Import Collection.
+From Whimbrel.proof Require Import Convergence Network Cells Mailbox Checker Table.
 
 Local Open Scope N_scope.
 
@@ -10,8 +10,11 @@ Proof.
   apply elem_of_list_omap. exists (RPlace m, v). by rewrite elem_of_map_to_list.
 Qed.
 
-Lemma gone_ok s b : bool_decide (b ∈ mailboxes s) = false → ¬ box_exists s b.
-Proof. intros Hn%bool_decide_eq_false H. apply Hn. by apply (view_is_exact s). Qed.
+Lemma gone_ok s b : exists_ok s b = false → ¬ box_exists s b.
+Proof.
+  unfold exists_ok. rewrite !orb_false_iff, bool_decide_eq_false, negb_false_iff, bool_decide_eq_true. intros ((Hb & Hc) & Hm) [?|[?|(m & Hl & Hp)]]; [done..|].
+  apply not_true_iff_false in Hm. apply Hm, existsb_exists. exists m. split; [by eapply elem_of_list_In, placed_key|]. by rewrite !bool_decide_true.
+Qed.
 
 Lemma nothing_in s (P : message_id → bool) b : b ≠ INBOX →
   forallb P (filter (λ m, placed_in s m = b) (omap (λ rv : register * value, match rv.1 with RPlace m => Some m | _ => None end) (map_to_list (registers s)))) = true →

@@ -71,8 +71,7 @@ Definition desk_low : desk := Desk 0 {[ 0 := 130 ]} ∅ 0 {[ (2, 1, 0) := (0, 66
 Lemma high_reports w q : epoch_now (contents (state_after empty apply q)) = 0 → living (contents (state_after empty apply q)) = [(1, 1, 0)] →
   name_now (contents (state_after empty apply q)) (1, 1, 0) = 0 → uid (contents (state_after empty apply q)) (1, 1, 0) = 129 → reports w q desk_high.
 Proof.
-  intros He Hl Hn Hu. split; [done|]. intros _ m Hm. pose proof (view_is_exact (contents (state_after empty apply q))) as (Hliving & _).
-  apply Hliving in Hm. rewrite Hl in Hm. apply elem_of_list_singleton in Hm as ->. by rewrite Hn, Hu.
+  intros He Hl Hn Hu. split; [done|]. intros _ m Hm. apply elem_of_living in Hm. rewrite Hl in Hm. apply elem_of_list_singleton in Hm as ->. by rewrite Hn, Hu.
 Qed.
 
 Definition nothing_shown : desk := Desk 0 {[ 0 := 0 ]} ∅ 0 ∅.

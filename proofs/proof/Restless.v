@@ -56,7 +56,7 @@ Section script.
     - intros H%bool_decide_eq_true. done.
     - intros H. split; [exact I|]. intros Hw m Hl Hn Hlt. rewrite Hw in H. simpl in H. rewrite forallb_forall in H.
       specialize (H m). rewrite !orb_true_iff, !bool_decide_eq_true in H. destruct H as [[[[H|H]|H]|H]|H]; try tauto; [|lia].
-      apply elem_of_list_In. pose proof (view_is_exact (state p)) as (Hliving & _). by apply Hliving.
+      apply elem_of_list_In. by apply elem_of_living.
   Qed.
 
   (* Before the cut. *)

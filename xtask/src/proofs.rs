@@ -27,7 +27,7 @@ const ROOT: &str = "Whimbrel";
 /// What Coq says of a theorem that rests on nothing.
 const CLOSED: &str = "Closed under the global context";
 
-/// Seeds of the comparison: two or three minutes on two cores. Long runs are started by hand.
+/// Seeds of the comparison: a minute on two cores. Long runs are started by hand.
 const SEEDS: &str = "20000";
 
 /// What is compiled with the model.

@@ -59,7 +59,10 @@ fn judge(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Result<(), St
 }
 
 fn judge_names(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Result<(), String> {
-    let subscribed = seen.subscribed.iter().map(|name| numbers.name(name));
+    let subscribed = seen
+        .subscribed
+        .iter()
+        .map(|name| numbers.name(name.as_str()));
     equal("subscribed", &subscribed.collect(), &model.subscribed)?;
     // Of several mailboxes that bear one name the one with the latest stamp stands for it; of those that got it at once, the one with the greatest id.
     let mut first: BTreeMap<u64, &ModelBox> = BTreeMap::new();
@@ -75,7 +78,7 @@ fn judge_names(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Result<
     for (name, (info, status)) in &seen.names {
         let next = u64::from(status.uidnext);
         let row = told(info.id, use_number(info.special_use), next);
-        code.insert(numbers.name(name), row);
+        code.insert(numbers.name(name.as_str()), row);
     }
     let mut expected = BTreeMap::new();
     for (name, mailbox) in first {
@@ -90,7 +93,7 @@ fn judge_messages(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Resu
     let names: BTreeMap<_, _> = model.boxes.iter().map(|b| (b.number, b.name.2)).collect();
     let mut rows = BTreeMap::new();
     for (id, (name, row)) in &seen.rows {
-        rows.insert(numbers.message(*id), (numbers.name(name), row));
+        rows.insert(numbers.message(*id), (numbers.name(name.as_str()), row));
     }
     // For each name: messages, unseen, \Deleted, octets.
     let mut counted: BTreeMap<u64, (u32, u32, u32, u64)> = BTreeMap::new();
@@ -129,7 +132,7 @@ fn judge_messages(seen: &Seen, model: &ModelView, numbers: &mut Numbers) -> Resu
     }
     for (name, (_, status)) in &seen.names {
         let code = (status.messages, status.unseen, status.deleted, status.size);
-        let name = numbers.name(name);
+        let name = numbers.name(name.as_str());
         let model = counted.get(&name).copied().unwrap_or_default();
         equal("counts of a name", code, model)?;
     }

@@ -123,21 +123,21 @@ pub(crate) enum Event {
     Join(usize, usize),
     Drop(usize, MessageId),
     DropBox(usize, MailboxId),
-    Show(usize, MessageId, String, u32, u32),
+    Show(usize, MessageId, MailboxName, u32, u32),
     Hide(usize, MessageId),
-    Tell(usize, String, u32, u32),
-    Believe(usize, String, u32),
-    List(usize, String),
-    Unlist(usize, String),
+    Tell(usize, MailboxName, u32, u32),
+    Believe(usize, MailboxName, u32),
+    List(usize, MailboxName),
+    Unlist(usize, MailboxName),
     Era(usize, u32),
     See(usize, Box<Seen>),
 }
 
 /// What a replica shows.
 pub(crate) struct Seen {
-    pub(crate) names: BTreeMap<String, (NameInfo, Status)>,
-    pub(crate) subscribed: BTreeSet<String>,
-    pub(crate) rows: BTreeMap<MessageId, (String, Row)>,
+    pub(crate) names: BTreeMap<MailboxName, (NameInfo, Status)>,
+    pub(crate) subscribed: BTreeSet<MailboxName>,
+    pub(crate) rows: BTreeMap<MessageId, (MailboxName, Row)>,
     pub(crate) uidvalidity: u32,
     pub(crate) epoch: u32,
     pub(crate) counter: u32,
@@ -237,8 +237,8 @@ struct Node {
     hlc: Hlc,
     /// What each other node has said that it has applied, counted only when its own operations up to there are applied here.
     reported: BTreeMap<usize, VersionVector>,
-    listed: BTreeSet<String>,
-    shown: BTreeMap<MessageId, (String, u32)>,
+    listed: BTreeSet<MailboxName>,
+    shown: BTreeMap<MessageId, (MailboxName, u32)>,
     epoch: u32,
     watch: Watch,
 }
@@ -384,28 +384,24 @@ impl World<'_> {
             node.shown.clear();
             events.push(Event::Era(i, seen.epoch));
         }
-        let shown: BTreeMap<MessageId, (String, u32)> = seen
-            .rows
-            .iter()
-            .map(|(id, (name, row))| (*id, (name.clone(), row.uid)))
-            .collect();
-        for id in node.shown.keys().filter(|id| !shown.contains_key(id)) {
+        for id in node.shown.keys().filter(|id| !seen.rows.contains_key(id)) {
             events.push(Event::Hide(i, *id));
         }
-        let listed: BTreeSet<String> = seen.names.keys().cloned().collect();
-        for name in node.listed.difference(&listed) {
-            events.push(Event::Unlist(i, name.clone()));
-        }
-        for name in listed.difference(&node.listed) {
-            events.push(Event::List(i, name.clone()));
-        }
-        for (id, (name, uid)) in &shown {
-            if node.shown.get(id) != Some(&(name.clone(), *uid)) {
-                events.push(Event::Show(i, *id, name.clone(), node.epoch, *uid));
+        let gone = node.listed.iter().filter(|n| !seen.names.contains_key(n));
+        events.extend(gone.map(|name| Event::Unlist(i, name.clone())));
+        let new = seen.names.keys().filter(|n| !node.listed.contains(n));
+        events.extend(new.map(|name| Event::List(i, name.clone())));
+        for (id, (name, row)) in &seen.rows {
+            let known = node.shown.get(id);
+            if known.is_none_or(|(known, uid)| known != name || *uid != row.uid) {
+                let show = Event::Show(i, *id, name.clone(), node.epoch, row.uid);
+                events.push(show);
             }
         }
-        node.shown = shown;
-        node.listed = listed;
+        let shown = seen.rows.iter();
+        let shown = shown.map(|(id, (name, row))| (*id, (name.clone(), row.uid)));
+        node.shown = shown.collect();
+        node.listed = seen.names.keys().cloned().collect();
         events.push(Event::See(i, Box::new(seen)));
         Ok(())
     }
@@ -572,7 +568,7 @@ impl World<'_> {
             let node = &mut self.nodes[i];
             let next = node.replica.status(&name).ok_or("no status")?.uidnext;
             node.replica.announce(&name);
-            let told = Event::Tell(i, name.to_string(), node.epoch, next);
+            let told = Event::Tell(i, name, node.epoch, next);
             self.trace.events.push(told);
         }
         self.settle(i)
@@ -653,7 +649,7 @@ impl World<'_> {
         let at = self.at(i);
         self.nodes[i].replica.raise_marks(&at, &takeover);
         for (name, uid) in takeover.named {
-            let believed = Event::Believe(i, name.to_string(), uid + 1);
+            let believed = Event::Believe(i, name, uid + 1);
             self.trace.events.push(believed);
         }
         self.settle(i)
@@ -715,19 +711,19 @@ fn see(replica: &Replica) -> Result<Seen, String> {
     };
     for info in replica.names() {
         if info.subscribed {
-            seen.subscribed.insert(info.name.to_string());
+            seen.subscribed.insert(info.name.clone());
         }
         if info.id.is_none() {
             continue;
         }
         for row in replica.rows(&info.name, 1..=u32::MAX) {
-            let again = seen.rows.insert(row.message, (info.name.to_string(), row));
+            let again = seen.rows.insert(row.message, (info.name.clone(), row));
             if let Some((_, row)) = again {
                 return Err(format!("{} is shown twice", row.message));
             }
         }
         let status = replica.status(&info.name).ok_or("no status")?;
-        seen.names.insert(info.name.to_string(), (info, status));
+        seen.names.insert(info.name.clone(), (info, status));
     }
     Ok(seen)
 }

@@ -90,8 +90,12 @@ impl Numbers {
     }
 
     pub(crate) fn name(&mut self, name: &str) -> u64 {
+        if let Some(number) = self.names.get(name) {
+            return *number;
+        }
         let next = self.names.len() as u64;
-        *self.names.entry(name.to_owned()).or_insert(next)
+        self.names.insert(name.to_owned(), next);
+        next
     }
 
     /// A message that no operation made has no number; no history of the model names this one.
@@ -378,22 +382,22 @@ fn told(trace: &Trace) -> (String, Numbers) {
             Event::DropBox(i, id) => w.event("dropbox", *i, |w| w.mailbox(*id)),
             Event::Show(i, id, name, epoch, uid) => w.event("show", *i, |w| {
                 w.message(*id);
-                w.name(name);
+                w.name(name.as_str());
                 w.put(u64::from(*epoch));
                 w.put(u64::from(*uid));
             }),
             Event::Hide(i, id) => w.event("hide", *i, |w| w.message(*id)),
             Event::Tell(i, name, epoch, next) => w.event("tell", *i, |w| {
-                w.name(name);
+                w.name(name.as_str());
                 w.put(u64::from(*epoch));
                 w.put(u64::from(*next));
             }),
             Event::Believe(i, name, next) => w.event("believe", *i, |w| {
-                w.name(name);
+                w.name(name.as_str());
                 w.put(u64::from(*next));
             }),
-            Event::List(i, name) => w.event("list", *i, |w| w.name(name)),
-            Event::Unlist(i, name) => w.event("unlist", *i, |w| w.name(name)),
+            Event::List(i, name) => w.event("list", *i, |w| w.name(name.as_str())),
+            Event::Unlist(i, name) => w.event("unlist", *i, |w| w.name(name.as_str())),
             Event::Era(i, epoch) => w.event("era", *i, |w| w.put(u64::from(*epoch))),
             Event::See(i, _) => w.event("view", *i, |_| {}),
         }
@@ -434,13 +438,24 @@ pub(crate) struct ModelView {
     pub(crate) desk: BTreeMap<u64, (u64, u64)>,
 }
 
-/// The fields of a line.
-struct Fields<'a>(std::str::SplitAsciiWhitespace<'a>);
+/// The fields of a line that are still to be read, each after a space.
+struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
     fn take(&mut self) -> Result<u64, String> {
-        let field = self.0.next().and_then(|field| field.parse().ok());
-        field.ok_or_else(|| "the oracle's line ends too early".to_owned())
+        let ill = || "the oracle's line has no number where one must be".to_owned();
+        let mut rest = self.0.strip_prefix(b" ").ok_or_else(ill)?;
+        let mut number: u64 = 0;
+        let mut digits = 0;
+        while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {
+            let digit = u64::from(digit - b'0');
+            let sum = number.checked_mul(10).and_then(|n| n.checked_add(digit));
+            number = sum.ok_or_else(ill)?;
+            digits += 1;
+            rest = after;
+        }
+        self.0 = rest;
+        if digits == 0 { Err(ill()) } else { Ok(number) }
     }
 
     fn list(&mut self) -> Result<Vec<u64>, String> {
@@ -454,12 +469,11 @@ impl Fields<'_> {
 }
 
 impl ModelView {
-    fn read(&mut self, line: &str) -> Result<(), String> {
-        let mut fields = Fields(line.split_ascii_whitespace());
-        let kind = fields.0.next().unwrap_or_default();
-        let f = &mut fields;
+    fn read(&mut self, line: &[u8]) -> Result<(), String> {
+        let (kind, fields) = line.split_first().unwrap_or((&0, line));
+        let f = &mut Fields(fields);
         match kind {
-            "m" => {
+            b'm' => {
                 let number = (f.take()?, f.take()?, f.take()?);
                 let place = (f.take()?, f.take()?);
                 let (uid, mut flags) = (f.take()?, f.list()?);
@@ -473,11 +487,11 @@ impl ModelView {
                 };
                 self.messages.insert(number, message);
             }
-            "b" => {
+            b'b' => {
                 let number = (f.take()?, f.take()?);
                 let name = f.list()?;
                 let [time, origin, name] = name[..] else {
-                    return Err(format!("a mailbox without a name: {line}"));
+                    return Err(format!("a mailbox without a name: {}", line.escape_ascii()));
                 };
                 let special_use = f.list()?.get(2).copied().unwrap_or(0);
                 self.boxes.push(ModelBox {
@@ -486,26 +500,33 @@ impl ModelView {
                     special_use,
                 });
             }
-            "s" => self.subscribed = f.list()?.into_iter().collect(),
-            "n" => {
+            b's' => self.subscribed = f.list()?.into_iter().collect(),
+            b'n' => {
                 self.created = f.register()?;
                 self.floor = f.register()?;
                 self.epoch = f.register()?;
                 self.counter = f.register()?;
             }
-            "c" => {
+            b'c' => {
                 for _ in 0..f.take()? {
                     let slot = f.take()?;
                     self.claimed.insert(slot, f.register()?);
                 }
             }
-            "d" => {
+            b'd' => {
                 let name = f.take()?;
                 self.desk.insert(name, (f.take()?, f.take()?));
             }
-            _ => return Err(format!("the model does not allow: {line}")),
+            _ => return Err(format!("the model does not allow: {}", line.escape_ascii())),
         }
-        Ok(())
+        if f.0.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
+                "the oracle's line goes on: {}",
+                line.escape_ascii()
+            ))
+        }
     }
 }
 
@@ -552,21 +573,21 @@ impl Oracle {
         });
         let mut verdict = Ok(());
         let mut view = ModelView::default();
-        let mut line = String::new();
+        let mut line = Vec::new();
         loop {
             line.clear();
-            let read = self.from.read_line(&mut line);
+            let read = self.from.read_until(b'\n', &mut line);
             if read.map_err(|e| format!("from the oracle: {e}"))? == 0 {
                 return Err("the oracle is gone".to_owned());
             }
-            let said = line.trim_end();
-            if said == "end" {
+            let said = line.strip_suffix(b"\n").unwrap_or(&line);
+            if said == b"end" {
                 break;
             }
             if verdict.is_err() {
                 continue;
             }
-            verdict = if said == "." {
+            verdict = if said == b"." {
                 let view = std::mem::take(&mut view);
                 match expected.next() {
                     Some((i, seen)) => {

@@ -23,7 +23,7 @@ struct View {
 /// A moment at which a client was told everything.
 struct Told {
     uidvalidity: u32,
-    names: BTreeMap<String, View>,
+    names: BTreeMap<MailboxName, View>,
 }
 
 /// What one replica has shown so far.
@@ -38,7 +38,7 @@ pub(crate) struct Watch {
     ever: BTreeSet<u32>,
 }
 
-type Rows<'a> = BTreeMap<&'a str, BTreeMap<u32, &'a Row>>;
+type Rows<'a> = BTreeMap<&'a MailboxName, BTreeMap<u32, &'a Row>>;
 
 impl Watch {
     /// Holds what is shown now against what was shown before.
@@ -46,7 +46,7 @@ impl Watch {
         let mut rows: Rows<'_> = seen
             .names
             .keys()
-            .map(|name| (name.as_str(), BTreeMap::new()))
+            .map(|name| (name, BTreeMap::new()))
             .collect();
         for (name, row) in seen.rows.values() {
             rows.entry(name).or_default().insert(row.uid, row);
@@ -61,7 +61,7 @@ impl Watch {
                 told.names.clear();
             }
             for (name, view) in &mut told.names {
-                let now = rows.get(name.as_str());
+                let now = rows.get(name);
                 let id = seen.names.get(name).map(|(_, status)| status.id);
                 view.left |= id != Some(view.id);
                 if let (true, Some(rows)) = (judged, now) {
@@ -84,7 +84,7 @@ impl Watch {
 impl Told {
     fn of(seen: &Seen, rows: &Rows<'_>) -> Self {
         let names = seen.names.iter().map(|(name, (_, status))| {
-            let rows = rows[name.as_str()].iter();
+            let rows = rows[name].iter();
             let view = View {
                 highest: status.highestmodseq,
                 messages: rows
@@ -105,7 +105,7 @@ impl Told {
 fn judge(
     replica: &Replica,
     seen: &Seen,
-    name: &str,
+    name: &MailboxName,
     view: &View,
     rows: &BTreeMap<u32, &Row>,
     ever: &BTreeSet<u32>,
