@@ -59,6 +59,10 @@ pub struct Fetches {
     known: BTreeSet<BlobName>,
     count: u64,
     active: BTreeMap<BlobName, Fetch>,
+    /// Some of these may have no peer: only then all are looked at, not for each that is done.
+    seeks: bool,
+    /// Nothing was heard of any of them before.
+    heard_from: u64,
     /// What no peer has, until when: they take no places of those that can be had. What was removed everywhere before it was fetched is among them.
     resting: BTreeMap<BlobName, u64>,
     /// The same, in the order of time.
@@ -88,6 +92,8 @@ impl Fetches {
             known: BTreeSet::new(),
             count: 0,
             active: BTreeMap::new(),
+            seeks: false,
+            heard_from: 0,
             resting: BTreeMap::new(),
             resting_until: BTreeSet::new(),
             rested: BTreeMap::new(),
@@ -256,6 +262,7 @@ impl Fetches {
         for fetch in self.active.values_mut() {
             fetch.failed.remove(&peer);
         }
+        self.seeks = true;
         // It may have what nobody had.
         self.rested.clear();
         self.end_rest(u64::MAX);
@@ -271,6 +278,7 @@ impl Fetches {
                 fetch.peer = None;
             }
         }
+        self.seeks = true;
         self.begin(now);
     }
 
@@ -286,6 +294,7 @@ impl Fetches {
         {
             fetch.failed.insert(peer);
             fetch.peer = None;
+            self.seeks = true;
         }
     }
 
@@ -387,13 +396,16 @@ impl Fetches {
                 fetch.failed.clear();
             }
         }
+        self.seeks = true;
         self.begin(now);
+        let heard = self.active.values().map(|fetch| fetch.heard_at).min();
+        self.heard_from = heard.unwrap_or(0);
     }
 
-    /// When [`Fetches::time`] is wanted.
+    /// When [`Fetches::time`] is wanted, or earlier.
     pub fn deadline(&self) -> Option<u64> {
-        let heard = self.active.values().map(|fetch| fetch.heard_at).min();
-        let stalled = heard.map(|at| at.saturating_add(self.config.stall_micros_max));
+        let stalled = self.heard_from.saturating_add(self.config.stall_micros_max);
+        let stalled = (!self.active.is_empty()).then_some(stalled);
         let rested = self.resting_until.first().map(|(until, _)| *until);
         let coming = self.coming_until.front().map(|(until, _)| *until);
         let times = [stalled, rested, coming, self.ahead.deadline()];
@@ -453,7 +465,10 @@ impl Fetches {
 
     /// Begins what is wanted most, and gives a peer to what has none: the one with the least to do.
     fn begin(&mut self, now: Now) {
-        self.rest(now);
+        if self.seeks {
+            self.rest(now);
+        }
+        let mut idle: Vec<BlobName> = Vec::new();
         while self.active.len() < self.config.fetches_max {
             let Some(((priority, _), name)) = self.wanted.pop_first() else {
                 break;
@@ -472,19 +487,23 @@ impl Fetches {
                 heard_at: now.mono_micros,
                 failed: BTreeSet::new(),
             };
+            if self.active.is_empty() {
+                self.heard_from = now.mono_micros;
+            }
             self.active.insert(name, fetch);
+            idle.push(name);
+        }
+        if std::mem::take(&mut self.seeks) {
+            let without = self.active.iter().filter(|(_, f)| f.peer.is_none());
+            idle = without.map(|(name, _)| *name).collect();
+        }
+        if idle.is_empty() {
+            return;
         }
         let mut load: BTreeMap<Incarnation, usize> = self.peers.iter().map(|p| (*p, 0)).collect();
         for peer in self.active.values().filter_map(|fetch| fetch.peer) {
             *load.entry(peer).or_default() += 1;
         }
-        let mut idle: Vec<BlobName> = Vec::new();
-        idle.extend(
-            self.active
-                .iter()
-                .filter(|(_, f)| f.peer.is_none())
-                .map(|(n, _)| *n),
-        );
         idle.sort_by_key(|name| self.active.get(name).map(|fetch| fetch.priority));
         for name in idle {
             let Some(fetch) = self.active.get_mut(&name) else {
@@ -494,6 +513,7 @@ impl Fetches {
                 .iter_mut()
                 .filter(|(peer, _)| !fetch.failed.contains(peer));
             let Some((peer, work)) = able.min_by_key(|(_, work)| **work) else {
+                self.seeks = true;
                 continue;
             };
             *work += 1;
