@@ -3,11 +3,14 @@
 //! A row of the partition says of each that it is not here, and which accounts have records that name it; it is written by the commit that names it, and goes when
 //! the body is durable, or with the last of these records: nobody may have it any more then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Op, Replica};
-use whimbrel_storage::{Mutation, Room};
+use whimbrel_storage::Mutation;
 
 use super::{
     Own, Partition, PartitionOwner, Phase,
@@ -42,6 +45,100 @@ impl Lacking {
     }
 }
 
+/// The bodies of a partition that are not here, and how many of them each account names: what is told of the partition five times a second must not look at each.
+#[derive(Default)]
+pub(super) struct Lackings {
+    all: BTreeMap<BlobName, Lacking>,
+    accounts: BTreeMap<AccountId, usize>,
+    /// So many of which it is not known who names them.
+    of_anybody: usize,
+}
+
+impl Deref for Lackings {
+    type Target = BTreeMap<BlobName, Lacking>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl FromIterator<(BlobName, Lacking)> for Lackings {
+    fn from_iter<T: IntoIterator<Item = (BlobName, Lacking)>>(all: T) -> Self {
+        let mut lackings = Lackings::default();
+        for (blob, lacking) in all {
+            lackings.remove(&blob);
+            match &lacking.accounts {
+                None => lackings.of_anybody += 1,
+                Some(accounts) => accounts.iter().for_each(|account| {
+                    *lackings.accounts.entry(*account).or_default() += 1;
+                }),
+            }
+            lackings.all.insert(blob, lacking);
+        }
+        lackings
+    }
+}
+
+impl Lackings {
+    /// The accounts that name any of them; `None`: that is not known of all.
+    pub(super) fn accounts(&self) -> Option<impl Iterator<Item = AccountId>> {
+        (self.of_anybody == 0).then(|| self.accounts.keys().copied())
+    }
+
+    /// These accounts name it, too. Gives all that do, if they are more than before.
+    fn name(
+        &mut self,
+        blob: BlobName,
+        accounts: &BTreeSet<AccountId>,
+        named: Named,
+    ) -> Option<&BTreeSet<AccountId>> {
+        let lacking = self.all.entry(blob).or_insert(Lacking {
+            accounts: Some(BTreeSet::new()),
+            named,
+        });
+        lacking.named = named;
+        let known = lacking.accounts.as_mut()?;
+        let mut more = false;
+        for account in accounts {
+            if known.insert(*account) {
+                more = true;
+                *self.accounts.entry(*account).or_default() += 1;
+            }
+        }
+        more.then_some(known)
+    }
+
+    /// The account does not name it any more. Gives who does; `None`: it was not known to.
+    fn unname(&mut self, blob: &BlobName, account: AccountId) -> Option<&BTreeSet<AccountId>> {
+        let known = self.all.get_mut(blob)?.accounts.as_mut()?;
+        if !known.remove(&account) {
+            return None;
+        }
+        one_less(&mut self.accounts, account);
+        Some(known)
+    }
+
+    fn remove(&mut self, blob: &BlobName) -> Option<Lacking> {
+        let lacking = self.all.remove(blob)?;
+        match &lacking.accounts {
+            None => self.of_anybody -= 1,
+            Some(accounts) => accounts
+                .iter()
+                .for_each(|account| one_less(&mut self.accounts, *account)),
+        }
+        Some(lacking)
+    }
+}
+
+fn one_less(counts: &mut BTreeMap<AccountId, usize>, account: AccountId) {
+    if let Some(count) = counts.get_mut(&account) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&account);
+        }
+    }
+}
+
 impl Own {
     /// These accounts name a body by this commit. Gives the row that says so, if it is to be written.
     pub(super) fn lack(
@@ -50,17 +147,11 @@ impl Own {
         accounts: &BTreeSet<AccountId>,
         ticket: Ticket,
     ) -> Option<Mutation> {
-        let named = Named::By(ticket, false);
-        let lacking = self.lacking.entry(blob).or_insert(Lacking {
-            accounts: Some(BTreeSet::new()),
-            named,
-        });
-        lacking.named = named;
         self.naming.entry(ticket).or_default().push(blob);
-        let known = lacking.accounts.as_mut()?;
-        let before = known.len();
-        known.extend(accounts);
-        (known.len() > before).then(|| log::lacking_row(&blob, known))
+        let known = self
+            .lacking
+            .name(blob, accounts, Named::By(ticket, false))?;
+        Some(log::lacking_row(&blob, known))
     }
 
     /// No record of the account names these any more. Gives the rows that change: what no other account names is missed by nobody, as
@@ -72,13 +163,9 @@ impl Own {
     ) -> Vec<Mutation> {
         let mut rows = Vec::new();
         for blob in blobs {
-            let of = self.lacking.get_mut(&blob);
-            let Some(accounts) = of.and_then(|of| of.accounts.as_mut()) else {
+            let Some(accounts) = self.lacking.unname(&blob, account) else {
                 continue;
             };
-            if !accounts.remove(&account) {
-                continue;
-            }
             if !accounts.is_empty() {
                 rows.push(log::lacking_row(&blob, accounts));
                 continue;
@@ -158,11 +245,10 @@ impl PartitionOwner {
         let all = (blob, PartitionId(0))..=(blob, PartitionId(u16::MAX));
         let lacked: Vec<PartitionId> = self.lacked.range(all).map(|(_, of)| *of).collect();
         for partition in lacked {
-            let ticket = self.ticket();
             let Some(own) = self.running(partition) else {
                 continue;
             };
-            let Some(lacking) = own.lacking.get_mut(&blob) else {
+            let Some(lacking) = own.lacking.all.get_mut(&blob) else {
                 continue;
             };
             if !broken("body-held-by-another") {
@@ -178,33 +264,39 @@ impl PartitionOwner {
                     Named::Since(_) => {}
                 }
             }
-            let accounts = lacking.accounts.take();
-            own.lacking.remove(&blob);
-            let mut commit = own.log.commit();
-            commit.mutations.push(Mutation::Delete {
-                key: log::lacking_key(&blob),
-            });
+            let accounts = own.lacking.remove(&blob).and_then(|of| of.accounts);
             self.lacked.remove(&(blob, partition));
-            self.hand_out_for(partition, ticket, commit);
-            if let Some(own) = self.running(partition) {
-                own.confirming.here(&blob, ticket);
-            }
-            self.not_awaited(partition, &blob);
             let waiting = match accounts {
                 None => self.accounts_of(partition),
                 Some(accounts) => accounts.into_iter().collect(),
             };
+            let mut row = Some(Mutation::Delete {
+                key: log::lacking_key(&blob),
+            });
             for account in waiting {
                 let entry = self.accounts.get(&account);
                 let lacks = entry.is_some_and(
                     |entry| matches!(&entry.phase, Phase::Running(replica) if replica.lacks(&blob)),
                 );
                 if lacks {
-                    self.show_anew(now, account, Room::Ordinary, |replica, at, peers| {
+                    // In one commit with what is shown first.
+                    self.show_with(now, account, row.take(), |replica, at, peers| {
                         replica.body_came(&blob, at, peers)
                     });
                 }
             }
+            if let Some(row) = row
+                && let Some(own) = self.running(partition)
+            {
+                let mut commit = own.log.commit();
+                commit.mutations.push(row);
+                let ticket = self.ticket();
+                self.hand_out_for(partition, ticket, commit);
+            }
+            if let Some(own) = self.running(partition) {
+                own.confirming.here(&blob, own.newest());
+            }
+            self.not_awaited(partition, &blob);
         }
     }
 
@@ -233,7 +325,7 @@ impl PartitionOwner {
         {
             let (by, blobs) = named.remove_entry();
             for blob in blobs {
-                let Some(lacking) = own.lacking.get_mut(&blob) else {
+                let Some(lacking) = own.lacking.all.get_mut(&blob) else {
                     continue;
                 };
                 // Perhaps by a later one, too.

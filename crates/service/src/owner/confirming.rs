@@ -226,7 +226,7 @@ impl Own {
     }
 
     /// When this commit is durable, all is that is here now.
-    fn newest(&self) -> Ticket {
+    pub(super) fn newest(&self) -> Ticket {
         self.gate.newest().unwrap_or_default()
     }
 

@@ -160,10 +160,10 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        // Of bodies that were missing at the start it is not known whose they are.
-        let known = own.lacking.values().all(|of| of.accounts.is_some());
-        let lacking = own.lacking.values().flat_map(|of| &of.accounts);
-        except.extend(lacking.flatten().map(|account| account.0));
+        // Of bodies that were missing at the start it is perhaps not known whose they are.
+        let lacking = own.lacking.accounts();
+        let known = lacking.is_some();
+        except.extend(lacking.into_iter().flatten().map(|account| account.0));
         except.extend(own.stalled.keys().map(|account| account.0));
         own.reporting.excepts = !except.is_empty();
         if broken("hidden-is-reported") {

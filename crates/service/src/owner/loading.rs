@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
-use whimbrel_mailbox::{AccountId, At, BlobName, MailboxName, Op, Peers, Replica, SpecialUse};
+use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
 use whimbrel_storage::Room;
 
 use super::{
-    Account, Load, Own, Partition, PartitionOwner, Phase, bodies::Lacking, confirming::Confirming,
-    elsewhere::Reporting, keys, rows::push_row, stalled::stalled_of_row, state::States, young::Age,
+    Account, Load, Own, Partition, PartitionOwner, Phase,
+    bodies::{Lacking, Lackings},
+    confirming::Confirming,
+    elsewhere::Reporting,
+    keys,
+    rows::push_row,
+    stalled::stalled_of_row,
+    state::States,
+    young::Age,
 };
 use crate::{
     api::{Event, Failure, Reply},
@@ -271,7 +278,7 @@ impl PartitionOwner {
         let mut rows = opening.rows.iter();
         let kept = rows.find(|(key, _)| key == log::ANNOUNCED_KEY);
         let rows = opening.rows.iter();
-        let lacking: BTreeMap<BlobName, Lacking> = rows
+        let lacking: Lackings = rows
             .filter_map(|(key, value)| {
                 let lacking = Lacking::read(log::accounts_of(value), now.mono_micros);
                 Some((log::lacking_of_key(key)?, lacking))

@@ -236,7 +236,7 @@ struct Own {
     /// When it wants to be called.
     deadline: Option<u64>,
     /// Bodies that batches of other nodes name and that are not here: what names them is not shown.
-    lacking: BTreeMap<BlobName, bodies::Lacking>,
+    lacking: bodies::Lackings,
     /// Those that commits under way name.
     naming: BTreeMap<Ticket, Vec<BlobName>>,
     /// This node leaves the partition.

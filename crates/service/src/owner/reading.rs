@@ -281,6 +281,27 @@ impl PartitionOwner {
         room: Room,
         step: impl FnOnce(&mut Replica, u64, &Peers) -> Effects,
     ) {
+        self.show(now, account, (room, None), step);
+    }
+
+    /// The same, and writes a row of the partition before what is shown, in the same commit. The account must be running.
+    pub(super) fn show_with(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        row: Option<Mutation>,
+        step: impl FnOnce(&mut Replica, u64, &Peers) -> Effects,
+    ) {
+        self.show(now, account, (Room::Ordinary, row), step);
+    }
+
+    fn show(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        (room, row): (Room, Option<Mutation>),
+        step: impl FnOnce(&mut Replica, u64, &Peers) -> Effects,
+    ) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -294,7 +315,8 @@ impl PartitionOwner {
         entry.wait_until = effects.wait_until;
         self.waits
             .extend(effects.wait_until.map(|at| (at, account)));
-        let shown = take_shown(replica, account).into_iter();
+        let shown = take_shown(replica, account);
+        let shown = row.into_iter().chain(shown);
         let mut rows: Vec<Vec<Mutation>> = shown.map(|row| vec![row]).collect();
         let mut last = Vec::new();
         for (row, value) in replica.take_dirty_state() {
