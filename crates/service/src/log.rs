@@ -18,7 +18,7 @@ use whimbrel_crdt::{
 };
 use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::partition::{Foreign, Held, LogEnd};
-use whimbrel_storage::{Commit, Cut, Jump, LogEntry, Mutation, Origin};
+use whimbrel_storage::{Commit, Cut, Jump, LogEntry, Mutation, Origin, Room};
 
 use crate::machine::Now;
 
@@ -265,6 +265,8 @@ impl Log {
     /// incarnation's, nobody else knows that this node has dropped what it had.
     pub(crate) fn come_back(&mut self) -> Commit {
         let mut commit = self.commit();
+        // Three small rows: were it refused on a full disk, it would be made again at once, and again.
+        commit.room = Room::Vital;
         commit.mutations.push(Mutation::Put {
             key: DROPPED_KEY.into(),
             value: Bytes::new(),

@@ -284,7 +284,8 @@ fn is_safe(drain: &Drain, of: Option<u64>) -> bool {
         .filter(|other| other.holds_all())
         .count() as u64;
     let wanted = of.unwrap_or(drain.others.len().max(1) as u64);
-    drain.sessions == 0 && drain.queue_entries == 0 && holders >= wanted
+    let is_enough = holders >= wanted && drain.least.is_none_or(|least| least >= of.unwrap_or(1));
+    drain.sessions == 0 && drain.queue_entries == 0 && is_enough
 }
 
 fn progress(drain: &Drain) -> String {
@@ -302,6 +303,9 @@ fn progress(drain: &Drain) -> String {
             ),
         };
         out.push_str(&format!("; {} {state}", other.name));
+    }
+    if let Some(least) = drain.least {
+        out.push_str(&format!("; {least} of them hold each partition, or more"));
     }
     out.push('\n');
     out
@@ -546,9 +550,25 @@ mod tests {
                 sessions,
                 queue_entries,
                 others: others.iter().map(|line| (*line).clone()).collect(),
+                least: None,
             };
             assert_eq!(is_safe(&drain, of), safe, "{drain:?} of {of:?}");
         };
+        // Others hold all that they are to hold, but of one partition nobody does, or one alone.
+        for (least, of, safe) in [
+            (0, None, false),
+            (1, None, true),
+            (0, Some(1), false),
+            (1, Some(1), true),
+            (1, Some(2), false),
+        ] {
+            let drain = Drain {
+                others: vec![holds.clone(); 3],
+                least: Some(least),
+                ..Drain::default()
+            };
+            assert_eq!(is_safe(&drain, of), safe, "{least} of {of:?}");
+        }
         check(0, 0, &[&holds, &holds], None, true);
         check(1, 0, &[&holds], None, false);
         check(0, 1, &[&holds], None, false);

@@ -15,6 +15,7 @@
 mod bodies;
 mod calls;
 mod clocks;
+mod drain;
 mod drive;
 pub mod files;
 mod kept;

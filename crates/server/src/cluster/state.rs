@@ -6,7 +6,6 @@ use std::{
         Arc, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use tokio::{
@@ -28,10 +27,11 @@ use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
     NOT_FILLED,
+    drain::UNFINISHED_WAIT_MAX,
     files::{Files, FilesError},
     links::Links,
     question::{Held, LogHeld, Question, Remembered, encoded},
-    status::{Drain, DrainLine, Removal, RemovalLine, Remove, Status},
+    status::{Drain, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
     actor::{Fatal, PanicStops},
@@ -41,12 +41,6 @@ use crate::{
     store_calls::Store,
     switchboard::Switchboard,
 };
-
-/// For a peer to say how much of what it was sent is not in its place.
-const UNFINISHED_WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// For another node to say how far it is with being drained: it asks all others.
-const DRAIN_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// What all tasks of the cluster share.
 pub(super) struct State<S> {
@@ -60,7 +54,7 @@ pub(super) struct State<S> {
     /// Held while a change is kept and told, so that all hear of changes in one order.
     pub(super) roster: Mutex<Roster>,
     me: OnceLock<Incarnation>,
-    served: OnceLock<(Arc<Switchboard>, Fatal)>,
+    pub(super) served: OnceLock<(Arc<Switchboard>, Fatal)>,
     /// Sessions, and the clock of the machines.
     pub(super) sessions: OnceLock<(Arc<Registry>, Clock)>,
     /// Members that were removed: nothing is taken from them.
@@ -472,70 +466,6 @@ impl<S: Store> State<S> {
         missing.is_empty().then_some(held)
     }
 
-    /// Who else holds what is here.
-    async fn others(&self) -> Vec<DrainLine> {
-        let peers = self.peers(&*self.roster.lock().await);
-        let status = self.status().await;
-        let mut lines = Vec::new();
-        // A life before the present one has no address, and nothing is held there.
-        for node in status.nodes {
-            let peer = peers.iter().find(|peer| peer.name.as_str() == node.name);
-            let Some(peer) = peer.filter(|_| node.address.is_some() && !node.removed) else {
-                continue;
-            };
-            let unfinished = match node.linked {
-                true => self.ask_unfinished(peer).await,
-                false => None,
-            };
-            lines.push(DrainLine {
-                name: node.name,
-                linked: node.linked,
-                lacks: node.lacks,
-                unfinished,
-            });
-        }
-        lines
-    }
-
-    /// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
-    async fn drain(&self, cancel: bool) -> Result<Drain, String> {
-        let (Some((registry, _)), Some((board, _))) = (self.sessions.get(), self.served.get())
-        else {
-            return Err("the node is starting; try again".into());
-        };
-        if cancel {
-            tracing::info!("no longer drained: sessions are taken again");
-            registry.reopen();
-        } else {
-            registry.drain();
-        }
-        let figures = board.figures().await;
-        Ok(Drain {
-            sessions: registry.served() as u64,
-            // Unknown is not none.
-            queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
-            others: self.others().await,
-        })
-    }
-
-    /// The same at another node, which is asked by the certificate of this one.
-    async fn drain_node(&self, node: Option<&str>, cancel: bool) -> Result<Drain, String> {
-        let Some(node) = node.filter(|node| *node != self.credentials.name().as_str()) else {
-            return self.drain(cancel).await;
-        };
-        let peers = self.peers(&*self.roster.lock().await);
-        let peer = peers.iter().find(|peer| peer.name.as_str() == node);
-        let peer = peer.ok_or_else(|| format!("there is no node {node} in the cluster"))?;
-        let question = encoded(&Question::Drain { cancel });
-        let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
-        let answer = timeout(DRAIN_WAIT_MAX, asking).await;
-        let answer = answer.map_err(|_| format!("{node} does not answer"))?;
-        let answer = answer.map_err(|error| format!("{node}: {error}"))?;
-        serde_json::from_slice(&answer).map_err(|_| {
-            format!("{node} is not understood: is it of another version? Run the command there")
-        })
-    }
-
     /// A member asks this node to be drained. It takes a while, in which others are answered.
     async fn answer_drain(self: Arc<Self>, asked: Asked, cancel: bool) {
         let is_member = {
@@ -556,13 +486,6 @@ impl<S: Store> State<S> {
         };
         // It may have lost patience.
         let _ = asked.answer.send(answer);
-    }
-
-    async fn ask_unfinished(&self, peer: &Peer) -> Option<u64> {
-        let question = encoded(&Question::Unfinished);
-        let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
-        let answer = timeout(UNFINISHED_WAIT_MAX, asking).await.ok()?.ok()?;
-        minicbor::decode(&answer).ok()
     }
 
     async fn let_in(
@@ -652,7 +575,7 @@ impl<S: Store> State<S> {
     }
 
     /// With the partitions that `reports` are of, if the machines answer.
-    async fn status(&self) -> Status {
+    pub(super) async fn status(&self) -> Status {
         let roster = self.roster.lock().await.clone();
         let (cluster, me) = (self.credentials.cluster(), self.me.get().copied());
         let mut status = Status::of(cluster, &roster, me, &self.transport.links());

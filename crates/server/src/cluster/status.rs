@@ -62,6 +62,10 @@ pub struct Drain {
     pub queue_entries: u64,
     /// Who else holds what is here.
     pub others: Vec<DrainLine>,
+    /// How many of them hold all of each partition of this node, where it is the fewest: a node does not hold all partitions. `None`: an earlier version
+    /// does not say, and holds all.
+    #[serde(default)]
+    pub least: Option<u64>,
 }
 
 /// What another member holds of what is here.

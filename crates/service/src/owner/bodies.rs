@@ -266,6 +266,7 @@ impl PartitionOwner {
             }
             let accounts = own.lacking.remove(&blob).and_then(|of| of.accounts);
             self.lacked.remove(&(blob, partition));
+            self.leaving_with(partition);
             let waiting = match accounts {
                 None => self.accounts_of(partition),
                 Some(accounts) => accounts.into_iter().collect(),

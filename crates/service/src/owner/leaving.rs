@@ -179,8 +179,11 @@ impl PartitionOwner {
     pub(super) fn covered(&mut self, now: Now, peer: Incarnation, answer: Covered) {
         let partition = answer.partition;
         let config = &self.config;
-        let is_known =
-            |node: &Incarnation| *node == config.origin || config.holds(*node, partition);
+        // Of one that is no member here it is not known what it holds.
+        let is_member = |node: &Incarnation| config.peers.contains_key(node);
+        let is_known = |node: &Incarnation| {
+            *node == config.origin || is_member(node) && config.holds(*node, partition)
+        };
         // Who is found so is asked, when this node has heard of it, too.
         if !answer.holders.iter().all(is_known) {
             return;
@@ -194,6 +197,13 @@ impl PartitionOwner {
         if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
             leaving.covered.insert(peer, (life, answer.has));
             self.leave_on(now, partition);
+        }
+    }
+
+    /// A body is here now: who has said that it is missing there, too, is asked again.
+    pub(super) fn leaving_with(&mut self, partition: PartitionId) {
+        if let Some(leaving) = self.running(partition).and_then(|own| own.leaving.as_mut()) {
+            leaving.covered.clear();
         }
     }
 
