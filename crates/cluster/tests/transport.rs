@@ -25,7 +25,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::Agreed,
-    wire::{BlobChunk, BlobName, FEATURE_DELIVER, Frame},
+    wire::{BlobChunk, BlobName, FEATURE_DELIVER, FEATURE_HOLDERS, Frame},
 };
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
@@ -158,7 +158,7 @@ async fn frames_go_both_ways() {
         (agreed.name.as_str(), agreed.features),
         (
             "b",
-            FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER
+            FEATURE_LZ4 | FEATURE_PUSH | FEATURE_CONFIRM | FEATURE_DELIVER | FEATURE_HOLDERS
         )
     );
     let (at_b, agreed, to_a, mut from_a) = b.up_with_frames().await;

@@ -91,7 +91,8 @@ proptest! {
             held.into_iter().map(str::to_owned).collect()
         };
         let held = named(&nodes);
-        prop_assert!(held.len() >= least.min(nodes.len()));
+        let least_there = least.min(nodes.len());
+        prop_assert!(held.len() >= least_there);
         for region in ["here", "there", "far"] {
             let of = nodes.iter().filter(|node| node.region == region);
             let (storage, all): (Vec<&Node>, Vec<&Node>) = of.partition(|node| node.role == Role::Storage);
@@ -101,7 +102,7 @@ proptest! {
             prop_assert!(first.clone().all(|node| held.contains(&node.name)), "those who serve it");
             let holding = all.iter().filter(|node| held.contains(&node.name)).count();
             prop_assert!(holding >= wanted);
-            prop_assert!(holding == wanted || held.len() == least, "no more than have to");
+            prop_assert!(holding == wanted || held.len() == least_there, "no more than have to");
         }
         // Alike everywhere, whoever holds it now and however far the nodes are.
         nodes.reverse();
