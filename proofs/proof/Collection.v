@@ -200,8 +200,9 @@ Section execution.
     Lemma maker_saw_it_hidden j p' o q' : history j = p' ++ Broadcast o :: q' →
       (∀ x, x ∈ deliveries p' → touches x m → Deliver x ∈ p) → Deliver o ∈ p ∨ ¬ lives (state p') m.
     Proof.
-      intros Heq Hbefore. destruct (stable _ _ _ _ Hdrop j o) as (q & Hq & Hseen & Hheard).
+      intros Heq Hbefore. destruct (stable _ _ _ _ Hdrop j o) as [|(q & Hq & Hseen & Hheard)].
       { rewrite Heq. apply elem_of_app. right. by left. }
+      { by left. }
       assert (p' ++ [Broadcast o] `prefix_of` history j) as Hp' by (rewrite Heq; exists q'; by rewrite <- app_assoc).
       destruct (prefix_weak_total _ _ _ Hp' Hq) as [[r ->]|Hpre].
       { left. apply Hheard, elem_of_app. left. apply elem_of_app. right. by left. }

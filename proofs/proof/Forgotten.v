@@ -114,7 +114,7 @@ Proof.
     + done.
     + apply (bool_decide_unpack _). vm_compute. reflexivity.
     + intros o Ho. by left.
-    + intros j o Ho. destruct j as [|[|j]]; [| |by apply elem_of_nil in Ho].
+    + intros j o Ho. right. destruct j as [|[|j]]; [| |by apply elem_of_nil in Ho].
       * exists whole. split; [by exists [Deliver later]|]. split; [done|]. intros x Hx. unfold whole in *. rewrite !elem_of_cons, elem_of_nil in Hx. rewrite !elem_of_cons. naive_solver.
       * exists report. split; [by exists [Broadcast later; Deliver later]|].
         unfold whole, report. split; intros x Hx; rewrite !elem_of_cons, elem_of_nil in Hx; rewrite ?elem_of_cons; naive_solver.

@@ -45,8 +45,8 @@ Proof.
   { intros o Ho. unfold h, history_a in Ho. rewrite !deliveries_app, !elem_of_app in Ho. destruct Ho as [Ho|[Ho|Ho]]; [by left| |by apply elem_of_nil in Ho].
     simpl in Ho. rewrite !elem_of_cons, elem_of_nil in Ho. destruct Ho as [->|[->|[]]]; right; [by left|by right]. }
   assert (∀ j o, Broadcast o ∈ history _ _ _ _ E j →
-    ∃ q, q `prefix_of` history _ _ _ _ E j ∧ (∀ x, Deliver x ∈ own removed → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ h)) as Hstable.
-  { intros j o Ho. destruct (Hwho j o Ho) as [[-> | ->] _].
+    Deliver o ∈ h ∨ ∃ q, q `prefix_of` history _ _ _ _ E j ∧ (∀ x, Deliver x ∈ own removed → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ h)) as Hstable.
+  { intros j o Ho. right. destruct (Hwho j o Ho) as [[-> | ->] _].
     - exists h. split; [done|]. split; [intros x Hx; unfold h, history_a; apply elem_of_app; by left|].
       intros x Hx%elem_of_broadcasts. revert Hx. apply (all_of (λ x, Deliver x ∈ h)). vm_compute. reflexivity.
     - exists k. split; [done|]. split.
@@ -105,7 +105,7 @@ Proof.
   - apply gone_ok. vm_compute. reflexivity.
   - intros o Ho. unfold then_left in Ho. rewrite deliveries_app, elem_of_app in Ho. destruct Ho as [|Ho]; [by left|right]. apply touches_none.
     revert Ho. apply (all_of (λ o, existsb (λ e, bool_decide (about_box e = Some spare)) (effects o) = false)). vm_compute. reflexivity.
-  - intros j o Ho. destruct (Hwho j o Ho) as [Hj _]. destruct j as [|[|[|[|j]]]]; [..|lia].
+  - intros j o Ho. right. destruct (Hwho j o Ho) as [Hj _]. destruct j as [|[|[|[|j]]]]; [..|lia].
     + exists then_left. split; [by eexists|]. apply Hq. vm_compute. reflexivity.
     + exists (learn [Broadcast rescue; Deliver rescue; Deliver remove]). split; [done|]. apply Hq. vm_compute. reflexivity.
     + exists (learn [Broadcast leave; Deliver leave; Deliver remove]). split; [done|]. apply Hq. vm_compute. reflexivity.

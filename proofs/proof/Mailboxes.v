@@ -188,8 +188,9 @@ Section execution.
     Proof.
       intros Heq Hbefore Htouch. destruct (touches_box_how _ _ Htouch) as [Hnamed|Hmakes].
       - destruct (decide (o ∈ deliveries p)) as [Hin|Hin]; [by apply elem_of_deliveries|]. exfalso. rewrite elem_of_deliveries in Hin.
-        destruct (box_stable _ _ _ _ Hdrop j o) as (q & Hq & Hseen & Hheard).
+        destruct (box_stable _ _ _ _ Hdrop j o) as [?|(q & Hq & Hseen & Hheard)].
         { rewrite Heq. apply elem_of_app. right. by left. }
+        { done. }
         assert (p' ++ [Broadcast o] `prefix_of` history j) as Hp' by (rewrite Heq; exists q'; by rewrite <- app_assoc).
         destruct (prefix_weak_total _ _ _ Hp' Hq) as [[r ->]|Hpre].
         { apply Hin, Hheard, elem_of_app. left. apply elem_of_app. right. by left. }

@@ -152,7 +152,7 @@ Proof.
       simpl in Ho. rewrite !elem_of_cons, elem_of_nil in Ho. destruct Ho as [->|[->|[]]]; [by left|by right]. }
     + apply elem_of_list_singleton in He as ->. done.
     + apply elem_of_list_singleton in He as ->. done.
-  - intros j o Ho. destruct (Hwho j o Ho) as [[-> | ->] _].
+  - intros j o Ho. right. destruct (Hwho j o Ho) as [[-> | ->] _].
     + exists h. split; [done|]. split; [intros x Hx; unfold h, history_a; apply elem_of_app; by left|].
       intros x Hx%elem_of_broadcasts. revert Hx. apply (all_of (λ x, Deliver x ∈ h)). vm_compute. reflexivity.
     + exists k. split; [done|]. split.

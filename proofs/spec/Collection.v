@@ -58,9 +58,10 @@ Section collection.
     earlier : since `prefix_of` p;
     hidden : ¬ lives (contents (state_after empty apply since)) m;
     not_named o : o ∈ deliveries p → o ∈ deliveries since ∨ ¬ touches o m;
-    (* Each node that ever broadcasts something has reported a moment at which it had applied all that was applied here then, and what it broadcast up to
-       its report is applied here. *)
-    stable j o : Broadcast o ∈ history j → ∃ q, q `prefix_of` history j ∧ (∀ x, Deliver x ∈ since → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ p);
+    (* Each node that broadcasts something which is not applied here has reported a moment at which it had applied all that was applied here then, and what it
+       broadcast up to its report is applied here. Of who was removed, and of a life that has ended, no report comes any more: its whole log is applied here. *)
+    stable j o : Broadcast o ∈ history j →
+      Deliver o ∈ p ∨ ∃ q, q `prefix_of` history j ∧ (∀ x, Deliver x ∈ since → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ p);
     (* Delivered mail: its queue entry is finished at every owner, so that nobody delivers it again. Other messages are made by one operation, which is
        applied here, for here is a record. *)
     finished j o : Broadcast o ∈ history j → makes o m → Deliver o ∈ p;
@@ -71,7 +72,8 @@ Section collection.
     box_earlier : since `prefix_of` p;
     box_hidden : ¬ box_exists (contents (state_after empty apply since)) b;
     box_not_named o : o ∈ deliveries p → o ∈ deliveries since ∨ ¬ touches_box o b;
-    box_stable j o : Broadcast o ∈ history j → ∃ q, q `prefix_of` history j ∧ (∀ x, Deliver x ∈ since → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ p);
+    box_stable j o : Broadcast o ∈ history j →
+      Deliver o ∈ p ∨ ∃ q, q `prefix_of` history j ∧ (∀ x, Deliver x ∈ since → Deliver x ∈ q) ∧ (∀ x, Broadcast x ∈ q → Deliver x ∈ p);
     (* Nobody creates it any more: its id is that of an operation which is applied here, or it is a default folder and everybody has opened the account. *)
     box_finished j o : Broadcast o ∈ history j → makes_box o b → Deliver o ∈ p;
   }.
