@@ -198,6 +198,9 @@ Proof. intros E l s a d [b m] Hr (Ha & _) (_ & Hp & _ & Hu). left. by apply (sur
 Theorem conflict_delivered_and_delete : holds delivered_and_delete.
 Proof. intros E l s a d [[[[[b m] placed] e] u] c] Hr (Ha & _) (Hact & _ & Hn). by apply (delivered_lives E l s a m placed b e u c). Qed.
 
+Theorem conflict_placed_and_delete : holds placed_and_delete.
+Proof. intros E l s a d [[b m] placed] Hr (Ha & _) (_ & _ & Hw). by apply (place_is E l s a m placed). Qed.
+
 Theorem conflict_seen_and_delete : holds seen_and_delete.
 Proof. intros E l s a d [b m] Hr (_ & Hd & _) (_ & _ & Hrem & Hk & Hs). by apply (dead E l s d). Qed.
 
@@ -216,7 +219,7 @@ Qed.
 
 Theorem conflict_create_and_delete : holds create_and_delete.
 Proof.
-  intros E l s c d [[b name] use] Hr (Hc & _) (Hact & _ & Hu). right. left. apply (survives E l s c); [done..| |done].
+  intros E l s c d [[[[derived name] use] boxes] messages] Hr (Hc & _) (Hact & _ & Hu). right. left. apply (survives E l s c); [done..| |done].
   unfold puts, effects. rewrite Hact. do 2 right. by left.
 Qed.
 
@@ -250,8 +253,8 @@ Proof. intros E l s a b [[[[[[ba bb] ea] eb] es] es'] m] Hr (Ha & _) (_ & _ & _ 
 
 Theorem conflict_copy_and_expunge : holds copy_and_expunge.
 Proof.
-  intros E l s a d [[[[b epoch] entries] i] ds] Hr (Ha & _) (Hact & Hi & _ & _ & Hu). left. apply (survives E l s a); [done..| |done].
-  apply lookup_lt_is_Some in Hi as [entry He]. unfold puts, effects. rewrite Hact. right. apply elem_of_list_join.
+  intros E l s a d [[[[b epoch] entries] i] ds] Hr (Ha & _) (Hact & _ & (entry & He & _) & Hu). left. apply (survives E l s a); [done..| |done].
+  unfold puts, effects. rewrite Hact. right. apply elem_of_list_join.
   exists (copy_effects a b epoch i entry). split; [right; by left|]. apply elem_of_list_lookup. exists i. by rewrite list_lookup_imap, He.
 Qed.
 

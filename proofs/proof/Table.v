@@ -70,6 +70,7 @@ Ltac row_part :=
     | apply all_seen_ok; vm_compute; reflexivity
     | apply writes_last_ok; vm_compute; reflexivity
     | apply never_ok; vm_compute; reflexivity
+    | eexists; split; [reflexivity|row_part]
     | apply (bool_decide_unpack _); vm_compute; reflexivity ].
 
 Local Open Scope N_scope.
@@ -103,10 +104,12 @@ Proof.
   - happened (one (AAppend spare 0 129 [] 8)) (other delete_spare) (@nil op) spare.
   - happened (one (AAppend spare 0 129 [] 8)) (other delete_spare) (@nil op) (spare, (1, 6, 0)).
   - happened (one (ADeliver parcel (0, 7) spare 0 129 8)) (other delete_spare) (@nil op) (spare, parcel, (0, 7), 0, 129, 8).
+  - happened (one (AAppend spare 0 129 [] 8)) (other delete_spare) (@nil op) (spare, (1, 6, 0), (9, 1)).
   - happened (one (AAppend spare 0 129 [] 8)) (other delete_spare) (@nil op) (spare, first).
   - happened (one (ARename [spare] 6)) (other delete_spare) (@nil op) ([spare], spare, 6).
   - happened (one (ARename [spare] 6)) (other (ACreate None 6 0)) (@nil op) ([spare], spare, (2, 1), 6, 0).
-  - happened (one (ACreate (Some trash) 7 1)) (other (ADelete [(trash, {[ (1, 3) ]})] [])) (@nil op) (trash, 7, 1).
+  - happened (one (ACreate (Some trash) 7 1)) (other (ADelete [(trash, {[ (1, 3) ]})] [])) (@nil op)
+      (Some trash, 7, 1, [(trash, {[ (1, 3) ]} : gset dot)], @nil (message_id * gset dot)).
   - happened (one (AStore [first] [1] [] false)) (other (AStore [first] [] [1] false)) (@nil op) (first, 1).
   - happened (one (AStore [first] [] [DELETED] false)) (other (AStore [first] [DELETED] [] false)) (@nil op) first.
   - happened (one (AStore [first] [] [DELETED] true)) (other expunge_first) (@nil op) first.

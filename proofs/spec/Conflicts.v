@@ -38,6 +38,10 @@ Definition delivered_and_delete := Row
   (λ l a d '(b, m, placed, epoch, u, c),
     op_action a = ADeliver m placed b epoch u c ∧ removes d (KBox b) ∧ ∀ r v, r ∈ l → Raise (RKilled m) v ∉ effects r)
   (λ s a d '(b, m, placed, epoch, u, c), lives s m).
+(* it lies in X, whichever of these it was, as long as nobody put it elsewhere with a later stamp; *)
+Definition placed_and_delete := Row
+  (λ l a d '(b, m, placed), puts a (KBox b) ∧ removes d (KBox b) ∧ writes_last l a (RPlace m) (place_value placed b))
+  (λ s a d '(b, m, placed), placed_in s m = b).
 (* of what the deleter saw nothing does. *)
 Definition seen_and_delete := Row
   (λ l a d '(b, m), puts a (KBox b) ∧ removes d (KBox b) ∧ removes d (KMessage m) ∧ Raise (RKilled m) [1%N] ∈ effects d ∧ all_seen_by l d (KMessage m))
@@ -57,10 +61,11 @@ Definition rename_and_create := Row
   (λ s a c '(boxes, b, b', to, use), box_name s b = to ∧ box_name s b' = to ∧
     ∀ m, lives s m → placed_in s m = b ∨ placed_in s m = b' → shown_under s to m).
 
-(* CREATE and DELETE: survives. *)
+(* CREATE, of a derived id or of its own, and DELETE, of that mailbox or of others: survives. *)
 Definition create_and_delete := Row
-  (λ l c d '(b, name, use), op_action c = ACreate (Some b) name use ∧ removes d (KBox b) ∧ not_undone l c (KBox b))
-  (λ s c d '(b, name, use), box_exists s b).
+  (λ l c d '(derived, name, use, boxes, messages), op_action c = ACreate derived name use ∧ op_action d = ADelete boxes messages ∧
+    not_undone l c (KBox (default (own_box (op_dot c)) derived)))
+  (λ s c d '(derived, name, use, boxes, messages), box_exists s (default (own_box (op_dot c)) derived)).
 
 (* A flag set and unset: set wins; for \Deleted unset wins. *)
 Definition flag_set_and_unset := Row
@@ -92,8 +97,8 @@ Definition move_and_move := Row
 
 (* COPY and EXPUNGE: the copy stays. *)
 Definition copy_and_expunge := Row
-  (λ l a d '(b, epoch, entries, i, ds), op_action a = ACopy b epoch entries ∧ i < length entries ∧
-    op_action d = AExpunge ds ∧ Forall (λ e, e.1.1 ∈ ds.*1) entries ∧ not_undone l a (KMessage (own_message (op_dot a) (N.of_nat i))))
+  (λ l a d '(b, epoch, entries, i, ds), op_action a = ACopy b epoch entries ∧ op_action d = AExpunge ds ∧
+    (∃ entry, entries !! i = Some entry ∧ entry.1.1 ∈ ds.*1) ∧ not_undone l a (KMessage (own_message (op_dot a) (N.of_nat i))))
   (λ s a d '(b, epoch, entries, i, ds), lives s (own_message (op_dot a) (N.of_nat i))).
 
 (* RENAME and RENAME: the later stamp. *)
@@ -122,8 +127,8 @@ Definition delivered_and_expunged := Row
   (λ s a a' '(m, placed, b, e, u, e', u', c, d, ds), ¬ lives s m).
 
 Definition conflict_table : list row := [
-  add_and_delete; added_and_delete; delivered_and_delete; seen_and_delete; rename_and_delete; rename_and_create; create_and_delete;
-  flag_set_and_unset; deleted_set_and_unset; rescue_and_expunge; undeleted_and_expunge; store_and_expunge; move_and_move; copy_and_expunge;
+  add_and_delete; added_and_delete; delivered_and_delete; placed_and_delete; seen_and_delete; rename_and_delete; rename_and_create;
+  create_and_delete; flag_set_and_unset; deleted_set_and_unset; rescue_and_expunge; undeleted_and_expunge; store_and_expunge; move_and_move; copy_and_expunge;
   rename_and_rename; subscribe_and_unsubscribe; delivered_by_two; delivered_in_one_place; delivered_and_expunged].
 
 Section rows.
