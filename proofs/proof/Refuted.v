@@ -228,6 +228,18 @@ Proof.
   intros name' next Hin. rewrite !elem_of_cons, elem_of_nil in Hin. naive_solver.
 Qed.
 
+(* A node claims its message for an epoch that has not come. *)
+Definition present : op := append_at (1, 1) 1 ∅ INBOX 65.
+Definition ahead : op := Op (1, 2) 2 ∅ (AClaim 5 [((1, 1, 0), (1, 1), 129)]).
+Definition run_ahead : list (list (event op)) := [[Broadcast present; Deliver present; Broadcast ahead; Deliver ahead]].
+Lemma run_ahead_ok : checked valid_ok run_ahead = true. Proof. computed. Qed.
+
+Theorem none_ahead_is_needed : none_ahead_is_needed_statement.
+Proof.
+  exists (checked_execution valid valid_ok valid_ok_valid _ run_ahead_ok), 0%nat, [Broadcast present; Deliver present], (history_of run_ahead 0), (1, 1, 0).
+  split; [by eexists|]. split; [done|]. split; [|split; [computed|split; computed]]. apply (bool_decide_unpack _). vm_compute. reflexivity.
+Qed.
+
 Theorem each_rule_is_needed : each_rule_is_needed_statement.
 Proof.
   split; [exact slots_are_needed|]. split; [exact counters_are_needed|]. split; [exact counters_are_needed_for_U4|].

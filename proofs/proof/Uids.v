@@ -83,6 +83,24 @@ Qed.
 Lemma at_most_head v w : at_most v w = true → (nth 0 v 0 ≤ nth 0 w 0)%N.
 Proof. destruct v as [|x v], w as [|y w]; simpl; try done; try lia. intros [H|[H _]%andb_true_iff]%orb_true_iff; apply bool_decide_eq_true in H; lia. Qed.
 
+Lemma at_most_second v w : at_most v w = true → nth 0 v 0%N = nth 0 w 0%N → (nth 1 v 0 ≤ nth 1 w 0)%N.
+Proof.
+  destruct v as [|x v]; [destruct w as [|y [|? ?]]; simpl; lia|]. destruct w as [|y w]; [done|]. rewrite at_most_cons. simpl.
+  intros [?|[_ H%at_most_head]] ?; [lia|]. by destruct v, w.
+Qed.
+
+(* Who has applied more has greater values. *)
+Lemma register_grows p q k : (∀ o, o ∈ deliveries p → o ∈ deliveries q) →
+  at_most (reg (contents (state_after empty apply p)) k) (reg (contents (state_after empty apply q)) k) = true.
+Proof.
+  intros Hsub. rewrite !contents_after.
+  pose proof (reg_replay (deliveries q) (contents empty) k (reg (replay apply_op (contents empty) (deliveries q)) k)) as [H _].
+  destruct H as [H0 H]; [apply at_most_refl|]. apply reg_replay. split; [done|]. intros o v Ho. by apply H, Hsub.
+Qed.
+
+Lemma prefix_deliveries (p q : list (event op)) : p `prefix_of` q → ∀ o, o ∈ deliveries p → o ∈ deliveries q.
+Proof. intros [k ->] o Ho. rewrite deliveries_app. apply elem_of_app. by left. Qed.
+
 Lemma before_snoc {A} (l : list A) a x y : before (l ++ [a]) x y → before l x y ∨ (x ∈ l ∧ y = a).
 Proof.
   intros (p & q & r & Heq). destruct r as [|b r _] using rev_ind.
@@ -120,11 +138,7 @@ Section execution.
   Qed.
 
   Lemma counter_grows p q epoch : p `prefix_of` q → (counter (state p) epoch ≤ counter (state q) epoch)%N.
-  Proof.
-    intros [k ->]. unfold counter. apply at_most_head. rewrite !contents_after.
-    pose proof (reg_replay (deliveries (p ++ k)) (contents empty) (RCounter epoch) (reg (replay apply_op (contents empty) (deliveries (p ++ k))) (RCounter epoch))) as [H _].
-    destruct H as [H0 H]; [apply at_most_refl|]. apply reg_replay. split; [done|]. intros o v Ho. apply H. rewrite deliveries_app. apply elem_of_app. by left.
-  Qed.
+  Proof. intros Hpq. apply at_most_head, register_grows. by apply prefix_deliveries. Qed.
 
   (* Who has seen a claim makes greater ones. *)
   Lemma seen_below i j o1 o2 m1 m2 s1 s2 epoch u1 u2 : counters_follow r = true → Deliver o1 ∈ history i → Deliver o2 ∈ history j →
@@ -339,6 +353,23 @@ Section execution.
       destruct Hmay as (_ & _ & _ & _ & _ & H). by apply H.
   Qed.
 End execution.
+
+Theorem uids_grow : uids_grow_statement.
+Proof.
+  intros E Hcome i p q m Hpq Hq s t Hplaced Hepoch. unfold uid. rewrite <- Hplaced, <- Hepoch. case_bool_decide as He; [|lia].
+  assert (at_most (reg s (RClaim m (placed_at s m))) (reg t (RClaim m (placed_at s m))) = true) as Hgrows by by apply register_grows, prefix_deliveries.
+  assert (nth 0 (reg t (RClaim m (placed_at s m))) 0 ≤ nth 0 (reg t REpoch) 0)%N as Hle.
+  { unfold t at 1. rewrite contents_after.
+    destruct (reg_replay_either (deliveries q) (contents empty) (RClaim m (placed_at s m))) as [->|(o & Ho & H)].
+    { assert (reg (contents empty) (RClaim m (placed_at s m)) = []) as -> by done. apply N.le_0_l. }
+    apply raise_is_claim in H as (epoch & u & -> & Hc). simpl. apply elem_of_deliveries in Ho.
+    destruct (delivered_was_broadcast E _ _ _ Hq Ho) as [j (p' & q' & Heq)%elem_of_list_split].
+    etrans; [by eapply Hcome|]. apply at_most_head, register_grows. intros x Hx. apply elem_of_deliveries in Ho.
+    eapply (past_delivered E i q o x Hq Ho). eapply hb_of_delivery; [done|]. by apply elem_of_deliveries. }
+  clearbody s t. pose proof (at_most_head _ _ Hgrows) as Hhead.
+  assert (nth 0 (reg t (RClaim m (placed_at s m))) 0 = nth 0 (reg s REpoch) 0)%N as Hsame by lia.
+  rewrite bool_decide_true by done. apply at_most_second; [done|congruence].
+Qed.
 
 Theorem uids_U1 : U1_statement.
 Proof.

@@ -39,6 +39,24 @@ Record rule_1 (r : rules) (slot : N → N) (s : replica) (o : op) : Prop := {
 Definition uid_execution (r : rules) (slot : N → N) := execution op_dot empty apply (λ s o, valid s o ∧ rule_1 r slot s o).
 Definition slots_ok (r : rules) (slot : N → N) : Prop := slots_differ r = true → ∀ x y, slot x = slot y → x = y.
 
+(* Claims are for an epoch that has come: the claim of a later one would hide that of the present one. *)
+Definition none_ahead (E : mailbox_execution) : Prop := ∀ j p o q m placed epoch u,
+  history _ _ _ _ E j = p ++ Broadcast o :: q → (m, placed, epoch, u) ∈ claims o →
+  (epoch ≤ nth 0 (reg (contents (state_after empty apply p)) REpoch) 0)%N.
+
+(* Claims only grow: at one node the UID of a message does not fall while its placement and the epoch stay. *)
+Definition uids_grow_statement : Prop := ∀ (E : mailbox_execution), none_ahead E →
+  ∀ i p q m, p `prefix_of` q → q `prefix_of` history _ _ _ _ E i →
+    let s := contents (state_after empty apply p) in
+    let t := contents (state_after empty apply q) in
+    placed_at s m = placed_at t m → nth 0 (reg s REpoch) 0%N = nth 0 (reg t REpoch) 0%N → (uid s m ≤ uid t m)%N.
+
+Definition none_ahead_is_needed_statement : Prop :=
+  ∃ (E : mailbox_execution) i p q m, p `prefix_of` q ∧ q `prefix_of` history _ _ _ _ E i ∧
+    let s := contents (state_after empty apply p) in
+    let t := contents (state_after empty apply q) in
+    lives t m ∧ placed_at s m = placed_at t m ∧ nth 0 (reg s REpoch) 0%N = nth 0 (reg t REpoch) 0%N ∧ (uid t m < uid s m)%N.
+
 (* The desk: the epoch, the mark of each name that is listed, those of names that are gone, the mark of every other name, and what is shown: under which
    name, by which UID. *)
 Record desk := Desk { era : N; marks : gmap N N; gone_marks : gmap N N; floor : N; shown : gmap message_id (N * N) }.
