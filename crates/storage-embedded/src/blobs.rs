@@ -101,17 +101,15 @@ impl EmbeddedWriter {
                 if let Some(full) = writer::Lack::now(&core.config).ordinary {
                     return Err(full);
                 }
-                let trees = &sealer.trees;
                 let mut write = sealer.begin();
                 if index == 0 {
-                    write.put(trees, Tree::Meta, keys::doubtful(upload), Bytes::new());
+                    write.put(Tree::Meta, keys::doubtful(upload), Bytes::new());
                 }
                 if !chunk.is_empty() {
-                    write.put(trees, Tree::Blobs, keys::chunk(upload, index), chunk);
+                    write.put(Tree::Blobs, keys::chunk(upload, index), chunk);
                 }
                 if let Some(info) = info {
                     write.put(
-                        trees,
                         Tree::Meta,
                         keys::info(upload),
                         keys::info_value(&info, chunk_bytes),

@@ -189,11 +189,10 @@ impl<'a> Group<'a> {
             self.append(partition, entry);
         }
         for key in forgotten {
-            self.write.remove(&self.sealer.trees, Tree::Log, key);
+            self.write.remove(Tree::Log, key);
         }
         for (log, position) in moved {
             self.write.put(
-                &self.sealer.trees,
                 Tree::Log,
                 keys::head(log.0, log.1),
                 keys::position_value(&position),
@@ -236,8 +235,7 @@ impl<'a> Group<'a> {
 
     fn append(&mut self, partition: PartitionId, entry: &LogEntry) {
         let key = keys::entry(partition, entry.origin, entry.first);
-        self.write
-            .put(&self.sealer.trees, Tree::Log, key, keys::entry_value(entry));
+        self.write.put(Tree::Log, key, keys::entry_value(entry));
         *self.grown.entry((partition, entry.origin)).or_default() += entry.bytes.len() as u64;
         self.appended
             .entry((partition, entry.origin))
@@ -246,24 +244,17 @@ impl<'a> Group<'a> {
     }
 
     fn mutate(&mut self, partition: PartitionId, mutation: Mutation) {
-        let trees = &self.sealer.trees;
         match mutation {
             // Copied: the tree holds it for long, and must not hold a larger buffer of the caller's with it.
             Mutation::Put { key, value } => {
-                self.write.put(
-                    trees,
-                    Tree::Records,
-                    keys::record(partition, &key),
-                    &value[..],
-                );
-            }
-            Mutation::Delete { key } => {
                 self.write
-                    .remove(trees, Tree::Records, keys::record(partition, &key))
+                    .put(Tree::Records, keys::record(partition, &key), &value[..]);
             }
+            Mutation::Delete { key } => self
+                .write
+                .remove(Tree::Records, keys::record(partition, &key)),
             Mutation::Reference { blob, holder } => {
                 self.write.put(
-                    trees,
                     Tree::Meta,
                     keys::reference(blob.upload, partition, &holder),
                     Bytes::new(),
@@ -274,11 +265,8 @@ impl<'a> Group<'a> {
                     .insert((partition, holder), true);
             }
             Mutation::Release { blob, holder } => {
-                self.write.remove(
-                    trees,
-                    Tree::Meta,
-                    keys::reference(blob.upload, partition, &holder),
-                );
+                self.write
+                    .remove(Tree::Meta, keys::reference(blob.upload, partition, &holder));
                 self.references
                     .entry(blob.upload)
                     .or_default()
@@ -390,10 +378,9 @@ impl<'a> Group<'a> {
         for upload in touched {
             let doubtful = keys::doubtful(upload);
             if self.is_named(upload)? {
-                self.write.remove(&self.sealer.trees, Tree::Meta, doubtful);
+                self.write.remove(Tree::Meta, doubtful);
             } else if self.let_go.contains(&upload) {
-                self.write
-                    .put(&self.sealer.trees, Tree::Meta, doubtful, Bytes::new());
+                self.write.put(Tree::Meta, doubtful, Bytes::new());
                 // An upload that is still being written is left alone: it may yet be named.
                 if self
                     .view

@@ -1,7 +1,9 @@
 //! Opening, at a start and again after the tree took no more writes: judge the journals, open the tree, check that both agree, walk the logs, sweep.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use whimbrel_storage::StoreError;
@@ -151,10 +153,22 @@ fn sync_directory(path: &Path) -> Result<(), OpenError> {
         .map_err(OpenError::io(path, "cannot be synced"))
 }
 
+/// Full write buffers that are merged at once, as files, and with all that lies in the first level, which is about so many times [`FILE_BYTES`]. With the tree's
+/// own figures (4, 64 MiB) each 16 MiB that were written were merged with up to 256 MiB: of two nodes' CPU after ten minutes' cut that was 64 s of 166 s, and is
+/// 31 s of 150 s with these. Larger buffers would do the same and take memory; whoever looks for rows looks into more files. A store keeps the
+/// figures with which it was made.
+const RUNS_MERGED: u8 = 12;
+const FILE_BYTES: u64 = 16 << 20;
+
 fn open_trees(config: &Config, db: &Database) -> fjall::Result<Trees> {
     let [log, records, blobs, meta] = buffers::bytes_max(config);
     let small = |buffer_bytes| {
         KeyspaceCreateOptions::default()
+            .compaction_strategy(Arc::new(
+                Leveled::default()
+                    .with_l0_threshold(RUNS_MERGED)
+                    .with_table_target_size(FILE_BYTES),
+            ))
             .max_memtable_size(buffer_bytes)
             .data_block_size_policy(BlockSizePolicy::all(8 << 10))
             .data_block_compression_policy(CompressionPolicy::new([

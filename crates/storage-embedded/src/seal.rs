@@ -8,12 +8,15 @@
 //! were on disk once. So if a journal breaks off at number n and a seal behind the break says `synced > n`, acknowledged
 //! data is damaged; if none does, the break is the torn end of what nobody was told about.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fjall::{AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode};
+use fjall::{
+    AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue,
+};
 use whimbrel_storage::StoreError;
 
 use crate::buffers::Buffers;
@@ -138,8 +141,9 @@ impl Trees {
 /// A write being put together; remembers what it does to which tree.
 pub(crate) struct Write {
     batch: OwnedWriteBatch,
-    touches: [bool; TREES],
-    removes: [bool; TREES],
+    /// The last that was said of each key. A group of commits names a quarter of its rows more than once: positions, heads of logs, what several commits
+    /// changed of one message.
+    rows: [HashMap<UserKey, Option<UserValue>>; TREES],
 }
 
 /// Index into [`Seal::touched`].
@@ -203,8 +207,7 @@ impl Sealer {
     pub(crate) fn begin(&self) -> Write {
         Write {
             batch: self.db.batch(),
-            touches: [false; TREES],
-            removes: [false; TREES],
+            rows: Default::default(),
         }
     }
 
@@ -215,12 +218,21 @@ impl Sealer {
     /// `Full`: nothing was written, and nothing can be until the store is opened anew. `Poisoned`: the journal is in an unknown state, nothing may
     /// be written any more.
     pub(crate) fn write(&self, write: Write, flush: bool) -> Result<u64, StoreError> {
-        let Write {
-            batch,
-            mut touches,
-            removes,
-        } = write;
+        let Write { mut batch, rows } = write;
+        let mut touches = rows.each_ref().map(|rows| !rows.is_empty());
         touches[Tree::Meta as usize] = true;
+        let mut removes = [false; TREES];
+        for ((tree, rows), removes) in self.trees.all().into_iter().zip(rows).zip(&mut removes) {
+            for (key, value) in rows {
+                match value {
+                    Some(value) => batch.insert(tree, key, value),
+                    None => {
+                        *removes = true;
+                        batch.remove(tree, key);
+                    }
+                }
+            }
+        }
         self.buffers.wait(&self.trees, touches, || self.alive())?;
         // Held over the tree's own write: numbers must have the order of the journal.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -365,21 +377,12 @@ impl Sealer {
 }
 
 impl Write {
-    pub(crate) fn put(
-        &mut self,
-        trees: &Trees,
-        tree: Tree,
-        key: Vec<u8>,
-        value: impl Into<fjall::UserValue>,
-    ) {
-        self.touches[tree as usize] = true;
-        self.batch.insert(trees.all()[tree as usize], key, value);
+    pub(crate) fn put(&mut self, tree: Tree, key: Vec<u8>, value: impl Into<UserValue>) {
+        self.rows[tree as usize].insert(key.into(), Some(value.into()));
     }
 
-    pub(crate) fn remove(&mut self, trees: &Trees, tree: Tree, key: impl Into<fjall::UserKey>) {
-        self.touches[tree as usize] = true;
-        self.removes[tree as usize] = true;
-        self.batch.remove(trees.all()[tree as usize], key);
+    pub(crate) fn remove(&mut self, tree: Tree, key: impl Into<UserKey>) {
+        self.rows[tree as usize].insert(key.into(), None);
     }
 }
 

@@ -16,17 +16,17 @@ pub(crate) fn remove(sealer: &Sealer, upload: UploadId) -> Result<(), StoreError
     let mut write = sealer.begin();
     let mut rows = 1;
     // First of all the blob is no longer there; then its chunks go.
-    write.remove(trees, Tree::Meta, keys::info(upload));
+    write.remove(Tree::Meta, keys::info(upload));
     let view = sealer.db().snapshot();
     for row in view.range(&trees.blobs, keys::prefix_range(&upload.0)) {
         if rows == ROWS_MAX {
             sealer.write(std::mem::replace(&mut write, sealer.begin()), false)?;
             rows = 0;
         }
-        write.remove(trees, Tree::Blobs, row.key().map_err(read_error)?);
+        write.remove(Tree::Blobs, row.key().map_err(read_error)?);
         rows += 1;
     }
-    write.remove(trees, Tree::Meta, keys::doubtful(upload));
+    write.remove(Tree::Meta, keys::doubtful(upload));
     sealer.write(write, false)?;
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(crate) fn doubtful(sealer: &Sealer) -> Result<usize, StoreError> {
             .ok_or_else(|| StoreError::Damaged("the name of an upload cannot be read".into()))?;
         if is_referenced(&view, sealer, upload)? {
             let mut write = sealer.begin();
-            write.remove(&sealer.trees, Tree::Meta, keys::doubtful(upload));
+            write.remove(Tree::Meta, keys::doubtful(upload));
             sealer.write(write, false)?;
         } else {
             remove(sealer, upload)?;

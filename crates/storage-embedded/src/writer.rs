@@ -533,11 +533,7 @@ impl Writer {
         for row in fjall::Readable::range(&sealer.db().snapshot(), &sealer.trees.log, range)
             .take(TRIM_ROWS_MAX)
         {
-            write.remove(
-                &sealer.trees,
-                Tree::Log,
-                row.key().map_err(crate::failure::read_error)?,
-            );
+            write.remove(Tree::Log, row.key().map_err(crate::failure::read_error)?);
             rows += 1;
         }
         if rows < TRIM_ROWS_MAX {

@@ -705,7 +705,7 @@ fn the_message_names_the_file_and_what_to_do() {
 #[test]
 fn a_log_that_does_not_hold_together_is_noticed() {
     use crate::keys;
-    use crate::seal::{Sealer, Tree, Write};
+    use crate::seal::{Tree, Write};
 
     const P: PartitionId = PartitionId(7);
     const O: Origin = Origin(1);
@@ -720,13 +720,13 @@ fn a_log_that_does_not_hold_together_is_noticed() {
         }
         entry.unwrap()
     };
-    let check = |expected: &str, change: &dyn Fn(&Sealer, &mut Write)| {
+    let check = |expected: &str, change: &dyn Fn(&mut Write)| {
         let changed = copy(base.path());
         runtime.block_on(async {
             let engine = Embedded::open(config(changed.path()).0).unwrap();
             let changed = engine.core().with(|sealer| {
                 let mut write = sealer.begin();
-                change(sealer, &mut write);
+                change(&mut write);
                 sealer.write(write, true)
             });
             changed.unwrap();
@@ -739,9 +739,8 @@ fn a_log_that_does_not_hold_together_is_noticed() {
             "{expected}: {why}"
         );
     };
-    let put = |sealer: &Sealer, write: &mut Write, entry: &whimbrel_storage::LogEntry| {
+    let put = |write: &mut Write, entry: &whimbrel_storage::LogEntry| {
         write.put(
-            &sealer.trees,
             Tree::Log,
             keys::entry(P, O, entry.first),
             keys::entry_value(entry),
@@ -749,30 +748,30 @@ fn a_log_that_does_not_hold_together_is_noticed() {
     };
     check(
         "entry 21 of Origin(1) in PartitionId(7) does not name",
-        &|sealer, write| {
+        &|write| {
             let mut other = entry(20);
             other.bytes = "something else".into();
-            put(sealer, write, &other);
+            put(write, &other);
         },
     );
     check(
         "entry 21 of Origin(1) in PartitionId(7) follows, but 20",
-        &|sealer, write| {
-            write.remove(&sealer.trees, Tree::Log, keys::entry(P, O, 20));
+        &|write| {
+            write.remove(Tree::Log, keys::entry(P, O, 20));
         },
     );
-    check("ends at 40, but its position says 41", &|sealer, write| {
-        write.remove(&sealer.trees, Tree::Log, keys::entry(P, O, 40));
+    check("ends at 40, but its position says 41", &|write| {
+        write.remove(Tree::Log, keys::entry(P, O, 40));
     });
-    check("the last entry", &|sealer, write| {
+    check("the last entry", &|write| {
         let mut other = entry(40);
         other.bytes = "something else".into();
-        put(sealer, write, &other);
+        put(write, &other);
     });
-    check("without a position", &|sealer, write| {
-        write.remove(&sealer.trees, Tree::Log, keys::head(P, O))
+    check("without a position", &|write| {
+        write.remove(Tree::Log, keys::head(P, O))
     });
-    check("follows, but 1 was to come", &|sealer, write| {
-        write.remove(&sealer.trees, Tree::Log, keys::entry(P, O, 1));
+    check("follows, but 1 was to come", &|write| {
+        write.remove(Tree::Log, keys::entry(P, O, 1));
     });
 }

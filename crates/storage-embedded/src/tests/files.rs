@@ -5,9 +5,10 @@ use whimbrel_storage::{
 };
 
 use super::damage::findings;
-use super::{config, runtime, tempdir};
+use super::{config, runtime, tempdir, tree};
 use crate::directory::Directory;
-use crate::seal::TREE_NAMES;
+use crate::failure::read_error;
+use crate::seal::{TREE_NAMES, Tree};
 use crate::{Embedded, FILES_OPEN_MIN};
 
 /// Blobs, each in a file of its own.
@@ -165,4 +166,37 @@ fn a_start_that_was_killed_before_the_tree_was_made_is_no_damage() {
     assert_eq!(check(Some(b"FJ"), Some(&[0; 70_000])), Ok(()));
     // Something was written, so it is not the remains of a first start.
     assert_eq!(check(None, Some(b"a write")), Err(true));
+}
+
+#[test]
+fn what_one_write_says_of_a_key_last_counts_and_is_written_once() {
+    let directory = tempdir();
+    runtime().block_on(async {
+        let (config, _) = config(directory.path());
+        let engine = Embedded::open(config).unwrap();
+        let long = [7; 64 << 10];
+        let value_of = |key: &'static [u8]| {
+            tree(&engine, |sealer| {
+                sealer.trees.records.get(key).map_err(read_error).unwrap()
+            })
+        };
+        tree(&engine, |sealer| {
+            let mut write = sealer.begin();
+            write.put(Tree::Records, b"put".into(), &long[..]);
+            write.put(Tree::Records, b"put".into(), &b"last"[..]);
+            write.put(Tree::Records, b"removed".into(), &long[..]);
+            write.remove(Tree::Records, &b"removed"[..]);
+            write.remove(Tree::Records, &b"came back"[..]);
+            write.put(Tree::Records, b"came back".into(), &b"here"[..]);
+            sealer.write(write, true).unwrap();
+        });
+        assert_eq!(value_of(b"put").as_deref(), Some(&b"last"[..]));
+        assert_eq!(value_of(b"removed"), None);
+        assert_eq!(value_of(b"came back").as_deref(), Some(&b"here"[..]));
+        // It is laid out beforehand, with zeros.
+        let journal = std::fs::read(directory.path().join("lsm/0.jnl")).unwrap();
+        let written = journal.iter().filter(|byte| **byte != 0).count();
+        assert!(0 < written && written < long.len(), "{written} bytes");
+        engine.close().await;
+    });
 }
