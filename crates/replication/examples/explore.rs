@@ -1,4 +1,4 @@
-//! Looks at every order of events of a few nodes, within the bounds of `explore::LARGE`: about two minutes on two cores.
+//! Looks at every order of events of a few nodes, within the bounds of `explore::LARGE`: about three minutes on two cores.
 //!
 //! `cargo run --release -p whimbrel-replication --example explore [NAME]`; with `--features mutants` the rules that hold are broken, one after the
 //! other, to see that some order of events shows each: `... --features mutants --example explore [RULE...]`.

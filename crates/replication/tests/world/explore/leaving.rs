@@ -53,7 +53,7 @@ impl Space<'_> {
 
     /// Who could hear something new.
     pub(super) fn tellings(&self) -> Vec<Step> {
-        if self.bounds.leaves.is_empty() {
+        if self.bounds.leaves.is_empty() && !self.bounds.removes {
             return Vec::new();
         }
         let nodes = 0..self.sites.len();
@@ -62,7 +62,8 @@ impl Space<'_> {
             .flat_map(|a| nodes.clone().map(move |b| (a, b)));
         let news = |(a, b): &(usize, usize)| {
             let mut known = self.sites[*b].holders.clone();
-            a != b && self.are_linked(*a, *b) && known.join(&self.sites[*a].holders)
+            let linked = a != b && self.are_linked(*a, *b);
+            linked && (known.join(&self.sites[*a].holders) || self.is_news(*a, *b))
         };
         pairs.filter(news).map(|(a, b)| Step::Tell(a, b)).collect()
     }
@@ -77,10 +78,12 @@ impl Space<'_> {
 
     pub(super) fn tell(&mut self, from: usize, to: usize) -> Result<(), String> {
         let holders = self.sites[from].holders.clone();
-        self.hear(to, &holders)
+        self.hear(to, &holders)?;
+        let roster = self.sites[from].roster.clone();
+        self.hear_roster(from, to, roster.as_ref())
     }
 
-    fn know(&mut self, node: usize) -> Result<(), String> {
+    pub(super) fn know(&mut self, node: usize) -> Result<(), String> {
         let members = self.members_at(node);
         if members == self.sites[node].node.members {
             return Ok(());

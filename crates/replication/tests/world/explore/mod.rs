@@ -4,10 +4,12 @@
 //! state that was seen before, by its fingerprint of 64 bits, is not followed again. What must hold is checked at each step (`checks`), and whenever nothing is under way
 //! any more it is seen that all come to be alike if nothing else is broken.
 //!
-//! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does), `leaving` (nodes that leave and come back).
+//! Reading order: this file (the search, and within which bounds), `space` (a state, and what can be next), `outputs` (what a driver does), `leaving` (nodes that leave and come back),
+//! `removing` (one that is removed).
 
 mod leaving;
 mod outputs;
+mod removing;
 mod space;
 
 use std::collections::HashSet;
@@ -48,6 +50,8 @@ pub struct Bounds {
     pub give_ups: u8,
     /// How often each node begins to leave; none: it never does. Who has left may come back at any moment.
     pub leaves: &'static [u8],
+    /// The first node may remove the last.
+    pub removes: bool,
 }
 
 /// Nothing but two nodes.
@@ -67,6 +71,7 @@ const TWO: Bounds = Bounds {
     ticks: 0,
     give_ups: 0,
     leaves: &[],
+    removes: false,
 };
 
 /// Looked at by `cargo test`.
@@ -124,9 +129,17 @@ pub const SMALL: &[Bounds] = &[
         leaves: &[1, 0],
         ..TWO
     },
+    Bounds {
+        name: "one is removed",
+        founders: 3,
+        writes: &[0, 0, 1],
+        greeted: true,
+        removes: true,
+        ..TWO
+    },
 ];
 
-/// Looked at by the example `explore`: about two minutes on two cores.
+/// Looked at by the example `explore`: about three minutes on two cores.
 pub const LARGE: &[Bounds] = &[
     Bounds {
         name: "two nodes",
@@ -262,6 +275,32 @@ pub const LARGE: &[Bounds] = &[
         crashes: 1,
         ..TWO
     },
+    Bounds {
+        name: "one of three is removed, another writes",
+        founders: 3,
+        writes: &[0, 1, 1],
+        greeted: true,
+        removes: true,
+        ..TWO
+    },
+    Bounds {
+        name: "one of three is removed, a break",
+        founders: 3,
+        writes: &[0, 0, 1],
+        greeted: true,
+        removes: true,
+        cuts: 1,
+        ..TWO
+    },
+    Bounds {
+        name: "one of three is removed, a crash",
+        founders: 3,
+        writes: &[0, 0, 1],
+        greeted: true,
+        removes: true,
+        crashes: 1,
+        ..TWO
+    },
 ];
 
 /// Rules of the machine that can be broken at run time, and that some order of events shows to be.
@@ -277,6 +316,7 @@ pub const BROKEN: &[&str] = &[
     "gap-taken",
     "handed-again-after-join",
     "joined-too-early",
+    "said-before-stored",
 ];
 
 /// What was looked at.

@@ -11,9 +11,10 @@ use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::holders::Holders;
 use whimbrel_replication::partition::{Config, Input, Membership, Snapshot, StateConfig, Ticket};
+use whimbrel_replication::roster::Roster;
 use whimbrel_replication::wire::Frame;
 
-use super::Bounds;
+use super::{Bounds, removing};
 use crate::world::{
     EPOCH, SECOND,
     checks::Made,
@@ -56,8 +57,12 @@ pub enum Step {
     Ask(usize, usize),
     Away(usize),
     Return(usize),
-    /// A node hears from another one who holds the partition.
+    /// A node hears from another one who holds the partition, and who belongs.
     Tell(usize, usize),
+    /// The first node removes the last.
+    Remove,
+    /// A node looks at what it holds of the removed one's log.
+    Settle(usize),
 }
 
 /// What may still happen.
@@ -72,6 +77,7 @@ pub(super) struct Left {
     give_ups: u8,
     sponsors: u8,
     pub(super) leaves: [u8; 4],
+    pub(super) removals: u8,
 }
 
 /// What the machine has asked for.
@@ -97,6 +103,10 @@ pub(super) struct Site {
     pub(super) holders: Holders,
     /// While it leaves: of what of its own others have said that they have it.
     pub(super) confirmed: BTreeMap<usize, VersionVector>,
+    /// Who belongs, if anybody is removed at all.
+    pub(super) roster: Option<Rc<Roster>>,
+    /// Which logs the machine was told to be closed.
+    pub(super) closed: BTreeSet<Incarnation>,
     digest: Cell<Option<u64>>,
 }
 
@@ -106,6 +116,7 @@ pub(super) struct Sent {
     frame: Frame,
     /// In which knowledge it was made.
     holders: Holders,
+    roster: Option<Rc<Roster>>,
     digest: u64,
 }
 
@@ -123,6 +134,8 @@ pub(super) struct Space<'a> {
     join: Option<Dot>,
     now: u64,
     pub(super) left: Left,
+    /// The last number of the removed one's log, once that is closed.
+    pub(super) end: Option<u64>,
     /// How often this happened on the way here.
     pub(super) joins: u64,
     pub(super) log_cuts: u64,
@@ -151,8 +164,10 @@ impl<'a> Space<'a> {
         let mut leaves = [0; 4];
         leaves[..bounds.leaves.len()].copy_from_slice(bounds.leaves);
         let nodes = bounds.founders + usize::from(bounds.newcomer);
-        let site = |number: u64| {
-            let id = Incarnation::new(number).expect("not zero");
+        let ids = (1..=nodes as u64).map(|number| Incarnation::new(number).expect("not zero"));
+        let ids: Vec<Incarnation> = ids.collect();
+        let roster = removing::founded(bounds, &ids);
+        let site = |id: Incarnation| {
             Rc::new(Site {
                 node: Node::new(id, false),
                 asked: BTreeMap::new(),
@@ -161,13 +176,15 @@ impl<'a> Space<'a> {
                 snapshots: 0,
                 holders: Holders::default(),
                 confirmed: BTreeMap::new(),
+                roster: roster.clone(),
+                closed: BTreeSet::new(),
                 digest: Cell::new(None),
             })
         };
         let mut space = Self {
             bounds,
             config,
-            sites: (1..=nodes as u64).map(site).collect(),
+            sites: ids.iter().copied().map(site).collect(),
             made: Rc::new(Made::default()),
             channels: BTreeMap::new(),
             linked: BTreeSet::new(),
@@ -183,7 +200,9 @@ impl<'a> Space<'a> {
                 give_ups: bounds.give_ups,
                 sponsors: u8::from(bounds.newcomer),
                 leaves,
+                removals: u8::from(bounds.removes),
             },
+            end: None,
             joins: 0,
             log_cuts: 0,
         };
@@ -213,7 +232,7 @@ impl<'a> Space<'a> {
                 frames.len().hash(hasher);
                 frames.iter().for_each(|sent| sent.digest.hash(hasher));
             }
-            (&self.linked, &self.join, self.now, self.left).hash(hasher);
+            (&self.linked, &self.join, self.now, self.left, self.end).hash(hasher);
         })
     }
 
@@ -264,7 +283,7 @@ impl<'a> Space<'a> {
         let it = &self.sites[node].node;
         let joined =
             node < self.bounds.founders || join.is_some_and(|dot| it.disk.applied.covers(*dot));
-        joined && !self.is_away(node) && !it.young
+        joined && !self.is_away(node) && !it.young && !self.is_gone(node)
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = &Node> {
@@ -280,6 +299,8 @@ impl<'a> Space<'a> {
         let all = 0..self.sites.len();
         let members = all.filter(|other| *other < self.bounds.founders || *other == node || known);
         let members = members.map(|other| self.id(other));
+        let open = self.sites[node].roster.as_ref().map(|of| of.slots());
+        let members = members.filter(|id| open.as_ref().is_none_or(|open| open.contains_key(id)));
         let standings = self.sites[node].holders.of(PARTITION, members);
         let standings = standings.into_iter();
         standings
@@ -337,6 +358,9 @@ impl<'a> Space<'a> {
         if left.ticks > 0 {
             steps.push(Step::Tick);
         }
+        if self.may_remove() {
+            steps.push(Step::Remove);
+        }
         steps
     }
 
@@ -358,6 +382,7 @@ impl<'a> Space<'a> {
         let channels = self.channels.iter().filter(|(_, all)| !all.is_empty());
         steps.extend(channels.map(|((from, to), _)| Step::Deliver(*from, *to)));
         steps.extend(self.tellings());
+        steps.extend(self.settlings());
         steps
     }
 
@@ -419,18 +444,24 @@ impl<'a> Space<'a> {
             Step::Away(node) => self.go_away(node),
             Step::Return(node) => self.come_back(node),
             Step::Tell(from, to) => self.tell(from, to),
+            Step::Remove => {
+                self.left.removals -= 1;
+                self.remove()
+            }
+            Step::Settle(node) => self.settle(node),
         }
     }
 
     fn may_start(&self, node: usize) -> bool {
         let known = node < self.bounds.founders || self.join.is_some();
-        known && !self.is_up(node) && !self.is_away(node)
+        known && !self.is_up(node) && !self.is_away(node) && !self.is_gone(node)
     }
 
     /// There are streams between nodes that run, whatever they hold.
     fn may_link(&self, a: usize, b: usize) -> bool {
         let runs = |node| self.is_up(node) || self.is_away(node);
-        runs(a) && runs(b) && !self.are_linked(a, b)
+        let apart = self.is_out_at(a, b) || self.is_out_at(b, a);
+        runs(a) && runs(b) && !apart && !self.are_linked(a, b)
     }
 
     fn write(&mut self, node: usize) {
@@ -465,7 +496,7 @@ impl<'a> Space<'a> {
         self.input(b, Input::Linked(id_a))
     }
 
-    fn unlink(&mut self, a: usize, b: usize) -> Result<(), String> {
+    pub(super) fn unlink(&mut self, a: usize, b: usize) -> Result<(), String> {
         self.linked.remove(&(a.min(b), a.max(b)));
         for (from, to) in [(a, b), (b, a)] {
             self.channels.remove(&(from, to));
@@ -523,7 +554,7 @@ impl<'a> Space<'a> {
         for input in done.into_iter().filter_map(Io::input) {
             self.input(node, input)?;
         }
-        Ok(())
+        self.check_end_of_log()
     }
 
     fn deliver(&mut self, from: usize, to: usize, once: bool) -> Result<(), String> {
@@ -535,10 +566,12 @@ impl<'a> Space<'a> {
         } else {
             frames.front().cloned()
         };
-        let Some(Sent { frame, holders, .. }) = first else {
+        let Some(sent) = first else {
             return Ok(());
         };
-        self.hear(to, &holders)?;
+        self.hear(to, &sent.holders)?;
+        self.hear_roster(from, to, sent.roster.as_ref())?;
+        let frame = sent.frame;
         let peer = self.id(from);
         self.input(to, Input::Received(peer, frame))?;
         self.pump(from)
@@ -571,11 +604,14 @@ impl<'a> Space<'a> {
         let holders = self.sites[from].holders.clone();
         let ids = self.sites.iter().map(|site| site.node.id);
         let standings = holders.of(PARTITION, ids);
-        let digest = digest_of(|hasher| (bytes, standings).hash(hasher));
+        let roster = self.sites[from].roster.clone();
+        let known = removing::bytes_of(roster.as_ref());
+        let digest = digest_of(|hasher| (bytes, standings, known).hash(hasher));
         let frames = self.channels.entry((from, to)).or_default();
         frames.push_back(Sent {
             frame,
             holders,
+            roster,
             digest,
         });
         self.outputs(from)
@@ -647,7 +683,7 @@ impl<'a> Space<'a> {
         self.living().all(|node| {
             let stable = node.machine.as_ref().is_some_and(|m| *m.stable() == known);
             node.disk.durable == known && node.disk.applied == known && stable
-        })
+        }) && self.are_closed()
     }
 
     fn differences(&self) -> String {
@@ -685,6 +721,7 @@ impl Site {
     pub(super) fn forget_what_is_under_way(&mut self) {
         self.asked.clear();
         self.awake.clear();
+        self.closed.clear();
         self.given_up = VersionVector::new();
     }
 
@@ -700,6 +737,7 @@ impl Site {
                 let of = self.node.members.keys().copied();
                 self.holders.of(PARTITION, of).hash(hasher);
                 (&self.confirmed, self.node.young).hash(hasher);
+                (removing::bytes_of(self.roster.as_ref()), &self.closed).hash(hasher);
             })
         });
         self.digest.set(Some(digest));
