@@ -1,7 +1,8 @@
 //! What the proofs assume of the network and of the nodes (`proofs/spec/Network.v`, the fields of `execution`), held against what nodes write.
 //!
 //! Each partition is an execution, each incarnation in it a node of the proof. A batch is *broadcast* by the commit that appends it to its maker's own log, and *delivered* by
-//! the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what survives counts.
+//! the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what survives counts. Who leaves a partition takes its position; if it comes
+//! back it does so as another node of the proof, to which nothing was delivered (`docs/decisions/0040`).
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,17 @@ pub struct Found {
     pub logs: Vec<(Origin, LogPosition)>,
 }
 
+/// What a commit does with the position record.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Nothing.
+    Stays,
+    /// It is written.
+    At(Bytes),
+    /// It is taken: the node has left the partition.
+    Gone,
+}
+
 /// What a node has written, in its order.
 #[derive(Clone, Debug)]
 pub enum Wrote {
@@ -32,8 +44,8 @@ pub enum Wrote {
         partition: PartitionId,
         /// A batch, if there is one.
         entry: Option<LogEntry>,
-        /// The position record, if it is written.
-        position: Option<Bytes>,
+        /// The position record.
+        position: Place,
     },
     /// It has started with this on its disk.
     Began {
@@ -48,21 +60,18 @@ impl Wrote {
     /// What a commit says of batches.
     #[must_use]
     pub fn of(me: Incarnation, commit: &Commit) -> Self {
-        let position = commit
-            .mutations
-            .iter()
-            .rev()
-            .find_map(|change| match change {
-                Mutation::Put { key, value } if key == whimbrel_service::log::POSITION_KEY => {
-                    Some(value.clone())
-                }
-                _ => None,
-            });
+        let is_position = |key: &Bytes| key == whimbrel_service::log::POSITION_KEY;
+        let mut changes = commit.mutations.iter().rev();
+        let position = changes.find_map(|change| match change {
+            Mutation::Put { key, value } if is_position(key) => Some(Place::At(value.clone())),
+            Mutation::Delete { key } if is_position(key) => Some(Place::Gone),
+            _ => None,
+        });
         Wrote::Commit {
             me,
             partition: commit.partition,
             entry: commit.entry.clone(),
-            position,
+            position: position.unwrap_or(Place::Stays),
         }
     }
 }
@@ -104,7 +113,7 @@ impl Axioms {
                 partition,
                 entry,
                 position,
-            } => self.commit(node, *me, *partition, entry.as_ref(), position.as_ref()),
+            } => self.commit(node, *me, *partition, entry.as_ref(), position),
             Wrote::Began { me, disk } => self.began(node, *me, disk),
         };
         what.map_err(|what| format!("axiom at node {node}: {what}"))
@@ -116,9 +125,12 @@ impl Axioms {
         me: Incarnation,
         partition: PartitionId,
         entry: Option<&LogEntry>,
-        position: Option<&Bytes>,
+        place: &Place,
     ) -> Result<(), String> {
-        let position = position.map(decoded).transpose()?;
+        let position = match place {
+            Place::At(record) => Some(decoded(record)?),
+            Place::Stays | Place::Gone => None,
+        };
         if let Some(entry) = entry {
             let batch = Batch::decode(&entry.bytes).map_err(|error| error.to_string())?;
             if batch.origin == me {
@@ -126,6 +138,10 @@ impl Axioms {
             } else {
                 self.is_made(partition, &batch, entry)?;
             }
+        }
+        if matches!(place, Place::Gone) {
+            // What is delivered later is delivered to another life.
+            self.delivered.remove(&(node, partition));
         }
         match position {
             Some(position) => self.deliver(node, partition, &position.applied),
@@ -347,9 +363,25 @@ mod tests {
             me: id(n),
             partition: PARTITION,
             entry,
-            position: applied.map(record),
+            position: applied.map_or(Place::Stays, |applied| Place::At(record(applied))),
         };
         (usize::try_from(n).unwrap(), wrote)
+    }
+
+    fn left(n: u64) -> (usize, Wrote) {
+        let commit = Commit {
+            mutations: vec![
+                Mutation::Put {
+                    key: Bytes::from_static(b"\0away"),
+                    value: record(&[]),
+                },
+                Mutation::Delete {
+                    key: Bytes::from_static(whimbrel_service::log::POSITION_KEY),
+                },
+            ],
+            ..Commit::new(PARTITION)
+        };
+        (usize::try_from(n).unwrap(), Wrote::of(id(n), &commit))
     }
 
     fn began(n: u64, own: u64, applied: &[(u64, u64)]) -> (usize, Wrote) {
@@ -421,6 +453,26 @@ mod tests {
         check(&[one(), at_two(), again], Err("histories_distinct"));
         let without = wrote(2, Some(batch(2, 1, &[])), Some(&[(1, 1), (2, 1)]));
         check(&[one(), at_two(), without], Err("valid_broadcasts"));
+    }
+
+    #[test]
+    fn who_leaves_and_comes_back_is_another_node() {
+        let one = || wrote(1, Some(batch(1, 1, &[])), Some(&[(1, 1)]));
+        let at_two = || wrote(2, None, Some(&[(1, 1)]));
+        let back = |n| wrote(n, None, Some(&[]));
+        check(&[one(), at_two(), left(2), back(2), at_two()], Ok(()));
+        // Its operations are its own in each life, and their numbers go on.
+        let here = || wrote(1, None, Some(&[(1, 1)]));
+        let next = || wrote(1, Some(batch(1, 2, &[])), Some(&[(1, 2)]));
+        check(&[one(), left(1), back(1), here(), next()], Ok(()));
+        check(&[one(), left(1), back(1), one()], Err("unique_ids"));
+        // What it does in a life is held against that life.
+        let again = [one(), at_two(), left(2), at_two(), back(2)];
+        check(&again, Err("histories_distinct"));
+        check(
+            &[one(), left(2), wrote(2, None, Some(&[(1, 2)]))],
+            Err("deliveries_have_causes"),
+        );
     }
 
     #[test]
