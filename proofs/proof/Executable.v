@@ -187,6 +187,12 @@ Proof.
   - by apply bool_decide_eq_true in Hnd.
 Qed.
 
+Lemma none_ahead_now_ahead x s o : stands_for x s → none_ahead_now x o = true → not_ahead (contents s) o.
+Proof.
+  intros Hx. unfold none_ahead_now, epoch_of. rewrite forallb_forall, (same_registers _ _ Hx). intros H m placed epoch u Hin%elem_of_list_In%H.
+  by apply N.leb_le in Hin.
+Qed.
+
 Lemma no_rows_stand : stands_for no_rows empty.
 Proof.
   apply stands_for_mirrors. split.
@@ -205,7 +211,7 @@ Theorem rows_are_exact : rows_statement.
 Proof.
   split; [apply no_rows_stand|]. intros x s Hx. split; [intros; by eapply rows_apply_stands|]. split; [intros; by apply rows_join_stands|].
   split; [intros; by apply rows_drop_stands|]. split; [intros; by apply rows_drop_box_stands|].
-  intros r slot o [Hv Hu]%andb_true_iff. split; [by eapply valid_now_valid|by eapply uids_now_rule_1].
+  intros r slot o [[Hv Hu]%andb_true_iff Ha]%andb_true_iff. split; [by eapply valid_now_valid|]. split; [by eapply uids_now_rule_1|by eapply none_ahead_now_ahead].
 Qed.
 
 Lemma elem_of_uids_under d name u : u ∈ uids_under d name ↔ ∃ m, shown d !! m = Some (name, u).
@@ -265,7 +271,7 @@ Qed.
 Lemma may_show_may r slot readers (E : uid_execution r slot) p x a :
   claims_wait r = false → stands_for x (state_after empty apply p) → may_show x a = true ↔ may_do r slot readers E p a.
 Proof.
-  intros Hr Hx. destruct a; simpl; [|done..]. set (s := state_after empty apply p) in *.
+  intros Hr Hx. unfold may_do. destruct a; simpl; [|done..]. set (s := state_after empty apply p) in *.
   assert (epoch_of x = nth 0 (reg (contents s) REpoch) 0%N) as -> by (unfold epoch_of; by rewrite (same_registers _ _ Hx)).
   rewrite !andb_true_iff, negb_true_iff, (lives_now_lives x s m Hx), (place_now_placed x s m Hx), (uid_now_uid x s m Hx), (same_registers _ _ Hx), !N.eqb_eq, N.eqb_neq.
   split.

@@ -4,7 +4,7 @@ From Whimbrel.proof Require Import Convergence Network Cells Mailbox Conflicts J
 
 Section patience.
   Context (k : nat) {r : rules} {slot : N → N} {readers : nat → Prop} (E : uid_execution r slot) (cut : nat → list (event op)) (ms : list message_id).
-  Context (Hslots : slots_differ r = true) (Hcount : counters_follow r = true) (Hok : slots_ok r slot).
+  Context (Hslots : slots_differ r = true) (Hcount : counters_follow r = true) (Hok : slots_ok E).
   Context (P : patient k readers E cut).
   Context (Hall : ∀ j m, lives (contents (state_after empty apply (cut j))) m → m ∈ ms).
   Local Notation history := (history _ _ _ _ E).
@@ -83,9 +83,9 @@ Section patience.
       ∃ u, (uid (state p) m ≤ u)%N ∧ unheard i p u;
   }.
 
-  Lemma waits_waiting i p d t : waits k readers E cut i p d t → waiting i p d.
+  Lemma waits_waiting i p d t : claims_after E cut i → waits k readers E cut i p d t → waiting i p d.
   Proof.
-    induction 1 as [d t Hs Hera Hmarks|p d t e _ IH Hp|p d t a d' _ IH Hmay Ha [Hq Hk]].
+    intros Hclaims. induction 1 as [d t Hs Hera Hmarks|p d t e _ IH Hp|p d t a d' _ IH Hmay Ha [Hq Hk]].
     - rewrite Hera in Hmarks. fold (reached_at_cut i) in Hmarks. change (∀ name, (mark d name ≤ low i)%N) in Hmarks. split; [done|by apply (cut_prefix _ _ _ _ Q)|done|..].
       + intros name. by left.
       + intros m n u Hin. left. destruct (shown_acted _ _ (serves_sound E _ _ _ _ Hs) _ _ _ Hin) as [name Hshow].
@@ -113,7 +113,9 @@ Section patience.
         * left. pose proof Hp as [q Hpq]. rewrite <- app_assoc in Hpq. simpl in Hpq.
           pose proof (just_arrived E _ _ _ _ Hpq) as Hnew. destruct (deliveries_have_causes _ _ _ _ E _ _ (arrives E _ _ _ _ Hpq)) as [j Hb].
           assert (readers j) as Hj.
-          { eapply (claimers_read _ _ _ _ P j i); [done|done|]. intros Hin. apply Hnew. by eapply elem_of_prefix. }
+          { eapply (claimers_read _ _ _ _ P j i o); [done|done| |by eapply arrives|].
+            - intros Hnone. rewrite Hnone in Hclaim. by apply elem_of_nil in Hclaim.
+            - intros Hin. apply Hnew. by eapply elem_of_prefix. }
           pose proof (heard_below E Hcount i p j o (era d) u u' m placed Hheard Hj Hb Hnew Hclaim Hpre). lia.
         * destruct (decide (mark d (name_now (state p) m) ≤ u)%N); [by left|]. right. right. exists u'. split; [lia|]. by apply unheard_later.
     - destruct IH as [Hcut Hpre Hera Hmarks Hshown Hlate]. destruct Ha; simpl in Hq, Hk; try done.
@@ -152,7 +154,9 @@ Section patience.
     intros A1 Hclaim1 A2 Hclaim2 Hdel. pose proof A1 as [Hc1 [q1 Heq1]]. pose proof A2 as [Hc2 [q2 Heq2]].
     destruct (claimed_again _ _ _ _ Q _ _ _ _ _ _ _ A1 Hclaim1) as (_ & -> & -> & _).
     destruct (late_at_its_desk _ _ _ _ P _ _ _ _ _ _ _ A2 Hclaim2) as (d & t & Hwaits & [Hlives Hbelow Hunshown]).
-    pose proof (waits_waiting _ _ _ _ Hwaits) as [_ Hpre Hera _ _ Hnot].
+    assert (claims_after E cut j) as Hclaims.
+    { exists p2, o2. split; [done|]. intros Hnone. rewrite Hnone in Hclaim2. by apply elem_of_nil in Hclaim2. }
+    pose proof (waits_waiting _ _ _ _ Hclaims Hwaits) as [_ Hpre Hera _ _ Hnot].
     assert (p1 `prefix_of` history j) as Hpre1 by (rewrite Heq1; by eexists).
     destruct (same_facts _ _ m (since_cut E cut _ Q _ _ Hc1 Hpre1)) as (_ & _ & Hplaced1 & Hepoch1).
     destruct (same_facts _ _ m (since_cut E cut _ Q _ _ Hc2 Hpre)) as (_ & _ & Hplaced2 & Hepoch2).

@@ -45,7 +45,7 @@ Qed.
 
 Section quiet.
   Context {r : rules} {slot : N → N} {readers : nat → Prop} (E : uid_execution r slot) (cut : nat → list (event op)).
-  Context (Hslots : slots_differ r = true) (Hcount : counters_follow r = true) (Hok : slots_ok r slot).
+  Context (Hslots : slots_differ r = true) (Hcount : counters_follow r = true) (Hok : slots_ok E).
   Context (w : quiet_rules) (Hw : w = all_quiet_rules) (Q : quiet w readers E cut).
   Local Notation history := (history _ _ _ _ E).
   Local Notation state p := (contents (state_after empty apply p)).

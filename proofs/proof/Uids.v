@@ -129,6 +129,9 @@ Section execution.
     intros [j (p & q & Heq)%elem_of_list_split]%(deliveries_have_causes _ _ _ _ E). exists j, p, q. split; [done|]. by eapply broadcast_ruled.
   Qed.
 
+  Lemma made j p o q : history j = p ++ Broadcast o :: q → Broadcast o ∈ history j.
+  Proof. intros ->. apply elem_of_app. right. by left. Qed.
+
   Lemma counter_reached p o m placed epoch u : Deliver o ∈ p → (m, placed, epoch, u) ∈ claims o → (N.div u 64 ≤ counter (state p) epoch)%N.
   Proof.
     intros Ho%elem_of_deliveries [_ Hc]%claim_raises. unfold counter. rewrite contents_after.
@@ -155,13 +158,18 @@ Section execution.
     destruct (decide (64 ≤ u)%N) as [|Hlt]; [done|]. rewrite (N.div_small u 64) in H by lia. lia.
   Qed.
 
-  Lemma claims_unique i j o1 o2 m1 m2 s1 s2 epoch u : slots_differ r = true → counters_follow r = true → slots_ok r slot →
+  Lemma claims_unique i j o1 o2 m1 m2 s1 s2 epoch u : slots_differ r = true → counters_follow r = true → slots_ok E →
     Deliver o1 ∈ history i → Deliver o2 ∈ history j → (m1, s1, epoch, u) ∈ claims o1 → (m2, s2, epoch, u) ∈ claims o2 → o1 = o2 ∧ m1 = m2 ∧ s1 = s2.
   Proof.
     intros Hd Hf Hslots H1 H2 Hc1 Hc2.
     pose proof (delivered_made _ _ H1) as (j1 & p1 & q1 & Heq1 & Hr1). pose proof (delivered_made _ _ H2) as (j2 & p2 & q2 & Heq2 & Hr2).
     assert ((op_dot o1).1 = (op_dot o2).1) as Horigin.
-    { apply (Hslots Hd). rewrite <- (own_slot _ _ _ _ Hr1 _ _ _ _ Hc1). by apply (own_slot _ _ _ _ Hr2 _ _ _ _ Hc2). }
+    { destruct (Hslots Hd (op_dot o1).1 (op_dot o2).1 epoch) as [?|[H|H]]; [|done|exfalso..].
+      - rewrite <- (own_slot _ _ _ _ Hr1 _ _ _ _ Hc1). by apply (own_slot _ _ _ _ Hr2 _ _ _ _ Hc2).
+      - pose proof (H _ _ _ _ _ _ _ _ _ _ _ _ Heq2 eq_refl Hc2 (made _ _ _ _ Heq1) eq_refl Hc1) as Hin.
+        pose proof (counter_reached _ _ _ _ _ _ Hin Hc1). pose proof (above_counter _ _ _ _ Hr2 _ _ _ _ Hf Hc2). lia.
+      - pose proof (H _ _ _ _ _ _ _ _ _ _ _ _ Heq1 eq_refl Hc1 (made _ _ _ _ Heq2) eq_refl Hc2) as Hin.
+        pose proof (counter_reached _ _ _ _ _ _ Hin Hc2). pose proof (above_counter _ _ _ _ Hr1 _ _ _ _ Hf Hc1). lia. }
     assert (saw o2 (op_dot o1) = false) as Hn1.
     { apply not_true_iff_false. intros Hs. pose proof (seen_below _ _ _ _ _ _ _ _ _ _ _ Hf H1 H2 Hs Hc1 Hc2). lia. }
     assert (saw o1 (op_dot o2) = false) as Hn2.
@@ -293,9 +301,6 @@ Section execution.
   Lemma arrives i p o q : history i = p ++ Deliver o :: q → Deliver o ∈ history i.
   Proof. intros ->. apply elem_of_app. right. by left. Qed.
 
-  Lemma made j p o q : history j = p ++ Broadcast o :: q → Broadcast o ∈ history j.
-  Proof. intros ->. apply elem_of_app. right. by left. Qed.
-
   Lemma with_broadcast j p o q : history j = p ++ Broadcast o :: q → p ++ [Broadcast o] `prefix_of` history j.
   Proof. intros ->. exists q. by rewrite <- app_assoc. Qed.
 
@@ -353,23 +358,6 @@ Section execution.
       destruct Hmay as (_ & _ & _ & _ & _ & H). by apply H.
   Qed.
 End execution.
-
-Theorem uids_grow : uids_grow_statement.
-Proof.
-  intros E Hcome i p q m Hpq Hq s t Hplaced Hepoch. unfold uid. rewrite <- Hplaced, <- Hepoch. case_bool_decide as He; [|lia].
-  assert (at_most (reg s (RClaim m (placed_at s m))) (reg t (RClaim m (placed_at s m))) = true) as Hgrows by by apply register_grows, prefix_deliveries.
-  assert (nth 0 (reg t (RClaim m (placed_at s m))) 0 ≤ nth 0 (reg t REpoch) 0)%N as Hle.
-  { unfold t at 1. rewrite contents_after.
-    destruct (reg_replay_either (deliveries q) (contents empty) (RClaim m (placed_at s m))) as [->|(o & Ho & H)].
-    { assert (reg (contents empty) (RClaim m (placed_at s m)) = []) as -> by done. apply N.le_0_l. }
-    apply raise_is_claim in H as (epoch & u & -> & Hc). simpl. apply elem_of_deliveries in Ho.
-    destruct (delivered_was_broadcast E _ _ _ Hq Ho) as [j (p' & q' & Heq)%elem_of_list_split].
-    etrans; [by eapply Hcome|]. apply at_most_head, register_grows. intros x Hx. apply elem_of_deliveries in Ho.
-    eapply (past_delivered E i q o x Hq Ho). eapply hb_of_delivery; [done|]. by apply elem_of_deliveries. }
-  clearbody s t. pose proof (at_most_head _ _ Hgrows) as Hhead.
-  assert (nth 0 (reg t (RClaim m (placed_at s m))) 0 = nth 0 (reg s REpoch) 0)%N as Hsame by lia.
-  rewrite bool_decide_true by done. apply at_most_second; [done|congruence].
-Qed.
 
 Theorem uids_U1 : U1_statement.
 Proof.

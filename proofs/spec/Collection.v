@@ -123,6 +123,12 @@ Definition collection_happens_statement : Prop :=
   ∃ (E : mailbox_execution) i j since p m o, p `prefix_of` history _ _ _ _ E i ∧ may_drop E since p m ∧
     reg (contents (state_after empty apply p)) (RPlace m) ≠ [] ∧ i ≠ j ∧ Broadcast o ∈ history _ _ _ _ E j.
 
+(* The same when a node that has written was removed (docs/decisions/0024): no report of it covers what is relied on, nor ever will, and all that it wrote is applied. *)
+Definition removed_writer_statement : Prop :=
+  ∃ (E : mailbox_execution) i j since p m o, p `prefix_of` history _ _ _ _ E i ∧ may_drop E since p m ∧
+    reg (contents (state_after empty apply p)) (RPlace m) ≠ [] ∧ i ≠ j ∧ Broadcast o ∈ history _ _ _ _ E j ∧ Deliver o ∉ since ∧
+    ∀ q, q `prefix_of` history _ _ _ _ E j → ∃ x, Deliver x ∈ since ∧ Deliver x ∉ q.
+
 (* The same of a mailbox, in which a message lay whose record is dropped before. *)
 Definition mailbox_collection_happens_statement : Prop :=
   ∃ (E : mailbox_execution) i j since p b m o, p `prefix_of` history _ _ _ _ E i ∧

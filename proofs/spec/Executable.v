@@ -160,7 +160,7 @@ Definition see (x : rows) : seen :=
     [row_reg account RCreated; row_reg account RFloor; row_reg account REpoch; row_reg account (RCounter epoch)]
     (omap (λ rv, match rv with (RClaimed e slot, v) => if N.eqb e epoch then Some (slot, v) else None | _ => None end) (row_registers account)).
 
-(* What may be broadcast: [valid] and rule 1. *)
+(* What may be broadcast: [valid], rule 1, and no claim for an epoch that has not come. *)
 Definition exists_now (x : rows) (b : box_id) : bool :=
   equal_pair b INBOX || match rows_cell x (KBox b) with [] => false | _ :: _ => true end
   || existsb (λ jw, match jw with (OfMessage m, w) => lives_now m w && equal_pair (place_now m w) b | _ => false end) (about_all x).
@@ -178,7 +178,8 @@ Definition uids_now (r : rules) (slot : N → N) (x : rows) (o : op) : bool :=
   forallb (λ c : claim, N.eqb (N.modulo c.2 64) (slot (op_dot o).1)
     && (negb (counters_follow r) || N.ltb (nth 0 (rows_reg x (RCounter c.1.2)) 0%N) (N.div c.2 64))) (claims o)
   && bool_decide (NoDup ((λ c : claim, (c.1.2, c.2)) <$> claims o)).
-Definition may_be_made (r : rules) (slot : N → N) (x : rows) (o : op) : bool := valid_now x o && uids_now r slot x o.
+Definition none_ahead_now (x : rows) (o : op) : bool := forallb (λ c : claim, N.leb c.1.2 (epoch_of x)) (claims o).
+Definition may_be_made (r : rules) (slot : N → N) (x : rows) (o : op) : bool := valid_now x o && uids_now r slot x o && none_ahead_now x o.
 
 (* The rows stand for what the model has, whatever is done. *)
 Definition rows_statement : Prop :=
@@ -188,7 +189,7 @@ Definition rows_statement : Prop :=
     (∀ y t, stands_for y t → stands_for (rows_join x y) (Join.join (counts x) s (counts y) t)) ∧
     (∀ m, stands_for (rows_drop (OfMessage m) x) (drop_record m s)) ∧
     (∀ b, stands_for (rows_drop (OfBox b) x) (drop_box b s)) ∧
-    (∀ r slot o, may_be_made r slot x o = true → valid s o ∧ rule_1 r slot s o).
+    (∀ r slot o, may_be_made r slot x o = true → valid s o ∧ rule_1 r slot s o ∧ not_ahead (contents s) o).
 
 Definition view_statement : Prop := ∀ x s, stands_for x s →
   let a := contents s in

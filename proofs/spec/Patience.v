@@ -33,14 +33,16 @@ Section patience.
     | waits_event p d t e : waits i p d t → p ++ [e] `prefix_of` history i → waits i (p ++ [e]) d t
     | waits_act p d t a d' : waits i p d t → may_do r slot readers E p a → acts r d a d' → patient_act i p d a → waits i p d' (t ++ [a]).
 
+  Definition claims_after (j : nat) : Prop := ∃ p o, after_cut E cut j p o ∧ claims o ≠ [].
+
   Record patient : Prop := {
     (* All other conditions of spec/Quiet.v: only claims arrive, for epochs that have come, and only what is late is claimed again. *)
     otherwise_quiet : quiet always_times_out readers E cut;
     late_at_its_desk j p o m placed epoch u : after_cut E cut j p o → (m, placed, epoch, u) ∈ claims o → ∃ d t, waits j p d t ∧ late (state p) d m;
     (* A node applies what it makes at once. *)
     applied_at_once j p o q : history j = p ++ Broadcast o :: q → cut j `prefix_of` p → ∃ q', q = Deliver o :: q';
-    (* Whose claims are still to come to some node has readers: others wait for it. *)
-    claimers_read i j o m placed epoch u : Broadcast o ∈ history i → (m, placed, epoch, u) ∈ claims o → Deliver o ∉ cut j → readers i;
+    (* Whose claims come, after its cut, to a node that claims after it, has readers: others wait for it. *)
+    claimers_read i j o : claims_after j → Broadcast o ∈ history i → claims o ≠ [] → Deliver o ∈ history j → Deliver o ∉ cut j → readers i;
   }.
 
   Definition claims_message (m : message_id) (e : event op) : bool :=
@@ -50,11 +52,11 @@ Section patience.
 End patience.
 
 Definition claims_end_with_patience_statement : Prop := ∀ k r slot readers (E : uid_execution r slot) cut (ms : list message_id),
-  slots_differ r = true → counters_follow r = true → slots_ok r slot → patient k readers E cut →
+  slots_differ r = true → counters_follow r = true → slots_ok E → patient k readers E cut →
   (∀ j m, lives (contents (state_after empty apply (cut j))) m → m ∈ ms) →
   ∀ j m, times_claimed E cut j m ≤ k * length ms + 1.
 
 (* It happens: a node claims a message more than once after its cut, because its first claims were shown too soon. *)
 Definition patience_happens_statement : Prop :=
-  ∃ k r slot readers (E : uid_execution r slot) cut j m, slots_differ r = true ∧ counters_follow r = true ∧ slots_ok r slot ∧
+  ∃ k r slot readers (E : uid_execution r slot) cut j m, slots_differ r = true ∧ counters_follow r = true ∧ slots_ok E ∧
     patient k readers E cut ∧ 2 ≤ times_claimed E cut j m.

@@ -71,7 +71,7 @@ Section quiet.
 End quiet.
 
 Definition ends_under (w : quiet_rules) : Prop := ∀ r slot readers (E : uid_execution r slot) cut,
-  slots_differ r = true → counters_follow r = true → slots_ok r slot →
+  slots_differ r = true → counters_follow r = true → slots_ok E →
   quiet w readers E cut → claims_end_at_last readers E cut.
 
 Definition claims_end_at_last_statement : Prop := ends_under all_quiet_rules.
@@ -87,5 +87,5 @@ Definition quiet_rules_needed_statement : Prop :=
 
 (* It happens: two nodes whose waiting was in vain each claim a message after their cuts. *)
 Definition quiet_happens_statement : Prop :=
-  ∃ r slot readers (E : uid_execution r slot) cut i j p q o o', slots_differ r = true ∧ counters_follow r = true ∧ slots_ok r slot ∧
+  ∃ r slot readers (E : uid_execution r slot) cut i j p q o o', slots_differ r = true ∧ counters_follow r = true ∧ slots_ok E ∧
     quiet all_quiet_rules readers E cut ∧ i ≠ j ∧ after_cut E cut i p o ∧ claims o ≠ [] ∧ after_cut E cut j q o' ∧ claims o' ≠ [].

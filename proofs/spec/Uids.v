@@ -8,7 +8,7 @@
 From Whimbrel.spec Require Export Mailbox.
 
 Record rules := Rules {
-  slots_differ : bool;     (* rule 1: no two nodes have one slot *)
+  slots_differ : bool;     (* rule 1: no two nodes have one slot at a time *)
   counters_follow : bool;  (* rule 1: a claim is above every counter seen *)
   marks_stay : bool;       (* rule 3: a mark outlives its name *)
   late_is_hidden : bool;   (* rule 4: nothing is shown below the mark *)
@@ -37,25 +37,17 @@ Record rule_1 (r : rules) (slot : N → N) (s : replica) (o : op) : Prop := {
   claimed_once : NoDup ((λ c, (c.1.2, c.2)) <$> claims o);
 }.
 Definition uid_execution (r : rules) (slot : N → N) := execution op_dot empty apply (λ s o, valid s o ∧ rule_1 r slot s o).
-Definition slots_ok (r : rules) (slot : N → N) : Prop := slots_differ r = true → ∀ x y, slot x = slot y → x = y.
+
+(* A slot may be given again. Where the origin [y] claims anything in an epoch, all is applied that [x] ever claimed in it: the logs of [x] are closed, and [y]
+   has applied them to their ends (docs/decisions/0024); or the epoch has risen in between (rule 7), so that [x] has claimed nothing in it. *)
+Definition follows {r slot} (E : uid_execution r slot) (x y epoch : N) : Prop := ∀ j p o q m placed u i o' m' placed' u',
+  history _ _ _ _ E j = p ++ Broadcast o :: q → (op_dot o).1 = y → (m, placed, epoch, u) ∈ claims o →
+  Broadcast o' ∈ history _ _ _ _ E i → (op_dot o').1 = x → (m', placed', epoch, u') ∈ claims o' → Deliver o' ∈ p.
+Definition slots_ok {r slot} (E : uid_execution r slot) : Prop :=
+  slots_differ r = true → ∀ x y epoch, slot x = slot y → x = y ∨ follows E x y epoch ∨ follows E y x epoch.
 
 (* Claims are for an epoch that has come: the claim of a later one would hide that of the present one. *)
-Definition none_ahead (E : mailbox_execution) : Prop := ∀ j p o q m placed epoch u,
-  history _ _ _ _ E j = p ++ Broadcast o :: q → (m, placed, epoch, u) ∈ claims o →
-  (epoch ≤ nth 0 (reg (contents (state_after empty apply p)) REpoch) 0)%N.
-
-(* Claims only grow: at one node the UID of a message does not fall while its placement and the epoch stay. *)
-Definition uids_grow_statement : Prop := ∀ (E : mailbox_execution), none_ahead E →
-  ∀ i p q m, p `prefix_of` q → q `prefix_of` history _ _ _ _ E i →
-    let s := contents (state_after empty apply p) in
-    let t := contents (state_after empty apply q) in
-    placed_at s m = placed_at t m → nth 0 (reg s REpoch) 0%N = nth 0 (reg t REpoch) 0%N → (uid s m ≤ uid t m)%N.
-
-Definition none_ahead_is_needed_statement : Prop :=
-  ∃ (E : mailbox_execution) i p q m, p `prefix_of` q ∧ q `prefix_of` history _ _ _ _ E i ∧
-    let s := contents (state_after empty apply p) in
-    let t := contents (state_after empty apply q) in
-    lives t m ∧ placed_at s m = placed_at t m ∧ nth 0 (reg s REpoch) 0%N = nth 0 (reg t REpoch) 0%N ∧ (uid t m < uid s m)%N.
+Definition not_ahead (s : account) (o : op) : Prop := ∀ m placed epoch u, (m, placed, epoch, u) ∈ claims o → (epoch ≤ nth 0 (reg s REpoch) 0)%N.
 
 (* The desk: the epoch, the mark of each name that is listed, those of names that are gone, the mark of every other name, and what is shown: under which
    name, by which UID. *)
@@ -111,13 +103,14 @@ Section protocol.
       ∃ q, q `prefix_of` history j ∧ (c ≤ counter (state q) epoch)%N ∧ ∀ x, Broadcast x ∈ q → Deliver x ∈ p.
 
   (* What is shown is a living message, under the present name of its place, by the greatest claim for that place in the present epoch. *)
-  Definition may_do (p : list (event op)) (a : act) : Prop :=
+  Definition may_do_in (s : account) (p : list (event op)) (a : act) : Prop :=
     match a with
     | Show m name epoch u =>
-        lives (state p) m ∧ box_name (state p) (placed_in (state p) m) = name ∧ uid (state p) m = u ∧ u ≠ 0%N ∧
-        epoch = nth 0 (reg (state p) REpoch) 0%N ∧ (claims_wait r = true → heard p epoch (N.div u 64))
+        lives s m ∧ box_name s (placed_in s m) = name ∧ uid s m = u ∧ u ≠ 0%N ∧
+        epoch = nth 0 (reg s REpoch) 0%N ∧ (claims_wait r = true → heard p epoch (N.div u 64))
     | _ => True
     end.
+  Definition may_do (p : list (event op)) : act → Prop := may_do_in (state p) p.
 
   (* Node [i] after [p], the desk it has, and all that its desk did. *)
   Inductive serves (i : nat) : list (event op) → desk → list act → Prop :=
@@ -130,11 +123,12 @@ Arguments serves {r slot} readers E i.
 
 (* The properties, each about every execution that keeps the rules. *)
 Definition property (P : ∀ r slot, (nat → Prop) → uid_execution r slot → Prop) (r : rules) : Prop :=
-  ∀ slot readers (E : uid_execution r slot), slots_ok r slot → P r slot readers E.
+  ∀ slot readers (E : uid_execution r slot), slots_ok E → P r slot readers E.
 
 (* U1: in one epoch (one UIDVALIDITY) no UID denotes two messages, whatever the names, on whatever nodes, whenever. *)
-Definition U1 : rules → Prop := property (λ r slot readers E, ∀ i j p q d d' t t' m m' name name' epoch u,
-  serves readers E i p d t → serves readers E j q d' t' → Show m name epoch u ∈ t → Show m' name' epoch u ∈ t' → m = m').
+Definition one_message {r slot} (readers : nat → Prop) (E : uid_execution r slot) : Prop := ∀ i j p q d d' t t' m m' name name' epoch u,
+  serves readers E i p d t → serves readers E j q d' t' → Show m name epoch u ∈ t → Show m' name' epoch u ∈ t' → m = m'.
+Definition U1 : rules → Prop := property (λ r slot readers E, one_message readers E).
 
 (* U2, at one node: what is shown as new has a UID of at least every UIDNEXT told before for that name in that epoch. *)
 Definition U2 : rules → Prop := property (λ r slot readers E, ∀ i p d t m name epoch next u,

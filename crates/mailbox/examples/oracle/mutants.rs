@@ -11,6 +11,7 @@ const MUTANTS: &[&str] = &[
     "announce-forgotten",
     "claim-for-any-placement",
     "claim-last-wins",
+    "claims-ahead-of-epoch",
     "collects-mailbox-of-hidden",
     "collects-unfinished-deliveries",
     "collects-unstable",

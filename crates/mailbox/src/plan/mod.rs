@@ -206,7 +206,7 @@ impl Replica {
         Claims {
             next: (self.counter + 1).max(tick),
             slot: self.slot,
-            epoch: self.epoch,
+            epoch: self.epoch + u32::from(broken("claims-ahead-of-epoch")),
         }
     }
 
