@@ -32,6 +32,17 @@ pub struct Account {
     /// What is kept of its password.
     #[n(5)]
     pub credential: Lww<Credential>,
+    /// The UIDVALIDITY that it was made with, if it has risen since. Absent, too, where it had risen before this was kept: what it had risen to stands for it there.
+    #[n(6)]
+    pub born: Option<u32>,
+}
+
+impl Account {
+    /// The UIDVALIDITY that it was made with: the same at every node, whatever else it knows.
+    #[must_use]
+    pub fn born(&self) -> u32 {
+        self.born.unwrap_or(self.uid_validity)
+    }
 }
 
 /// The whole directory.
@@ -108,6 +119,7 @@ impl Directory {
                     created: *created,
                     uid_validity: *uid_validity,
                     credential: Lww::new(context.stamp, credential.clone()),
+                    born: None,
                 });
                 entry.exists.insert(context.dot);
                 self.raise_floor(address, *uid_validity);
@@ -148,7 +160,10 @@ impl Directory {
                 let Some(entry) = self.accounts.get_mut(account) else {
                     return Vec::new();
                 };
-                entry.uid_validity = entry.uid_validity.max(*uid_validity);
+                if *uid_validity > entry.uid_validity {
+                    entry.born.get_or_insert(entry.uid_validity);
+                    entry.uid_validity = *uid_validity;
+                }
                 let address = entry.address.clone();
                 self.raise_floor(&address, *uid_validity);
                 vec![Row::Account(*account), Row::Floor(address)]
@@ -226,6 +241,7 @@ impl Directory {
                     own.exists.join(mine, &account.exists, theirs);
                     own.credential.join(&account.credential);
                     own.uid_validity = own.uid_validity.max(account.uid_validity);
+                    own.born = own.born.or(account.born);
                 }
                 None => {
                     self.accounts.insert(*key, account.clone());

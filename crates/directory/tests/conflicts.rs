@@ -190,3 +190,22 @@ fn aliases_of_two_sides_may_make_a_circle() {
         Ok(1)
     );
 }
+
+/// Every node opens an account alike, whether it has heard that UIDVALIDITY has risen or not.
+#[test]
+fn an_account_stays_as_it_was_born() {
+    let (mut a, mut b) = (Node::new(1), Node::new(2));
+    let made = a.add(10, "anne@x.org", 1);
+    b.take(&made);
+    let born = a.uid_validity("anne@x.org");
+    let raised = Op::RaiseUidValidity {
+        account: [1; 16],
+        uid_validity: 777,
+    };
+    a.make(99, vec![raised]);
+    let of = |node: &Node| {
+        let entry = node.directory.account(&[1; 16]).unwrap();
+        (entry.born(), entry.uid_validity)
+    };
+    assert_eq!([of(&a), of(&b)], [(born, 777), (born, born)]);
+}

@@ -679,7 +679,8 @@ impl Running {
         match self.directory.account(&account.0) {
             Some(entry) => Standing::Living(Birth {
                 created: u32::try_from(entry.created).unwrap_or(u32::MAX),
-                uid_validity: entry.uid_validity,
+                uid_validity: entry.born(),
+                risen: entry.uid_validity,
             }),
             None if self.directory.was_removed(&account.0) => Standing::Removed,
             None => Standing::Unknown,

@@ -48,8 +48,10 @@ pub struct Ticket(pub u64);
 pub struct Birth {
     /// When the account was made, in seconds since 1970.
     pub created: u32,
-    /// UIDVALIDITY is at least this.
+    /// UIDVALIDITY is at least this; the same at every node.
     pub uid_validity: u32,
+    /// What it has risen to since, as far as it is known here: the epoch that the account is in. `uid_validity`, or less: in none.
+    pub risen: u32,
 }
 
 /// What the directory knows of an account. Told when it is durable.

@@ -110,6 +110,7 @@ impl Real {
                     let birth = Birth {
                         created: 7,
                         uid_validity: 7,
+                        risen: 7,
                     };
                     self.owner
                         .handle(self.now, Input::Birth(account, Standing::Living(birth)));

@@ -535,9 +535,15 @@ impl PartitionOwner {
                 Some((MailboxName::new(name).ok()?, Some(*special_use)))
             })
             .collect();
-        let ops = replica
+        let mut ops = replica
             .plan_open(birth.created, birth.uid_validity, &folders)
             .ops;
+        if birth.risen > birth.uid_validity.max(birth.created) {
+            // Whoever has raised it is in an epoch of which the operation has not come. Under one UIDVALIDITY there is one epoch (`proofs/spec/Epochs.v`).
+            ops.push(Op::Epoch {
+                uidvalidity: birth.risen,
+            });
+        }
         self.run(now, account, replica, ops);
     }
 

@@ -230,6 +230,29 @@ fn mail_waits_for_the_news_of_its_account() {
     assert_eq!(deliver(&mut pair, 9), [(Ticket(9), true)]);
 }
 
+/// A node knows from the directory that UIDVALIDITY has risen, and has not got the epoch: it opens the account in that epoch. Otherwise what it shows would be claimed anew when it comes,
+/// under the same UIDVALIDITY.
+#[test]
+fn an_account_that_is_opened_after_an_epoch_is_in_it() {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 2);
+    pair.input(0, Input::LeastUidValidity(ANNE, 1_900_000_000));
+    let risen = pair.nodes[0].risen;
+    assert!(risen >= 1_900_000_000);
+    pair.nodes[1].risen = risen;
+    pair.append(1, "INBOX", 5);
+    let before = pair.selected(1, ANNE, &name("INBOX"));
+    assert_eq!(before.0, risen);
+    pair.link();
+    pair.settle();
+    let after = pair.selected(1, ANNE, &name("INBOX"));
+    assert_eq!((after.0, after.1.len()), (risen, 7));
+    assert!(
+        before.1.iter().all(|uid| after.1.contains(uid)),
+        "{before:?}, {after:?}"
+    );
+}
+
 /// LIST RETURN (STATUS) of many mailboxes that others have filled: what is told of all of them is on disk by one commit, and the answer waits for that only.
 #[test]
 fn figures_of_many_mailboxes_wait_for_one_commit() {

@@ -41,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) removed: BTreeSet<AccountId>,
     /// Accounts of which its directory has not heard.
     pub(crate) unknown: BTreeSet<AccountId>,
+    /// What its directory knows UIDVALIDITY to have risen to.
+    pub(crate) risen: u32,
     /// The longest chunk of rows that came, in bytes.
     pub(crate) largest_chunk: usize,
     pub(crate) held: BTreeSet<(whimbrel_storage::BlobName, Bytes)>,
@@ -138,6 +140,7 @@ impl Node {
             fixed: BTreeMap::new(),
             removed: BTreeSet::new(),
             unknown: BTreeSet::new(),
+            risen: 7,
             largest_chunk: 0,
             held: BTreeSet::new(),
             largest_foreign: 0,
@@ -471,8 +474,13 @@ impl Pair {
                 let birth = Birth {
                     created: 7,
                     uid_validity: 7,
+                    risen: node.risen,
                 };
                 Input::Birth(account, Standing::Living(birth))
+            }
+            Output::UidValidity(_, risen) => {
+                node.risen = risen;
+                return None;
             }
             Output::Delivered(ticket) => {
                 node.delivered.push((ticket, true));
@@ -720,13 +728,25 @@ impl Pair {
         account: AccountId,
         mailbox: &MailboxName,
     ) -> Vec<u32> {
+        self.selected(node, account, mailbox).1
+    }
+
+    /// UIDVALIDITY, and all UIDs.
+    pub(crate) fn selected(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        mailbox: &MailboxName,
+    ) -> (u32, Vec<u32>) {
         let select = MailboxCall::Select {
             session: SessionId(2),
             name: mailbox.clone(),
             read_only: true,
         };
         match self.try_call(node, account, select) {
-            Some(Reply::Selected(selected)) => selected.uids.to_vec(),
+            Some(Reply::Selected(selected)) => {
+                (selected.status.uid_validity, selected.uids.to_vec())
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -238,6 +238,7 @@ impl World {
                     let birth = Birth {
                         created: 7,
                         uid_validity: 7,
+                        risen: 7,
                     };
                     self.owner
                         .handle(self.now, Input::Birth(account, Standing::Living(birth)));
