@@ -37,6 +37,15 @@ pub struct Said {
     sponsored: u64,
 }
 
+/// Where the closed logs of some end, by partition; where none is said there is nothing of them.
+pub type Ends = BTreeMap<Incarnation, BTreeMap<PartitionId, u64>>;
+
+/// Where they end in one partition.
+pub fn ends_in(ends: &Ends, partition: PartitionId) -> BTreeMap<Incarnation, u64> {
+    let of = |logs: &BTreeMap<PartitionId, u64>| logs.get(&partition).copied().unwrap_or(0);
+    ends.iter().map(|(id, logs)| (*id, of(logs))).collect()
+}
+
 impl Said {
     /// `logs`: the last number by partition.
     pub fn of(sponsored: u64, logs: &BTreeMap<PartitionId, u64>) -> Self {
@@ -424,5 +433,27 @@ impl Members {
         self.0
             .insert(member, Member::new(name, slot, Some(dot), share));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_beyond_the_last_is_refused() {
+        let founder = Incarnation::new(1).unwrap();
+        let founded = Members::found(founder, "a", 0, !1);
+        let bytes = minicbor::to_vec(&founded).unwrap();
+        assert_eq!(minicbor::decode::<Members>(&bytes).unwrap(), founded);
+        let at = bytes
+            .windows(2)
+            .position(|pair| pair == [0x61, b'a'])
+            .unwrap()
+            + 2;
+        assert_eq!(bytes[at], 0, "the slot lies behind the name");
+        let mut wrong = bytes.clone();
+        wrong.splice(at..=at, [0x18, 64]);
+        assert!(minicbor::decode::<Members>(&wrong).is_err());
     }
 }

@@ -11,7 +11,7 @@
 //! - Nothing is ever taken out but what was said of logs that are closed, so that a join only adds.
 //! - It fits into a frame ([`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]), and what members say of partitions ([`Holders`]) keeps nobody from being let in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Incarnation, PartitionId};
@@ -19,7 +19,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use crate::{
     broken,
     holders::{Holders, OutOfTurn, Phase, Standing},
-    members::{Member, Members, Said, Slots},
+    members::{Ends, Member, Members, Said, Slots},
     placement::Role,
 };
 
@@ -115,6 +115,12 @@ pub struct Holding {
     pub stored: u64,
     /// Applied, and that on disk.
     pub applied: u64,
+}
+
+fn stored(logs: &BTreeMap<PartitionId, Holding>) -> BTreeMap<PartitionId, u64> {
+    let logs = logs.iter().filter(|(_, log)| log.stored > 0);
+    logs.map(|(partition, log)| (*partition, log.stored))
+        .collect()
 }
 
 /// What a node holds of the logs of some, by partition. All partitions that it has are in it.
@@ -310,18 +316,17 @@ impl Roster {
     }
 
     fn said_of(&self, id: Incarnation, logs: &BTreeMap<PartitionId, Holding>) -> Said {
-        let stored = logs.iter().map(|(partition, log)| (*partition, log.stored));
-        Said::of(self.members.sponsored(id), &stored.collect())
+        Said::of(self.members.sponsored(id), &stored(logs))
     }
 
-    /// Those whose closed logs are here as a whole, and applied: there is nothing more of them.
-    pub fn whole(&self, holdings: &Holdings) -> BTreeSet<Incarnation> {
+    /// Those whose closed logs are here as a whole, and applied: beyond these ends there is nothing of them.
+    pub fn whole(&self, holdings: &Holdings) -> Ends {
         let whole = holdings.iter().filter(|(id, logs)| {
             let closed = self.members.get(**id).and_then(|member| member.closed());
             let applied = logs.values().all(|log| log.applied == log.stored);
             applied && closed == Some(self.said_of(**id, logs))
         });
-        whole.map(|(id, _)| *id).collect()
+        whole.map(|(id, logs)| (*id, stored(logs))).collect()
     }
 
     /// A node tells where it is.
@@ -439,6 +444,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::members::ends_in;
 
     fn node(id: u64) -> Incarnation {
         Incarnation::new(id).unwrap()
@@ -534,7 +540,10 @@ mod tests {
         assert!(!two.slots().contains_key(&node(3)));
         assert!(one.former().is_empty());
         assert_eq!(two.former().into_keys().collect::<Vec<_>>(), [node(3)]);
-        assert_eq!(two.whole(&held(3, 5, 5, 5)), [node(3)].into());
+        let ends: Ends = [(node(3), [(HERE, 5)].into())].into();
+        assert_eq!(two.whole(&held(3, 5, 5, 5)), ends);
+        assert_eq!(ends_in(&ends, HERE), [(node(3), 5)].into());
+        assert_eq!(ends_in(&ends, PartitionId::QUEUE), [(node(3), 0)].into());
         assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
         assert!(two.whole(&held(3, 4, 4, 4)).is_empty());
         // It is closed for whoever hears of it, whatever was said before.
@@ -741,21 +750,6 @@ mod tests {
         assert!(roster.tell("c", place(1, "c:1")).is_ok());
         let mut bytes = Vec::new();
         crate::wire::Frame::Roster(roster).encode(&mut bytes);
-    }
-
-    #[test]
-    fn a_slot_beyond_the_last_is_refused() {
-        let bytes = minicbor::to_vec(founded()).unwrap();
-        assert_eq!(minicbor::decode::<Roster>(&bytes).unwrap(), founded());
-        let at = bytes
-            .windows(2)
-            .position(|pair| pair == [0x61, b'a'])
-            .unwrap()
-            + 2;
-        assert_eq!(bytes[at], 0, "the slot lies behind the name");
-        let mut wrong = bytes.clone();
-        wrong.splice(at..=at, [0x18, 64]);
-        assert!(minicbor::decode::<Roster>(&wrong).is_err());
     }
 
     fn some() -> impl Strategy<Value = Roster> {

@@ -25,7 +25,7 @@ use crate::{
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
     owner::keys::{is_coming, key_of_coming},
     peers::{
-        self, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
+        self, Ends, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
         state::Joined,
         whole::{Coming, Found, Giving},
     },
@@ -83,7 +83,7 @@ pub struct DirectoryOwner {
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
-    closed: BTreeSet<Incarnation>,
+    closed: Ends,
     /// Logs that are being read for the partition's machine.
     reads: BTreeMap<Ticket, foreign::Read>,
     /// Reads that failed are tried again then.
@@ -150,7 +150,7 @@ impl DirectoryOwner {
             authenticator,
             senders: Senders::new(senders::Limits::default()),
             links: BTreeSet::new(),
-            closed: BTreeSet::new(),
+            closed: Ends::new(),
             reads: BTreeMap::new(),
             retry_at: None,
             giving: Giving::new(PartitionId::DIRECTORY),

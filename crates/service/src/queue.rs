@@ -51,7 +51,7 @@ use crate::{
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
     owner::keys::COMING_END,
     peers::{
-        self, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping,
+        self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping,
         whole::{Coming, Found, Giving},
     },
     stamps::Stamps,
@@ -157,7 +157,7 @@ pub struct QueueOwner {
     /// Nodes to which there is a stream.
     links: BTreeSet<Incarnation>,
     /// Nodes of whose logs there is no more than is here.
-    closed: BTreeSet<Incarnation>,
+    closed: Ends,
     /// Since when there has been none to these.
     gone: BTreeMap<Incarnation, u64>,
     /// Since when there has been one to every other member.
@@ -279,7 +279,7 @@ impl QueueOwner {
             handing: Handing::default(),
             counted_handed: 0,
             links: BTreeSet::new(),
-            closed: BTreeSet::new(),
+            closed: Ends::new(),
             gone: BTreeMap::new(),
             whole_since: None,
             look_at: None,

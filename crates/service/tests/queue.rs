@@ -532,7 +532,10 @@ fn it_reports_what_holds_up_stability_until_logs_are_closed() {
     let _ = settle(&mut queue, now);
     assert_eq!(stable(&queue), Some(0));
     let _ = members.remove(&gone);
-    queue.handle(now, Input::Peer(PeerInput::Closed([gone].into())));
+    queue.handle(
+        now,
+        Input::Peer(PeerInput::Closed([(gone, BTreeMap::new())].into())),
+    );
     queue.handle(now, Input::Peer(PeerInput::Members(members)));
     let _ = settle(&mut queue, now);
     assert_eq!(stable(&queue), Some(1));

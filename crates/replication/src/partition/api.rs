@@ -1,6 +1,6 @@
 //! What a partition machine is told, what it wants, and its bounds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
@@ -174,6 +174,8 @@ pub struct Report {
     pub logs: BTreeMap<Incarnation, Holding>,
     /// How many operations all members have applied.
     pub stable: u64,
+    /// Bytes of states that came since this machine was made.
+    pub state_bytes: u64,
     /// What is known of each peer that was ever linked.
     pub peers: BTreeMap<Incarnation, PeerReport>,
 }
@@ -232,8 +234,8 @@ pub enum Input {
     Log(Ticket, Vec<Entry>),
     /// Who belongs to the partition from now on, this node included. Links with those that have left, or have come back, need not be told again.
     Members(BTreeMap<Incarnation, Membership>),
-    /// These logs are closed, and all of them is here: nothing more of them is taken.
-    Closed(BTreeSet<Incarnation>),
+    /// These logs are closed: nothing of them is taken beyond these numbers. What is below may still have to come, to who has come back to the partition.
+    Closed(BTreeMap<Incarnation, u64>),
     /// Numbers of this log up to this one are kept for no member that lacks them and is not linked: it gets a state.
     GiveUp(Incarnation, u64),
     /// State transfer: see there.
@@ -339,4 +341,8 @@ pub enum Alarm {
     },
     /// There would be more origins than there may be.
     Origins(Incarnation),
+    /// So many operations of this node, made before it left, no holder has: those who had them are lost. It goes on without them.
+    OwnLost(u64),
+    /// A new node, or one that came back, goes on with what is here: nobody is left who had what clients may know.
+    Alone,
 }

@@ -28,7 +28,7 @@ mod take;
 mod young;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     hash::{Hash as _, Hasher},
 };
 
@@ -86,7 +86,8 @@ pub struct Partition {
     origins: BTreeMap<Incarnation, Origin>,
     peers: BTreeMap<Incarnation, Peer>,
     members: BTreeMap<Incarnation, Membership>,
-    closed: BTreeSet<Incarnation>,
+    /// Where closed logs end.
+    closed: BTreeMap<Incarnation, u64>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: u64,
     /// It was told the time.
@@ -103,6 +104,8 @@ pub struct Partition {
     take: Option<Take>,
     /// The number of the last question for one.
     question: u64,
+    /// Bytes of states that came.
+    state_bytes: u64,
     /// Peers whose logs lack what we lack, and up to where.
     hints: BTreeMap<Incarnation, VersionVector>,
     out: VecDeque<Output>,
@@ -142,7 +145,7 @@ impl Partition {
             origins,
             peers: BTreeMap::new(),
             members: resume.members,
-            closed: BTreeSet::new(),
+            closed: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             begun: false,
@@ -153,6 +156,7 @@ impl Partition {
             gives: BTreeMap::new(),
             take: None,
             question: 0,
+            state_bytes: 0,
             hints: BTreeMap::new(),
             out: VecDeque::new(),
         };
@@ -218,6 +222,7 @@ impl Partition {
             gives,
             take,
             question: _,
+            state_bytes: _,
             hints,
             out,
         } = self;
@@ -232,6 +237,11 @@ impl Partition {
     /// The next output, until there is none.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
+    }
+
+    /// Which partition it is of.
+    pub fn id(&self) -> PartitionId {
+        self.id
     }
 
     /// What is on disk.
@@ -299,6 +309,7 @@ impl Partition {
         Report {
             logs: logs.map(|(id, origin)| (*id, of(origin))).collect(),
             stable: self.stable.iter().map(|(_, number)| number).sum(),
+            state_bytes: self.state_bytes,
             peers: peers.collect(),
         }
     }

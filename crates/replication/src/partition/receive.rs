@@ -190,8 +190,9 @@ impl Partition {
             .origins
             .get(&batch.origin)
             .map_or(0, |origin| origin.taken);
-        let closed = self.closed.contains(&batch.origin);
-        if closed && last > end && !broken("closed-log-goes-on") {
+        let closed = self.closed.get(&batch.origin);
+        let is_beyond = closed.is_some_and(|end| last > *end);
+        if is_beyond && last > end && !broken("closed-log-goes-on") {
             return Fate::Fine;
         }
         if !self.origins.contains_key(&batch.origin) {

@@ -196,6 +196,7 @@ impl Partition {
             return;
         }
         take.storing_bytes += bytes;
+        self.state_bytes += bytes;
         held.last.clone_from(&chunk.last);
         let last = chunk.last.clone();
         let ticket = self.ask(Pending::Rows { last, bytes });
@@ -224,6 +225,26 @@ impl Partition {
         }
     }
 
+    /// Whether a state is being taken over.
+    pub(super) fn joins_state(&self) -> bool {
+        self.take.as_ref().is_some_and(|take| take.joining)
+    }
+
+    /// A state that nobody gives, and that has no rows, is taken over.
+    pub(super) fn join_without_donor(&mut self, snapshot: Snapshot) {
+        self.forget();
+        let held = Held {
+            donor: self.me,
+            snapshot,
+            last: Vec::new(),
+        };
+        let mut take = Take::of(self.me, self.question, Some(held.clone()), 0);
+        take.joining = true;
+        take.ask_due = false;
+        self.take = Some(take);
+        self.join(held);
+    }
+
     pub(super) fn state_end(&mut self, now: Now, id: Incarnation, end: StateEnd) {
         let take = self.take.as_mut().filter(|t| t.donor == id && !t.joining);
         let Some(take) = take.filter(|take| take.state() == end.state) else {
@@ -239,6 +260,11 @@ impl Partition {
         take.joining = true;
         take.ask_due = false;
         // Commits are in order: the rows are durable before this is.
+        self.join(held);
+        self.read_on(Some(now));
+    }
+
+    fn join(&mut self, held: Held) {
         let mut jumps = BTreeMap::new();
         for (id, number) in held.snapshot.applied.iter() {
             let hash = held.snapshot.heads[&id];
@@ -260,7 +286,6 @@ impl Partition {
             held,
             jumps,
         }));
-        self.read_on(Some(now));
     }
 
     /// The join is durable.

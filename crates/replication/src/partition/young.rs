@@ -3,11 +3,12 @@
 //! peer was.
 //!
 //! Two that are young must not take each other's word, so a hello says it. But where every other member is young, nobody knows more than they do together: then
-//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left is served.
+//! what each of them had is enough. So it is when the last of the others was removed, being gone for good, before the newcomer had all: what is left is served, with a warning.
+//! One that came back does without its own operations of before in such a case: it takes over a state that has nothing but these, as if they had had no effect.
 
 use whimbrel_crdt::{Incarnation, VersionVector};
 
-use super::{Output, Partition};
+use super::{Alarm, Output, Partition, Snapshot};
 use crate::broken;
 
 /// What a peer had applied when it was first heard.
@@ -45,21 +46,34 @@ impl Partition {
 
     /// Looks whether it is young any longer.
     pub(super) fn grow(&mut self) {
-        if !self.young || self.lacks_own() {
+        if !self.young || self.joins_state() {
             return;
         }
         let applied = self.applied();
         let has_all = |first: &First| applied.covers_all(&first.applied);
+        let others = self.members.keys();
+        let mut others = others.filter(|id| **id != self.me && self.holds(**id));
+        if self.lacks_own() {
+            let lacks_it_too = |member: &Incarnation| {
+                let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
+                first.is_some_and(has_all)
+            };
+            if others.all(lacks_it_too) {
+                self.do_without_own();
+            }
+            return;
+        }
         let mut firsts = self.peers.values().filter_map(|peer| peer.first.as_ref());
         let one_is_old = firsts.any(|first| !first.young && has_all(first));
         let is_no_better = |member: &Incarnation| {
             let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
             first.is_some_and(|first| first.young && has_all(first))
         };
-        let others = self.members.keys();
-        let mut others = others.filter(|id| **id != self.me && self.holds(**id));
-        if !one_is_old && !others.all(is_no_better) {
-            return;
+        if !one_is_old {
+            if !others.all(is_no_better) {
+                return;
+            }
+            self.out.push_back(Output::Alarm(Alarm::Alone));
         }
         self.young = false;
         self.out.push_back(Output::Grown);
@@ -71,5 +85,22 @@ impl Partition {
             }
             self.wake(id);
         }
+    }
+
+    /// What this node wrote before it left nobody has who holds the partition.
+    fn do_without_own(&mut self) {
+        let Some(own) = self.origins.get(&self.me) else {
+            return;
+        };
+        let (lost, hash) = (own.stored - own.handed, own.stored_hash);
+        let snapshot = Snapshot {
+            // No peer's state has this name.
+            state: 0,
+            applied: [(self.me, own.stored)].into_iter().collect(),
+            heads: [(self.me, hash)].into(),
+            hlc: 0,
+        };
+        self.join_without_donor(snapshot);
+        self.out.push_back(Output::Alarm(Alarm::OwnLost(lost)));
     }
 }

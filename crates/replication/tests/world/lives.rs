@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_crdt::VersionVector;
 use whimbrel_replication::{
-    partition::{Entry, Input, LogEnd, Membership, Output, Resume},
+    partition::{Alarm, Entry, Input, LogEnd, Membership, Output, Resume, StateOutput, Ticket},
     wire::{Ack, Batches, Frame, Hello, Lives, Room},
 };
 
@@ -18,6 +18,8 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("one that is back without its own", back_without_its_own),
     ("back without our own", without_our_own),
     ("the state that our own are in", state_of_our_own),
+    ("all who had our own are lost", our_own_are_lost),
+    ("our own are with one of two", our_own_are_somewhere),
 ];
 
 const ROOM: Room = Room {
@@ -201,4 +203,83 @@ fn state_of_our_own() -> Result<(), String> {
     }));
     machine.finish(&outputs);
     ensure(machine.0.applied().is_empty(), "it depends on our own")
+}
+
+fn grown(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Grown))
+}
+
+fn warned(outputs: &[Output]) -> Vec<&Alarm> {
+    let alarms = outputs.iter().filter_map(|output| match output {
+        Output::Alarm(alarm) => Some(alarm),
+        _ => None,
+    });
+    alarms.collect()
+}
+
+/// What the machine takes over, of which nothing comes.
+fn joins(outputs: &[Output]) -> Option<(Ticket, VersionVector)> {
+    outputs.iter().find_map(|output| match output {
+        Output::State(StateOutput::Join { ticket, held, .. }) => {
+            Some((*ticket, held.snapshot.applied.clone()))
+        }
+        _ => None,
+    })
+}
+
+fn our_own_are_lost() -> Result<(), String> {
+    for others in [vec![], vec![(3, 1, None)]] {
+        let mut machine = back();
+        let outputs = machine.input(Input::Linked(node(3)));
+        ensure(joins(&outputs).is_none(), "the node 2 is a member")?;
+        // It is removed, and its logs are closed.
+        let all = [vec![(ME, 1, None)], others.clone()].concat();
+        let mut outputs = machine.input(members(&all));
+        if !others.is_empty() {
+            ensure(joins(&outputs).is_none(), "another has not been heard")?;
+            // It came back, too.
+            let back = Lives { mine: 1, yours: 1 };
+            let Frame::Hello(mut said) = hello(&machine, &[(3, 2)], &[], back) else {
+                return Err("it is a hello".into());
+            };
+            said.young = Some(true);
+            outputs = machine.input(Input::Received(node(3), Frame::Hello(said)));
+        }
+        ensure(!grown(&outputs), "nothing is durable")?;
+        let own = vector(&[(ME, 3)]);
+        let Some((ticket, applied)) = joins(&outputs) else {
+            return Err("nobody has them: it goes on without".into());
+        };
+        ensure(applied == own, "of these it is")?;
+        ensure(warned(&outputs) == [&Alarm::OwnLost(3)], "it says so")?;
+        let outputs = machine.input(Input::Done(ticket));
+        ensure(grown(&outputs), "nobody has more")?;
+        ensure(warned(&outputs) == [&Alarm::Alone], "it says that, too")?;
+        ensure(machine.0.applied() == own && !machine.0.is_young(), "all")?;
+        // What it writes now follows what it wrote.
+        let (bytes, hash) = chain(ME, 4, &[])[3].clone();
+        let (first, last) = (4, 4);
+        machine.input(Input::Own(Entry { first, last, bytes }, hash));
+        ensure(machine.0.durable() == vector(&[(ME, 4)]), "it goes on")?;
+    }
+    Ok(())
+}
+
+fn our_own_are_somewhere() -> Result<(), String> {
+    let mut machine = back();
+    machine.input(members(&[(ME, 1, None), (2, 1, None), (3, 0, None)]));
+    machine.input(Input::Linked(node(3)));
+    // One came back itself; the other one has all.
+    let mut outputs = machine.receive(hello(&machine, &[], &[], Lives { mine: 1, yours: 1 }));
+    let all = [(ME, 3)];
+    let whole = hello(&machine, &all, &all, TO_US);
+    outputs.extend(machine.input(Input::Received(node(3), whole)));
+    ensure(joins(&outputs).is_none(), "they are not lost")?;
+    ensure(machine.0.is_young(), "it waits for the state")?;
+    // The one that has them may not be linked.
+    let outputs = machine.input(Input::Unlinked(node(3)));
+    ensure(joins(&outputs).is_none(), "it is a member")?;
+    // When it is gone for good the other one has nothing, either.
+    let outputs = machine.input(members(&[(ME, 1, None), (2, 1, None)]));
+    ensure(joins(&outputs).is_some(), "they are lost")
 }

@@ -465,9 +465,12 @@ fn closed_log() -> Result<(), String> {
         stored(&machine.batches(&batches[..2])) == 2,
         "what comes before is taken",
     )?;
-    machine.input(Input::Closed([node(3)].into()));
+    machine.input(Input::Closed([(node(3), 4)].into()));
     let outputs = machine.batches(&batches);
-    ensure(stored(&outputs) == 0, "nothing above its end is taken")
+    ensure(
+        stored(&outputs) == 2,
+        "what is lacking of it is taken, and nothing above its end",
+    )
 }
 
 fn older_disk() -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! What nodes ask each other beside their links: to be let in, and what a peer remembers.
 
+use std::collections::BTreeSet;
+
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
@@ -25,13 +27,16 @@ pub(super) enum Question {
     /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
     #[n(2)]
     Unfinished,
-    /// How much of the logs of these do you hold in these partitions, as far as you hold them? Answered with [`LogHeld`]s. For members.
+    /// How much of the logs of these do you hold in these partitions, as far as you hold them? Answered with [`LogHeld`]s. For members. Of no more than [`LOGS_MAX`].
     #[n(4)]
     Holdings {
         #[n(0)]
         partitions: Vec<PartitionId>,
         #[n(1)]
         of: Vec<Incarnation>,
+        /// Also in those to which you have come back, and of which you have not all.
+        #[n(2)]
+        young: Option<bool>,
     },
     /// What do you have of its logs? Answered with [`Remembered`].
     #[n(1)]
@@ -39,6 +44,29 @@ pub(super) enum Question {
         #[n(0)]
         incarnation: Incarnation,
     },
+}
+
+/// Logs that are asked about at once, partitions times incarnations: each takes 40 bytes of the answer, which may have 256 KiB.
+pub(super) const LOGS_MAX: usize = 4096;
+
+/// Questions that together ask about all of these.
+pub(super) fn pages(
+    partitions: &BTreeSet<PartitionId>,
+    of: &[Incarnation],
+    young: bool,
+) -> Vec<Question> {
+    let partitions: Vec<PartitionId> = partitions.iter().copied().collect();
+    let mut pages = Vec::new();
+    for of in of.chunks(LOGS_MAX) {
+        for partitions in partitions.chunks(LOGS_MAX / of.len()) {
+            pages.push(Question::Holdings {
+                partitions: partitions.to_vec(),
+                of: of.to_vec(),
+                young: Some(young),
+            });
+        }
+    }
+    pages
 }
 
 /// What a peer has of the logs of one incarnation, and what it knows of the members.
@@ -134,5 +162,45 @@ pub(super) fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     match minicbor::to_vec(value) {
         Ok(bytes) => bytes,
         Err(error) => unreachable!("writing to memory cannot fail: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_log_is_asked_about_once_and_the_answers_fit() {
+        let node = |id: u64| Incarnation::new(id).expect("not zero");
+        // All partitions of accounts, and as many nodes as were ever removed.
+        for nodes in [1, 3, 50, LOGS_MAX as u64, LOGS_MAX as u64 + 7] {
+            let partitions: BTreeSet<PartitionId> =
+                (0..=u8::MAX).map(PartitionId::accounts).collect();
+            let of: Vec<Incarnation> = (1..=nodes).map(|id| node(u64::MAX - id)).collect();
+            let mut asked = BTreeSet::new();
+            for page in pages(&partitions, &of, false) {
+                assert!(encoded(&page).len() < 256 << 10);
+                let Question::Holdings { partitions, of, .. } = page else {
+                    panic!("it is no question of that kind");
+                };
+                let most = Holding {
+                    taken: u64::MAX,
+                    stored: u64::MAX,
+                    applied: u64::MAX,
+                };
+                let mut answer = Vec::new();
+                for partition in partitions {
+                    answer.extend(of.iter().map(|of| LogHeld::new(partition, *of, most)));
+                }
+                assert!(encoded(&answer).len() < 256 << 10);
+                assert!(answer.len() <= LOGS_MAX);
+                for log in answer {
+                    assert!(asked.insert((log.partition, log.of)), "asked twice");
+                }
+            }
+            assert_eq!(asked.len(), 256 * nodes as usize);
+        }
+        assert_eq!(pages(&BTreeSet::new(), &[node(1)], true), []);
+        assert_eq!(pages(&[PartitionId::QUEUE].into(), &[], true), []);
     }
 }

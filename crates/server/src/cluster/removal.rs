@@ -1,14 +1,18 @@
 //! Members that were removed: what this node holds of their logs is said, the logs are closed when all say the same, and a newcomer that has the slot of
 //! one of them waits until it knows all that was written under it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::roster::Holdings;
+use whimbrel_replication::{members::Ends, roster::Holdings};
 use whimbrel_service::peers::PeerInput;
 
 use super::state::State;
@@ -16,6 +20,10 @@ use crate::{store_calls::Store, switchboard::Switchboard};
 
 /// How often it is looked what is here of removed members' logs. Nothing is looked at while there is none that is not closed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Logs that are closed and not here as a whole are looked at this often at first, and half as often each time: holders of what this node does not hold are asked, and of some
+/// logs nobody has all.
+const CLOSED_EVERY_MAX: Duration = Duration::from_secs(60);
 
 /// Partitions of which there is one.
 const NODE_WIDE: [PartitionId; 2] = [PartitionId::DIRECTORY, PartitionId::QUEUE];
@@ -28,11 +36,12 @@ pub(super) async fn watch<S: Store>(
 ) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut whole = BTreeSet::new();
+    let (mut whole, mut next) = (Ends::new(), Closed::default());
     loop {
         ticks.tick().await;
-        look(&state, &board, &mut whole).await;
-        if !*filled.borrow() && state.holders_before().await.is_subset(&whole) {
+        look(&state, &board, &mut whole, &mut next).await;
+        let before = state.holders_before().await;
+        if !*filled.borrow() && before.iter().all(|id| whole.contains_key(id)) {
             tracing::info!(
                 "all is here that was written under the slot of this node before it joined"
             );
@@ -44,7 +53,35 @@ pub(super) async fn watch<S: Store>(
     }
 }
 
-async fn look<S: Store>(state: &State<S>, board: &Switchboard, whole: &mut BTreeSet<Incarnation>) {
+/// When closed logs are looked at next.
+#[derive(Default)]
+struct Closed {
+    of: Vec<Incarnation>,
+    pause: Duration,
+    at: Option<Instant>,
+}
+
+impl Closed {
+    /// Those of these that are to be looked at now.
+    fn due(&mut self, of: Vec<Incarnation>, now: Instant) -> Vec<Incarnation> {
+        if self.of != of {
+            (self.of, self.pause, self.at) = (of, LOOK_EVERY / 2, None);
+        }
+        if self.at.is_some_and(|at| now < at) {
+            return Vec::new();
+        }
+        self.pause = (self.pause * 2).min(CLOSED_EVERY_MAX);
+        self.at = Some(now + self.pause);
+        self.of.clone()
+    }
+}
+
+async fn look<S: Store>(
+    state: &State<S>,
+    board: &Switchboard,
+    whole: &mut Ends,
+    next: &mut Closed,
+) {
     let roster = state.roster.lock().await.clone();
     let closing = roster.members().closing();
     let closed = roster
@@ -53,8 +90,9 @@ async fn look<S: Store>(state: &State<S>, board: &Switchboard, whole: &mut BTree
         .filter(|(_, m)| m.closed().is_some());
     let closed: Vec<Incarnation> = closed
         .map(|(id, _)| id)
-        .filter(|id| !whole.contains(id))
+        .filter(|id| !whole.contains_key(id))
         .collect();
+    let closed = next.due(closed, Instant::now());
     if closing.is_empty() && closed.is_empty() {
         return;
     }
@@ -73,8 +111,12 @@ async fn look<S: Store>(state: &State<S>, board: &Switchboard, whole: &mut BTree
     }
     let roster = state.roster.lock().await.clone();
     let now = roster.whole(&holdings);
-    if !now.is_subset(whole) {
-        for id in now.difference(whole) {
+    let new: BTreeMap<_, _> = now
+        .into_iter()
+        .filter(|(id, _)| !whole.contains_key(id))
+        .collect();
+    if !new.is_empty() {
+        for id in new.keys() {
             let name = roster.members().get(*id).map(|member| member.name.clone());
             let incarnation = format!("{:016x}", id.get());
             tracing::info!(
@@ -83,7 +125,7 @@ async fn look<S: Store>(state: &State<S>, board: &Switchboard, whole: &mut BTree
                 "the logs of a removed member are closed and here as a whole"
             );
         }
-        whole.extend(now);
+        whole.extend(new);
         board
             .tell_of_peers(|| PeerInput::Closed(whole.clone()))
             .await;
@@ -120,4 +162,31 @@ async fn holdings<S: Store>(
         }
     }
     Some(holdings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn closed_logs_are_looked_at_less_and_less_often() {
+        let node = |id: u64| Incarnation::new(id).expect("not zero");
+        let (mut closed, begun) = (Closed::default(), Instant::now());
+        let of = vec![node(1), node(2)];
+        let looks = |closed: &mut Closed, of: &[Incarnation], from: u64, to: u64| {
+            let seconds = from..to;
+            let due = seconds.filter(|second| {
+                let now = begun + Duration::from_secs(*second);
+                !closed.due(of.to_vec(), now).is_empty()
+            });
+            due.collect::<Vec<u64>>()
+        };
+        assert_eq!(
+            looks(&mut closed, &of, 0, 200),
+            [0, 1, 2, 4, 8, 16, 32, 64, 124, 184]
+        );
+        // One is whole, or another is closed.
+        assert_eq!(looks(&mut closed, &of[..1], 200, 203), [200, 201, 202]);
+        assert!(looks(&mut closed, &[], 203, 210).is_empty());
+    }
 }

@@ -30,7 +30,7 @@ use super::{
     drain::UNFINISHED_WAIT_MAX,
     files::{Files, FilesError},
     links::Links,
-    question::{Held, LogHeld, Question, Remembered, encoded},
+    question::{Held, LOGS_MAX, LogHeld, Question, Remembered, encoded, pages},
     status::{Drain, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -365,8 +365,12 @@ impl<S: Store> State<S> {
                     Shown::Certificate => self.remember(incarnation).await,
                     Shown::Token { .. } => Err(Refused("that is for members".into())),
                 },
-                Ok(Question::Holdings { partitions, of }) => match asked.shown {
-                    Shown::Certificate => self.held(&partitions, &of).await,
+                Ok(Question::Holdings {
+                    partitions,
+                    of,
+                    young,
+                }) => match asked.shown {
+                    Shown::Certificate => self.held(&partitions, &of, young == Some(true)).await,
                     Shown::Token { .. } => Err(Refused("that is for members".into())),
                 },
                 Ok(Question::Unfinished) => match asked.shown {
@@ -408,7 +412,11 @@ impl<S: Store> State<S> {
         &self,
         partitions: &[PartitionId],
         of: &[Incarnation],
+        young: bool,
     ) -> Result<Vec<u8>, Refused> {
+        if partitions.len().saturating_mul(of.len()) > LOGS_MAX {
+            return Err(Refused("that is more than may be asked at once".into()));
+        }
         let roster = self.roster.lock().await.clone();
         let reports = match self.served.get() {
             Some((board, _)) => board.reports().await,
@@ -417,7 +425,9 @@ impl<S: Store> State<S> {
         let mut held = Vec::new();
         for report in reports.unwrap_or_default() {
             let partition = report.partition;
-            let asked = partitions.contains(&partition) && self.serves(&roster, partition);
+            let serves = self.serves(&roster, partition);
+            let holds = serves || young && roster.holds(self.me(), partition);
+            let asked = partitions.contains(&partition) && holds;
             let Some(open) = report.open.filter(|_| asked) else {
                 continue;
             };
@@ -443,27 +453,47 @@ impl<S: Store> State<S> {
         });
         let mut missing = partitions.clone();
         let mut held = Vec::new();
-        for peer in linked {
-            if missing.is_empty() {
-                break;
+        // Who comes back itself says less than there is, as long as another one is left. When none is, it is the only one to be asked.
+        for young in [false, true] {
+            for peer in linked.clone() {
+                let said = self.held_by(peer, &missing, of, young).await;
+                // Of a partition all or nothing: it may have been left between two questions.
+                missing.retain(|partition| {
+                    let logs = said.iter().filter(|log| log.partition == *partition);
+                    let logs: BTreeMap<Incarnation, LogHeld> =
+                        logs.map(|log| (log.of, *log)).collect();
+                    let all = of.iter().all(|of| logs.contains_key(of));
+                    if all {
+                        held.extend(logs.into_values());
+                    }
+                    !all
+                });
             }
-            let question = encoded(&Question::Holdings {
-                partitions: missing.iter().copied().collect(),
-                of: of.to_vec(),
-            });
-            let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
-            let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
-                continue;
-            };
-            let said: Vec<LogHeld> = minicbor::decode(&answer).ok()?;
-            let said = said.into_iter();
-            let said: Vec<LogHeld> = said
-                .filter(|log| missing.contains(&log.partition))
-                .collect();
-            missing.retain(|partition| !said.iter().any(|log| log.partition == *partition));
-            held.extend(said);
         }
         missing.is_empty().then_some(held)
+    }
+
+    /// What one says.
+    async fn held_by(
+        &self,
+        peer: &Peer,
+        partitions: &BTreeSet<PartitionId>,
+        of: &[Incarnation],
+        young: bool,
+    ) -> Vec<LogHeld> {
+        let mut held = Vec::new();
+        for page in pages(partitions, of, young) {
+            let question = encoded(&page);
+            let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
+            let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
+                break;
+            };
+            let Ok(said) = minicbor::decode::<Vec<LogHeld>>(&answer) else {
+                break;
+            };
+            held.extend(said);
+        }
+        held
     }
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.

@@ -43,10 +43,12 @@ impl DirectoryOwner {
                 }
             }
             PeerInput::Closed(closed) => {
-                self.closed = closed.clone();
                 if let Phase::Running(running) = &mut self.state {
-                    running.shipping.closed(now, closed);
+                    running
+                        .shipping
+                        .closed(now, PartitionId::DIRECTORY, &closed);
                 }
+                self.closed = closed;
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
             PeerInput::Linked(peer, _) if self.config.peers.contains(&peer) => {
@@ -116,7 +118,9 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        running.shipping.closed(now, self.closed.clone());
+        running
+            .shipping
+            .closed(now, PartitionId::DIRECTORY, &self.closed);
         for peer in &self.links {
             running.shipping.linked(now, *peer);
         }

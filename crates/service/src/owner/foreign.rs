@@ -50,8 +50,10 @@ impl PartitionOwner {
             PeerInput::Holders(holders) => self.placed(now, holders),
             PeerInput::Former(slots) => self.former(slots),
             PeerInput::Closed(closed) => {
-                self.closed = closed.clone();
-                self.of_all(now, |own, now| own.shipping.closed(now, closed.clone()));
+                self.of_all(now, |own, now| {
+                    own.shipping.closed(now, own.log.partition(), &closed);
+                });
+                self.closed = closed;
             }
             PeerInput::GiveUp(of) => self.shorten(now, &of),
             PeerInput::Linked(peer, features) if self.config.peers.contains_key(&peer) => {
@@ -183,7 +185,7 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        own.shipping.closed(now, closed);
+        own.shipping.closed(now, partition, &closed);
         for (peer, round_trip) in &links {
             own.linked(now, *peer, *round_trip);
         }

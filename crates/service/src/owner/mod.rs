@@ -53,7 +53,7 @@ use crate::{
     gate::Gate,
     log::Log,
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
-    peers::{self, Frame, Holders, LeftReport, PartitionReport, Shipping},
+    peers::{self, Ends, Frame, Holders, LeftReport, PartitionReport, Shipping},
     stamps::Stamps,
 };
 use whimbrel_replication::{announced::Announced, partition::Membership, readers::Readers, waits};
@@ -160,7 +160,7 @@ pub struct PartitionOwner {
     /// Nodes to which there is a stream.
     links: BTreeMap<Incarnation, Link>,
     /// Nodes of whose logs there is no more than is here.
-    closed: BTreeSet<Incarnation>,
+    closed: Ends,
     /// Deliveries that other nodes must have.
     spreads: spread::Spreads,
     /// Logs that are being read for a partition's machine.
@@ -354,7 +354,7 @@ impl PartitionOwner {
             commits: BTreeMap::new(),
             lacked: BTreeSet::new(),
             links: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            closed: Ends::new(),
             spreads: BTreeMap::new(),
             reads: BTreeMap::new(),
             pages: BTreeMap::new(),

@@ -23,6 +23,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::BlobName;
 pub use whimbrel_replication::{
     holders::{Holders, Phase, Standing},
+    members::Ends,
     partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},
     readers,
     wire::{FEATURE_DELIVER, Frame},
@@ -68,8 +69,8 @@ pub enum PeerInput {
     Holders(Holders),
     /// Those whose logs are closed, and the slots they had. Told before members without them.
     Former(BTreeMap<Incarnation, u8>),
-    /// All of the logs of these, which belong to the cluster no more, is here: nothing more of them is taken.
-    Closed(BTreeSet<Incarnation>),
+    /// Where the logs of those end that belong to the cluster no more: nothing is taken beyond.
+    Closed(Ends),
     /// Logs that have become too long are kept up to these numbers for no member that is away.
     GiveUp(GivenUp),
     /// There is a stream to this node; one that was before is gone. The features that both have.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
+    members::{Ends, ends_in},
     partition::{
         Alarm, Config, Entry, Foreign, Held, Input, Membership, Output, Partition, Report, Resume,
         ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
@@ -175,8 +176,9 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Members(members));
     }
 
-    /// All of these logs is here, and there is no more of them.
-    pub(crate) fn closed(&mut self, now: Now, closed: BTreeSet<Incarnation>) {
+    /// These logs end there.
+    pub(crate) fn closed(&mut self, now: Now, partition: PartitionId, closed: &Ends) {
+        let closed = ends_in(closed, partition);
         self.machine.handle(clocks(now), Input::Closed(closed));
     }
 
@@ -408,7 +410,7 @@ impl Shipping {
                 )),
                 Output::Grown => Want::Grown,
                 Output::Stop(peer) => Want::Unlink(peer),
-                Output::Alarm(alarm) => Want::Warn(alarm_text(&alarm)),
+                Output::Alarm(alarm) => Want::Warn(alarm_text(self.machine.id(), &alarm)),
                 Output::Fatal(cause) => Want::Fatal(cause),
             });
         }
@@ -468,7 +470,7 @@ fn state(output: StateOutput) -> Result<Want, StateWork> {
     })
 }
 
-fn alarm_text(alarm: &Alarm) -> String {
+fn alarm_text(partition: PartitionId, alarm: &Alarm) -> String {
     match alarm {
         Alarm::TwoHashes {
             peer,
@@ -495,5 +497,13 @@ fn alarm_text(alarm: &Alarm) -> String {
             format!("node {:016x} sent what is no batch: {what}", peer.get())
         }
         Alarm::Origins(peer) => format!("node {:016x} tells of too many logs", peer.get()),
+        Alarm::OwnLost(lost) => format!(
+            "{lost} operations of partition {} that this node had made before it left it are lost with those who held it",
+            partition.0
+        ),
+        Alarm::Alone => format!(
+            "nobody is left who had all of partition {}: this node goes on with what it has",
+            partition.0
+        ),
     }
 }

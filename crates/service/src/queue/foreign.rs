@@ -106,10 +106,10 @@ impl QueueOwner {
             }
             PeerInput::Holders(holders) => self.config.holders = holders,
             PeerInput::Closed(closed) => {
-                self.closed = closed.clone();
                 if let Phase::Running(running) = &mut self.phase {
-                    running.shipping.closed(now, closed);
+                    running.shipping.closed(now, PartitionId::QUEUE, &closed);
                 }
+                self.closed = closed;
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
             PeerInput::Linked(peer, features) if self.config.peers.contains(&peer) => {
@@ -219,7 +219,9 @@ impl QueueOwner {
     /// The rows were read: streams that are there, what came on them meanwhile, and bodies that are not here.
     pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>, anew: bool) {
         if let Phase::Running(running) = &mut self.phase {
-            running.shipping.closed(now, self.closed.clone());
+            running
+                .shipping
+                .closed(now, PartitionId::QUEUE, &self.closed);
             for peer in &self.links {
                 running.shipping.linked(now, *peer);
             }

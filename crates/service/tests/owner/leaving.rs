@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, VersionVector};
+use whimbrel_replication::wire::Covered;
 use whimbrel_service::{
     api::{Failure, Reply},
     log::AWAY_KEY,
     machine::{Input, Machine, Others, Ticket},
     owner::{PartitionOwner, keys::partition_of},
-    peers::{Holders, LeftReport, PeerInput, Phase},
+    peers::{Frame, Holders, LeftReport, PeerInput, Phase},
 };
 
 use crate::{
@@ -253,6 +254,82 @@ fn a_body_that_the_others_lack_is_not_left() {
     placed.pair.peer(0, PeerInput::Body(missing, now));
     placed.pair.settle();
     assert!(placed.left(1).is_some());
+}
+
+/// More may have come to the disk since it was asked.
+#[test]
+fn an_answer_counts_for_what_was_asked() {
+    let mut placed = placed();
+    // Node 0 has not heard of it, and answers nothing by itself.
+    placed.say(1, Phase::Leaves, &[1]);
+    placed.pair.settle();
+    let logs = placed.pair.nodes[1].logs.iter();
+    let ends = logs.map(|((_, of), log)| (*of, log.last().map_or(0, |entry| entry.last)));
+    let ends: Vec<(Incarnation, u64)> = ends.collect();
+    let all: VersionVector = ends.iter().copied().collect();
+    let less = |of: usize| -> VersionVector {
+        let ends = ends.iter().enumerate();
+        ends.map(|(at, (id, last))| (*id, last - u64::from(at == of)))
+            .collect()
+    };
+    for (has, counts) in [(less(0), false), (less(1), false), (all.clone(), true)] {
+        let covered = Covered {
+            partition: partition_of(ANNE),
+            has,
+            lacks: Vec::new(),
+            holders: [incarnation(0), incarnation(1)].into(),
+        };
+        let frame = Frame::Covered(covered.clone());
+        placed.pair.peer(1, PeerInput::Frame(incarnation(0), frame));
+        placed.pair.settle();
+        assert_eq!(placed.left(1).is_some(), counts, "{covered:?} of {all:?}");
+    }
+}
+
+/// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not.
+#[test]
+fn it_begins_with_nothing_when_nobody_else_is_left() {
+    for wrote in [true, false] {
+        let mut pair = Pair::new();
+        pair.append(0, "INBOX", 2);
+        pair.settle();
+        if wrote {
+            pair.append(1, "INBOX", 2);
+            pair.settle();
+        }
+        let holders = Holders::default();
+        let mut placed = Placed { pair, holders };
+        placed.say(1, Phase::Leaves, &[0, 1]);
+        placed.pair.settle();
+        placed.say(1, Phase::Away, &[0, 1]);
+        placed.pair.settle();
+        assert!(placed.left(1).is_some_and(|left| left.is_gone));
+        placed.pair.unlink();
+        placed.come_back();
+        let is_young = |placed: &Placed| {
+            let reports = placed.pair.nodes[1].owner.reports();
+            reports.iter().any(|report| report.young)
+        };
+        assert!(is_young(&placed), "{wrote}: the other one is a member");
+        placed.pair.close();
+        placed.pair.settle();
+        assert!(!is_young(&placed), "{wrote}");
+        let warned = |placed: &Placed, what: &str| {
+            let warnings = placed.pair.nodes[1].warnings.iter();
+            warnings.filter(|text| text.contains(what)).count()
+        };
+        assert_eq!(warned(&placed, "nobody is left"), 1, "{wrote}");
+        let lost = warned(&placed, "are lost with those who held it");
+        assert_eq!(lost, usize::from(wrote));
+        // Nor does it look for anybody after a start.
+        for messages in 1..3 {
+            placed.append(1);
+            assert_eq!(placed.uids(1).len(), messages, "{wrote}");
+            placed.restart(1);
+            placed.pair.settle();
+            assert!(!is_young(&placed), "{wrote}");
+        }
+    }
 }
 
 #[test]

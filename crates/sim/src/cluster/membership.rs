@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
+    members::Ends,
     roster::{Heard, Holdings, Roster},
     wire::Frame,
 };
@@ -390,7 +391,7 @@ impl World {
 
     /// Of closed logs all have the same: the whole, but of those of which some went with others that were removed.
     pub(super) fn ends_differ(&self) -> Option<String> {
-        let whole = |index: usize| -> Option<BTreeSet<Incarnation>> {
+        let whole = |index: usize| -> Option<Ends> {
             let member = &self.members[index];
             let former: Vec<Incarnation> = member.roster.former().into_keys().collect();
             Some(member.roster.whole(&holdings(&member.node, &former)?))

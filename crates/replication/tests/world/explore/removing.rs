@@ -1,10 +1,10 @@
 //! A member that is removed, at any moment (`docs/decisions/0024`). Who knows of it has no link to it any more, says what it holds of its log, and the log is closed when all
 //! others have said the same. Rosters are those of the product; one is on disk before anybody is shown it, and is shown before any frame that was made in its knowledge.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use whimbrel_crdt::Incarnation;
+use whimbrel_replication::members::{Ends, ends_in};
 use whimbrel_replication::partition::Input;
 use whimbrel_replication::roster::{Heard, Holdings, Roster};
 
@@ -109,7 +109,7 @@ impl Space<'_> {
     }
 
     /// What a node knows when it has looked at what it holds of the removed one's log, and which logs it then has as a whole; if that is new.
-    fn settled(&self, node: usize) -> Option<(Roster, BTreeSet<Incarnation>)> {
+    fn settled(&self, node: usize) -> Option<(Roster, Ends)> {
         let site = &self.sites[node];
         let (roster, machine) = (site.roster.as_deref()?, site.node.machine.as_ref()?);
         let victim = self.id(self.victim());
@@ -122,7 +122,8 @@ impl Space<'_> {
         let mut settled = roster.clone();
         settled.settle(site.node.id, &holdings).ok()?;
         let whole = settled.whole(&holdings);
-        (settled != *roster || !whole.is_subset(&site.closed)).then_some((settled, whole))
+        let new = whole.keys().any(|id| !site.closed.contains_key(id));
+        (settled != *roster || new).then_some((settled, whole))
     }
 
     /// Who could look.
@@ -148,9 +149,10 @@ impl Space<'_> {
             Rc::make_mut(&mut self.made).survived(victim, end);
         }
         self.keep_roster(node, roster)?;
-        if !whole.is_subset(&self.sites[node].closed) {
+        let before = &self.sites[node].closed;
+        if whole.keys().any(|id| !before.contains_key(id)) {
             self.site(node).closed.extend(whole);
-            let closed = self.sites[node].closed.clone();
+            let closed = ends_in(&self.sites[node].closed, PARTITION);
             self.input(node, Input::Closed(closed))?;
         }
         self.check_end_of_log()

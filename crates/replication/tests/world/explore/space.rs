@@ -10,6 +10,7 @@ use std::{
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::holders::Holders;
+use whimbrel_replication::members::Ends;
 use whimbrel_replication::partition::{Config, Input, Membership, Snapshot, StateConfig, Ticket};
 use whimbrel_replication::roster::Roster;
 use whimbrel_replication::wire::Frame;
@@ -106,7 +107,7 @@ pub(super) struct Site {
     /// Who belongs, if anybody is removed at all.
     pub(super) roster: Option<Rc<Roster>>,
     /// Which logs the machine was told to be closed.
-    pub(super) closed: BTreeSet<Incarnation>,
+    pub(super) closed: Ends,
     digest: Cell<Option<u64>>,
 }
 
@@ -177,7 +178,7 @@ impl<'a> Space<'a> {
                 holders: Holders::default(),
                 confirmed: BTreeMap::new(),
                 roster: roster.clone(),
-                closed: BTreeSet::new(),
+                closed: Ends::new(),
                 digest: Cell::new(None),
             })
         };
