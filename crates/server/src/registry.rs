@@ -27,11 +27,27 @@ pub struct Signal {
     wake: Notify,
     /// Its session is, or will be, served by another node.
     passes: AtomicBool,
+    /// Whose session it is.
+    account: Mutex<Option<AccountId>>,
+    /// This node serves the account no more.
+    turned_out: AtomicBool,
 }
 
 impl Signal {
     fn is_served_here(&self) -> bool {
         !self.passes.load(Ordering::SeqCst)
+    }
+
+    fn is_of(&self, of: impl Fn(AccountId) -> bool) -> bool {
+        let account = self.account.lock();
+        account
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some_and(of)
+    }
+
+    fn is_now_of(&self, account: Option<AccountId>) {
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = account;
+        self.turned_out.store(false, Ordering::SeqCst);
     }
 
     /// Tells it; telling it twice before it looks is telling it once.
@@ -151,6 +167,17 @@ impl Registry {
         self.say_goodbye(Signal::is_served_here);
     }
 
+    /// Tells the sessions of these accounts that are served here to say goodbye, and those of which it is not settled yet if they turn out to be.
+    pub fn turn_out(&self, of: impl Fn(AccountId) -> bool) {
+        self.say_goodbye(|signal| {
+            let is_of = signal.is_of(&of);
+            if is_of {
+                signal.turned_out.store(true, Ordering::SeqCst);
+            }
+            is_of && signal.is_served_here()
+        });
+    }
+
     fn say_goodbye(&self, to: impl Fn(&Signal) -> bool) {
         for shard in &self.sessions {
             let sessions = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,7 +243,7 @@ impl Registered {
     pub fn stays(&self) {
         self.signal.passes.store(false, Ordering::SeqCst);
         // It may have become one to be told while it was none.
-        if self.registry.is_draining() {
+        if self.registry.is_draining() || self.signal.turned_out.load(Ordering::SeqCst) {
             self.signal.raise(Event::Shutdown);
         }
     }
@@ -235,6 +262,7 @@ impl Registered {
         }
         *count += 1;
         self.account = Some(account);
+        self.signal.is_now_of(Some(account));
         true
     }
 
@@ -243,6 +271,7 @@ impl Registered {
         let Some(account) = self.account.take() else {
             return;
         };
+        self.signal.is_now_of(None);
         let mut accounts = self
             .registry
             .accounts
@@ -308,6 +337,31 @@ mod tests {
         registry.shutdown();
         assert_eq!(there.signal.take(), Some(Event::Shutdown));
         assert_eq!(registry.pass().signal.take(), Some(Event::Shutdown));
+    }
+
+    #[test]
+    fn sessions_of_accounts_that_are_served_no_more_are_told() {
+        let registry = Registry::new(10);
+        let (anne, bob) = (AccountId([1; 16]), AccountId([2; 16]));
+        let mut sessions: Vec<_> = (0..5).map(|_| registry.enter()).collect();
+        for (session, account) in [(0, anne), (1, bob), (2, anne), (3, anne)] {
+            assert!(sessions[session].log_in(account));
+        }
+        // One of hers is carried to another node, and of one it is being found out; the last one nobody has logged in on.
+        sessions[2].passes();
+        sessions[3].passes();
+        registry.turn_out(|account| account == anne);
+        let told = |session: &Registered| session.signal.take();
+        let shutdown = Some(Event::Shutdown);
+        let all: Vec<_> = sessions.iter().map(told).collect();
+        assert_eq!(all, [shutdown, None, None, None, None]);
+        sessions[3].stays();
+        assert_eq!(told(&sessions[3]), shutdown, "it was found that it stays");
+        // Who logs in on it as another one is none of hers.
+        sessions[2].log_out();
+        assert!(sessions[2].log_in(bob));
+        sessions[2].stays();
+        assert_eq!(told(&sessions[2]), None);
     }
 
     #[test]

@@ -87,3 +87,48 @@ fn two_of_three_nodes_hold_each_account() {
         assert!(!log.contains("ERROR"), "node {node}");
     }
 }
+
+/// Sessions that have logged in and watch no mailbox: who cannot go on where it is hears it.
+#[test]
+fn sessions_end_where_their_partition_is_left() {
+    let workers = [("a", "worker"), ("b", "worker")];
+    let mut scene = region(&workers, 0, TWO);
+    let password = "a secret of many";
+    let addresses: Vec<String> = (0..10)
+        .map(|number| format!("one{number}@example.org"))
+        .collect();
+    for address in &addresses {
+        let add = ["account", "add", address, "--password-stdin"];
+        let _ = scene.nodes[0]
+            .server
+            .admin(&add, password)
+            .expect("account add");
+    }
+    let mut sessions = Vec::new();
+    for node in &scene.nodes {
+        for address in &addresses {
+            let login = || node.server.login((address, password)).ok();
+            sessions.push(wait_for("the account", login));
+        }
+    }
+    let port = free_port();
+    let more = [&[("cluster", "region = \"land\"")], TWO].concat();
+    let mut third = Node::with("c", port, port, false, &more);
+    third.begin(scene.nodes.first());
+    scene.nodes.push(third);
+    scene.wait_placed(&[0, 1, 2]);
+    let mut ended = 0;
+    for mut session in sessions {
+        match session.command("SELECT INBOX") {
+            Ok(reply) => drop(reply.ok("SELECT")),
+            Err(_) => ended += 1,
+        }
+    }
+    assert!(ended > 0, "the third node holds none of {addresses:?}");
+    for node in &scene.nodes {
+        for address in &addresses {
+            let mut session = node.server.login((address, password)).unwrap();
+            let _ = session.command("SELECT INBOX").unwrap().ok("SELECT");
+        }
+    }
+}

@@ -10,7 +10,8 @@
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
 //! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
-//! that are gone), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds).
+//! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
+//! tries to leave one).
 
 mod bodies;
 mod calls;
@@ -27,6 +28,7 @@ mod removal;
 mod settle;
 mod state;
 mod status;
+mod tries;
 mod young;
 
 use std::{collections::BTreeMap, sync::Arc};

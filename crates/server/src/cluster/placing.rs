@@ -2,7 +2,8 @@
 //!
 //! Who is to hold a partition follows from the members and the configuration alone ([`placement::holders`]). A node comes when it is to; one that is to hold it no
 //! more begins to leave when those who are to have all that clients may know, and has left when they have said that they have all that is on its disk. So there are never
-//! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are.
+//! fewer than there are to be. A member that is not linked, or does not know of holders, keeps all where they are. If those who stay cannot say it, the partition is held again
+//! ([`super::tries`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     holders::Phase,
@@ -20,13 +21,16 @@ use whimbrel_replication::{
 };
 use whimbrel_service::peers::PartitionReport;
 
-use super::state::State;
+use super::{
+    state::State,
+    tries::{Far, Tries},
+};
 use crate::{config::Config, store_calls::Store, switchboard::Switchboard};
 
 /// How often it is looked: as long as nothing is to be moved, this is a look at the roster and at what machines say.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Partitions to which this node comes back at once: each is a state, with the bodies.
+/// Partitions to which this node comes back at once: each is a state, with the bodies. Those of which nothing comes for long do not count.
 const COMING_MAX: usize = 4;
 
 /// Partitions that it leaves at once: each costs questions, and what is here of it goes page by page.
@@ -64,9 +68,11 @@ pub(crate) fn least(config: &Config) -> usize {
 pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard>, wanted: Wanted) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (begun, mut tries) = (Instant::now(), Tries::default());
     loop {
         ticks.tick().await;
-        if let Err(error) = look(&state, &board, wanted).await {
+        let now = begun.elapsed();
+        if let Err(error) = look(&state, &board, wanted, &mut tries, now).await {
             tracing::warn!(%error, "what this node holds cannot be said");
         }
     }
@@ -79,6 +85,10 @@ struct Here<'r> {
     report: Option<&'r PartitionReport>,
     /// Those who are to hold it.
     wanted: BTreeSet<Incarnation>,
+    /// It was tried to leave it, not long ago and in vain.
+    rests: bool,
+    /// It is being left, for too long.
+    is_vain: bool,
 }
 
 /// What is done next.
@@ -88,6 +98,8 @@ enum Move {
     Open,
     Leave,
     Stay,
+    /// Those who stay cannot say that they have all: it stays, and tries it again later.
+    GiveUp,
     /// It has left; the end of its log.
     Left(u64),
     Come,
@@ -103,6 +115,7 @@ impl Here<'_> {
             (Phase::Leaves, Some(left)) => Some(Move::Left(left.end)),
             // Whoever is out of reach may be for long, and this node serves nothing meanwhile.
             (Phase::Leaves, None) if is_wanted || !others.all_linked => Some(Move::Stay),
+            (Phase::Leaves, None) => self.is_vain.then_some(Move::GiveUp),
             (Phase::Away, Some(left)) => {
                 (left.is_gone && is_wanted && room.coming > 0).then_some(Move::Come)
             }
@@ -110,6 +123,7 @@ impl Here<'_> {
                 let is_whole = !self.comes();
                 let they_are = self.wanted.is_subset(&report.whole_at);
                 let may_leave = is_whole && they_are && others.may_leave(self.partition);
+                let may_leave = may_leave && !self.rests;
                 (!is_wanted && room.leaving > 0 && may_leave).then_some(Move::Leave)
             }
             _ => None,
@@ -130,6 +144,25 @@ impl Here<'_> {
     fn comes(&self) -> bool {
         let is_whole = self.report.is_some_and(|of| of.open.is_some() && !of.young);
         self.phase == Phase::Holds && !is_whole
+    }
+
+    /// How much of it came.
+    fn far(&self) -> Far {
+        let Some(report) = self.report else {
+            return Far::default();
+        };
+        let open = report.open.iter();
+        let came = open.map(|open| {
+            let logs = open.logs.values();
+            let operations = logs.map(|log| log.taken + log.stored + log.applied);
+            open.state_bytes + operations.sum::<u64>()
+        });
+        (came.sum(), report.bodies_missing)
+    }
+
+    /// Whether it is being left, and those who stay have not all.
+    fn waits(&self) -> bool {
+        self.phase == Phase::Leaves && self.report.is_some_and(|of| of.left.is_none())
     }
 }
 
@@ -190,6 +223,8 @@ async fn look<S: Store>(
     state: &State<S>,
     board: &Switchboard,
     of: Wanted,
+    tries: &mut Tries,
+    now: Duration,
 ) -> Result<(), super::state::ChangeError> {
     let roster = state.roster.lock().await.clone();
     let me = state.me();
@@ -228,9 +263,16 @@ async fn look<S: Store>(
             phase: roster.standing(me, partition).phase,
             report: reports.get(&partition).copied(),
             wanted: wanted(&roster, partition, &nodes, of),
+            rests: !tries.may_leave(partition, now),
+            is_vain: false,
         }
     });
-    let here: Vec<Here<'_>> = here.collect();
+    let mut here: Vec<Here<'_>> = here.collect();
+    let waiting = here.iter().filter(|here| here.waits());
+    let vain = tries.leaving(&waiting.map(|here| here.partition).collect(), now);
+    for here in &mut here {
+        here.is_vain = vain.contains(&here.partition);
+    }
     let whole = here
         .iter()
         .filter(|here| here.phase == Phase::Holds && !here.comes());
@@ -238,8 +280,8 @@ async fn look<S: Store>(
     let going = here.iter().filter(|here| here.goes()).count();
     let coming = here
         .iter()
-        .filter(|here| here.report.is_some() && here.comes())
-        .count();
+        .filter(|here| here.report.is_some() && here.comes());
+    let coming = tries.coming(&coming.map(|of| (of.partition, of.far())).collect(), now);
     let mut room = Room {
         leaving: LEAVING_MAX.saturating_sub(going),
         coming: COMING_MAX.saturating_sub(coming),
@@ -259,16 +301,28 @@ async fn look<S: Store>(
                     Err(super::state::ChangeError::Roster(RosterError::TooLong)) => continue,
                     done => done?,
                 }
+                // Those too that watch no mailbox: what they ask is refused from now on, and who comes again is brought to a holder.
+                state.turn_out(partition);
                 tracing::info!(partition = number, "is left: others hold it");
             }
             Move::Stay => {
                 state.change(|roster| roster.stay(me, partition)).await?;
                 tracing::info!(partition = number, "is not left now");
             }
+            Move::GiveUp => {
+                state.change(|roster| roster.stay(me, partition)).await?;
+                tries.in_vain(partition, now);
+                tracing::warn!(
+                    partition = number,
+                    "is not left: those who are to hold it do not say that they have all (an account is stalled there, bodies are lacking, or the number of \
+                     holders differs between nodes); it is tried again later"
+                );
+            }
             Move::Left(end) => {
                 state
                     .change(|roster| roster.left(me, partition, end))
                     .await?;
+                tries.left(partition);
                 tracing::info!(partition = number, "was left: what is here of it goes");
             }
             Move::Come => {
@@ -280,4 +334,109 @@ async fn look<S: Store>(
         board.open_partition(partition);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_replication::partition::Report;
+    use whimbrel_service::peers::LeftReport;
+
+    use super::*;
+
+    fn node(id: u64) -> Incarnation {
+        Incarnation::new(id).expect("not zero")
+    }
+
+    const PARTITION: PartitionId = PartitionId::accounts(3);
+
+    fn report(left: Option<LeftReport>, young: bool) -> PartitionReport {
+        PartitionReport {
+            partition: PARTITION,
+            open: Some(Report::default()),
+            bodies_missing: 0,
+            accounts_stalled: 0,
+            claims_again: 0,
+            young,
+            whole_at: BTreeSet::from([node(2), node(3)]),
+            left,
+            keeps: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_done_next() {
+        let me = node(1);
+        let held = report(None, false);
+        let closed = report(
+            Some(LeftReport {
+                end: 7,
+                is_gone: false,
+            }),
+            false,
+        );
+        let gone = report(
+            Some(LeftReport {
+                end: 7,
+                is_gone: true,
+            }),
+            false,
+        );
+        let rest = |here: &mut Here<'_>| here.rests = true;
+        let vain = |here: &mut Here<'_>| here.is_vain = true;
+        let wanted = |here: &mut Here<'_>| _ = here.wanted.insert(node(1));
+        let not_whole = |here: &mut Here<'_>| _ = here.wanted.insert(node(4));
+        let nothing = |_: &mut Here<'_>| {};
+        type Change<'c> = &'c dyn Fn(&mut Here<'_>);
+        let table: &[(Phase, &PartitionReport, Change<'_>, Option<Move>)] = &[
+            (Phase::Holds, &held, &nothing, Some(Move::Leave)),
+            (Phase::Holds, &held, &wanted, None),
+            (Phase::Holds, &held, &not_whole, None),
+            (Phase::Holds, &held, &rest, None),
+            (Phase::Leaves, &held, &nothing, None),
+            (Phase::Leaves, &held, &wanted, Some(Move::Stay)),
+            (Phase::Leaves, &held, &vain, Some(Move::GiveUp)),
+            (Phase::Leaves, &closed, &vain, Some(Move::Left(7))),
+            (Phase::Away, &closed, &wanted, None),
+            (Phase::Away, &gone, &nothing, None),
+            (Phase::Away, &gone, &wanted, Some(Move::Come)),
+        ];
+        for (index, (phase, report, change, expected)) in table.iter().enumerate() {
+            let mut here = Here {
+                partition: PARTITION,
+                phase: *phase,
+                report: Some(*report),
+                wanted: BTreeSet::from([node(2), node(3)]),
+                rests: false,
+                is_vain: false,
+            };
+            change(&mut here);
+            let mut others = Others {
+                all_linked: true,
+                closing: false,
+                keeps: Some(BTreeSet::new()),
+                stays: false,
+            };
+            let room = Room {
+                leaving: 1,
+                coming: 1,
+            };
+            assert_eq!(here.next(me, &others, &room), *expected, "{index}");
+            let none = Room {
+                leaving: 0,
+                coming: 0,
+            };
+            let begins = matches!(expected, Some(Move::Leave | Move::Come));
+            let next = here.next(me, &others, &none);
+            assert_eq!(next, expected.filter(|_| !begins), "{index}");
+            others.all_linked = false;
+            let next = here.next(me, &others, &room);
+            let stays = *phase == Phase::Leaves && report.left.is_none();
+            let expected = match expected {
+                Some(Move::Leave) => None,
+                _ if stays => Some(Move::Stay),
+                expected => *expected,
+            };
+            assert_eq!(next, expected, "{index}");
+        }
+    }
 }

@@ -570,16 +570,17 @@ async fn admit<S: Store>(
         minicbor::decode(&relayed.head).map_err(|_| "this node does not know such sessions")?;
     let address: IpAddr = head.address.parse().map_err(|_| "no address")?;
     let account = head.account.map(AccountId);
-    if let Some(account) = account
-        && !state.holds(partition_of(account)).await
-    {
-        return Err("this node does not hold the account's partition");
-    }
     let place = places.enter(address, false);
     let place = place.map_err(|_| "this node serves as many sessions for others as it may")?;
     let mut registered = registry.enter();
     if account.is_some_and(|account| !registered.log_in(account)) {
         return Err("the account has as many connections as it may");
+    }
+    // Behind that: when the partition is left from now on the session is told.
+    if let Some(account) = account
+        && !state.holds(partition_of(account)).await
+    {
+        return Err("this node does not hold the account's partition");
     }
     let peer = Peer {
         session: registered.id,

@@ -22,7 +22,7 @@ use whimbrel_replication::{
     roster::{Heard, Place, Roster, RosterError},
     wire::Frame,
 };
-use whimbrel_service::peers::PeerInput;
+use whimbrel_service::{owner::keys::partition_of, peers::PeerInput};
 use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
@@ -331,6 +331,13 @@ impl<S: Store> State<S> {
         let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         let came_back = roster.standing(me, partition).life > 0;
         roster.holds(me, partition) && (!came_back || whole.contains(&partition))
+    }
+
+    /// This node serves accounts of the partition no more: their sessions end, and come again elsewhere.
+    pub(super) fn turn_out(&self, partition: PartitionId) {
+        if let Some((registry, _)) = self.sessions.get() {
+            registry.turn_out(|account| partition_of(account) == partition);
+        }
     }
 
     /// Of these partitions all is here.
