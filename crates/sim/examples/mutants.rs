@@ -9,7 +9,7 @@ mod harness;
 /// Every name is that of a switch in `service`, `mailbox`, `directory` or `replication`. Those of rules that show only where streams lose frames or logs are cut
 /// are seen by `replication`'s own histories; so are
 /// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
-/// other here, and slots that nobody ever had are given first.
+/// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` is seen by `sim/tests/cluster/leaving.rs` alone.
 #[cfg(feature = "mutants")]
 const MUTANTS: &[&str] = &[
     "abort-not-heard",
@@ -42,6 +42,7 @@ const MUTANTS: &[&str] = &[
     "late-is-shown",
     "late-not-claimed",
     "latest-decoy",
+    "left-unasked",
     "mark-goes-with-name",
     "move-last-arrival-wins",
     "nobody-comes-from-elsewhere",

@@ -45,6 +45,12 @@ impl Looks {
         self.in_inbox.retain(|(of, _), _| *of != node);
     }
 
+    /// A node has left an account's partition: when it comes back it has told nothing. What had left INBOX there has left it for those who come then, too.
+    pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
+        self.told
+            .retain(|(at, of, _), _| (*at, *of) != (node, account));
+    }
+
     /// What a node has shown in INBOX, and shows no more to whom it shows these and tells this UIDNEXT.
     pub(super) fn left(&self, node: usize, of: AccountId, uids: &Uids, uid_next: u32) -> Uids {
         let shown = self.in_inbox.get(&(node, of)).into_iter().flatten();
@@ -193,6 +199,9 @@ impl World {
         let young = |node: &&usize| self.members[**node].node.figures().partitions_young > 0;
         if let Some(node) = there.iter().find(young) {
             return Ok(Some(format!("node {node} has not all that the others had")));
+        }
+        if let Some(node) = self.not_back() {
+            return Ok(Some(node));
         }
         for account in self.accounts.clone() {
             there

@@ -104,6 +104,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         small_windows: false,
         kept: 0,
         loses: false,
+        leaves: 0,
         ..Plan::new(seed)
     };
     let mut bench = Bench {

@@ -100,7 +100,7 @@ pub(super) fn content(body: u32) -> bytes::Bytes {
 impl World {
     pub(super) fn new_client(&mut self, index: u64) {
         let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
-        let node = self.any_serving();
+        let node = self.any_serving_of(account);
         let due = Some(self.now + SECOND + self.rng.below(self.plan.pause_micros));
         let session = self.session();
         self.clients.push(Client {
@@ -144,7 +144,7 @@ impl World {
     }
 
     pub(super) fn wander(&mut self, index: usize) {
-        let node = self.any_serving();
+        let node = self.any_serving_of(self.clients[index].account);
         self.reconnect(index, node);
     }
 
@@ -154,7 +154,7 @@ impl World {
         for index in 0..self.clients.len() {
             if self.clients[index].node == node {
                 let to = if !self.is_serving(node) || self.rng.one_in(2) {
-                    self.any_serving()
+                    self.any_serving_of(self.clients[index].account)
                 } else {
                     node
                 };
@@ -257,9 +257,9 @@ impl World {
     pub(super) fn act(&mut self, index: usize) -> Result<(), String> {
         let mut rng = self.rng.fork();
         let (account, node) = (self.clients[index].account, self.clients[index].node);
-        if self.members[node].down.is_some() {
+        if self.members[node].down.is_some() || !self.serves(node, account) {
             let to = if rng.one_in(2) {
-                self.any_serving()
+                self.any_serving_of(account)
             } else {
                 node
             };

@@ -1,7 +1,7 @@
 //! What seeds draw.
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 46] = [
+pub const COVERAGE: [&str; 49] = [
     "cluster: accounts joined",
     "cluster: disk lost",
     "cluster: states given",
@@ -19,7 +19,10 @@ pub const COVERAGE: [&str; 46] = [
     "cluster: SUBSCRIBE",
     "cluster: a dead node is removed",
     "cluster: a living node is removed",
+    "cluster: a node comes back to a partition",
+    "cluster: a node has left a partition",
     "cluster: a node is let in",
+    "cluster: a node stays after all",
     "cluster: a removed node comes back",
     "cluster: a removed node hears of it",
     "cluster: account made",

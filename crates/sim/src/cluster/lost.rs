@@ -22,6 +22,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Report, Breach> {
         delivery: 0,
         administer: 0,
         membership: 0,
+        leaves: 0,
         small_windows: false,
         ..Plan::new(seed ^ 0x0010_57d1_5c00)
     };

@@ -229,6 +229,7 @@ impl World {
         self.members[at]
             .node
             .members(roster.slots(), roster.former());
+        self.tell_holders(at);
         self.outcomes(at)?;
         if roster.members().is_out(self.members[at].id) {
             self.leave(at);

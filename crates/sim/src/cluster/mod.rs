@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`checks`], [`removals`], [`renewed`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
@@ -19,6 +19,7 @@ pub mod lost;
 mod membership;
 mod movers;
 mod network;
+mod placing;
 mod removals;
 mod renewed;
 
@@ -108,6 +109,8 @@ pub struct Plan {
     pub loses: bool,
     /// How many other nodes must have what a client writes.
     pub other_nodes: usize,
+    /// Once in how many looks a node leaves a partition; 0: never.
+    pub leaves: u64,
 }
 
 impl Plan {
@@ -168,7 +171,9 @@ impl Plan {
             kept: if rng.one_in(2) { 0 } else { rng.between(1, 12) },
             loses: rng.one_in(2),
             other_nodes: *Rng::new(seed ^ 0x0c0f_1293_ed00).pick(&[0, 0, 1, 1, 1, 2]),
+            leaves: 0,
         }
+        .with_leaving()
     }
 }
 
@@ -239,6 +244,8 @@ struct World {
     next_body: u32,
     report: Report,
     trace: bool,
+    /// All is healed.
+    calm: bool,
 }
 
 /// Runs one seed.
@@ -374,6 +381,7 @@ impl World {
             next_body: 0,
             report: Report::default(),
             trace,
+            calm: false,
         }
     }
 
@@ -394,6 +402,7 @@ impl World {
 
     /// Accounts are there, and the nodes are linked.
     fn begin(&mut self) -> Result<(), String> {
+        self.begin_placing();
         for index in 0..self.plan.accounts {
             let mut id = [0; 16];
             id[0] = u8::try_from(index + 1).unwrap_or(1);
@@ -743,6 +752,7 @@ impl World {
     /// Mends everything, and waits until all nodes are alike.
     fn heal(&mut self) -> Result<(), String> {
         self.say(|| "all is healed".into());
+        self.calm = true;
         for index in 0..self.clients.len() {
             self.clients[index].due = None;
         }

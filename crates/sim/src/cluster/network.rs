@@ -30,6 +30,8 @@ pub(super) enum Event {
     Gone { at: usize, peer: usize, stream: u64 },
     /// A node looks what it holds of removed members' logs.
     Look(usize),
+    /// A node looks at what it holds.
+    Place(usize),
     /// A node looks at its clock, and what it knows of others'.
     Clock(usize),
     /// A new stream is tried.
@@ -308,6 +310,7 @@ impl World {
                 }
             }
             Event::Look(at) => return self.look(at),
+            Event::Place(at) => return self.place(at),
             Event::Clock(at) => return self.clock_looked(at),
             Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
         }
