@@ -349,14 +349,14 @@ mod tests {
 
     const PARTITION: PartitionId = PartitionId::accounts(3);
 
-    fn report(left: Option<LeftReport>, young: bool) -> PartitionReport {
+    fn report(left: Option<LeftReport>) -> PartitionReport {
         PartitionReport {
             partition: PARTITION,
             open: Some(Report::default()),
             bodies_missing: 0,
             accounts_stalled: 0,
             claims_again: 0,
-            young,
+            young: false,
             whole_at: BTreeSet::from([node(2), node(3)]),
             left,
             keeps: BTreeSet::new(),
@@ -366,21 +366,9 @@ mod tests {
     #[test]
     fn what_is_done_next() {
         let me = node(1);
-        let held = report(None, false);
-        let closed = report(
-            Some(LeftReport {
-                end: 7,
-                is_gone: false,
-            }),
-            false,
-        );
-        let gone = report(
-            Some(LeftReport {
-                end: 7,
-                is_gone: true,
-            }),
-            false,
-        );
+        let held = report(None);
+        let left = |is_gone| report(Some(LeftReport { end: 7, is_gone }));
+        let (closed, gone) = (left(false), left(true));
         let rest = |here: &mut Here<'_>| here.rests = true;
         let vain = |here: &mut Here<'_>| here.is_vain = true;
         let wanted = |here: &mut Here<'_>| _ = here.wanted.insert(node(1));

@@ -44,9 +44,7 @@ impl DirectoryOwner {
             }
             PeerInput::Closed(closed) => {
                 if let Phase::Running(running) = &mut self.state {
-                    running
-                        .shipping
-                        .closed(now, PartitionId::DIRECTORY, &closed);
+                    running.shipping.closed(now, &closed);
                 }
                 self.closed = closed;
             }
@@ -118,9 +116,7 @@ impl DirectoryOwner {
         let Phase::Running(running) = &mut self.state else {
             return;
         };
-        running
-            .shipping
-            .closed(now, PartitionId::DIRECTORY, &self.closed);
+        running.shipping.closed(now, &self.closed);
         for peer in &self.links {
             running.shipping.linked(now, *peer);
         }

@@ -51,7 +51,7 @@ impl PartitionOwner {
             PeerInput::Former(slots) => self.former(slots),
             PeerInput::Closed(closed) => {
                 self.of_all(now, |own, now| {
-                    own.shipping.closed(now, own.log.partition(), &closed);
+                    own.shipping.closed(now, &closed);
                 });
                 self.closed = closed;
             }
@@ -185,7 +185,7 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        own.shipping.closed(now, partition, &closed);
+        own.shipping.closed(now, &closed);
         for (peer, round_trip) in &links {
             own.linked(now, *peer, *round_trip);
         }

@@ -177,8 +177,8 @@ impl Shipping {
     }
 
     /// These logs end there.
-    pub(crate) fn closed(&mut self, now: Now, partition: PartitionId, closed: &Ends) {
-        let closed = ends_in(closed, partition);
+    pub(crate) fn closed(&mut self, now: Now, closed: &Ends) {
+        let closed = ends_in(closed, self.machine.id());
         self.machine.handle(clocks(now), Input::Closed(closed));
     }
 

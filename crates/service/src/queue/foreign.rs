@@ -107,7 +107,7 @@ impl QueueOwner {
             PeerInput::Holders(holders) => self.config.holders = holders,
             PeerInput::Closed(closed) => {
                 if let Phase::Running(running) = &mut self.phase {
-                    running.shipping.closed(now, PartitionId::QUEUE, &closed);
+                    running.shipping.closed(now, &closed);
                 }
                 self.closed = closed;
             }
@@ -219,9 +219,7 @@ impl QueueOwner {
     /// The rows were read: streams that are there, what came on them meanwhile, and bodies that are not here.
     pub(super) fn link_loaded(&mut self, now: Now, frames: Vec<(Incarnation, Frame)>, anew: bool) {
         if let Phase::Running(running) = &mut self.phase {
-            running
-                .shipping
-                .closed(now, PartitionId::QUEUE, &self.closed);
+            running.shipping.closed(now, &self.closed);
             for peer in &self.links {
                 running.shipping.linked(now, *peer);
             }

@@ -80,11 +80,9 @@ impl World {
         }
         let member = &self.members[at];
         let came_back = member.roster.standing(member.id, partition).life > 0;
-        let whole = match self.report_of(at, partition) {
-            Some(report) => report.open.is_some() && !report.young,
-            None => !came_back,
-        };
-        self.phase(at, partition) == Phase::Holds && (whole || !came_back)
+        let report = self.report_of(at, partition);
+        let is_whole = report.is_some_and(|of| of.open.is_some() && !of.young);
+        self.phase(at, partition) == Phase::Holds && (is_whole || !came_back)
     }
 
     /// One that clients of the account are served by.
