@@ -214,7 +214,6 @@ impl Announced {
         let counts = self.peers.iter().filter(|(_, of)| of.counted.is_some());
         let others: BTreeSet<Incarnation> = counts.map(|(of, _)| *of).collect();
         if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) {
-            // Itself, too, in an earlier life.
             peer.tell = others;
             self.wake(id);
         }

@@ -64,3 +64,11 @@ fn what_was_gone_is_not_overlooked() {
         }
     }
 }
+
+/// A client was at a node before it left the partition, and knows a UID of it; when the node was back it went to a third one, which took for shown what that node had not known in its former life.
+#[test]
+fn who_was_at_a_node_in_an_earlier_life_overlooks_nothing() {
+    if let Err(breach) = cluster::run(&cluster::Plan::new(1403), false) {
+        panic!("cluster seed 1403: {}", breach.0);
+    }
+}

@@ -321,19 +321,18 @@ impl PartitionOwner {
             return Ok(None);
         }
         let at = self.at(now, account);
+        let partition = partition_of(account);
+        // What it was told in an earlier life of this node it may rely on (`leaving`), though nothing of that is known here.
+        let came_back = self.life(partition) > 0;
         let replica = self.replica(account)?;
-        if names
-            .modseq
-            .is_some_and(|known| replica.is_own_modseq(known))
-        {
+        let slot = names.modseq.map(|known| (known % 64) as u8);
+        let was_here = came_back && slot == Some(replica.slot());
+        if was_here || names.modseq.is_some_and(|of| replica.is_own_modseq(of)) {
             return Ok(None);
         }
-        let slot = names.modseq.map(|known| (known % 64) as u8);
-        // Of this node in an earlier life, of which it knows what others have heard.
-        let was_here = slot == Some(replica.slot()) && self.life(partition_of(account)) > 0;
         let slot = slot.filter(|slot| *slot != replica.slot());
         let told = names.told.unwrap_or_else(|| replica.told(names.name));
-        let told = (slot.is_none() && !was_here).then_some(told);
+        let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
         let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
         let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
@@ -345,10 +344,6 @@ impl PartitionOwner {
         };
         // A slot comes back when all have been had: then it may have been given by either.
         let mut from = with(&slot.into_iter().collect());
-        if was_here {
-            from = vec![self.config.origin];
-        }
-        let partition = partition_of(account);
         if from.is_empty() {
             // Who is away has shown nothing since, as who is no member any more.
             let serves = |member: &Incarnation| {

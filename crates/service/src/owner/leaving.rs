@@ -1,6 +1,9 @@
-//! A partition that this node leaves: nothing is served of it and nothing new taken, until all who stay have what is here (`docs/decisions/0040`).
+//! A partition that this node leaves: nothing is served of it, until all who stay have what is here (`docs/decisions/0040`).
 //!
-//! Each other member that holds the partition is asked, again and again, whether it has applied all that is on disk here, with the bodies. An answer counts for what was
+//! First it goes on taking what others write, until all is stable that its clients may have been told of. Whatever it does not know then was made by who had applied that, and has a greater
+//! UID than any that was told here; what it knows was shown, or has such a UID, too. So its clients overlook nothing, wherever they go, and what it announces in its next life is true of them as well.
+//!
+//! From then on it takes nothing new. Each other member that holds the partition is asked, again and again, whether it has applied all that is on disk here, with the bodies. An answer counts for what was
 //! asked: when more has come to this disk since, it is asked anew. When all have said so, and they are enough, nothing is written here any more, whatever
 //! happens: the partition is [closed](super::left), and the driver is told so.
 //!
@@ -8,6 +11,7 @@
 //! - Who leaves answers nobody that leaves: two cannot rely on each other.
 //! - Who answers knows that the other one leaves, so that it will not ask that one when it leaves itself.
 //! - Nothing is under way to the disk when the partition is closed, and nothing is handed to it afterwards.
+//! - No account is here in part when it is closed, and of no message has another holder the body, but not this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +32,10 @@ const ASK_EVERY_MICROS: u64 = 1_000_000;
 /// Who has said that it has all that is here.
 #[derive(Default)]
 pub(super) struct Leaving {
+    /// All that clients may have been told of; `None`: some of them are still to be answered.
+    told: Option<VersionVector>,
+    /// That is stable, and nothing new is taken.
+    closing: bool,
     /// What each was asked, and in which of its lives.
     covered: BTreeMap<Incarnation, (u32, VersionVector)>,
     /// Nobody is asked before.
@@ -42,26 +50,29 @@ impl Leaving {
 }
 
 impl Own {
-    /// All that is on disk; `None`: something is under way to it, or an answer waits that may lead to more.
+    /// Whether accounts are here in part: what is below the UIDs that were told of them is not claimed again. Who is young has told none.
+    fn overlooks(&self) -> bool {
+        let in_part = self.states.joining.is_some() || !self.stalled.is_empty();
+        in_part && !self.is_young() && !broken("left-in-part")
+    }
+
+    /// All that is on disk; `None`: something is under way to it.
     fn on_disk(&self) -> Option<VersionVector> {
         let durable = self.shipping.durable_vector();
         let whole = durable.get(self.log.origin()) + 1 == self.log.next();
-        let idle = self.gate.is_idle() && self.confirming.waiting() == 0;
-        (idle && whole && !self.failed).then_some(durable)
+        (self.gate.is_idle() && whole && !self.failed).then_some(durable)
     }
 }
 
 impl PartitionOwner {
-    /// This node leaves a partition: from now on it takes nothing, and serves nobody.
+    /// This node leaves a partition: from now on it serves nobody.
     pub(super) fn begin_to_leave(&mut self, now: Now, partition: PartitionId) {
         let Some(own) = self.running(partition).filter(|own| own.leaving.is_none()) else {
             return;
         };
         own.leaving = Some(Leaving::default());
-        own.shipping.close(true);
         self.turn_out(partition);
         self.leave_on(now, partition);
-        self.ship(now, partition);
     }
 
     /// It goes on holding it, after all.
@@ -97,8 +108,48 @@ impl PartitionOwner {
         }
     }
 
+    /// Whether clients are still to be answered, perhaps with UIDs that are yet to be claimed.
+    fn owes(&self, partition: PartitionId) -> bool {
+        let of_it = |account: &AccountId| keys::partition_of(*account) == partition;
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return false;
+        };
+        own.confirming.waiting() > 0 || self.holding.iter().any(of_it)
+    }
+
+    /// Whether nobody who was a client here can overlook what is not here; then nothing new is taken.
+    fn has_parted(&mut self, now: Now, partition: PartitionId) -> bool {
+        let owes = self.owes(partition);
+        let Some(own) = self.running(partition) else {
+            return false;
+        };
+        let young = own.is_young();
+        let Some(leaving) = own.leaving.as_mut().filter(|_| !owes) else {
+            return false;
+        };
+        let told = leaving.told.get_or_insert_with(|| match young {
+            true => VersionVector::new(),
+            false => own.log.applied().clone(),
+        });
+        let is_stable = own.shipping.stable().covers_all(told);
+        if !leaving.closing && (is_stable || broken("left-before-told-is-stable")) {
+            leaving.closing = true;
+            own.shipping.close(true);
+            self.ship(now, partition);
+            return true;
+        }
+        leaving.closing
+    }
+
     /// Asks those who stay, or closes the partition when all have answered.
     pub(super) fn leave_on(&mut self, now: Now, partition: PartitionId) {
+        if self
+            .running(partition)
+            .is_none_or(|own| own.leaving.is_none())
+        {
+            return;
+        }
+        let has_parted = self.has_parted(now, partition);
         let (config, links) = (&self.config, &self.links);
         let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
@@ -110,7 +161,7 @@ impl PartitionOwner {
         if is_due {
             leaving.ask_at = now.mono_micros + ASK_EVERY_MICROS;
         }
-        let Some(has) = own.on_disk() else {
+        let Some(has) = own.on_disk().filter(|_| has_parted && !own.overlooks()) else {
             return;
         };
         let Some(leaving) = &mut own.leaving else {
@@ -192,8 +243,9 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        let mut lacks = answer.lacks.iter();
-        let nowhere = lacks.all(|body| own.lacking.contains_key(&off_wire(body)));
+        let lacks: BTreeSet<_> = answer.lacks.iter().map(off_wire).collect();
+        // What is hidden here for want of a body must be hidden there, too.
+        let nowhere = lacks.iter().eq(own.lacking.keys());
         if let Some(leaving) = own.leaving.as_mut().filter(|_| nowhere) {
             leaving.covered.insert(peer, (life, answer.has));
             self.leave_on(now, partition);

@@ -141,6 +141,10 @@ impl Kept {
         self.refused.insert(body);
     }
 
+    pub(super) fn was_refused(&self, body: u32) -> bool {
+        self.refused.contains(&body)
+    }
+
     pub(super) fn has_refused(&self) -> bool {
         !self.refused.is_empty()
     }
@@ -353,7 +357,7 @@ impl World {
         for account in self.accounts.clone() {
             let picture = self.picture(node, account)?;
             let mut all = picture.boxes.values().flatten();
-            if let Some(shown) = all.find(|shown| self.kept.refused.contains(&shown.body)) {
+            if let Some(shown) = all.find(|shown| self.kept.was_refused(shown.body)) {
                 return Err(format!(
                     "node {node} shows message {}, whose sender was told to come back",
                     shown.body

@@ -438,7 +438,9 @@ impl World {
             return Ok(());
         };
         let knows = client.knows.get_or_insert_default();
-        let missed = knows.overlooked(rows);
+        // What was refused goes wherever it is, and it had left before anybody could look.
+        let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
+        let missed = knows.overlooked(lasting);
         let cause = missed.first().map(|(uid, id)| {
             format!(
                 "client {index} overlooks {id}, UID {uid}, at {}: it asks from {}",

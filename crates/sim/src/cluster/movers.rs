@@ -45,8 +45,11 @@ impl Knows {
     }
 
     /// It asks from its UIDNEXT on: what of these is below, and was never shown to it.
-    pub(super) fn overlooked(&self, rows: &[Row]) -> Vec<(u32, MessageId)> {
-        let below = rows.iter().filter(|row| row.uid < self.uid_next);
+    pub(super) fn overlooked<'a>(
+        &self,
+        rows: impl IntoIterator<Item = &'a Row>,
+    ) -> Vec<(u32, MessageId)> {
+        let below = rows.into_iter().filter(|row| row.uid < self.uid_next);
         let below = below.filter(|row| !self.left.contains(&row.uid));
         let missed = below.filter(|row| !self.seen.contains(&row.id));
         missed.map(|row| (row.uid, row.id)).collect()
@@ -103,10 +106,10 @@ impl World {
         Ok(())
     }
 
-    /// Counted only where nodes leave partitions (seed 1403: a client of an earlier life, `docs/replication.md`, "Known faults"); where nodes were let in, which had to be so while they answered before they had all mail; and of clients without QRESYNC
+    /// Counted only where nodes were let in, which had to be so while they answered before they had all mail; and of clients without QRESYNC
     /// where nodes were removed: nothing shows that they were there, unless they have a UID that nobody else gave (`docs/decisions/0033`).
     pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
-        let moved = self.nodes_were_let_in() || self.plan.leaves > 0;
+        let moved = self.nodes_were_let_in();
         let is_excused = moved || (!with_qresync && self.nodes_were_removed());
         if !is_excused {
             return Err(cause);

@@ -1,4 +1,4 @@
-//! Nodes that leave the account's partition and come back, at any moment: what was acknowledged is there, once.
+//! Nodes that leave the account's partition and come back, at any moment: what was acknowledged is there, once, and who was a client of one that has left overlooks nothing anywhere.
 
 use whimbrel_service::peers::{Holders, LeftReport, PartitionReport, Phase};
 use whimbrel_sim::rng::Rng;
@@ -12,7 +12,13 @@ const STEPS: u64 = 150;
 
 /// In `service::owner`.
 #[cfg(feature = "mutants")]
-const RULES: &[&str] = &["answers-without-all", "left-unasked"];
+const RULES: &[&str] = &["left-before-told-is-stable", "left-unasked"];
+
+/// What a client knows of INBOX: UIDNEXT, and what it was shown.
+struct Knows {
+    uid_next: u32,
+    bodies: BTreeSet<u32>,
+}
 
 /// What each node says of itself, and what it has heard of the others.
 struct Placed {
@@ -23,6 +29,9 @@ struct Placed {
     cut: bool,
     acknowledged: BTreeSet<u32>,
     sent: BTreeSet<u32>,
+    /// Clients of the nodes, as they hold the partition now, and of those that have left it.
+    clients: Vec<Option<Knows>>,
+    former: Vec<Knows>,
     left: usize,
     returned: usize,
 }
@@ -41,6 +50,8 @@ impl Placed {
             cut: false,
             acknowledged: BTreeSet::new(),
             sent: BTreeSet::new(),
+            clients: (0..NODES).map(|_| None).collect(),
+            former: Vec::new(),
             left: 0,
             returned: 0,
         }
@@ -143,6 +154,7 @@ impl Placed {
         match (self.phase(node), self.left(node)) {
             (Phase::Leaves, Some(_)) => {
                 self.left += 1;
+                self.former.extend(self.clients[node].take());
                 self.say(node, Phase::Away);
             }
             (Phase::Leaves, None) if calm || self.rng.one_in(6) => self.say(node, Phase::Holds),
@@ -159,7 +171,7 @@ impl Placed {
 
     fn step(&mut self, body: u32) {
         let node = self.rng.below(NODES as u64) as usize;
-        match self.rng.below(12) {
+        match self.rng.below(13) {
             0..=2 if self.is_whole(node) => {
                 self.sent.insert(body);
                 if self.appended(node, body) {
@@ -179,12 +191,41 @@ impl Placed {
                 let up = self.cut;
                 self.link(up);
             }
+            11 if self.is_whole(node) => self.look(node),
             _ => {
                 let seconds = self.rng.below(4);
                 self.cluster.pass(seconds);
             }
         }
         self.cluster.carry();
+    }
+
+    /// A client looks at what a node shows. So do those of nodes that have left: they ask only for what is above their UIDNEXT, and name nothing.
+    fn look(&mut self, node: usize) {
+        let call = MailboxCall::Select {
+            session: SESSION,
+            name: inbox(),
+            read_only: true,
+        };
+        // It may be young, and has not said so yet.
+        let Reply::Selected(selected) = self.cluster.call(node, call) else {
+            return;
+        };
+        let uid_next = selected.status.uid_next;
+        let shown = self.cluster.shown(node);
+        for knows in &self.former {
+            let new =
+                |(body, uid): &&(u32, u32)| *uid < knows.uid_next && !knows.bodies.contains(body);
+            let overlooked: Vec<_> = shown.iter().filter(new).collect();
+            let from = knows.uid_next;
+            assert!(
+                overlooked.is_empty(),
+                "who asks node {node} from {from} overlooks {overlooked:?}"
+            );
+        }
+        let bodies = shown.iter().filter(|(_, uid)| *uid < uid_next);
+        let bodies = bodies.map(|(body, _)| *body).collect();
+        self.clients[node] = Some(Knows { uid_next, bodies });
     }
 
     /// Whether a client was told that its message is there.
@@ -238,6 +279,7 @@ impl Placed {
                 self.is_whole(node) && queued == 0,
                 "{seed}: node {node} waits with {queued}"
             );
+            self.look(node);
             let bodies = self.cluster.bodies_of(node);
             let once: BTreeSet<u32> = bodies.iter().copied().collect();
             assert_eq!(once.len(), bodies.len(), "{seed}: D2 at node {node}");
