@@ -66,6 +66,8 @@ const MUTANTS: &[&str] = &[
     "state-before-membership",
     "state-before-sync",
     "stops-when-alone",
+    "stranded-told",
+    "stranded-waited-for",
     "the-silent-are-waited-for",
     "upper-median",
     "wait-counts-who-remembers-more",

@@ -5,6 +5,7 @@
 //! - A log is closed when all other members have said the same of it, each after it knew of the removal and took nothing more from the removed one
 //!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the nodes that
 //!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
+//! - It ends before the first batch that rests on what nobody has, since another removed one took that with it: such a batch can be applied nowhere.
 //! - A closed log is the same everywhere, and stays closed.
 //!
 //! A node asks a second sponsor only under a new incarnation, so each is joined once.
@@ -77,7 +78,7 @@ struct Ending {
     /// By each other member, while it is not closed.
     #[n(0)]
     said: BTreeMap<Incarnation, Said>,
-    /// What all had said.
+    /// What of that could be applied: all, but for what rests on what nobody has.
     #[n(1)]
     closed: Option<Said>,
 }
@@ -142,7 +143,7 @@ impl Member {
         self.removals.iter().copied()
     }
 
-    /// What all others had said of its logs, if they are closed.
+    /// Where its logs end, if they are closed.
     pub fn closed(&self) -> Option<Said> {
         self.ending.as_ref().and_then(|ending| ending.closed)
     }
@@ -225,17 +226,18 @@ impl Members {
         before.is_none_or(|before| before < said)
     }
 
-    /// Closes what can be closed; whether anything was. `applied`: what this node has applied of each, if that is all it holds.
+    /// Closes what can be closed; whether anything was. `ended`: what this node holds of each of which it will never apply more, and what it has applied of that.
     ///
     /// Two that are removed at once do not wait for each other; but either may have let in someone the rest does not know of, and what one wrote may
-    /// rest on what the other did, so all must be agreed on.
-    pub fn close(&mut self, applied: &BTreeMap<Incarnation, Said>) -> bool {
+    /// rest on what the other did, so all must be agreed on. Who holds the same of all of them has applied the same in the end, so the ends are the same wherever they are found.
+    pub fn close(&mut self, ended: &BTreeMap<Incarnation, (Said, Said)>) -> bool {
         let ready: Vec<(Incarnation, Option<Said>)> = self
             .closing()
             .into_iter()
             .map(|id| {
                 let agreed = self.agreed(id);
-                (id, agreed.filter(|said| applied.get(&id) == Some(said)))
+                let end = ended.get(&id).filter(|(held, _)| agreed == Some(*held));
+                (id, end.map(|(_, end)| *end))
             })
             .collect();
         if ready.iter().any(|(_, said)| said.is_none()) && !broken("closed-too-early") {

@@ -11,15 +11,19 @@
 //! - Nothing is ever taken out but what was said of logs that are closed, so that a join only adds.
 //! - It fits into a frame ([`ROSTER_BYTES_MAX`], [`HOLDERS_BYTES_MAX`]), and what members say of partitions ([`Holders`]) keeps nobody from being let in.
 
+mod closing;
+
 use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 use whimbrel_crdt::{Incarnation, PartitionId};
 
+pub use closing::{Holding, Holdings};
+
 use crate::{
     broken,
     holders::{Holders, OutOfTurn, Phase, Standing},
-    members::{Ends, Member, Members, Said, Slots},
+    members::{Member, Members, Slots},
     placement::Role,
 };
 
@@ -105,26 +109,6 @@ pub enum Heard {
     /// No member has let it in: nothing of it was taken over.
     Stranger,
 }
-
-/// What a node holds of another's log in one partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
-    /// Taken from peers, perhaps not on disk yet.
-    pub taken: u64,
-    /// On disk.
-    pub stored: u64,
-    /// Applied, and that on disk.
-    pub applied: u64,
-}
-
-fn stored(logs: &BTreeMap<PartitionId, Holding>) -> BTreeMap<PartitionId, u64> {
-    let logs = logs.iter().filter(|(_, log)| log.stored > 0);
-    logs.map(|(partition, log)| (*partition, log.stored))
-        .collect()
-}
-
-/// What a node holds of the logs of some, by partition. All partitions that it has are in it.
-pub type Holdings = BTreeMap<Incarnation, BTreeMap<PartitionId, Holding>>;
 
 impl Roster {
     /// The first node, which has this slot and may give those of the share.
@@ -282,53 +266,6 @@ impl Roster {
         Ok(removed)
     }
 
-    /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
-    /// durable here, and no frame of theirs under way, before `holdings` were looked at.
-    ///
-    /// # Errors
-    /// [`RosterError::TooLong`]: nothing has changed.
-    pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
-        let mut changed = self.clone();
-        let mut applied = BTreeMap::new();
-        for id in changed.members.closing() {
-            let Some(logs) = holdings.get(&id) else {
-                continue;
-            };
-            // What was taken and is not on disk came before the removal was known, perhaps: others may never get it.
-            if logs.values().any(|log| log.taken > log.stored) && !broken("said-before-stored") {
-                continue;
-            }
-            let said = self.said_of(id, logs);
-            if changed.members.is_out(me) {
-                continue;
-            }
-            changed.members.say(me, id, said);
-            if logs.values().all(|log| log.applied == log.stored) {
-                applied.insert(id, said);
-            }
-        }
-        changed.members.close(&applied);
-        changed.forget_words();
-        changed.fits()?;
-        let new = changed != *self;
-        *self = changed;
-        Ok(new)
-    }
-
-    fn said_of(&self, id: Incarnation, logs: &BTreeMap<PartitionId, Holding>) -> Said {
-        Said::of(self.members.sponsored(id), &stored(logs))
-    }
-
-    /// Those whose closed logs are here as a whole, and applied: beyond these ends there is nothing of them.
-    pub fn whole(&self, holdings: &Holdings) -> Ends {
-        let whole = holdings.iter().filter(|(id, logs)| {
-            let closed = self.members.get(**id).and_then(|member| member.closed());
-            let applied = logs.values().all(|log| log.applied == log.stored);
-            applied && closed == Some(self.said_of(**id, logs))
-        });
-        whole.map(|(id, logs)| (*id, stored(logs))).collect()
-    }
-
     /// A node tells where it is.
     ///
     /// # Errors
@@ -444,13 +381,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::members::ends_in;
 
-    fn node(id: u64) -> Incarnation {
+    pub(super) fn node(id: u64) -> Incarnation {
         Incarnation::new(id).unwrap()
     }
 
-    fn founded() -> Roster {
+    pub(super) fn founded() -> Roster {
         Roster::found(node(1), "a", 0, !1)
     }
 
@@ -499,19 +435,20 @@ mod tests {
         assert_eq!(clashes.count(), 0);
     }
 
-    const HERE: PartitionId = PartitionId::DIRECTORY;
+    pub(super) const HERE: PartitionId = PartitionId::DIRECTORY;
 
-    fn held(of: u64, taken: u64, stored: u64, applied: u64) -> Holdings {
+    pub(super) fn held(of: u64, taken: u64, stored: u64, applied: u64) -> Holdings {
         let holding = Holding {
             taken,
             stored,
             applied,
+            lacks: None,
         };
         [(node(of), [(HERE, holding)].into())].into()
     }
 
     /// Three members, of which the third is removed by the first.
-    fn removed() -> Roster {
+    pub(super) fn removed() -> Roster {
         let mut roster = founded();
         for (id, name) in [(2, "b"), (3, "c")] {
             roster.sponsor(node(1), node(id), name).unwrap();
@@ -519,38 +456,6 @@ mod tests {
         assert_eq!(roster.remove(node(1), node(3), 7), Ok(true));
         assert_eq!(roster.remove(node(2), node(3), 8), Ok(false));
         roster
-    }
-
-    #[test]
-    fn logs_are_closed_when_all_others_hold_the_same() {
-        let mut one = removed();
-        let mut two = one.clone();
-        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(true));
-        assert_eq!(two.settle(node(2), &held(3, 4, 4, 4)), Ok(true));
-        one.join(&two).unwrap();
-        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(false));
-        assert!(one.slots().contains_key(&node(3)), "they differ");
-        // The other gets what it lacks: on its way, on disk, applied.
-        assert_eq!(two.settle(node(2), &held(3, 5, 4, 4)), Ok(false));
-        two.settle(node(2), &held(3, 5, 5, 4)).unwrap();
-        one.join(&two).unwrap();
-        two.join(&one).unwrap();
-        assert_eq!(two.settle(node(2), &held(3, 5, 5, 4)), Ok(false));
-        assert_eq!(two.settle(node(2), &held(3, 5, 5, 5)), Ok(true));
-        assert!(!two.slots().contains_key(&node(3)));
-        assert!(one.former().is_empty());
-        assert_eq!(two.former().into_keys().collect::<Vec<_>>(), [node(3)]);
-        let ends: Ends = [(node(3), [(HERE, 5)].into())].into();
-        assert_eq!(two.whole(&held(3, 5, 5, 5)), ends);
-        assert_eq!(ends_in(&ends, HERE), [(node(3), 5)].into());
-        assert_eq!(ends_in(&ends, PartitionId::QUEUE), [(node(3), 0)].into());
-        assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
-        assert!(two.whole(&held(3, 4, 4, 4)).is_empty());
-        // It is closed for whoever hears of it, whatever was said before.
-        let mut late = one.clone();
-        late.join(&two).unwrap();
-        two.join(&one).unwrap();
-        assert_eq!(late, two);
     }
 
     #[test]

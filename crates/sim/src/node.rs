@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId};
+use whimbrel_replication::members::Ends;
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{
@@ -356,6 +357,15 @@ impl Node {
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             self.input(dest, Input::Peer(PeerInput::Former(former.clone())));
             self.input(dest, Input::Peer(PeerInput::Members(slots.clone())));
+        }
+        self.settle();
+    }
+
+    /// Where the closed logs of some end.
+    pub fn closed(&mut self, ends: &Ends) {
+        let owners = (0..self.owners.len()).map(Dest::Owner);
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
+            self.input(dest, Input::Peer(PeerInput::Closed(ends.clone())));
         }
         self.settle();
     }

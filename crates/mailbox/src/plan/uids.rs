@@ -34,6 +34,11 @@ impl Replica {
         }
     }
 
+    /// How many messages are to be claimed again: fewer each time that what [`Self::plan_late`] gives is applied.
+    pub fn late(&self) -> usize {
+        self.late.len()
+    }
+
     /// The greatest counter that is believed of a client: 2^20 ahead of ours.
     pub(crate) fn named_max(&self, at: &At) -> u32 {
         let next = self.claims(at).next;

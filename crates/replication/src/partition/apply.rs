@@ -3,7 +3,7 @@
 //! A batch that can be applied when it comes is applied in the commit that stores it. All others lie in the log; of the next one of
 //! each origin what it depends on is in memory. When that is met, the log is read from there.
 
-use whimbrel_crdt::{Batch, Incarnation};
+use whimbrel_crdt::{Batch, Dot, Incarnation};
 
 use super::{
     Alarm, Entry, Output, Partition, Pending,
@@ -23,10 +23,16 @@ impl Partition {
 
     /// Whether all that the next batch of this origin depends on was handed over.
     pub(super) fn is_ready(&self, now: Now, origin: Incarnation, waiting: &Waiting) -> bool {
-        let met = waiting.deps.iter().all(|(other, number)| {
-            other == origin || self.origins.get(&other).map_or(0, |o| o.handed) >= number
-        });
+        let met = self.lacks(origin, waiting).is_none();
         (met || broken("applied-early")) && self.ahead(now, waiting).is_none()
+    }
+
+    /// The first that it depends on and that was not handed over.
+    pub(super) fn lacks(&self, origin: Incarnation, waiting: &Waiting) -> Option<Dot> {
+        let handed = |other| self.origins.get(&other).map_or(0, |o| o.handed);
+        let mut deps = waiting.deps.iter().filter(|(other, _)| *other != origin);
+        let (other, number) = deps.find(|(other, number)| handed(*other) < *number)?;
+        Some(Dot::new(other, number))
     }
 
     /// Tells of the origin's next batch if it comes from the future.
@@ -95,8 +101,8 @@ impl Partition {
             return;
         };
         origin.reading = false;
-        if from != origin.handed + 1 {
-            // A state was joined meanwhile: it has these.
+        if from != origin.handed + 1 || origin.handed >= origin.stored {
+            // A state was joined meanwhile: it has these. Or the log was closed, and ends before them.
             return self.read_on(Some(now));
         }
         if entries.first().is_none_or(|e| e.first != origin.handed + 1) {

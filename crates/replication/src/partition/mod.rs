@@ -194,7 +194,7 @@ impl Partition {
             Input::Log(ticket, entries) => self.log(now, ticket, entries),
             Input::State(input) => self.state(now, input),
             Input::Members(members) => self.belong(now, members),
-            Input::Closed(closed) => self.closed = closed,
+            Input::Closed(closed) => self.close_logs(closed),
             Input::GiveUp(origin, number) => self.give_up(origin, number),
             Input::Time => self.time(now),
         }
@@ -244,6 +244,16 @@ impl Partition {
         self.id
     }
 
+    /// What lies beyond the end of a closed log is nothing any more: no member can apply it.
+    fn close_logs(&mut self, closed: BTreeMap<Incarnation, u64>) {
+        self.closed = closed;
+        for (id, end) in &self.closed {
+            if let Some(origin) = self.origins.get_mut(id) {
+                origin.end_at(*end);
+            }
+        }
+    }
+
     /// What is on disk.
     pub fn durable(&self) -> VersionVector {
         let unsynced = crate::broken("acks-before-sync");
@@ -278,10 +288,11 @@ impl Partition {
 
     /// How it stands.
     pub fn standing(&self) -> Report {
-        let of = |origin: &Origin| Holding {
+        let of = |id: Incarnation, origin: &Origin| Holding {
             taken: origin.taken,
             stored: origin.stored,
             applied: origin.applied,
+            lacks: origin.head.as_ref().and_then(|head| self.lacks(id, head)),
         };
         let logs = self.origins.iter();
         let peers = self.peers_that_stay().map(|(id, peer)| {
@@ -307,7 +318,7 @@ impl Partition {
             (*id, report)
         });
         Report {
-            logs: logs.map(|(id, origin)| (*id, of(origin))).collect(),
+            logs: logs.map(|(id, origin)| (*id, of(*id, origin))).collect(),
             stable: self.stable.iter().map(|(_, number)| number).sum(),
             state_bytes: self.state_bytes,
             peers: peers.collect(),

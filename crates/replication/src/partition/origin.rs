@@ -104,11 +104,23 @@ impl Origin {
     }
 
     pub(super) fn stored(&mut self, last: u64, hash: Hash) {
-        debug_assert!(last <= self.taken);
-        // Less when a state was joined meanwhile.
-        if last > self.stored {
+        // Less when a state was joined meanwhile; more than there is when the log was closed before it.
+        if last > self.stored && last <= self.taken {
             self.stored = last;
             self.stored_hash = hash;
+        }
+    }
+
+    /// Beyond this number there is nothing of it, whatever is on disk.
+    pub(super) fn end_at(&mut self, end: u64) {
+        // What is applied is below the end, and so is what was handed over: no batch beyond could be.
+        if self.taken > end && self.handed <= end && !crate::broken("stranded-told") {
+            let hash = self.recent.iter().find(|(number, _)| *number == end);
+            let hash = hash.map(|(_, hash)| *hash).unwrap_or_default();
+            (self.taken, self.taken_hash) = (end, hash);
+            (self.stored, self.stored_hash) = (end, hash);
+            self.head = None;
+            self.recent.retain(|(number, _)| *number <= end);
         }
     }
 

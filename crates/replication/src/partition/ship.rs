@@ -1,11 +1,12 @@
 //! What goes to peers: vectors, own batches at once, those of others when nobody else gives them.
 
 use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, VersionVector};
+use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
 use super::{
     Entry, Output, Partition, Pending,
     apply::AHEAD_RETRY_MICROS,
+    origin::Origin,
     peer::{Lag, Peer, Sent},
 };
 use crate::{
@@ -140,6 +141,7 @@ impl Partition {
             return self.ship(now, id);
         }
         let before = peer.sent(origin);
+        let end = self.closed.get(&origin).copied();
         // A log that begins with a state has nothing to give of what is in that.
         let mut is_gone = entries.is_empty() && !broken("behind-unnoticed");
         for entry in entries {
@@ -151,7 +153,8 @@ impl Partition {
                 is_gone = true;
                 break;
             }
-            if !peer.has_room(entry.bytes.len() as u64) {
+            let is_beyond = end.is_some_and(|end| entry.last > end);
+            if is_beyond || !peer.has_room(entry.bytes.len() as u64) {
                 break;
             }
             peer.push(origin, entry.last, entry.bytes);
@@ -188,7 +191,9 @@ impl Partition {
             peer.told_at = now.mono_micros;
         }
         if std::mem::take(&mut peer.hello_due) {
-            let heads = self.origins.iter().filter(|(_, log)| log.stored > 0);
+            // Where a closed log ends before what is on disk the hash is not known.
+            let known = |log: &Origin| log.stored > 0 && log.stored_hash != Hash::default();
+            let heads = self.origins.iter().filter(|(_, log)| known(log));
             let heads = heads
                 .map(|(origin, log)| Head {
                     origin: *origin,

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster};
 
 use super::rng::Rng;
 
 /// Of each node's log, in each of some partitions, how much is here.
 type Logs = BTreeMap<(Incarnation, u16), Holding>;
+
+/// What was applied where an operation was made: the last numbers, in its partition.
+type Deps = BTreeMap<(Incarnation, u16, u64), BTreeMap<Incarnation, u64>>;
 
 #[derive(Clone)]
 struct Replica {
@@ -24,12 +27,16 @@ impl Replica {
         self.roster.members().is_out(id)
     }
 
-    fn write(&mut self, partition: u16) {
+    fn write(&mut self, partition: u16, deps: &mut Deps) {
+        let others = (self.logs.iter()).filter(|((of, p), _)| *p == partition && *of != self.id);
+        let applied = others.map(|((of, _), log)| (*of, log.applied)).collect();
         let log = self.logs.entry((self.id, partition)).or_default();
+        deps.insert((self.id, partition, log.taken + 1), applied);
         *log = Holding {
             taken: log.taken + 1,
             stored: log.taken + 1,
             applied: log.taken + 1,
+            lacks: None,
         };
     }
 
@@ -58,14 +65,32 @@ impl Replica {
     }
 
     /// The disk has what was taken, or a crash has lost it.
-    fn sync(&mut self, crash: bool) {
+    fn sync(&mut self, crash: bool, deps: &Deps) {
         for log in self.logs.values_mut() {
             if crash {
                 log.taken = log.stored;
             }
             log.stored = log.taken;
-            log.applied = log.stored;
         }
+        // Until nothing more can be applied.
+        while self.apply(deps) {}
+    }
+
+    fn apply(&mut self, deps: &Deps) -> bool {
+        let before = self.logs.clone();
+        for ((of, partition), log) in &mut self.logs {
+            log.lacks = None;
+            while log.applied < log.stored && log.lacks.is_none() {
+                let rests_on = &deps[&(*of, *partition, log.applied + 1)];
+                let applied = |of| before.get(&(of, *partition)).map_or(0, |log| log.applied);
+                let lacks = rests_on
+                    .iter()
+                    .find(|(of, number)| applied(**of) < **number);
+                log.lacks = lacks.map(|(of, number)| Dot::new(*of, *number));
+                log.applied += u64::from(log.lacks.is_none());
+            }
+        }
+        self.logs != before
     }
 
     fn holdings(&self) -> Holdings {
@@ -148,10 +173,13 @@ fn check(replicas: &[Replica]) -> Result<(), String> {
     for (id, closed) in ends {
         for replica in &valid {
             let of = replica.logs.iter().filter(|((of, _), _)| *of == id);
-            let held: u64 = of.map(|(_, log)| log.taken).sum();
+            let held: u64 = of.map(|(_, log)| log.applied).sum();
             let all = held + replica.roster.members().sponsored(id);
             if all > closed.sum() {
-                return Err(format!("{:?} has more of {id:?} than its end", replica.id));
+                return Err(format!(
+                    "{:?} has applied more of {id:?} than its end",
+                    replica.id
+                ));
             }
         }
     }
@@ -166,6 +194,7 @@ pub fn run(seed: u64) -> Result<(), String> {
         roster: Roster::found(founder, "founder", 0, !1),
         logs: Logs::new(),
     }];
+    let mut deps = Deps::new();
     for step in 0..400u64 {
         let at = rng.below(replicas.len() as u64) as usize;
         let id = replicas[at].id;
@@ -193,10 +222,10 @@ pub fn run(seed: u64) -> Result<(), String> {
                 let settled = replicas[at].roster.settle(id, &holdings);
                 let _ = settled.map_err(|error| error.to_string())?;
             }
-            4 => replicas[at].write(rng.below(PARTITIONS) as u16),
+            4 => replicas[at].write(rng.below(PARTITIONS) as u16, &mut deps),
             5 | 6 => {
                 let crash = rng.one_in(4);
-                replicas[at].sync(crash);
+                replicas[at].sync(crash, &deps);
             }
             _ => {
                 let other = rng.below(replicas.len() as u64) as usize;
@@ -209,11 +238,11 @@ pub fn run(seed: u64) -> Result<(), String> {
         check(&replicas)
             .map_err(|error| format!("membership seed {seed}, step {step}: {error}"))?;
     }
-    settles(replicas).map_err(|error| format!("membership seed {seed}: {error}"))
+    settles(replicas, &deps).map_err(|error| format!("membership seed {seed}: {error}"))
 }
 
 /// When all that are members meet often enough, all logs of others are closed, and all know the same.
-fn settles(mut replicas: Vec<Replica>) -> Result<(), String> {
+fn settles(mut replicas: Vec<Replica>, deps: &Deps) -> Result<(), String> {
     for _ in 0..16 {
         for at in 0..replicas.len() {
             for other in 0..replicas.len() {
@@ -222,7 +251,7 @@ fn settles(mut replicas: Vec<Replica>) -> Result<(), String> {
                     replicas[at].link(&from, None);
                 }
             }
-            replicas[at].sync(false);
+            replicas[at].sync(false, deps);
             let (id, holdings) = (replicas[at].id, replicas[at].holdings());
             let settled = replicas[at].roster.settle(id, &holdings);
             let _ = settled.map_err(|error| error.to_string())?;

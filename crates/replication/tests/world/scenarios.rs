@@ -1,11 +1,12 @@
 //! Named histories at one machine: what a peer could do that no honest one does.
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, Hash, Incarnation, Section, Stamp, VersionVector};
+use whimbrel_crdt::{Batch, Dot, Hash, Incarnation, Section, Stamp, VersionVector};
 use whimbrel_replication::Now;
 use whimbrel_replication::partition::{
     Alarm, Config, Entry, Input, LogEnd, Membership, Output, Partition, Resume, StateConfig, Ticket,
 };
+use whimbrel_replication::roster::Holding;
 use whimbrel_replication::wire::{Ack, Batches, Frame, Head, Hello, Room};
 
 use super::{EPOCH, PARTITION};
@@ -25,6 +26,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("garbage", garbage),
     ("resumed between storing and applying", resumed),
     ("a closed log", closed_log),
+    ("a log that is closed below what is here", closed_below),
     ("an older disk", older_disk),
     ("a wait for a blob", wait_for_blob),
     ("a peer that begins again and again", again_and_again),
@@ -471,6 +473,54 @@ fn closed_log() -> Result<(), String> {
         stored(&outputs) == 2,
         "what is lacking of it is taken, and nothing above its end",
     )
+}
+
+/// The third operation of node 3 rests on what node 4 took with it.
+fn closed_below() -> Result<(), String> {
+    let mut batches = chain(3, 2, &[]);
+    for first in 3..=4 {
+        let previous = batches.last().map(|batch| batch.1).unwrap_or_default();
+        batches.push(sealed(3, first, previous, &[(4, 7)], 0));
+    }
+    let mut machine = Machine::new();
+    let outputs = machine.batches(&batches);
+    machine.finish(&outputs);
+    let held = |machine: &Machine| machine.0.standing().logs[&node(3)];
+    let mut holding = Holding {
+        taken: 4,
+        stored: 4,
+        applied: 2,
+        lacks: Some(Dot::new(node(4), 7)),
+    };
+    ensure(held(&machine) == holding, "it is told what is lacking")?;
+    machine.input(Input::Closed([(node(3), 2)].into()));
+    (holding.taken, holding.stored, holding.lacks) = (2, 2, None);
+    ensure(held(&machine) == holding, "the rest is nothing any more")?;
+    ensure(stored(&machine.batches(&batches)) == 0, "and is not taken")?;
+    // A peer that has nothing of it is given what lies below the end.
+    machine.hello(&[], &[], 1 << 20);
+    let mut later = now();
+    later.mono_micros += 10_000_000;
+    machine.0.handle(later, Input::Time);
+    let reads = std::iter::from_fn(|| machine.0.poll()).find_map(|output| match output {
+        Output::Read { ticket, origin, .. } => (origin == node(3)).then_some(ticket),
+        _ => None,
+    });
+    let ticket = reads.ok_or("the log is read for who lacks it")?;
+    let entries = (1u64..).zip(&batches).map(|(number, (bytes, _))| Entry {
+        first: number,
+        last: number,
+        bytes: bytes.clone(),
+    });
+    machine
+        .0
+        .handle(later, Input::Log(ticket, entries.collect()));
+    let frames = std::iter::from_fn(|| machine.0.transmit(later, node(2)));
+    let given = frames.map(|frame| match frame {
+        Frame::Batches(frame) => frame.batches.len(),
+        _ => 0,
+    });
+    ensure(given.sum::<usize>() == 2, "up to its end")
 }
 
 fn older_disk() -> Result<(), String> {

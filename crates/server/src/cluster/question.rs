@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
-use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_crdt::{Dot, Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     roster::{Holding, Roster},
     wire::{Head, Hello, Room},
@@ -46,8 +46,8 @@ pub(super) enum Question {
     },
 }
 
-/// Logs that are asked about at once, partitions times incarnations: each takes 40 bytes of the answer, which may have 256 KiB.
-pub(super) const LOGS_MAX: usize = 4096;
+/// Logs that are asked about at once, partitions times incarnations: each takes some 60 bytes of the answer, which may have 256 KiB.
+pub(super) const LOGS_MAX: usize = 2048;
 
 /// Questions that together ask about all of these.
 pub(super) fn pages(
@@ -94,6 +94,9 @@ pub(super) struct LogHeld {
     pub(super) stored: u64,
     #[n(4)]
     pub(super) applied: u64,
+    /// As in [`Holding`]; an earlier version does not say it.
+    #[n(5)]
+    pub(super) lacks: Option<Dot>,
 }
 
 impl LogHeld {
@@ -102,6 +105,7 @@ impl LogHeld {
             taken,
             stored,
             applied,
+            lacks,
         } = log;
         LogHeld {
             partition,
@@ -109,6 +113,7 @@ impl LogHeld {
             taken,
             stored,
             applied,
+            lacks,
         }
     }
 
@@ -117,6 +122,7 @@ impl LogHeld {
             taken: self.taken,
             stored: self.stored,
             applied: self.applied,
+            lacks: self.lacks,
         }
     }
 }
@@ -187,6 +193,7 @@ mod tests {
                     taken: u64::MAX,
                     stored: u64::MAX,
                     applied: u64::MAX,
+                    lacks: Some(Dot::new(node(u64::MAX), u64::MAX)),
                 };
                 let mut answer = Vec::new();
                 for partition in partitions {

@@ -92,7 +92,11 @@ async fn look<S: Store>(
         .map(|(id, _)| id)
         .filter(|id| !whole.contains_key(id))
         .collect();
-    let closed = next.due(closed, Instant::now());
+    // What is closed, and not here as a whole, is needed to tell of what is being closed where it ends.
+    let closed = match closing.is_empty() {
+        true => next.due(closed, Instant::now()),
+        false => closed,
+    };
     if closing.is_empty() && closed.is_empty() {
         return;
     }
@@ -119,6 +123,16 @@ async fn look<S: Store>(
         for id in new.keys() {
             let name = roster.members().get(*id).map(|member| member.name.clone());
             let incarnation = format!("{:016x}", id.get());
+            let logs = holdings.get(id).into_iter().flat_map(BTreeMap::values);
+            let stranded: u64 = logs.map(|log| log.stored - log.applied).sum();
+            if stranded > 0 {
+                tracing::warn!(
+                    name,
+                    incarnation,
+                    operations = stranded,
+                    "of a removed member some operations are here that rest on others which were removed with it: nobody can apply them"
+                );
+            }
             tracing::info!(
                 name,
                 incarnation,

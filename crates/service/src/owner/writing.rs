@@ -50,6 +50,7 @@ impl PartitionOwner {
         lazy: bool,
     ) {
         let stamp = self.stamps.stamp(now);
+        let mut left = usize::MAX;
         loop {
             let Some(entry) = self.accounts.get_mut(&account) else {
                 return;
@@ -159,6 +160,12 @@ impl PartitionOwner {
                 commit = Some(made);
             }
             if late {
+                // Else it would never end, and memory would.
+                if replica.late() >= left {
+                    let text = format!("account {account}: claims made again are late at once");
+                    return self.out.push_back(Output::Fatal(text));
+                }
+                left = replica.late();
                 let at = At {
                     now_micros: stamp.wall_micros,
                     next: Dot::new(own.log.origin(), own.log.next()),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     members::Ends,
     roster::{Heard, Holdings, Roster},
@@ -148,6 +148,7 @@ impl World {
         member.id = id;
         member.lacks = lacks;
         member.renewed = true;
+        member.whole.clear();
         member.roster = roster;
         member.node.lose(identity, peers, self.now);
         let roster = &member.roster;
@@ -162,10 +163,9 @@ impl World {
                 *other != at && !self.members[*other].out && !self.members[*other].doubtful
             })
             .collect();
-        // Somebody must be left that knows all, and a removal come to its end before the next: what was written by one that is removed and rests on what
-        // another one wrote that nobody has, too, is never applied (`docs/decisions/0024`).
+        // Somebody must be left that knows all.
         let young = self.there().into_iter().any(|of| !self.is_serving(of));
-        let unrest = young || self.unclosed().is_some() || self.directories_differ().is_some();
+        let unrest = young || self.directories_differ().is_some();
         if others.len() < 2 || self.members[at].doubtful || unrest {
             return Ok(());
         }
@@ -189,6 +189,28 @@ impl World {
         self.changed(at)
     }
 
+    /// Some have stopped because somebody removed them who was removed in turn, and of that nobody else heard: they are waited for until they are removed again.
+    pub(super) fn remove_again(&mut self) -> Result<(), String> {
+        let at = self.first_there();
+        let by = self.members[at].id;
+        let out = self.members.iter().filter(|member| member.out);
+        let known = |id| self.members[at].roster.members().get(id).is_some();
+        let out: Vec<Incarnation> = out
+            .map(|member| member.id)
+            .filter(|id| known(*id))
+            .collect();
+        let mut again = false;
+        for id in out {
+            let removed = self.members[at].roster.remove(by, id, self.now);
+            again |= removed.map_err(|error| error.to_string())?;
+        }
+        if again {
+            self.note("cluster: a removed node is removed again");
+            self.changed(at)?;
+        }
+        Ok(())
+    }
+
     /// Whether what still waits in queues came to a node that was removed before it was accepted there: nobody has the body, and nobody will
     /// (`docs/replication.md`). All who are left have the same, and have waited for half of the time.
     pub(super) fn waits_for_the_removed(&self, end: u64) -> bool {
@@ -200,26 +222,35 @@ impl World {
         removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
     }
 
-    /// Whether all that a node has written and accepted, bodies too, is at one that stays.
+    /// Whether all that a node has written and accepted, bodies too, is at one that stays, and what it has of others that were removed before it.
     fn is_held_elsewhere(&self, victim: usize) -> bool {
-        let id = self.members[victim].id;
+        let members = self.members.iter().enumerate();
+        let gone = members.filter(|(index, member)| *index == victim || member.doubtful);
+        let gone: BTreeSet<Incarnation> = gone.map(|(_, member)| member.id).collect();
         let of = |index: usize| {
             let reports = self.members[index].node.reports().into_iter();
-            let logs = reports.map(|report| {
-                let open = report.open.unwrap_or_default();
-                let log = open.logs.get(&id).copied().unwrap_or_default();
-                let complete = report.bodies_missing == 0 && log.applied == log.stored;
-                (report.partition, (log.stored, complete))
+            let logs = reports.flat_map(|report| {
+                let (open, missing) = (report.open.unwrap_or_default(), report.bodies_missing);
+                let logs = open.logs.into_iter().filter(|(of, _)| gone.contains(of));
+                logs.map(move |(of, log)| {
+                    let has = if missing == 0 { log.applied } else { 0 };
+                    ((report.partition, of), (log.stored, has))
+                })
             });
-            logs.filter(|(_, (stored, _))| *stored > 0)
-                .collect::<BTreeMap<_, _>>()
+            logs.collect::<BTreeMap<_, _>>()
+        };
+        let holds = |other: usize| {
+            let theirs = of(other);
+            (of(victim).iter()).all(|(log, (stored, _))| {
+                *stored == 0 || theirs.get(log).is_some_and(|(_, has)| has >= stored)
+            })
         };
         let member = &self.members[victim];
         let mut others = (0..self.members.len())
             .filter(|other| !self.members[*other].doubtful && self.members[*other].down.is_none());
         member.down.is_none()
             && member.node.queue_len() == 0
-            && others.any(|other| of(other) == of(victim))
+            && others.any(|other| other != victim && holds(other))
     }
 
     /// A node's list of members has changed: its machines and peers are told, and who was removed is not listened to.
@@ -248,9 +279,7 @@ impl World {
                 self.send(at, other, &Frame::Roster(roster.clone()));
             }
         }
-        if !roster.members().closing().is_empty() {
-            self.network.look_at(self.now + LOOK_MICROS, at);
-        }
+        self.network.look_at(self.now + LOOK_MICROS, at);
         Ok(())
     }
 
@@ -299,11 +328,14 @@ impl World {
         self.lose_clients_of(index);
     }
 
-    /// Looks what is held of removed members' logs, and says it.
+    /// Looks what is held of removed members' logs, says it, and tells the machines of those that are closed and here as a whole.
     pub(super) fn look(&mut self, at: usize) -> Result<(), String> {
         let member = &self.members[at];
         let closing = member.roster.members().closing();
-        if member.out || closing.is_empty() {
+        let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
+        of.retain(|id| !member.whole.contains_key(id));
+        of.extend(&closing);
+        if member.out || of.is_empty() {
             return Ok(());
         }
         let linked = |id: &Incarnation| {
@@ -312,20 +344,43 @@ impl World {
         };
         if member.down.is_none()
             && !closing.iter().any(linked)
-            && let Some(holdings) = holdings(&member.node, &closing)
+            && let Some(holdings) = holdings(&member.node, &of)
         {
             let me = member.id;
             let roster = &mut self.members[at].roster;
-            if roster.settle(me, &holdings).map_err(|e| e.to_string())? {
-                if roster.members().closing().is_empty() {
-                    self.note("cluster: the logs of a removed node are closed");
-                }
-                // Which looks again, if there is anything to be looked at.
-                return self.changed(at);
+            let settled = roster.settle(me, &holdings).map_err(|e| e.to_string())?;
+            let whole = roster.whole(&holdings);
+            if settled && roster.members().closing().is_empty() {
+                self.note("cluster: the logs of a removed node are closed");
             }
+            if settled {
+                // Which looks again, if there is anything to be looked at.
+                self.changed(at)?;
+            }
+            let beyond = |of: &Incarnation, ends: &BTreeMap<PartitionId, u64>| {
+                let end = |partition| ends.get(partition).copied().unwrap_or(0);
+                (holdings[of].iter()).any(|(partition, log)| log.stored > end(partition))
+            };
+            if whole.iter().any(|(of, ends)| beyond(of, ends)) {
+                self.note("cluster: what rests on what nobody has is given up");
+            }
+            self.whole(at, whole)?;
         }
-        self.network.look_at(self.now + LOOK_MICROS, at);
+        let pause = if closing.is_empty() { 8 } else { 1 };
+        self.network.look_at(self.now + pause * LOOK_MICROS, at);
         Ok(())
+    }
+
+    fn whole(&mut self, at: usize, of: Ends) -> Result<(), String> {
+        if of.is_empty() {
+            return Ok(());
+        }
+        let member = &mut self.members[at];
+        member.whole.extend(of);
+        let whole = member.whole.clone();
+        self.bring(at);
+        self.members[at].node.closed(&whole);
+        self.outcomes(at)
     }
 
     /// No slot has two holders, by what this node knows and by what each says of itself; and nobody ever has another one.
@@ -412,7 +467,14 @@ impl World {
         let members = self.members.iter().filter(|member| !member.out);
         let mut open = members.map(|member| (member.id, member.roster.members().closing()));
         let (id, closing) = open.find(|(_, closing)| !closing.is_empty())?;
-        Some(format!("{id:?} does not close the logs of {closing:?}"))
+        let held = self.there().into_iter().map(|index| {
+            let member = &self.members[index];
+            (member.id, holdings(&member.node, &closing))
+        });
+        let held: Vec<_> = held.collect();
+        Some(format!(
+            "{id:?} does not close the logs of {closing:?}: {held:?}"
+        ))
     }
 }
 

@@ -1,0 +1,226 @@
+//! Members that were removed: what each other one holds of their logs is said, and where the logs end follows from it (`docs/decisions/0024`).
+
+use std::collections::BTreeMap;
+
+use whimbrel_crdt::{Dot, Incarnation, PartitionId};
+
+use super::{Roster, RosterError};
+use crate::{
+    broken,
+    members::{Ends, Said},
+};
+
+/// What a node holds of another's log in one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Taken from peers, perhaps not on disk yet.
+    pub taken: u64,
+    /// On disk.
+    pub stored: u64,
+    /// Applied, and that on disk.
+    pub applied: u64,
+    /// The first operation that is not applied here and on which the next batch of this log depends.
+    pub lacks: Option<Dot>,
+}
+
+/// What a node holds of the logs of some, by partition. All partitions that it has are in it.
+pub type Holdings = BTreeMap<Incarnation, BTreeMap<PartitionId, Holding>>;
+
+/// The last numbers by partition.
+fn last(
+    logs: &BTreeMap<PartitionId, Holding>,
+    of: impl Fn(&Holding) -> u64,
+) -> BTreeMap<PartitionId, u64> {
+    let logs = logs.iter().map(|(partition, log)| (*partition, of(log)));
+    logs.filter(|(_, last)| *last > 0).collect()
+}
+
+impl Roster {
+    /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
+    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were and are not here as a [whole](Self::whole).
+    ///
+    /// # Errors
+    /// [`RosterError::TooLong`]: nothing has changed.
+    pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
+        let mut changed = self.clone();
+        let mut ended = BTreeMap::new();
+        for id in changed.members.closing() {
+            let Some(logs) = holdings.get(&id) else {
+                continue;
+            };
+            // What was taken and is not on disk came before the removal was known, perhaps: others may never get it.
+            if logs.values().any(|log| log.taken > log.stored) && !broken("said-before-stored") {
+                continue;
+            }
+            let said = self.said_of(id, logs, |log| log.stored);
+            if changed.members.is_out(me) {
+                continue;
+            }
+            changed.members.say(me, id, said);
+            if (logs.iter()).all(|(partition, log)| self.is_ended(holdings, *partition, log)) {
+                ended.insert(id, (said, self.said_of(id, logs, |log| log.applied)));
+            }
+        }
+        changed.members.close(&ended);
+        changed.forget_words();
+        changed.fits()?;
+        let new = changed != *self;
+        *self = changed;
+        Ok(new)
+    }
+
+    /// Whether nothing more of a removed member's log will ever be applied, if nobody holds more of the logs of removed members than this node does: all of it
+    /// is applied, or what comes next rests, in the end, on what nobody has.
+    fn is_ended(&self, holdings: &Holdings, partition: PartitionId, log: &Holding) -> bool {
+        if log.applied == log.stored {
+            return true;
+        }
+        let mut log = *log;
+        // Each step goes back to what happened before, so no log comes twice.
+        for _ in holdings {
+            let Some(lacks) = log.lacks else {
+                return false;
+            };
+            let member = self.members.get(lacks.origin);
+            if member.is_some() && !self.members.is_out(lacks.origin) {
+                return false;
+            }
+            let Some(of) = holdings.get(&lacks.origin) else {
+                // Of a log that was closed before, all is here; of one whose writer no member has let in nothing comes.
+                return !broken("stranded-waited-for");
+            };
+            let held = of.get(&partition).copied().unwrap_or_default();
+            if held.stored < lacks.seq {
+                let closed = member.and_then(|member| member.closed());
+                return closed.is_none() && !broken("stranded-waited-for");
+            }
+            if held.applied >= lacks.seq {
+                return false;
+            }
+            log = held;
+        }
+        false
+    }
+
+    fn said_of(
+        &self,
+        id: Incarnation,
+        logs: &BTreeMap<PartitionId, Holding>,
+        of: impl Fn(&Holding) -> u64,
+    ) -> Said {
+        Said::of(self.members.sponsored(id), &last(logs, of))
+    }
+
+    /// Those whose closed logs are here as a whole, and applied: beyond these ends there is nothing of them.
+    pub fn whole(&self, holdings: &Holdings) -> Ends {
+        let whole = holdings.iter().filter(|(id, logs)| {
+            let closed = self.members.get(**id).and_then(|member| member.closed());
+            closed == Some(self.said_of(**id, logs, |log| log.applied))
+        });
+        let ends = whole.map(|(id, logs)| (*id, last(logs, |log| log.applied)));
+        ends.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::*, *};
+    use crate::members::ends_in;
+
+    #[test]
+    fn logs_are_closed_when_all_others_hold_the_same() {
+        let mut one = removed();
+        let mut two = one.clone();
+        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(true));
+        assert_eq!(two.settle(node(2), &held(3, 4, 4, 4)), Ok(true));
+        one.join(&two).unwrap();
+        assert_eq!(one.settle(node(1), &held(3, 5, 5, 5)), Ok(false));
+        assert!(one.slots().contains_key(&node(3)), "they differ");
+        // The other gets what it lacks: on its way, on disk, applied.
+        assert_eq!(two.settle(node(2), &held(3, 5, 4, 4)), Ok(false));
+        two.settle(node(2), &held(3, 5, 5, 4)).unwrap();
+        one.join(&two).unwrap();
+        two.join(&one).unwrap();
+        assert_eq!(two.settle(node(2), &held(3, 5, 5, 4)), Ok(false));
+        assert_eq!(two.settle(node(2), &held(3, 5, 5, 5)), Ok(true));
+        assert!(!two.slots().contains_key(&node(3)));
+        assert!(one.former().is_empty());
+        assert_eq!(two.former().into_keys().collect::<Vec<_>>(), [node(3)]);
+        let ends: Ends = [(node(3), [(HERE, 5)].into())].into();
+        assert_eq!(two.whole(&held(3, 5, 5, 5)), ends);
+        assert_eq!(ends_in(&ends, HERE), [(node(3), 5)].into());
+        assert_eq!(ends_in(&ends, PartitionId::QUEUE), [(node(3), 0)].into());
+        assert!(two.whole(&held(3, 5, 5, 4)).is_empty());
+        assert!(two.whole(&held(3, 4, 4, 4)).is_empty());
+        // It is closed for whoever hears of it, whatever was said before.
+        let mut late = one.clone();
+        late.join(&two).unwrap();
+        two.join(&one).unwrap();
+        assert_eq!(late, two);
+    }
+
+    fn stranded(of: u64, stored: u64, applied: u64, on: (u64, u64)) -> Holdings {
+        let holding = Holding {
+            taken: stored,
+            stored,
+            applied,
+            lacks: Some(Dot::new(node(on.0), on.1)),
+        };
+        [(node(of), [(HERE, holding)].into())].into()
+    }
+
+    #[test]
+    fn what_rests_on_what_nobody_has_is_not_waited_for() {
+        let mut roster = removed();
+        roster.sponsor(node(1), node(4), "d").unwrap();
+        roster.remove(node(1), node(4), 9).unwrap();
+        // The third wrote its sixth when it had the fourth's third, which is nowhere.
+        let mut holdings = held(4, 2, 2, 2);
+        holdings.extend(stranded(3, 7, 5, (4, 3)));
+        roster.settle(node(1), &holdings).unwrap();
+        assert_eq!(roster.members().closing(), [node(3), node(4)]);
+        let mut other = roster.clone();
+        // Perhaps the other has it.
+        let mut more = held(4, 3, 3, 3);
+        more.extend(held(3, 7, 7, 7));
+        other.settle(node(2), &more).unwrap();
+        other.settle(node(1), &holdings).unwrap();
+        assert_eq!(other.members().closing(), [node(3), node(4)]);
+        roster.settle(node(2), &holdings).unwrap();
+        let ends: Ends = [(node(3), [(HERE, 5)].into()), (node(4), [(HERE, 2)].into())].into();
+        assert!(roster.members().closing().is_empty());
+        assert_eq!(roster.whole(&holdings), ends);
+    }
+
+    #[test]
+    fn what_may_still_come_is_waited_for() {
+        let closes = |holdings: &Holdings| {
+            let mut roster = removed();
+            roster.sponsor(node(1), node(4), "d").unwrap();
+            roster.remove(node(1), node(4), 9).unwrap();
+            for me in [1, 2] {
+                roster.settle(node(me), holdings).unwrap();
+            }
+            roster.members().closing().is_empty()
+        };
+        let third = |on| {
+            let mut holdings = held(4, 2, 2, 2);
+            holdings.extend(stranded(3, 7, 5, on));
+            closes(&holdings)
+        };
+        assert!(third((4, 3)));
+        assert!(third((9, 1)), "of whom no member knows");
+        assert!(!third((2, 1)), "a member has it");
+        assert!(!third((4, 2)), "it is about to be applied");
+        // What it rests on is here, and rests on something itself.
+        let both = |on| {
+            let mut holdings = stranded(4, 2, 1, on);
+            holdings.extend(stranded(3, 7, 5, (4, 2)));
+            closes(&holdings)
+        };
+        assert!(both((9, 1)));
+        assert!(!both((2, 1)));
+        // No such thing can happen; nothing is looked for without end.
+        assert!(!both((3, 6)));
+    }
+}
