@@ -10,7 +10,8 @@ use crate::{
     compare::Comparison,
     disk,
     error::{Result, io_at, wrong},
-    lag, process,
+    lag::{self, LagReport},
+    process,
     progress::Progress,
     report::{Report, Run, text},
     scenario::{Context, Scenario, Sizes, bounds},
@@ -103,6 +104,9 @@ pub enum Command {
         /// Reports (NAME.json)
         #[arg(required = true)]
         reports: Vec<PathBuf>,
+        /// It is one of `lag`: its place is between `<!-- lag -->` and `<!-- end of lag -->`
+        #[arg(long)]
+        lag: bool,
         /// The document
         #[arg(long, value_name = "FILE")]
         into: Option<PathBuf>,
@@ -258,13 +262,19 @@ pub fn run(cli: Cli) -> Result<()> {
         } => {
             let place = Place::new(directory)?;
             let binary = whimbrel::binary(whimbrel.as_deref())?;
-            let keep = |report: &lag::LagReport| match &output.out {
+            let keep = |report: &LagReport| match &output.out {
                 Some(directory) => lag::show::write(report, directory, &output.name),
                 None => Ok(()),
             };
             lag::run(options, &binary, place.path(), &progress, &keep).map(drop)
         }
-        Command::Tables { reports, into } => tables(&reports, into.as_deref()),
+        Command::Tables { reports, lag, into } => {
+            let into = into.as_deref();
+            match lag {
+                true => lag_tables(&reports, into),
+                false => tables(&reports, into),
+            }
+        }
         Command::WithinBounds {
             whimbrel,
             directory,
@@ -320,12 +330,31 @@ fn finish(report: &Report, output: &Output) -> Result<()> {
 
 fn tables(reports: &[PathBuf], into: Option<&std::path::Path>) -> Result<()> {
     let report = Report::read(reports)?;
+    put(into, &text::markdown(&report), |document| {
+        text::put_into(document, &report)
+    })
+}
+
+/// The experiments of several reports go together, under the first one's head.
+fn lag_tables(reports: &[PathBuf], into: Option<&std::path::Path>) -> Result<()> {
+    let report = LagReport::read(reports)?;
+    put(into, &lag::show::markdown(&report), |document| {
+        lag::show::put_into(document, &report)
+    })
+}
+
+/// Shows the tables, or puts them into their place in a document.
+fn put(
+    into: Option<&std::path::Path>,
+    tables: &str,
+    place: impl FnOnce(&str) -> Option<String>,
+) -> Result<()> {
     let Some(path) = into else {
-        println!("{}", text::markdown(&report));
+        println!("{tables}");
         return Ok(());
     };
     let document = std::fs::read_to_string(path).map_err(io_at(path.display()))?;
-    match text::put_into(&document, &report) {
+    match place(&document) {
         Some(document) => std::fs::write(path, document).map_err(io_at(path.display())),
         None => wrong(format!("{} has no place for tables", path.display())),
     }
@@ -442,6 +471,7 @@ mod tests {
         check("whimbrel-bench run write --imaps 993 --pid 3", true);
         check("whimbrel-bench bounds --bulk-mib 10", true);
         check("whimbrel-bench tables a.json b.json --into c.md", true);
+        check("whimbrel-bench tables --lag a.json --into c.md", true);
         check("whimbrel-bench lag --quick --alone --out x", true);
         check(
             "whimbrel-bench lag --nodes 1,2,7 --delays 0,20 --partition 600",

@@ -147,6 +147,29 @@ pub struct LagReport {
     pub experiments: Vec<Experiment>,
 }
 
+impl LagReport {
+    /// What was written by [`show::write`], of several files as one: their experiments under the head of the first.
+    ///
+    /// # Errors
+    /// When one of them cannot be read, or is none.
+    pub fn read(paths: &[PathBuf]) -> Result<LagReport> {
+        let mut all: Option<LagReport> = None;
+        for path in paths {
+            let json = fs::read_to_string(path).map_err(io_at(path.display()))?;
+            let report: LagReport = serde_json::from_str(&json)
+                .map_err(|error| Trouble::Wrong(format!("{}: {error}", path.display())))?;
+            match &mut all {
+                Some(all) => {
+                    all.configurations.extend(report.configurations);
+                    all.experiments.extend(report.experiments);
+                }
+                None => all = Some(report),
+            }
+        }
+        Ok(all.unwrap_or_default())
+    }
+}
+
 /// Measures.
 ///
 /// # Errors
@@ -185,12 +208,22 @@ pub fn run(
     } else {
         &[]
     };
-    for &count in &options.nodes {
+    // A node alone comes last: it is measured at the rate of each cluster, too, since what a command costs hangs on how many share a sync.
+    let (alone, clusters): (Vec<u16>, Vec<u16>) = options.nodes.iter().partition(|of| **of == 1);
+    let mut rates: Vec<f64> = Vec::new();
+    for count in clusters.into_iter().chain(alone) {
         let at = made(directory, &format!("whimbrel-{count}"))?;
         let nodes = Nodes::whimbrel(binary, &at, usize::from(count), more)?;
         let mut bench = Bench::new(&options, &nodes, progress, &mut report, keep);
         let rate = bench.peak()?;
-        if count > 1 {
+        if count == 1 {
+            for rate in &rates {
+                bench.experiment(0, vec![0], *rate)?;
+            }
+        } else {
+            if !rates.contains(&rate) {
+                rates.push(rate);
+            }
             if let (2, Some(same)) = (count, same_load.filter(|_| options.rate.is_none())) {
                 bench.experiments(same)?;
             }

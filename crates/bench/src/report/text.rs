@@ -113,13 +113,18 @@ const MARKS: [&str; 2] = ["<!-- tables -->", "<!-- end of tables -->"];
 /// A document with the tables of a report in their place; `None` when it has no place for them.
 #[must_use]
 pub fn put_into(document: &str, report: &Report) -> Option<String> {
-    let (before, rest) = document.split_once(MARKS[0])?;
-    let (_, after) = rest.split_once(MARKS[1])?;
     // Headings of a part.
     let tables = markdown(report).replace("\n## ", "\n### ");
+    put_between(document, MARKS, &tables)
+}
+
+/// A document with other words between two marks.
+pub(crate) fn put_between(document: &str, marks: [&str; 2], words: &str) -> Option<String> {
+    let (before, rest) = document.split_once(marks[0])?;
+    let (_, after) = rest.split_once(marks[1])?;
     Some(format!(
-        "{before}{}\n\n{}\n{}{after}",
-        MARKS[0], tables, MARKS[1]
+        "{before}{}\n\n{words}\n{}{after}",
+        marks[0], marks[1]
     ))
 }
 
