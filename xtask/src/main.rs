@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   mutants [ARGS]           rules broken on purpose, each caught
   fuzz [TARGET] [--seconds N]
                            fuzzers with coverage guidance, see fuzz/README.md; 0 seconds: the seeds alone
-  sim --seeds N | --seed S the simulator; further arguments are passed on
+  sim --seeds N | --seed S the simulator, clusters; further arguments are passed on (--node-seeds N, --first S)
   sim --mutants [ARGS]     rules broken on purpose, each caught by the simulator
 ";
 

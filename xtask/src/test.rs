@@ -11,8 +11,11 @@ use crate::{
     tidy,
 };
 
-/// Simulator seeds in CI: a minute or two; long runs are started by hand.
-const SIM_SEEDS: &str = "300";
+/// Clusters in CI: some two minutes and a half on two cores; long runs are started by hand.
+const SIM_SEEDS: &str = "2000";
+
+/// Worlds of one node beside them: seconds.
+const NODE_SEEDS: &str = "300";
 
 /// A named step.
 type Step = (&'static str, fn() -> Count);
@@ -59,6 +62,7 @@ pub(crate) fn run(fast: bool) -> Count {
         steps.push(("proofs", proofs::run));
         steps.push(("mutants", || mutants(&[])));
         steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
+        steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
         steps.push(("end to end", || {
             tests(&["--package", "whimbrel-e2e", "--features", "clients"])
         }));
@@ -126,7 +130,8 @@ pub(crate) fn sim(arguments: &[&str]) -> Count {
         .args(["run", "--release", "--package", "whimbrel-sim", "--"])
         .args(arguments);
     // A single seed is replayed and told; only many are counted.
-    let counting = if arguments.contains(&"--seeds") {
+    let counts = ["--seeds", "--node-seeds"];
+    let counting = if arguments.iter().any(|argument| counts.contains(argument)) {
         Counting::Sim
     } else {
         Counting::Status

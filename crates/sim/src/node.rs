@@ -50,7 +50,7 @@ use crate::{
 };
 
 /// How fast the node's disk and processor are, in virtual microseconds, and what the machines are told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// A sync takes from the first to the second.
     pub sync_micros: (u64, u64),

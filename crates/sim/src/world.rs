@@ -109,7 +109,7 @@ impl Plan {
 }
 
 /// What a run did, for the report.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Steps of the node.
     pub steps: u64,
@@ -957,6 +957,9 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Named { .. } => "named",
     }
 }
+
+/// So many seeds must have drawn all of it.
+pub const COVERED_AFTER_SEEDS: u64 = 100;
 
 /// Everything that a run of many seeds must have drawn; one that never was means that the simulator does not test it.
 pub const COVERAGE: [&str; 25] = [

@@ -12,7 +12,7 @@ use whimbrel_service::{
     queue,
 };
 
-use super::{MS, SECOND, Uids, World, is_keeping, movers::Knows};
+use super::{MS, SECOND, Uids, World, is_keeping, movers::Knows, seeds::ANSWERED};
 use crate::{
     client::{self, NAMES},
     rng::Rng,
@@ -654,6 +654,7 @@ impl World {
         let Some(index) = asked.client else {
             return Ok(());
         };
+        self.note(ANSWERED);
         self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
         match (asked.what, reply) {
             (What::Select(name), Reply::Selected(selected)) => {

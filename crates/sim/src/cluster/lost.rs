@@ -28,7 +28,10 @@ pub fn run(seed: u64, trace: bool) -> Result<Report, Breach> {
     };
     let mut world = World::new(plan, trace);
     match world.lose_a_disk() {
-        Ok(()) => Ok(world.report),
+        Ok(()) => {
+            world.sum_up();
+            Ok(world.report)
+        }
         Err(cause) => Err(Breach(format!("at {} us: {cause}", world.now))),
     }
 }

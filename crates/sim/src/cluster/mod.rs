@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`seeds`] (what each seed promises); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod checks;
 pub mod claims;
@@ -22,6 +22,7 @@ mod network;
 mod placing;
 mod removals;
 mod renewed;
+mod seeds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,13 +34,16 @@ use whimbrel_service::{
     owner, peers, queue,
 };
 
-pub use self::coverage::COVERAGE;
 use self::{
     checks::{Kept, Looks},
     clients::Client,
     directory::Guests,
     network::Network,
     removals::Removals,
+};
+pub use self::{
+    coverage::{COVERAGE, COVERED_AFTER_SEEDS},
+    seeds::run_seed,
 };
 use crate::{
     checkers::axioms::Axioms,
@@ -53,9 +57,9 @@ const SECOND: u64 = 1_000_000;
 /// After the faults have ended nodes must be alike within this virtual time.
 const HEALING_MICROS_MAX: u64 = 600 * SECOND;
 
-/// Calls of clients in a seed, at least.
+/// Calls of clients in a seed that are answered, at least.
 const CALLS_MIN: u64 = 300;
-/// Kinds of faults in a seed, at least.
+/// Kinds of faults in a seed that happen, at least.
 const FAULTS_MIN: u64 = 3;
 
 /// What a seed draws for itself.
@@ -69,7 +73,7 @@ pub struct Plan {
     pub accounts: u64,
     /// Clients, spread over accounts and nodes.
     pub clients: u64,
-    /// Calls of all clients together.
+    /// Turns of all clients together; more, if so few are answered that the seed would not be what it has to be.
     pub calls: u64,
     /// The longest time between two calls of one client.
     pub pause_micros: u64,
@@ -262,41 +266,8 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Report, Breach> {
     let mut world = World::new(plan.clone(), trace);
     match world.play() {
         Ok(()) => {
-            let steps = world.members.iter().map(|member| member.node.steps);
-            world.report.steps = steps.sum();
-            world.report.virtual_micros = world.now;
-            let claims = world.members.iter();
-            let claims: u64 = claims.map(|m| m.node.figures().claims_again).sum();
-            world
-                .report
-                .coverage
-                .insert("cluster: claims made again", claims);
-            for member in &world.members {
-                let figures = member.node.figures();
-                let coverage = &mut world.report.coverage;
-                *coverage.entry("cluster: takeovers").or_default() += figures.takeovers;
-                let claims = coverage
-                    .entry("cluster: claims made by takeovers")
-                    .or_default();
-                *claims += figures.takeover_claims;
-            }
-            let sum = |figure: fn(&whimbrel_service::figures::Figures) -> u64| {
-                let members = world.members.iter();
-                members.map(|m| figure(&m.node.figures())).sum::<u64>()
-            };
-            let states = [
-                (
-                    "cluster: delivery made by another node",
-                    sum(|figures| figures.deliveries_handed),
-                ),
-                ("cluster: states given", sum(|figures| figures.states_given)),
-                ("cluster: states taken", sum(|figures| figures.states_taken)),
-                (
-                    "cluster: accounts joined",
-                    sum(|figures| figures.accounts_joined),
-                ),
-            ];
-            world.report.coverage.extend(states);
+            world.sum_up();
+            seeds::is_kept(&world.report).map_err(Breach)?;
             Ok(world.report)
         }
         Err(cause) => Err(Breach(format!("at {} us: {cause}", world.now))),
@@ -428,6 +399,7 @@ impl World {
                 self.network.connect_at(self.now, a, b);
             }
         }
+        self.note_what_holds();
         Ok(())
     }
 
@@ -436,7 +408,10 @@ impl World {
         for index in 0..self.plan.clients {
             self.new_client(index);
         }
-        for call in 0..self.plan.calls {
+        for call in 0.. {
+            if call >= self.plan.calls && self.has_kept(call)? {
+                break;
+            }
             if self.plan.loses && call == self.plan.calls / 2 {
                 self.renew_a_node()?;
             }
@@ -592,7 +567,7 @@ impl World {
             self.deliver();
         }
         if cut {
-            self.note("cluster: cut");
+            let mut ended = false;
             // Longer where logs are cut early: who comes back gets a state.
             let longest = if self.plan.kept > 0 { 120 } else { 20 };
             let until = self.now + self.rng.between(100 * MS, longest * SECOND);
@@ -607,21 +582,28 @@ impl World {
                     if (alone && (x, y) == (a.max(b), a.min(b))) || (!alone && apart) {
                         self.say(|| format!("cut between {x} and {y} until {until}"));
                         let silence = self.rng.below(3 * SECOND);
+                        ended |= self.network.has_stream(x, y);
                         self.network.cut(self.now, x, y, until, silence);
                     }
                 }
             }
+            if ended {
+                self.note("cluster: cut");
+                self.note(match alone {
+                    true => "cluster: cut, one link",
+                    false => "cluster: cut, a group",
+                });
+            }
         }
         if lose {
-            self.note("cluster: one way lost");
             let (from, to) = self.pair();
+            self.note_if(self.network.has_stream(from, to), "cluster: one way lost");
             let until = self.now + self.rng.between(100 * MS, 20 * SECOND);
             self.say(|| format!("what {from} sends {to} is lost until {until}"));
             let silence = self.rng.between(SECOND, 3 * SECOND);
             self.network.lose(self.now, from, to, until, silence);
         }
         if clock {
-            self.note("cluster: clock jump");
             let index = self.any_member();
             // Within what a node takes for a clock that is right: those of others are at most a minute off, and this one twice that.
             let jump = self.rng.below(60 * SECOND);
@@ -632,12 +614,14 @@ impl World {
             } else {
                 (offset - jump).max(EPOCH_MICROS - 60 * SECOND)
             };
+            let jumps = offset != self.members[index].node.wall_offset_micros;
+            self.note_if(jumps, "cluster: clock jump");
             self.set_clock(index, offset);
         }
         self.maybe_set_a_clock();
         if flap {
-            self.note("cluster: flap");
             let (a, b) = self.pair();
+            self.note_if(self.network.has_stream(a, b), "cluster: flap");
             let pause = self.rng.below(500 * MS);
             self.network.flap(self.now, a, b, pause);
         }
