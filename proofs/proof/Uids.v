@@ -375,7 +375,7 @@ Proof.
   intros r Hd Hf slot readers E Hslots i p d t o q m placed u name Hs Heq Hc Hlt.
   pose proof (arrives E _ _ _ _ Heq) as Ho.
   pose proof (claim_positive E _ _ _ _ _ _ Hf Ho Hc) as Hpos. pose proof (just_arrived E _ _ _ _ Heq) as Hnew.
-  destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & _)]]; [lia| |left; by do 2 eexists].
+  destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & H)]]; [lia| |left; exists name', next; split; [done|lia]].
   right. destruct (shown_claimed E _ _ _ _ _ _ _ _ Hs Hin) as (o' & placed' & Ho' & Hc').
   pose proof (serves_delivered E _ _ _ _ _ Hs Ho') as Ho''.
   assert (u ≠ u') as Hne.
@@ -391,7 +391,7 @@ Proof.
   intros r Hf Hw slot readers E Hslots i j0 p d t o q m placed u name Hs Heq Hb0 Hreads Hc Hno.
   pose proof (arrives E _ _ _ _ Heq) as Ho.
   pose proof (claim_positive E _ _ _ _ _ _ Hf Ho Hc) as Hpos. pose proof (just_arrived E _ _ _ _ Heq) as Hnew.
-  destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & _)]]; [lia| |by apply Hno in Hin].
+  destruct (mark_backed E _ _ _ _ name Hs) as [H|[(m' & name' & u' & Hin & H)|(name' & next & Hin & H)]]; [lia| |apply Hno in Hin; lia].
   pose proof (shown_heard E _ _ _ _ _ _ _ _ Hw Hs Hin) as Hheard.
   destruct (delivered_made E _ _ Ho) as (j & p' & q' & Heq' & Hrule).
   pose proof (made E _ _ _ _ Heq') as Hb.

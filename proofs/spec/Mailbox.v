@@ -5,6 +5,8 @@
      that the others are never read again. The same for counters of past epochs. Only the greatest claim is kept here.
    - [RKilled] is raised for every message that is removed, in the code only for one that was delivered: of others it is never read.
    - Names, special uses and contents are numbers here. What a session is shown, marks, lateness and MODSEQ are local, and not in this file.
+   - [apply] is total. The code objects to an operation that names a record which is not there, or claims what its slot has passed; that none arrives is
+     tested, not proved.
    - A batch is its operations one after the other, each with what the batch depends on. *)
 From Whimbrel.spec Require Export Cells.
 

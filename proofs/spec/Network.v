@@ -50,8 +50,8 @@ Section network.
     valid_broadcasts i p m q : history i = p ++ Broadcast m :: q → valid (state_after p) m;
   }.
 
-  (* Two nodes that delivered the same operations, in whatever order, are in the same state. Any moments of any two nodes; nothing can fail, for
-     [apply] is a total function. *)
+  (* Two nodes that delivered the same operations, in whatever order, are in the same state. Any moments of any two nodes. That
+     nothing fails is not said: [apply] is a total function here. *)
   Definition strong_eventual_consistency (E : execution) : Prop :=
     ∀ i j p q, p `prefix_of` history E i → q `prefix_of` history E j →
       (∀ m, Deliver m ∈ p ↔ Deliver m ∈ q) → state_after p = state_after q.

@@ -134,19 +134,20 @@ Definition U1 : rules → Prop := property (λ r slot readers E, one_message rea
 Definition U2 : rules → Prop := property (λ r slot readers E, ∀ i p d t m name epoch next u,
   serves readers E i p d t → before t (Tell name epoch next) (Show m name epoch u) → (next ≤ u)%N).
 
-(* U4: when a claim arrives it is below a mark (so that the message will be claimed again, and change its UID) only after a takeover, or if a greater UID
-   was shown whose maker had not seen this claim, nor the maker of this claim that one. What comes under a mark later does so by a RENAME. *)
+(* U4: when a claim arrives it is below a mark (so that the message will be claimed again, and change its UID) only if a client has named a UIDNEXT above
+   it (takeover), or if a greater UID was shown whose maker had not seen this claim, nor the maker of this claim that one. What comes under a mark later does
+   so by a RENAME. *)
 Definition U4 : rules → Prop := property (λ r slot readers E, ∀ i p d t o q m placed u name,
   serves readers E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → (m, placed, era d, u) ∈ claims o → (u < mark d name)%N →
-  (∃ name' next, Believe name' next ∈ t) ∨
+  (∃ name' next, Believe name' next ∈ t ∧ (u < next)%N) ∨
   ∃ m' placed' name' u' o', Show m' name' (era d) u' ∈ t ∧ Deliver o' ∈ p ∧ (m', placed', era d, u') ∈ claims o' ∧ (u < u')%N ∧
     saw o (op_dot o') = false ∧ saw o' (op_dot o) = false).
 
-(* Claims end: if every claim waits until it is heard, and there is no takeover, what a node with readers claims is never late anywhere, so that it is never
+(* Claims end: if every claim waits until it is heard, and no client has named a UIDNEXT above it (takeover), what a node with readers claims is never late anywhere, so that it is never
    claimed again. What a node without readers claims may be late where there are readers; these claim it again, and that is then final. *)
 Definition claims_end : rules → Prop := property (λ r slot readers E, ∀ i j p d t o q m placed u name,
   serves readers E i p d t → history _ _ _ _ E i = p ++ Deliver o :: q → Broadcast o ∈ history _ _ _ _ E j → readers j →
-  (m, placed, era d, u) ∈ claims o → (∀ name' next, Believe name' next ∉ t) → (mark d name ≤ u)%N).
+  (m, placed, era d, u) ∈ claims o → (∀ name' next, Believe name' next ∈ t → (next ≤ u)%N) → (mark d name ≤ u)%N).
 
 (* Which rules each needs. *)
 Definition U1_statement : Prop := ∀ r, slots_differ r = true → counters_follow r = true → U1 r.
