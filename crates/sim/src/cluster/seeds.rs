@@ -11,6 +11,9 @@ use crate::{
     world::{Breach, Report},
 };
 
+/// What a node counts.
+type Figure = fn(&Figures) -> u64;
+
 /// What a client asked was answered while it listened.
 pub(super) const ANSWERED: &str = "cluster: answered";
 
@@ -108,7 +111,7 @@ impl World {
         let steps = self.members.iter().map(|member| member.node.steps);
         self.report.steps = steps.sum();
         self.report.virtual_micros = self.now;
-        let figures: [(&str, fn(&Figures) -> u64); 7] = [
+        let figures: [(&str, Figure); 7] = [
             ("cluster: accounts joined", |all| all.accounts_joined),
             ("cluster: claims made again", |all| all.claims_again),
             ("cluster: claims made by takeovers", |all| {
