@@ -28,6 +28,7 @@ mod take;
 mod young;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     hash::{Hash as _, Hasher},
 };
@@ -310,8 +311,10 @@ impl Partition {
                 }
             }
             let stored = |of| self.origins.get(&of).map_or(0, |own| own.stored);
-            let theirs = peer.durable.iter();
-            let more = theirs.map(|(of, number)| number.saturating_sub(stored(of)));
+            let theirs = within(&self.closed, &peer.durable);
+            let more = theirs
+                .iter()
+                .map(|(of, number)| number.saturating_sub(stored(of)));
             report.has_more = more.sum();
             report.queued_bytes = peer.queue_bytes + peer.flight_bytes;
             report.young = u64::from(peer.young);
@@ -501,4 +504,20 @@ impl Partition {
             },
         }
     }
+}
+
+/// What a peer has, as far as logs go: what it had of a closed one beyond its end it says no less on its present link, and nobody lacks it.
+fn within<'a>(
+    closed: &BTreeMap<Incarnation, u64>,
+    has: &'a VersionVector,
+) -> Cow<'a, VersionVector> {
+    if closed.iter().all(|(id, end)| has.get(*id) <= *end) {
+        return Cow::Borrowed(has);
+    }
+    let end = |id| closed.get(&id).copied().unwrap_or(u64::MAX);
+    Cow::Owned(
+        has.iter()
+            .map(|(id, number)| (id, number.min(end(id))))
+            .collect(),
+    )
 }

@@ -1,5 +1,7 @@
 //! What goes to peers: vectors, own batches at once, those of others when nobody else gives them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
@@ -8,6 +10,7 @@ use super::{
     apply::AHEAD_RETRY_MICROS,
     origin::Origin,
     peer::{Lag, Peer, Sent},
+    within,
 };
 use crate::{
     Now, broken,
@@ -271,7 +274,9 @@ impl Partition {
                 peer.hint_due = true;
                 wake.push(*id);
             }
-            if since(peer.told_at) >= refresh(&self.config, peer, &durable, &applied) {
+            if since(peer.told_at)
+                >= refresh(&self.config, &self.closed, peer, (&durable, &applied))
+            {
                 peer.ack_due = true;
                 // Told, though it may lie here while the stream takes nothing: the deadline must move.
                 peer.told_at = now.mono_micros;
@@ -293,7 +298,7 @@ impl Partition {
         let mut first: Option<u64> = None;
         let mut at = |time: u64| first = Some(first.map_or(time, |first| first.min(time)));
         for peer in self.peers.values().filter(|peer| peer.linked) {
-            at(peer.told_at + refresh(&self.config, peer, &durable, &applied));
+            at(peer.told_at + refresh(&self.config, &self.closed, peer, (&durable, &applied)));
             if !peer.flight.is_empty() {
                 at(peer.progress_at + self.config.resend_after_micros);
             }
@@ -325,11 +330,12 @@ impl Partition {
 /// After how long the vectors are told again.
 fn refresh(
     config: &super::Config,
+    closed: &BTreeMap<Incarnation, u64>,
     peer: &Peer,
-    durable: &VersionVector,
-    applied: &VersionVector,
+    (durable, applied): (&VersionVector, &VersionVector),
 ) -> u64 {
-    let same = peer.greeted && peer.durable == *durable && peer.applied == *applied;
+    let has = within(closed, &peer.durable);
+    let same = peer.greeted && *has == *durable && peer.applied == *applied;
     if same && !peer.dirty {
         config.quiet_refresh_micros
     } else {

@@ -493,7 +493,14 @@ fn closed_below() -> Result<(), String> {
         lacks: Some(Dot::new(node(4), 7)),
     };
     ensure(held(&machine) == holding, "it is told what is lacking")?;
+    // The peer had all of it, too, and says no less on this link.
+    machine.hello(&[(3, 4)], &[(3, batches[3].1)], 1 << 20);
     machine.input(Input::Closed([(node(3), 2)].into()));
+    let of_peer = machine.0.standing().peers[&node(2)];
+    ensure(
+        (of_peer.lacks, of_peer.has_more) == (0, 0),
+        "nobody has more than the end of a closed log",
+    )?;
     (holding.taken, holding.stored, holding.lacks) = (2, 2, None);
     ensure(held(&machine) == holding, "the rest is nothing any more")?;
     ensure(stored(&machine.batches(&batches)) == 0, "and is not taken")?;

@@ -100,6 +100,12 @@ pub(super) async fn measure<S: Store>(state: Arc<State<S>>, board: Arc<Switchboa
     }
 }
 
+/// Whether a member's incarnation bears this name.
+fn is_named(roster: &Roster, peer: Incarnation, name: &str) -> bool {
+    let member = roster.members().get(peer);
+    member.is_none_or(|member| member.name == name)
+}
+
 async fn tell_round_trips(board: &Switchboard, links: &[Linked]) {
     for link in links {
         if let Some(micros) = link.round_trip_micros {
@@ -159,7 +165,11 @@ impl<S: Store> Ways<S> {
         let (name, peer) = (&agreed.name, agreed.incarnation);
         match frames.recv().await {
             Some(Frame::Roster(theirs)) => {
-                if !self.hear(agreed, &theirs).await {
+                // Before it is heard, if it is known already; else when it has said who it is.
+                if !self.is_named(agreed).await
+                    || !self.hear(agreed, &theirs).await
+                    || !self.is_named(agreed).await
+                {
                     return false;
                 }
             }
@@ -183,6 +193,23 @@ impl<S: Store> Ways<S> {
             }
         }
         true
+    }
+
+    /// Its name is that of its certificate; what it acknowledges counts for its incarnation, which must be no other member's.
+    async fn is_named(&self, agreed: &Agreed) -> bool {
+        let named = is_named(
+            &*self.state.roster.lock().await,
+            agreed.incarnation,
+            &agreed.name,
+        );
+        if !named {
+            tracing::error!(
+                peer = agreed.name,
+                incarnation = format!("{:016x}", agreed.incarnation.get()),
+                "a peer says to be an incarnation of another member: it is not linked"
+            );
+        }
+        named
     }
 
     /// The peer shows its members; whether it is one.
@@ -286,6 +313,16 @@ mod tests {
 
     use super::*;
     use crate::switchboard::FromPeer;
+
+    #[test]
+    fn an_incarnation_has_one_name() {
+        let (eu, other) = (Incarnation::from_hash(1), Incarnation::from_hash(2));
+        let roster = Roster::found(eu, "eu-1", 0, 0);
+        let check = |peer, name, expected| assert_eq!(is_named(&roster, peer, name), expected);
+        check(eu, "eu-1", true);
+        check(eu, "us-1", false);
+        check(other, "us-1", true);
+    }
 
     #[tokio::test]
     async fn owners_are_told_of_round_trips() {
