@@ -88,6 +88,57 @@ fn two_of_three_nodes_hold_each_account() {
     }
 }
 
+/// When all are to hold all again, whoever had left a partition serves it as soon as all of it is there, and behind a start, too.
+#[test]
+fn all_hold_all_again() {
+    let workers = [("a", "worker"), ("b", "worker"), ("c", "worker")];
+    let mut scene = region(&workers, 0, TWO);
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1, 2]);
+    scene.wait_placed(&[0, 1, 2]);
+    let brought = |scene: &Scene| -> Vec<usize> {
+        let count = |node: &Node| node.brought_to().len();
+        scene.nodes.iter().map(count).collect()
+    };
+    let before = brought(&scene);
+    scene.wait_alike(&[0, 1, 2]);
+    let after = brought(&scene);
+    let left = (0..3).find(|node| after[*node] > before[*node]);
+    let left = left.expect("one of them does not hold the account");
+    for node in &mut scene.nodes {
+        node.server.stop();
+        let config = node.server.path("whimbrel.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        let all = text.replace("holders_per_region = 2", "holders_per_region = 0");
+        assert_ne!(all, text);
+        fs::write(&config, all).unwrap();
+    }
+    for node in &mut scene.nodes {
+        node.server.start(&[]);
+    }
+    let all_hold_all = |scene: &Scene| {
+        wait_for("all to hold all", || {
+            let held = scene.nodes.iter().map(Node::held);
+            let young = |node: &Node| node.figure("whimbrel_partitions_young");
+            let young: u64 = scene.nodes.iter().map(young).sum();
+            (held.sum::<u64>() == 768 && young == 0).then_some(())
+        });
+    };
+    all_hold_all(&scene);
+    scene.deliver(1, "second");
+    scene.wait_alike(&[0, 1, 2]);
+    // Now nothing is moved any more, and whoever is left alone asks nobody: it serves by itself.
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+    scene.nodes[left].server.start(&[]);
+    scene.wait_alike(&[left]);
+    for node in (0..3).filter(|node| *node != left) {
+        scene.nodes[node].server.start(&[]);
+    }
+    all_hold_all(&scene);
+}
+
 /// Sessions that have logged in and watch no mailbox: who cannot go on where it is hears it.
 #[test]
 fn sessions_end_where_their_partition_is_left() {

@@ -83,6 +83,8 @@ struct Here<'r> {
     partition: PartitionId,
     phase: Phase,
     report: Option<&'r PartitionReport>,
+    /// This node had left it once: it serves it when its machine says that all is here.
+    came_back: bool,
     /// Those who are to hold it.
     wanted: BTreeSet<Incarnation>,
     /// It was tried to leave it, not long ago and in vain.
@@ -108,7 +110,9 @@ enum Move {
 impl Here<'_> {
     fn next(&self, me: Incarnation, others: &Others, room: &Room) -> Option<Move> {
         let Some(report) = self.report else {
-            return (self.phase != Phase::Holds).then_some(Move::Open);
+            // Where nobody ever wrote, a start opens nothing.
+            let is_asked = self.phase != Phase::Holds || self.came_back;
+            return is_asked.then_some(Move::Open);
         };
         let is_wanted = self.wanted.contains(&me);
         match (self.phase, report.left) {
@@ -228,9 +232,9 @@ async fn look<S: Store>(
 ) -> Result<(), super::state::ChangeError> {
     let roster = state.roster.lock().await.clone();
     let me = state.me();
-    let holds = |bucket| roster.holds(me, PartitionId::accounts(bucket));
-    if of.per_region == 0 && (0..=u8::MAX).all(holds) {
-        // It holds all and is to: nothing is asked of anybody.
+    let serves = |bucket| state.serves(&roster, PartitionId::accounts(bucket));
+    if of.per_region == 0 && (0..=u8::MAX).all(serves) {
+        // It holds all and is to, and what it had left once is known to be here: nothing is asked of anybody.
         return Ok(());
     }
     let Some(reports) = board.all_reports().await else {
@@ -258,9 +262,11 @@ async fn look<S: Store>(
         reports.iter().map(|of| (of.partition, of)).collect();
     let here = (0..=u8::MAX).map(|bucket| {
         let partition = PartitionId::accounts(bucket);
+        let standing = roster.standing(me, partition);
         Here {
             partition,
-            phase: roster.standing(me, partition).phase,
+            phase: standing.phase,
+            came_back: standing.life > 0,
             report: reports.get(&partition).copied(),
             wanted: wanted(&roster, partition, &nodes, of),
             rests: !tries.may_leave(partition, now),
@@ -392,6 +398,7 @@ mod tests {
             let mut here = Here {
                 partition: PARTITION,
                 phase: *phase,
+                came_back: false,
                 report: Some(*report),
                 wanted: BTreeSet::from([node(2), node(3)]),
                 rests: false,
@@ -425,6 +432,39 @@ mod tests {
                 expected => *expected,
             };
             assert_eq!(next, expected, "{index}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_open_is_opened_where_it_matters() {
+        let table = [
+            (Phase::Holds, false, None),
+            (Phase::Holds, true, Some(Move::Open)),
+            (Phase::Leaves, false, Some(Move::Open)),
+            (Phase::Away, false, Some(Move::Open)),
+        ];
+        for (phase, came_back, expected) in table {
+            let here = Here {
+                partition: PARTITION,
+                phase,
+                came_back,
+                report: None,
+                wanted: BTreeSet::from([node(1)]),
+                rests: false,
+                is_vain: false,
+            };
+            let others = Others {
+                all_linked: true,
+                closing: false,
+                keeps: Some(BTreeSet::new()),
+                stays: true,
+            };
+            let room = Room {
+                leaving: 1,
+                coming: 1,
+            };
+            let next = here.next(node(1), &others, &room);
+            assert_eq!(next, expected, "{phase:?}, {came_back}");
         }
     }
 }
