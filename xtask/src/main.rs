@@ -10,6 +10,7 @@ mod fuzz;
 mod imports;
 mod json;
 mod licenses;
+mod older;
 mod packages;
 mod proofs;
 mod purity;

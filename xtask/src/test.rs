@@ -6,7 +6,7 @@ use std::{process::Command, time::Instant};
 
 use crate::{
     cargo_toml::cargo,
-    fuzz, imports, licenses, packages, proofs, purity,
+    fuzz, imports, licenses, older, packages, proofs, purity,
     step::{self, Count, Counting},
     tidy,
 };
@@ -62,10 +62,8 @@ pub(crate) fn run(fast: bool) -> Count {
         steps.push(("proofs", proofs::run));
         steps.push(("mutants", || mutants(&[])));
         steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
-        steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
-        steps.push(("end to end", || {
-            tests(&["--package", "whimbrel-e2e", "--features", "clients"])
-        }));
+steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
+        steps.push(("end to end", end_to_end));
     }
     let mut sum = Count::default();
     let mut lines = Vec::new();
@@ -93,6 +91,17 @@ fn tests(arguments: &[&str]) -> Count {
         cargo().args(["test", "--no-fail-fast"]).args(arguments),
         Counting::CargoTest,
     )
+}
+
+/// Real processes, of two versions.
+fn end_to_end() -> Count {
+    let (built, program) = older::build();
+    let mut command = cargo();
+    command
+        .args(["test", "--no-fail-fast", "--package", "whimbrel-e2e"])
+        .args(["--features", "clients"]);
+    older::tell(&mut command, &program);
+    built.plus(step::run(&mut command, Counting::CargoTest))
 }
 
 /// The crates with rules that can be broken at run time.

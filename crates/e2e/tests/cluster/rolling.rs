@@ -1,9 +1,10 @@
 //! An upgrade, node by node, and back: nodes of two versions serve together, clients go on.
 //!
-//! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit; without it each node is restarted with the same program, which
-//! shows that a restart loses nothing, and of versions nothing.
+//! The older version is the program that `WHIMBREL_OLDER` names, built from an earlier commit by `cargo xtask test` (`xtask/src/older.rs`). It has to be there then, and another one.
+//! Without the variable each node is restarted with the same program, which shows that a restart loses nothing, and of versions nothing.
 
 use std::{
+    io::Write as _,
     path::PathBuf,
     sync::{
         Mutex,
@@ -16,8 +17,25 @@ use whimbrel_e2e::server::binary;
 use super::{trouble::Triangle, *};
 
 fn older() -> PathBuf {
-    let named = std::env::var_os("WHIMBREL_OLDER").map(PathBuf::from);
-    named.unwrap_or_else(|| binary().to_owned())
+    let Some(named) = std::env::var_os("WHIMBREL_OLDER").map(PathBuf::from) else {
+        return binary().to_owned();
+    };
+    let older = fs::read(&named).unwrap_or_else(|error| panic!("{}: {error}", named.display()));
+    assert!(
+        older != fs::read(binary()).unwrap(),
+        "{} is the program under test",
+        named.display()
+    );
+    named
+}
+
+/// Says which versions there were, past what the test runner keeps to itself: a run that had one only does not look like one that had two.
+fn say(older: &Path) {
+    let which = match older == binary() {
+        true => "one program, as WHIMBREL_OLDER names no older one".to_owned(),
+        false => format!("from {} and back", older.display()),
+    };
+    let _ = writeln!(std::io::stderr(), "rolling: {which}");
 }
 
 /// Clients that write at any node, and go to the next when theirs does not answer.
@@ -81,7 +99,9 @@ impl Triangle {
 
 #[test]
 fn nodes_are_restarted_one_by_one_from_version_to_version() {
-    let mut triangle = Triangle::of(&older());
+    let older = older();
+    say(&older);
+    let mut triangle = Triangle::of(&older);
     let servers: Vec<(u16, u16)> = triangle
         .scene
         .nodes
@@ -96,7 +116,7 @@ fn nodes_are_restarted_one_by_one_from_version_to_version() {
     let acknowledged = || work.acknowledged.lock().unwrap().len();
     std::thread::scope(|scope| {
         scope.spawn(|| work.delivers(&servers, &tls));
-        for program in [binary().to_owned(), older(), binary().to_owned()] {
+        for program in [binary().to_owned(), older.clone(), binary().to_owned()] {
             for node in 0..3 {
                 triangle.restart_as(node, program.clone());
                 let before = acknowledged();
