@@ -62,7 +62,7 @@ pub(crate) fn run(fast: bool) -> Count {
         steps.push(("proofs", proofs::run));
         steps.push(("mutants", || mutants(&[])));
         steps.push(("simulator", || sim(&["--seeds", SIM_SEEDS])));
-steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
+        steps.push(("one node", || sim(&["--node-seeds", NODE_SEEDS])));
         steps.push(("end to end", end_to_end));
     }
     let mut sum = Count::default();
