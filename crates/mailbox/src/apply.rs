@@ -205,6 +205,9 @@ impl Replica {
             // Bytes and date were fixed when the entry was accepted: the content is there already.
             Some(slot) => {
                 let slot = *slot;
+                // Imports of before had the tag of what they were there: whichever comes first, the same one stays.
+                let record = &mut self.records[slot];
+                record.entry = record.entry.max(Some(entry));
                 self.change_placement(slot, |record| record.place(placement, mailbox, epoch, uid));
                 if broken("delivery-revives") {
                     self.records[slot].killed = false;

@@ -179,6 +179,12 @@ impl Hasher for IdHasher {
 #[cbor(transparent)]
 pub struct EntryTag(#[n(0)] NonZeroU64);
 
+impl EntryTag {
+    /// Of all messages that were imported: no queue entry made them, and whoever has the source may import them again at any time. The tag of
+    /// a queue entry is a hash, which is this by a chance of one in 2^64.
+    pub const IMPORT: Self = Self(NonZeroU64::MAX);
+}
+
 impl EntryId {
     /// Its tag.
     pub fn tag(self) -> EntryTag {

@@ -152,7 +152,7 @@ impl Replica {
     }
 
     /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
-    /// their queue entry is `finished` at every owner.
+    /// their queue entry is `finished` at every owner, imports ([`EntryTag::IMPORT`]) only where that is said of these.
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
     /// that all have applied that, and that all they did before is applied here. A mailbox goes when, besides, the records of all messages

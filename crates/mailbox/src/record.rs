@@ -233,7 +233,7 @@ impl Record {
         self.bits.flags_changed |= self.deleted_ever != other.deleted_ever;
         self.deleted_ever |= other.deleted_ever;
         self.killed |= other.killed && !broken("join-forgets-killed");
-        self.entry = self.entry.or(other.entry);
+        self.entry = self.entry.max(other.entry);
         if other.placed > self.placed {
             self.placed = other.placed;
             self.mailbox = other.mailbox;

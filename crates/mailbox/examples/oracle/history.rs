@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Deliver,
     /// The queue entry is finished: nobody delivers it any more.
     Finish,
+    /// A message comes from elsewhere, perhaps again.
+    Import,
     Copy,
     Move,
     Store,
@@ -169,6 +171,7 @@ impl Trace {
                 Op::Subscribe { .. } => 4,
                 Op::Unsubscribe { .. } => 5,
                 Op::Append(_) => 6,
+                Op::Deliver(deliver) if deliver.entry == EntryTag::IMPORT => 24,
                 Op::Deliver(_) => 7,
                 Op::Copy { .. } => 8,
                 Op::Move { .. } => 9,
@@ -200,7 +203,7 @@ impl Trace {
 }
 
 /// What must happen in many histories: all kinds of operations; then what else the model repeats.
-pub(crate) const ALL: [&str; 24] = [
+pub(crate) const ALL: [&str; 25] = [
     "open",
     "create",
     "delete",
@@ -225,6 +228,7 @@ pub(crate) const ALL: [&str; 24] = [
     "eras",
     "views",
     "mailboxes_dropped",
+    "import",
 ];
 
 pub(crate) fn incarnation(node: usize) -> Incarnation {
@@ -489,6 +493,14 @@ impl World<'_> {
                 self.done.insert(EntryId([1 + (a % 6) as u8; 16]).tag());
                 return Ok(());
             }
+            Kind::Import => {
+                let entry = EntryId([20 + (a % 6) as u8; 16]);
+                // No queue entry is under way for it, nor ever was.
+                self.done.insert(entry.tag());
+                let message = new_message(2_000 + u64::from(a % 6), flags(c));
+                let plan = replica.plan_import(&at, &self.target(i, b), vec![(entry, message)]);
+                plan.map(|plan| plan.ops).unwrap_or_default()
+            }
             Kind::Copy | Kind::Move => {
                 let Some((from, uids)) = self.pick(i, a, b) else {
                     return Ok(());
@@ -685,6 +697,8 @@ impl World<'_> {
         for entry in 1..=6 {
             self.done.insert(EntryId([entry; 16]).tag());
         }
+        // Nor does anybody import anything.
+        self.done.insert(EntryTag::IMPORT);
         for i in 0..self.nodes.len() {
             self.look(i)?;
             self.collect(i, u16::MAX)?;
@@ -750,6 +764,7 @@ pub(crate) fn generate(seed: u64) -> (Setting, Vec<Action>) {
         (Kind::Append, 14),
         (Kind::Deliver, 9),
         (Kind::Finish, 1),
+        (Kind::Import, 5),
         (Kind::Copy, 4),
         (Kind::Move, 9),
         (Kind::Store, 11),

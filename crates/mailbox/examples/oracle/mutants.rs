@@ -24,6 +24,7 @@ const MUTANTS: &[&str] = &[
     "expunge-removes-unseen",
     "expunge-spares-delivery",
     "flags-keep-modseq",
+    "import-is-a-delivery",
     "join-brings-back",
     "join-drops-hidden",
     "join-forgets-killed",

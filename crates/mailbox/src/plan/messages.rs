@@ -1,8 +1,10 @@
 //! APPEND, deliveries, COPY, MOVE, STORE, EXPUNGE.
 
 use whimbrel_crdt::Stamp;
+use whimbrel_crdt::mutants::broken;
 
 use super::*;
+use crate::EntryTag;
 
 impl Replica {
     /// APPEND and MULTIAPPEND; the outcome is the UIDs for APPENDUID.
@@ -71,7 +73,7 @@ impl Replica {
         }
         let uid = self.claims(at).take()?;
         Ok(Plan {
-            ops: vec![self.deliver(entry, id, mailbox, uid, message)],
+            ops: vec![self.deliver(entry, entry.tag(), id, mailbox, uid, message)],
             outcome: Delivered {
                 message: id,
                 uid: Some(uid),
@@ -83,6 +85,7 @@ impl Replica {
     fn deliver(
         &self,
         entry: EntryId,
+        tag: EntryTag,
         id: MessageId,
         mailbox: MailboxId,
         uid: u32,
@@ -98,7 +101,7 @@ impl Replica {
         } = message;
         Op::Deliver(Deliver {
             id,
-            entry: entry.tag(),
+            entry: tag,
             placement: entry.placement(mailbox),
             mailbox,
             uid,
@@ -136,8 +139,13 @@ impl Replica {
             let flags = std::mem::replace(&mut message.flags, Flags::none());
             check_keywords(&flags)?;
             let uid = claims.take()?;
+            let tag = if broken("import-is-a-delivery") {
+                entry.tag()
+            } else {
+                EntryTag::IMPORT
+            };
             plan.ops
-                .push(self.deliver(entry, id, mailbox, uid, message));
+                .push(self.deliver(entry, tag, id, mailbox, uid, message));
             if !flags.is_empty() {
                 plan.ops.push(Op::Store {
                     messages: vec![id],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_mailbox::{AccountId, BlobName, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, EntryTag, RowKey};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
@@ -98,7 +98,12 @@ impl PartitionOwner {
             return Remains::Due;
         }
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        let finished = |entry| recovered && !unfinished.contains(&entry);
+        // What was imported may be imported again wherever it is forgotten, and stays dead where it is not (docs/decisions/0042).
+        let alone = !self.config.in_cluster && self.config.peers.is_empty();
+        let finished = |entry| match entry {
+            EntryTag::IMPORT => alone,
+            entry => recovered && !unfinished.contains(&entry),
+        };
         let collected = replica.collect(own.shipping.stable(), &finished, COLLECTED_PER_CALL_MAX);
         let remains = if collected.more {
             Remains::Due

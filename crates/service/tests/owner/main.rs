@@ -6,6 +6,7 @@ mod collection;
 mod confirm;
 mod elsewhere;
 mod foreign;
+mod imports;
 mod lacking;
 mod leaving;
 mod pair;
