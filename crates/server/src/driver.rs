@@ -366,6 +366,11 @@ impl<S: Store> Driver<S> {
             Route::Store => {
                 // Boxed, as all that is large and not there while a connection is idle: its state is no part of the connection's.
                 let reply = Box::pin(self.calls.answer(call)).await;
+                if let Some(blob) = self.calls.take_missed()
+                    && let Some(account) = self.watching.account
+                {
+                    self.context.board.tell_of_missed(account, blob);
+                }
                 self.session.on_reply(self.context.clock.now(), reply);
                 self.interrupt();
             }

@@ -45,6 +45,8 @@ pub(crate) struct StoreCalls<S: Store> {
     /// This connection's turn.
     turn: Option<OwnedSemaphorePermit>,
     finished_max: usize,
+    /// A body that was to be read and is not here.
+    missed: Option<BlobName>,
     fatal: Fatal,
 }
 
@@ -64,8 +66,14 @@ impl<S: Store> StoreCalls<S> {
             turns,
             turn: None,
             finished_max,
+            missed: None,
             fatal,
         }
+    }
+
+    /// The body that the last call was to read, if it is not here.
+    pub(crate) fn take_missed(&mut self) -> Option<BlobName> {
+        self.missed.take()
     }
 
     /// Answers a call of [`whimbrel_service::machine::Route::Store`]; others fail.
@@ -98,7 +106,13 @@ impl<S: Store> StoreCalls<S> {
         answer.unwrap_or_else(|error| self.failed(&error))
     }
 
-    fn failed(&self, error: &StoreError) -> Reply {
+    fn failed(&mut self, error: &StoreError) -> Reply {
+        if let StoreError::NoBlob(name) = error {
+            self.missed = Some(BlobName {
+                upload: name.upload.0,
+                hash: name.hash.0,
+            });
+        }
         if error.stops_node() {
             (self.fatal)(&format!("the store: {error}"));
             return Reply::Failed(Failure::Temporary);

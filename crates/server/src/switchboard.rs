@@ -304,6 +304,12 @@ impl Switchboard {
         self.tell_who_may_lack(|| PeerInput::WantAgain(blob));
     }
 
+    /// A session of the account found that a body is not here.
+    pub(crate) fn tell_of_missed(&self, account: AccountId, blob: BlobName) {
+        let missed = PeerInput::Missed(account, blob);
+        self.tell(self.owner(account), Input::Peer(missed));
+    }
+
     fn tell_who_may_lack(&self, input: impl Fn() -> PeerInput) {
         for machine in self.owners.iter().chain([&self.queue]) {
             self.tell(machine, Input::Peer(input()));

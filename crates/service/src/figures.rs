@@ -23,6 +23,8 @@ pub struct Figures {
     pub log_operations: u64,
     /// Claims made again since the start (DESIGN, 4, rules 4 and 6).
     pub claims_again: u64,
+    /// Bodies that sessions found missing since the start, although nothing said that they are.
+    pub bodies_missed: u64,
     /// Takeovers that changed something: clients came from other nodes (DESIGN 4, rule 6).
     pub takeovers: u64,
     /// Claims among `claims_again` that they made.
@@ -78,6 +80,7 @@ impl Figures {
             partitions_young: self.partitions_young + other.partitions_young,
             log_operations: self.log_operations + other.log_operations,
             claims_again: self.claims_again + other.claims_again,
+            bodies_missed: self.bodies_missed + other.bodies_missed,
             takeovers: self.takeovers + other.takeovers,
             takeover_claims: self.takeover_claims + other.takeover_claims,
             takeovers_refused: self.takeovers_refused + other.takeovers_refused,

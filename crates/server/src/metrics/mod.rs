@@ -121,6 +121,8 @@ figures! {
         "Operations that all members have applied: while one is away it stands still.";
     CLUSTER_MISSING: Gauge<0> = "whimbrel_cluster_bodies_missing", [], "bodies",
         "Bodies of messages that are named here and are still on other nodes.";
+    CLUSTER_MISSED: Counter<0> = "whimbrel_cluster_bodies_missed_total", [], "bodies",
+        "Bodies that a client wanted to read and that were not here, although nothing said so: they are fetched from other nodes. Each is a defect of this node or of its disk.";
     CLUSTER_CLOCK_WRONG: Gauge<0> = "whimbrel_cluster_clock_wrong", [], "nodes",
         "1 while this node writes nothing because of its clock: more than a minute off those of the others, or a jump that none has confirmed.";
     CLUSTER_CLOCK_OFF: Gauge<0> = "whimbrel_cluster_clock_off_seconds", [], "seconds",

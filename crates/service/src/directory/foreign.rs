@@ -97,7 +97,8 @@ impl DirectoryOwner {
             | PeerInput::Open(_)
             | PeerInput::Body(..)
             | PeerInput::NoBody(_)
-            | PeerInput::WantAgain(_) => {}
+            | PeerInput::WantAgain(_)
+            | PeerInput::Missed(..) => {}
             PeerInput::Snapshot(ticket, snapshot) => {
                 let shipping = shipping_of(&mut self.state);
                 let released = self.giving.fixed(now, shipping, ticket, snapshot);

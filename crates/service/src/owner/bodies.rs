@@ -14,11 +14,12 @@ use whimbrel_storage::Mutation;
 
 use super::{
     Own, Partition, PartitionOwner, Phase,
+    keys::partition_of,
     rows::{blob_name, named_blob},
 };
 use crate::{
     log,
-    machine::{Now, Output, Ticket},
+    machine::{Note, Now, Output, Ticket},
     peers::PeerOutput,
 };
 
@@ -307,6 +308,55 @@ impl PartitionOwner {
         if self.lacked.range(all).next().is_some() {
             self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
         }
+    }
+
+    /// A session has found that a body is not here which a record names. If no row says so it is written now, and the body wanted of other nodes: what was shown
+    /// stays shown, and can be read when it has come. Other accounts that name it find out by themselves.
+    pub(super) fn missed(&mut self, account: AccountId, blob: BlobName) {
+        if self.config.peers.is_empty() {
+            return;
+        }
+        let partition = partition_of(account);
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        if own.failed {
+            return;
+        }
+        let known = own.lacking.get(&blob);
+        let known = known.is_some_and(|of| {
+            let accounts = of.accounts.as_ref();
+            accounts.is_none_or(|accounts| accounts.contains(&account))
+        });
+        if known {
+            // It is under way, or nobody has it; a node that is linked since may.
+            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+            return;
+        }
+        let named = self.accounts.get(&account).is_some_and(|entry| {
+            matches!(&entry.phase, Phase::Running(replica) if replica.contents().any(|(_, of)| of == blob))
+        });
+        // The message was removed meanwhile, and the body with it.
+        if !named {
+            return;
+        }
+        let ticket = self.ticket();
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let mut commit = own.log.commit();
+        commit
+            .mutations
+            .extend(own.lack(blob, &BTreeSet::from([account]), ticket));
+        self.lacked.insert((blob, partition));
+        self.counted.bodies_missed += 1;
+        self.hand_out_for(partition, ticket, commit);
+        let text = format!(
+            "body {} of account {account} is not here, and nothing said so: it is looked for at other nodes",
+            blob_name(&blob)
+        );
+        self.out.push_back(Output::Log(Note::Warning(text)));
+        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
     }
 
     fn accounts_of(&self, partition: PartitionId) -> Vec<AccountId> {

@@ -110,6 +110,7 @@ impl PartitionOwner {
             PeerInput::Body(blob, looked) => self.body_came(now, blob, looked),
             PeerInput::NoBody(blob) => self.nobody_has(&blob),
             PeerInput::WantAgain(blob) => self.want_again(blob),
+            PeerInput::Missed(account, blob) => self.missed(account, blob),
         }
     }
 

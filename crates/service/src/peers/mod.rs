@@ -20,7 +20,7 @@ pub(crate) mod whole;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_mailbox::BlobName;
+use whimbrel_mailbox::{AccountId, BlobName};
 pub use whimbrel_replication::{
     holders::{Holders, Phase, Standing},
     members::Ends,
@@ -102,6 +102,8 @@ pub enum PeerInput {
     NoBody(BlobName),
     /// The body is looked for no more, since no node had it a while ago: if it is still lacking here, it is to be wanted again. Told to all owners and the queue.
     WantAgain(BlobName),
+    /// A session of the account has found that a body is not here, which a record of it named a moment ago. Told to the account's owner.
+    Missed(AccountId, BlobName),
 }
 
 /// How one partition stands.

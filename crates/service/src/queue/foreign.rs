@@ -183,7 +183,8 @@ impl QueueOwner {
             | PeerInput::Frame(..)
             | PeerInput::Ready(..)
             | PeerInput::Open(_)
-            | PeerInput::NoBody(_) => {}
+            | PeerInput::NoBody(_)
+            | PeerInput::Missed(..) => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! The rows that say that bodies are missing go with the last records that name them: nobody may have these bodies any more.
+//! The rows that say that bodies are missing go with the last records that name them: nobody may have these bodies any more. What a session finds missing gets one.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,10 @@ fn pair() -> Pair {
         ..Config::default()
     });
     pair.nowhere = true;
+    recovered(pair)
+}
+
+fn recovered(mut pair: Pair) -> Pair {
     for node in 0..2 {
         pair.input(node, Input::QueueRecovered);
     }
@@ -179,4 +183,97 @@ fn a_row_that_does_not_say_whose_it_is_stays_until_the_body_is_here() {
         assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
         assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
     }
+}
+
+/// Node 1 had the body, and has lost it; so has nobody else by now, but for what the test tells.
+fn without_body() -> (Pair, BlobName) {
+    let mut pair = recovered(Pair::with(Config {
+        collect_after_seconds: 1,
+        ..Config::default()
+    }));
+    append(&mut pair, ANNE, "INBOX");
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    let blob = pair.coming[1][0];
+    pair.nowhere = true;
+    (pair, blob)
+}
+
+/// A session of the account at node 1 could not read it. What is looked for then.
+fn missed(pair: &mut Pair, account: AccountId, blob: BlobName) -> Vec<BlobName> {
+    pair.wanted[1].clear();
+    pair.peer(1, PeerInput::Missed(account, blob));
+    pair.settle();
+    std::mem::take(&mut pair.wanted[1])
+}
+
+fn found_missing(pair: &Pair) -> u64 {
+    pair.nodes[1].owner.figures(pair.now).bodies_missed
+}
+
+#[test]
+fn a_body_that_a_session_finds_missing_is_got_from_other_nodes() {
+    let (mut pair, blob) = without_body();
+    let inbox = name("INBOX");
+    assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
+    let warned = pair.nodes[1].warnings.len();
+    assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
+    assert_eq!(lacking(&pair), [of(&[ANNE])]);
+    // Each one who wants to read it asks again, and it is said and counted once.
+    assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
+    assert_eq!(pair.nodes[1].warnings.len(), warned + 1);
+    assert_eq!((missing(&pair), found_missing(&pair)), (1, 1));
+    // What was shown stays.
+    assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
+    // After a start, too, it is looked for.
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!((wanted_after_start(&mut pair), missing(&pair)), (0, 0));
+    assert_eq!(pair.uids_of(1, ANNE, &inbox).len(), 1);
+}
+
+/// The answer that it is here was looked up before the row was durable: perhaps nothing held the body then.
+#[test]
+fn one_that_was_there_before_the_row_was_durable_is_looked_for_again() {
+    let (mut pair, blob) = without_body();
+    pair.nodes[1].slow = Some([].into());
+    assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    assert_eq!(missing(&pair), 1);
+    for ticket in pair.nodes[1].slow.take().unwrap() {
+        pair.input(1, Input::Committed(ticket));
+    }
+    assert_eq!(pair.wanted[1], [blob]);
+}
+
+#[test]
+fn it_is_looked_for_as_long_as_a_message_of_the_account_names_it() {
+    let (mut pair, blob) = without_body();
+    append(&mut pair, bea(), "Archive");
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    let uids = pair.uids_of(1, bea(), &name("Archive"));
+    assert_eq!((uids.len(), lacking(&pair).len()), (1, 0));
+    assert_eq!(missed(&mut pair, bea(), blob), [blob]);
+    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    // Anne's finds out later.
+    assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
+    assert_eq!(lacking(&pair), [of(&[ANNE, bea()])]);
+    remove(&mut pair, bea(), "Archive");
+    remove(&mut pair, ANNE, "INBOX");
+    assert_eq!(lacking(&pair), Vec::<Bytes>::new());
+    // A session that still has the message in its view.
+    assert_eq!(missed(&mut pair, ANNE, blob), []);
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+}
+
+#[test]
+fn a_node_that_is_alone_looks_for_nothing() {
+    let (mut pair, blob) = without_body();
+    pair.close();
+    pair.settle();
+    assert_eq!(missed(&mut pair, ANNE, blob), []);
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
 }
