@@ -184,7 +184,12 @@ fn check(proofs: &Path) -> Result<usize, String> {
                 theorem.name, theorem.assumptions
             ));
         }
-        println!("proofs: {}.{}", theorem.module, theorem.name);
+        let mut on: Vec<&str> = rests_on.iter().map(String::as_str).collect();
+        if on.is_empty() {
+            on.push("nothing");
+        }
+        let (module, name) = (&theorem.module, &theorem.name);
+        println!("proofs: {module}.{name} rests on {}", on.join(", "));
     }
     Ok(theorems.len())
 }

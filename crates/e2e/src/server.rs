@@ -57,6 +57,13 @@ pub fn binary() -> &'static Path {
             .args(["build", "--quiet", "--package", "whimbrel"])
             .current_dir(env!("CARGO_MANIFEST_DIR"));
         cargo.env("CARGO_TARGET_DIR", directory.parent().expect("TARGET"));
+        // What cargo says of this package: ring's build script reads it, and would be run again, with all that rests on it.
+        for (name, _) in std::env::vars_os() {
+            let told = name.to_string_lossy();
+            if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+                cargo.env_remove(&name);
+            }
+        }
         if directory.ends_with("release") {
             cargo.arg("--release");
         }
