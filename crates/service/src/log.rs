@@ -75,14 +75,21 @@ pub(crate) fn cuts_at_ends(logs: &BTreeMap<Incarnation, LogEnd>) -> Vec<Cut> {
 }
 
 /// Key of the row which says that this node has all that others had when it was new. Only nodes that joined a cluster have it, one in each partition.
+///
+/// It is of one incarnation, whose eight bytes it has: a node that goes on under another one has lost something, and what it had once proves nothing any more.
 pub const GROWN_KEY: &[u8] = b"\0grown";
 
 /// The row itself.
-pub(crate) fn grown() -> Mutation {
+pub(crate) fn grown(origin: Incarnation) -> Mutation {
     Mutation::Put {
         key: GROWN_KEY.into(),
-        value: Bytes::new(),
+        value: Bytes::copy_from_slice(&origin.get().to_be_bytes()),
     }
+}
+
+/// Whether a row says of this incarnation that it has all.
+pub(crate) fn has_grown(origin: Incarnation, key: &[u8], value: &[u8]) -> bool {
+    key == GROWN_KEY && value == origin.get().to_be_bytes()
 }
 
 /// Before an account for which parts of batches are held: their number.

@@ -553,13 +553,24 @@ impl Node {
 
     /// The disk is lost: another node comes with an empty one, among these members.
     pub fn lose(&mut self, identity: Identity, peers: BTreeMap<Incarnation, u8>, time: u64) {
+        self.renew(DiskCopy::default(), identity, peers, time);
+    }
+
+    /// A member finds that its disk is older than what these members remember: it goes on under another incarnation, and is young.
+    pub fn renew(
+        &mut self,
+        copy: DiskCopy,
+        identity: Identity,
+        peers: BTreeMap<Incarnation, u8>,
+        time: u64,
+    ) {
         self.time = self.time.max(time);
         self.owner_config.peers = peers;
         self.owner_config.young = true;
-        self.put_back(DiskCopy::default(), identity);
+        self.put_back(copy, identity);
     }
 
-    /// An older copy of the disk is put back, and the node started as `server` starts it then: under another incarnation.
+    /// An older copy of the disk of a node that is alone is put back, and the node started as `server` starts it then: under another incarnation.
     pub fn put_back(&mut self, copy: DiskCopy, identity: Identity) {
         self.disk.put_back(copy);
         self.owner_config.origin = identity.incarnation;

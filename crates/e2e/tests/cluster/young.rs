@@ -100,3 +100,80 @@ fn a_new_node_brings_sessions_to_who_has_all() {
         node.server.stop();
     }
 }
+
+/// Of a member's data directory `store/` is lost, and `cluster/` is not: it goes on under another incarnation, and knows less than its clients.
+#[test]
+fn a_member_without_its_store_is_new() {
+    let ports = [free_port(), free_port()];
+    let to_b = Proxy::start(ports[1]);
+    let of_all = [
+        ("cluster", "region = \"land\""),
+        ("queue", "other_nodes = 0"),
+    ];
+    let mut a = Node::with("a", ports[0], ports[0], true, &of_all);
+    let mut b = Node::with("b", ports[1], to_b.port, false, &of_all);
+    a.begin(None);
+    b.begin(Some(&a));
+    b.wait_whole();
+    let large = message::bytes("large", BYTES);
+    let mut imap = a.server.anne();
+    for _ in 0..MESSAGES {
+        let _ = imap.append("INBOX", &[], &large).unwrap().ok("APPEND");
+    }
+    b.append("at the other one");
+    let count = u64::from(MESSAGES) + 1;
+    for node in [&a, &b] {
+        let mut imap = node.server.anne();
+        node.server.wait_count(&mut imap, "INBOX", count);
+    }
+    let before = a.server.contents(&mut imap, "INBOX").unwrap();
+
+    b.server.stop();
+    fs::remove_dir_all(b.server.path("data").join("store")).unwrap();
+    to_b.slow(true);
+    b.server.start(&[]);
+    // Nobody hears that there is no such account, or that his password is wrong.
+    wait_for("accounts and passwords", || {
+        let mut mail = Mail::smtp(b.server.ports.smtp).unwrap();
+        let text = message::bytes("from a stranger", 2000);
+        let replies = mail.deliver("carl@example.net", &[ACCOUNTS[0].0], &text, false);
+        let taken = replies.is_ok_and(|replies| {
+            assert!(!replies[0].is(5), "{replies:?}");
+            replies[0].is(2)
+        });
+        match b.server.login(ACCOUNTS[0]) {
+            Ok(_) => taken.then_some(()),
+            Err(refused) => {
+                let refused = format!("{refused:?}");
+                assert!(refused.contains("UNAVAILABLE"), "{refused}");
+                None
+            }
+        }
+    });
+    assert!(b.young("b").is_some() && b.figure("whimbrel_partitions_young") > 0);
+    let mut imap = b.server.anne();
+    let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
+    assert!(selected.exists().unwrap() >= MESSAGES + 1);
+    assert!(
+        b.figure("whimbrel_partitions_young") > 0,
+        "it was over too early"
+    );
+    to_b.slow(false);
+    b.wait_whole();
+    wait_for("all to be there", || b.young("b").is_none().then_some(()));
+    assert_eq!(b.figure("whimbrel_partitions_young"), 0);
+    let brought = b.brought_to().len();
+    let mut imap = b.server.anne();
+    let now = b.server.contents(&mut imap, "INBOX").unwrap();
+    assert_eq!(b.brought_to().len(), brought, "it serves by itself");
+    assert_eq!(now.validity, before.validity);
+    let known = now.messages.into_iter().filter(|of| of.uid < before.next);
+    assert_eq!(known.collect::<Vec<_>>(), before.messages);
+    // Its earlier life is not waited for any more.
+    let _ = a
+        .cluster(&["remove", "b", "--earlier", "--yes"])
+        .expect("cluster remove");
+    for node in [&mut a, &mut b] {
+        node.server.stop();
+    }
+}

@@ -9,7 +9,7 @@
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
-//! | `young` | this node came with an empty disk: of each partition it serves nothing before it has what another node had. It goes when all have it |
+//! | `young` | this node came with an empty disk, or goes on under a new incarnation: of each partition it serves nothing before it has what another node had. It goes when all have it |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
@@ -126,7 +126,7 @@ impl Files {
         made.map_err(self.io(""))
     }
 
-    /// Remembers that this node comes to its cluster with an empty disk. Before [`Files::keep`], which makes it a member.
+    /// Remembers that clients may know more than this node's disk: before the node is a member ([`Files::keep`]), or goes on under a new incarnation.
     ///
     /// # Errors
     /// [`FilesError::Io`]

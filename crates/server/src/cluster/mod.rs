@@ -68,7 +68,7 @@ pub struct Membership {
     pub(crate) holders: Holders,
     /// Those whose logs are closed.
     pub(crate) former: BTreeMap<Incarnation, u8>,
-    /// Whether this node came with an empty disk.
+    /// Whether this node came with an empty disk, or lost what it had in part.
     pub(crate) young: bool,
     /// Bodies that are wanted.
     pub(crate) wants: mpsc::UnboundedSender<Ask>,

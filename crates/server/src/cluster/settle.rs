@@ -81,6 +81,8 @@ pub(super) async fn settle<S: Store>(
     let roster = state.roster.lock().await.clone();
     if roster.members().get(incarnation(data)).is_none() {
         be_sponsored(state, data).await?;
+        // Before the new incarnation is kept: if this is all that is, the next start takes yet another one.
+        state.keep_young()?;
     }
     let me = incarnation(data);
     let roster = state.roster.lock().await.clone();

@@ -144,6 +144,13 @@ impl<S: Store> State<S> {
         self.young.load(Ordering::Relaxed)
     }
 
+    /// This node goes on under a new incarnation: clients may know more than its disk does.
+    pub(super) fn keep_young(&self) -> Result<(), FilesError> {
+        self.files.keep_young()?;
+        self.young.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     pub(super) fn has_grown(&self) {
         self.young.store(false, Ordering::Relaxed);
     }

@@ -180,7 +180,7 @@ impl DirectoryOwner {
                 Want::Grown => {
                     running.growing = Some(ticket);
                     let mut commit = running.log.commit();
-                    commit.mutations.push(log::grown());
+                    commit.mutations.push(log::grown(running.log.origin()));
                     running.gate.submitted(ticket);
                     Output::Commit(ticket, commit)
                 }

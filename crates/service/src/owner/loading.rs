@@ -317,7 +317,8 @@ impl PartitionOwner {
         let life = self.config.holders.standing(origin, partition).life;
         let dropped = opening.rows.iter().any(|(key, _)| key == log::DROPPED_KEY);
         let young = self.config.young || life > 0 || comes_back || dropped;
-        let young = young && !opening.rows.iter().any(|(key, _)| key == log::GROWN_KEY);
+        let mut rows = opening.rows.iter();
+        let young = young && !rows.any(|(key, value)| log::has_grown(origin, key, value));
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let members = self.config.members_of(partition);
         let config = self.config.shipping;

@@ -89,7 +89,7 @@ pub struct Config {
     pub former: BTreeMap<Incarnation, u8>,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand, those of nodes that were members among them.
     pub in_cluster: bool,
-    /// Whether it came to its cluster with an empty disk: then it serves of each partition nothing before it has what another node had.
+    /// Whether it came to its cluster with an empty disk, or goes on under a new incarnation, since it has lost something: then it serves of each partition nothing before it has what another node had.
     pub young: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,

@@ -147,7 +147,7 @@ impl PartitionOwner {
         }
         own.age = Age::Growing(ticket);
         let mut commit = own.log.commit();
-        commit.mutations.push(log::grown());
+        commit.mutations.push(log::grown(own.log.origin()));
         // Told once, to who is new.
         commit.mutations.extend(own.announced_row());
         self.hand_out_for(partition, ticket, commit);

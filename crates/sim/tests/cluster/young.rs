@@ -2,6 +2,7 @@
 
 use whimbrel_service::api::Resolution;
 use whimbrel_sim::node::Identity;
+use whimbrel_storage::memory::DiskCopy;
 
 use super::*;
 
@@ -12,11 +13,17 @@ fn is_refused(reply: &Reply) -> bool {
 impl Cluster {
     /// Another node comes with an empty disk, among the members that were.
     fn replace(&mut self, node: usize) {
+        self.renew(node, 9, DiskCopy::default());
+    }
+
+    /// A node goes on under this incarnation and slot, with what is on this disk.
+    fn renew(&mut self, node: usize, slot: u8, copy: DiskCopy) {
         let identity = Identity {
-            incarnation: Incarnation::from_hash(9),
-            slot: 9,
+            incarnation: Incarnation::from_hash(slot.into()),
+            slot,
             round: 0,
         };
+        let mut copy = Some(copy);
         let all = self.nodes.iter().map(|(id, _)| *id);
         let mut slots: std::collections::BTreeMap<_, _> = all
             .map(|id| (id, u8::try_from(id.get()).unwrap()))
@@ -28,7 +35,7 @@ impl Cluster {
                 let mut peers = slots.clone();
                 peers.remove(id);
                 let time = other.time();
-                other.lose(identity, peers, time);
+                other.renew(copy.take().unwrap_or_default(), identity, peers, time);
             } else {
                 other.members(slots.clone(), std::collections::BTreeMap::new());
             }
@@ -91,6 +98,51 @@ fn a_new_node_refuses_until_it_has_what_another_had() {
         "and needs nobody later"
     );
     assert_eq!(cluster.logs_in(2, "anne@example.org", "x"), Some(ANNE));
+}
+
+/// A node that was new once and has all has kept that; then an older copy of its disk is put back, in which that stands, too.
+#[test]
+fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
+    let mut cluster = Cluster::new(3);
+    cluster.link(true);
+    cluster.append(0, 1);
+    cluster.pass(5);
+    cluster.link(false);
+    cluster.replace(2);
+    cluster.link(true);
+    cluster.pass(5);
+    assert_eq!(cluster.bodies_of(2), [1], "it has grown");
+    let copy = cluster.nodes[2].1.disk.copy();
+    cluster.append(2, 2);
+    cluster.append(0, 3);
+    cluster.pass(5);
+    let before = cluster.select(1, inbox());
+    assert_eq!(before.uids.len(), 3);
+    cluster.link(false);
+    cluster.renew(2, 10, copy);
+    assert!(cluster.turns_away(2), "nobody was met");
+    cluster.bodies_withheld = true;
+    cluster.link(true);
+    let list = cluster.call(2, MailboxCall::List);
+    assert!(is_refused(&list), "the bodies are not here: {list:?}");
+    cluster.bodies_withheld = false;
+    cluster.withhold(None);
+    cluster.pass(5);
+    // What came after the copy has new UIDs: the node leads, since it cannot know what it told (decisions/0011).
+    assert_eq!(cluster.bodies_of(2), [1, 2, 3]);
+    let now = cluster.select(2, inbox());
+    assert_eq!(now.uids.to_vec()[0], before.uids.to_vec()[0]);
+    assert_eq!(now.status.uid_validity, before.status.uid_validity);
+    let (shown, elsewhere) = (now.uids.to_vec(), cluster.select(1, inbox()));
+    assert_eq!(
+        elsewhere.uids.to_vec(),
+        shown,
+        "claims are the same everywhere"
+    );
+    cluster.link(false);
+    cluster.nodes[2].1.reopen();
+    let now = cluster.select(2, inbox());
+    assert_eq!(now.uids.to_vec(), shown, "and needs nobody later");
 }
 
 /// Three nodes, of which the last is new and hears nothing of the account's partition.
