@@ -105,6 +105,8 @@ impl World {
         for other in 0..number {
             self.network.connect_at(self.now + 1, number, other);
         }
+        // As `server` does from its start on: it may hear nothing new, and has its word to say all the same.
+        self.network.look_at(self.now + LOOK_MICROS, number);
         self.check_slots(number)
     }
 
@@ -153,6 +155,7 @@ impl World {
         member.node.lose(identity, peers, self.now);
         let roster = &member.roster;
         member.node.members(roster.slots(), roster.former());
+        self.network.look_at(self.now + LOOK_MICROS, index);
         self.lose_clients_of(index);
         self.check_slots(index)
     }
