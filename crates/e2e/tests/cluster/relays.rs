@@ -1,5 +1,7 @@
 //! Sessions that come to one node and are served by another: of a node that is drained, and where the accounts of a region are shared out.
 
+#[cfg(feature = "clients")]
+use whimbrel_e2e::process::run;
 use whimbrel_e2e::wire::Trouble;
 
 use super::*;
@@ -338,7 +340,7 @@ pop3.quit()
     python
         .arg(server.path("authority.pem"))
         .args([ANNE.0, ANNE.1]);
-    let _ = whimbrel_e2e::process::run(&mut python, b"").expect("imaplib and poplib");
+    let _ = run(&mut python, b"").expect("imaplib and poplib");
     scene.wait_alike(&[0, 1]);
     let mut curl = Command::new("curl");
     let url = format!("imaps://localhost:{}/INBOX;MAILINDEX=1", ports[0]);
@@ -346,11 +348,7 @@ pop3.quit()
     curl.arg(format!("{}:{}", ANNE.0, ANNE.1)).arg("--cacert");
     curl.arg(scene.nodes[1].server.path("authority.pem"))
         .arg(url);
-    assert!(
-        whimbrel_e2e::process::run(&mut curl, b"")
-            .expect("curl")
-            .contains("first")
-    );
+    assert!(run(&mut curl, b"").expect("curl").contains("first"));
     assert!(scene.nodes[1].brought_to().len() >= count + 4);
     for node in &mut scene.nodes {
         node.server.stop();
