@@ -540,7 +540,7 @@ impl Running {
         let mut young = config.young;
         for (key, value) in rows {
             if key == log::GROWN_KEY {
-                young &= !log::has_grown(origin, key, value);
+                young &= !log::has_grown(origin, value);
             } else if key == log::POSITION_KEY {
                 log = Log::load(id, origin, value).map_err(|error| error.to_string())?;
             } else if key == log::JOINING_KEY {

@@ -87,9 +87,9 @@ pub(crate) fn grown(origin: Incarnation) -> Mutation {
     }
 }
 
-/// Whether a row says of this incarnation that it has all.
-pub(crate) fn has_grown(origin: Incarnation, key: &[u8], value: &[u8]) -> bool {
-    key == GROWN_KEY && value == origin.get().to_be_bytes()
+/// Whether what stands in that row is of this incarnation.
+pub(crate) fn has_grown(origin: Incarnation, value: &[u8]) -> bool {
+    value == origin.get().to_be_bytes()
 }
 
 /// Before an account for which parts of batches are held: their number.

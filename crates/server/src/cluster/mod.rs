@@ -174,7 +174,7 @@ impl<S: Store> Cluster<S> {
             peers,
             holders,
             former: state.former().await,
-            young: state.files.is_young(),
+            young: state.is_young(),
             wants: to_wants,
         };
         Ok(Some(Cluster {

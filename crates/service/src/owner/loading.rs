@@ -318,7 +318,8 @@ impl PartitionOwner {
         let dropped = opening.rows.iter().any(|(key, _)| key == log::DROPPED_KEY);
         let young = self.config.young || life > 0 || comes_back || dropped;
         let mut rows = opening.rows.iter();
-        let young = young && !rows.any(|(key, value)| log::has_grown(origin, key, value));
+        let grown = rows.find(|(key, _)| key == log::GROWN_KEY);
+        let young = young && !grown.is_some_and(|(_, value)| log::has_grown(origin, value));
         let ends = logs.clone().unwrap_or_else(|| log.ends());
         let members = self.config.members_of(partition);
         let config = self.config.shipping;

@@ -103,12 +103,7 @@ fn a_new_node_refuses_until_it_has_what_another_had() {
 /// A node that was new once and has all has kept that; then an older copy of its disk is put back, in which that stands, too.
 #[test]
 fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
-    let mut cluster = Cluster::new(3);
-    cluster.link(true);
-    cluster.append(0, 1);
-    cluster.pass(5);
-    cluster.link(false);
-    cluster.replace(2);
+    let mut cluster = with_the_last_replaced();
     cluster.link(true);
     cluster.pass(5);
     assert_eq!(cluster.bodies_of(2), [1], "it has grown");
@@ -145,14 +140,20 @@ fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
     assert_eq!(now.uids.to_vec(), shown, "and needs nobody later");
 }
 
-/// Three nodes, of which the last is new and hears nothing of the account's partition.
-fn with_a_new_one() -> Cluster {
+/// Three nodes with a message, not linked, of which the last is another one with an empty disk.
+fn with_the_last_replaced() -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.link(true);
     cluster.append(0, 1);
     cluster.pass(5);
     cluster.link(false);
     cluster.replace(2);
+    cluster
+}
+
+/// Three nodes, of which the last is new and hears nothing of the account's partition.
+fn with_a_new_one() -> Cluster {
+    let mut cluster = with_the_last_replaced();
     cluster.withheld = Some(owner::keys::partition_of(ANNE));
     cluster.withheld_from = Some(2);
     cluster.link(true);
