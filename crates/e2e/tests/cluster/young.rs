@@ -131,7 +131,9 @@ fn a_member_without_its_store_is_new() {
 
     b.server.stop();
     fs::remove_dir_all(b.server.path("data").join("store")).unwrap();
-    [&to_a, &to_b].map(|proxy| proxy.slow(true));
+    for proxy in [&to_a, &to_b] {
+        proxy.slow(true);
+    }
     b.server.start(&[]);
     // Nobody hears that there is no such account, or that his password is wrong.
     wait_for("accounts and passwords", || {
@@ -154,7 +156,9 @@ fn a_member_without_its_store_is_new() {
     let mut imap = b.server.anne();
     let selected = imap.command("SELECT INBOX").unwrap().ok("SELECT");
     assert!(selected.exists().unwrap() > MESSAGES);
-    [&to_a, &to_b].map(|proxy| proxy.slow(false));
+    for proxy in [&to_a, &to_b] {
+        proxy.slow(false);
+    }
     // It says so behind this start: so it was new. How long that takes is not for a test to say.
     b.wait_whole();
     wait_for("all to be there", || b.young("b").is_none().then_some(()));
