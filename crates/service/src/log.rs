@@ -191,6 +191,12 @@ pub struct Position {
     /// What was stable at the last collection; `None`: there was none, or none with peers.
     #[n(7)]
     pub collected: Option<VersionVector>,
+    /// When this node went on although nobody was left who had what clients may know, in seconds since 1970.
+    #[n(8)]
+    pub alone: Option<u32>,
+    /// When it did so without operations of its own, of before it had left the partition.
+    #[n(9)]
+    pub own_lost: Option<u32>,
 }
 
 /// The own log of one partition.
@@ -224,6 +230,8 @@ impl Log {
             applied: VersionVector::new(),
             origin: NonZeroU64::new(origin.get()),
             collected: None,
+            alone: None,
+            own_lost: None,
         };
         Log {
             partition,
@@ -254,6 +262,8 @@ impl Log {
             log.position.hlc = position.hlc;
             log.position.applied = position.applied;
             log.position.collected = position.collected;
+            // Not what is lost of its own: no UID of the other one's slot is given any more.
+            log.position.alone = position.alone;
             log.hlc = hlc;
             return Ok(log);
         }
@@ -413,6 +423,30 @@ impl Log {
         commit
     }
 
+    /// Nobody is left who had what clients may know, and this node goes on; `own_lost`: its own operations are among that. Written with the next position.
+    pub(crate) fn go_on_alone(&mut self, now: Now, own_lost: bool) {
+        let second = u32::try_from(now.wall_micros / 1_000_000).unwrap_or(u32::MAX);
+        self.position.alone = Some(second);
+        if own_lost {
+            self.position.own_lost = Some(second);
+        }
+    }
+
+    /// Whether operations that this node made are lost, and it goes on without.
+    pub(crate) fn own_lost(&self) -> bool {
+        self.position.own_lost.is_some()
+    }
+
+    /// The least UIDVALIDITY of an account of which nothing is here, and that had this one: clients may know UIDs of it of which nobody knows any more.
+    pub(crate) fn least_opened(&self, uid_validity: u32) -> Option<u32> {
+        above(self.position.alone?, uid_validity)
+    }
+
+    /// The same of an account of which something is here: UIDs of this node's slot may be told that it does not know any more.
+    pub(crate) fn least_found(&self, uid_validity: u32) -> Option<u32> {
+        above(self.position.own_lost?, uid_validity)
+    }
+
     /// What was stable when something was collected.
     #[must_use]
     pub fn collected(&self) -> VersionVector {
@@ -426,7 +460,7 @@ impl Log {
         self.record()
     }
 
-    fn record(&self) -> Mutation {
+    pub(crate) fn record(&self) -> Mutation {
         Mutation::Put {
             key: POSITION_KEY.into(),
             value: encode(&self.position).into(),
@@ -500,6 +534,15 @@ impl Log {
     }
 }
 
+/// UIDVALIDITYs are seconds, up to 63 more for the slot of who gives them, and clocks may differ by a minute.
+const UIDVALIDITIES_AHEAD: u32 = 128;
+
+/// What UIDVALIDITY is at least when what was told under this one, by a second, is lost; `None`: it came after that.
+fn above(lost: u32, uid_validity: u32) -> Option<u32> {
+    let last = lost.saturating_add(UIDVALIDITIES_AHEAD);
+    (uid_validity <= last).then(|| last.saturating_add(1))
+}
+
 /// Numbers and times taken for one batch.
 #[derive(Clone, Debug)]
 pub struct Reserved {
@@ -525,4 +568,42 @@ pub(crate) fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
     let written = minicbor::encode(value, &mut out);
     debug_assert!(written.is_ok(), "writing to memory cannot fail");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_before_a_loss_is_told_apart_from_what_comes_after() {
+        let (partition, origin) = (PartitionId(7), Incarnation::from_hash(1));
+        let mut log = Log::new(partition, origin);
+        assert_eq!((log.least_opened(1), log.least_found(1)), (None, None));
+        let now = Now {
+            wall_micros: 1_000_000_000,
+            ..Now::default()
+        };
+        log.go_on_alone(now, false);
+        assert_eq!(
+            (log.least_opened(9), log.least_found(9)),
+            (Some(1_129), None)
+        );
+        log.go_on_alone(now, true);
+        let load = |log: &Log, origin| match log.record() {
+            Mutation::Put { value, .. } => Log::load(partition, origin, &value).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let log = load(&log, origin);
+        for told in [1, 1_000, 1_128] {
+            assert_eq!(log.least_opened(told), Some(1_129));
+            assert_eq!(log.least_found(told), Some(1_129));
+        }
+        for new in [1_129, u32::MAX] {
+            assert_eq!((log.least_opened(new), log.least_found(new)), (None, None));
+        }
+        // Another incarnation has another slot.
+        let other = load(&log, Incarnation::from_hash(2));
+        assert_eq!(other.least_opened(1), Some(1_129));
+        assert_eq!((other.least_found(1), other.own_lost()), (None, false));
+    }
 }

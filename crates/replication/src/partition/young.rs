@@ -100,7 +100,8 @@ impl Partition {
             heads: [(self.me, hash)].into(),
             hlc: 0,
         };
-        self.join_without_donor(snapshot);
+        // Before what follows from it: it is kept in the same commit.
         self.out.push_back(Output::Alarm(Alarm::OwnLost(lost)));
+        self.join_without_donor(snapshot);
     }
 }

@@ -270,7 +270,13 @@ impl PartitionOwner {
         let Ok(replica) = self.replica(account) else {
             return;
         };
-        if replica.needs_epoch(&at) || replica.uidvalidity() < least {
+        let known = replica.uidvalidity();
+        let lost = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.log.least_found(known),
+            _ => None,
+        };
+        let least = lost.unwrap_or(0).max(least);
+        if replica.needs_epoch(&at) || known < least {
             let plan = replica.plan_epoch(&at, least);
             self.write(now, account, plan.ops, &[]);
         }

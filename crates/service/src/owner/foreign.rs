@@ -255,6 +255,10 @@ impl PartitionOwner {
                     self.grown(partition);
                     continue;
                 }
+                Want::Alone { own_lost, warning } => {
+                    own.log.go_on_alone(self.stamps.stamp(now), own_lost);
+                    Output::Log(Note::Warning(warning))
+                }
                 Want::Snapshot { asked } => {
                     self.fix(now, partition, asked);
                     continue;

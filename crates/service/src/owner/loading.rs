@@ -527,9 +527,15 @@ impl PartitionOwner {
             return self.drop_account(account, Failure::Temporary);
         }
         let mut replica = Replica::new(account, self.config.slot);
-        if let Some(Partition::Running(own)) = self.partitions.get(&keys::partition_of(account)) {
-            own.begin(&mut replica, &self.config.renewal());
-        }
+        let Some(Partition::Running(own)) = self.partitions.get(&keys::partition_of(account))
+        else {
+            return;
+        };
+        own.begin(&mut replica, &self.config.renewal());
+        let at = At {
+            now_micros: self.stamps.stamp(now).wall_micros,
+            next: Dot::new(own.log.origin(), own.log.next()),
+        };
         // These are valid names: a test opens an account.
         let folders: Vec<_> = DEFAULT_FOLDERS
             .iter()
@@ -540,7 +546,11 @@ impl PartitionOwner {
         let mut ops = replica
             .plan_open(birth.created, birth.uid_validity, &folders)
             .ops;
-        if birth.risen > birth.uid_validity.max(birth.created) {
+        let told = birth.risen.max(birth.uid_validity).max(birth.created);
+        if let Some(least) = own.log.least_opened(told) {
+            // What was told of it is lost: no UID can be vouched for (rule 7).
+            ops.extend(replica.plan_epoch(&at, least).ops);
+        } else if birth.risen > birth.uid_validity.max(birth.created) {
             // Whoever has raised it is in an epoch of which the operation has not come. Under one UIDVALIDITY there is one epoch (`proofs/spec/Epochs.v`).
             ops.push(Op::Epoch {
                 uidvalidity: birth.risen,
@@ -583,6 +593,10 @@ impl PartitionOwner {
             for (row, value) in replica.take_first_rows(plan.outcome) {
                 push_row(&mut first, account, &row, value);
             }
+        } else if ops.is_empty()
+            && let Some(least) = own.log.least_found(replica.uidvalidity())
+        {
+            ops = replica.plan_epoch(&at, least).ops;
         } else if ops.is_empty() {
             // A crash may have come between a RENAME and the claims that follow from it.
             ops = replica

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Renewal, Replica};
 
-use super::{Account, Own, Partition, PartitionOwner, keys};
+use super::{Account, Own, Partition, PartitionOwner, Phase, keys};
 use crate::{
     api::Failure,
     log,
@@ -148,6 +148,8 @@ impl PartitionOwner {
         own.age = Age::Growing(ticket);
         let mut commit = own.log.commit();
         commit.mutations.push(log::grown(own.log.origin()));
+        // And whether anybody was left who had all of it.
+        commit.mutations.push(own.log.record());
         // Told once, to who is new.
         commit.mutations.extend(own.announced_row());
         self.hand_out_for(partition, ticket, commit);
@@ -162,7 +164,26 @@ impl PartitionOwner {
             return;
         }
         own.age = Age::Grown;
+        self.begin_anew_what_is_known(now, partition);
         self.take_up(now, partition);
+    }
+
+    /// Before this node makes an operation: where its own of before are lost, accounts that are in memory begin in a new epoch. Others do when they are loaded, or opened.
+    fn begin_anew_what_is_known(&mut self, now: Now, partition: PartitionId) {
+        if self
+            .running(partition)
+            .is_none_or(|own| !own.log.own_lost())
+        {
+            return;
+        }
+        let known = |entry: &Account| {
+            entry.partition == partition && matches!(entry.phase, Phase::Running(_))
+        };
+        let all = self.accounts.iter().filter(|(_, entry)| known(entry));
+        let all: Vec<AccountId> = all.map(|(account, _)| *account).collect();
+        for account in all {
+            self.epoch_if_due(now, account, 0);
+        }
     }
 
     /// Does with what waits for accounts of a partition what can be done with it now.

@@ -115,6 +115,13 @@ pub(crate) enum Want {
     Cut(Incarnation, u64),
     /// A new node has all that it lacked: keep that.
     Grown,
+    /// Nobody is left who had all of it: keep that, before anything that follows from it.
+    Alone {
+        /// What this node made itself is lost, too.
+        own_lost: bool,
+        /// For the log of the node.
+        warning: String,
+    },
     Unlink(Incarnation),
     /// For the log of the node.
     Warn(String),
@@ -410,7 +417,16 @@ impl Shipping {
                 )),
                 Output::Grown => Want::Grown,
                 Output::Stop(peer) => Want::Unlink(peer),
-                Output::Alarm(alarm) => Want::Warn(alarm_text(self.machine.id(), &alarm)),
+                Output::Alarm(alarm) => {
+                    let warning = alarm_text(self.machine.id(), &alarm);
+                    match alarm {
+                        Alarm::Alone | Alarm::OwnLost(_) => Want::Alone {
+                            own_lost: alarm != Alarm::Alone,
+                            warning,
+                        },
+                        _ => Want::Warn(warning),
+                    }
+                }
                 Output::Fatal(cause) => Want::Fatal(cause),
             });
         }

@@ -288,7 +288,9 @@ impl QueueOwner {
                 Want::DropState(state) => self.giving.release(state),
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(PartitionId::QUEUE, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
-                Want::Warn(text) => Output::Log(Note::Warning(text)),
+                Want::Warn(text) | Want::Alone { warning: text, .. } => {
+                    Output::Log(Note::Warning(text))
+                }
                 Want::Fatal(cause) => Output::Fatal(cause),
             });
         }

@@ -7,7 +7,7 @@ use whimbrel_crdt::{Incarnation, VersionVector};
 use whimbrel_mailbox::RowKey;
 use whimbrel_replication::wire::{Covered, Leaving};
 use whimbrel_service::{
-    api::{Failure, MailboxCall, Reply},
+    api::{Failure, MailboxCall, MailboxName, Reply},
     log::AWAY_KEY,
     machine::{Input, Machine, Others, Ticket},
     owner::{PartitionOwner, keys::partition_of},
@@ -348,10 +348,11 @@ fn who_lacks_something_does_not_answer() {
     }
 }
 
-/// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not.
+/// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not, and in a new epoch: of
+/// the UIDs that were told nobody knows any more, nor does it of its own.
 #[test]
 fn it_begins_with_nothing_when_nobody_else_is_left() {
-    for wrote in [true, false] {
+    for (wrote, dies) in [(true, false), (false, false), (true, true), (false, true)] {
         let mut pair = Pair::new();
         pair.append(0, "INBOX", 2);
         pair.settle();
@@ -361,6 +362,8 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
         }
         let holders = Holders::default();
         let mut placed = Placed { pair, holders };
+        let inbox = MailboxName::inbox();
+        let told = placed.pair.selected(1, ANNE, &inbox);
         placed.say(1, Phase::Leaves, &[0, 1]);
         placed.pair.settle();
         placed.say(1, Phase::Away, &[0, 1]);
@@ -373,6 +376,13 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
             reports.iter().any(|report| report.young)
         };
         assert!(is_young(&placed), "{wrote}: the other one is a member");
+        if dies {
+            // The next commit is durable, which the machine has not heard.
+            placed.pair.nodes[1].slow = Some(VecDeque::new());
+            placed.pair.close();
+            placed.pair.nodes[1].slow = None;
+            placed.restart(1);
+        }
         placed.pair.close();
         placed.pair.settle();
         assert!(!is_young(&placed), "{wrote}");
@@ -383,15 +393,41 @@ fn it_begins_with_nothing_when_nobody_else_is_left() {
         assert_eq!(warned(&placed, "nobody is left"), 1, "{wrote}");
         let lost = warned(&placed, "are lost with those who held it");
         assert_eq!(lost, usize::from(wrote));
+        let mut validities = None;
         // Nor does it look for anybody after a start.
         for messages in 1..3 {
             placed.append(1);
-            assert_eq!(placed.uids(1).len(), messages, "{wrote}");
+            let (validity, uids) = placed.pair.selected(1, ANNE, &inbox);
+            assert_eq!(uids.len(), messages, "{wrote}");
+            assert!(validity > told.0, "{wrote} {dies}: {validity} {told:?}");
+            assert_eq!(*validities.get_or_insert(validity), validity, "once");
             placed.restart(1);
             placed.pair.settle();
             assert!(!is_young(&placed), "{wrote}");
         }
     }
+}
+
+/// What others had written of an account is found, and not what this node had told of it: it may have UIDs of its slot to give that it gave before.
+#[test]
+fn what_is_found_of_an_account_begins_in_a_new_epoch() {
+    let mut placed = placed();
+    let inbox = MailboxName::inbox();
+    let told = placed.pair.selected(1, ANNE, &inbox);
+    placed.leave();
+    placed.pair.unlink();
+    placed.come_back();
+    placed.pair.close();
+    placed.pair.settle();
+    let found = placed.pair.nodes[0].rows_of(|_| true);
+    placed.pair.nodes[1].rows.extend(found);
+    placed.restart(1);
+    placed.pair.settle();
+    let (validity, _) = placed.pair.selected(1, ANNE, &inbox);
+    assert!(validity > told.0, "{validity} {told:?}");
+    placed.restart(1);
+    let again = placed.pair.selected(1, ANNE, &inbox);
+    assert_eq!(again.0, validity, "once");
 }
 
 #[test]

@@ -353,6 +353,8 @@ mod tests {
             applied: vector(applied),
             origin: None,
             collected: None,
+            alone: None,
+            own_lost: None,
         };
         minicbor::to_vec(position).unwrap().into()
     }
