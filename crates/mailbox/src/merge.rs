@@ -152,7 +152,7 @@ impl Replica {
     }
 
     /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
-    /// their queue entry is `finished` at every owner, imports ([`EntryTag::IMPORT`]) only where that is said of these.
+    /// their queue entry is `finished` at every owner (asked with that vector), imports ([`EntryTag::IMPORT`]) only where that is said of these.
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
     /// that all have applied that, and that all they did before is applied here. A mailbox goes when, besides, the records of all messages
@@ -162,7 +162,7 @@ impl Replica {
     pub fn collect(
         &mut self,
         stable: &VersionVector,
-        finished: &dyn Fn(EntryTag) -> bool,
+        finished: &dyn Fn(EntryTag, &VersionVector) -> bool,
         messages_max: usize,
     ) -> Collected {
         let mut collected = Collected::default();
@@ -171,8 +171,8 @@ impl Replica {
             .iter()
             .filter(|(slot, since)| {
                 let entry = self.records[**slot].entry;
-                let finished =
-                    entry.is_none_or(finished) || broken("collects-unfinished-deliveries");
+                let finished = entry.is_none_or(|entry| finished(entry, since))
+                    || broken("collects-unfinished-deliveries");
                 finished && (stable.covers_all(since) || broken("collects-unstable"))
             })
             .map(|(slot, _)| *slot);

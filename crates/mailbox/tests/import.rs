@@ -170,7 +170,7 @@ fn nodes_agree_on_what_was_imported_again() {
     step(&mut one, &mut two, &mut shared, plan.expect("planned").ops).expect("causal");
 
     // As an owner of a cluster asks: no queue entry is under way.
-    let finished = |tag| tag != EntryTag::IMPORT;
+    let finished = |tag, _: &VersionVector| tag != EntryTag::IMPORT;
     one.replica.collect(&shared, &finished, usize::MAX);
     let plan = one.replica.plan_import(&one.at(), &inbox, message());
     let plan = plan.expect("planned");
@@ -180,7 +180,7 @@ fn nodes_agree_on_what_was_imported_again() {
     assert_eq!(count(&one.replica), count(&two));
 
     // Where it is said that nobody has it otherwise it is forgotten, and comes back.
-    one.replica.collect(&shared, &|_| true, usize::MAX);
+    one.replica.collect(&shared, &|_, _| true, usize::MAX);
     assert_eq!(one.replica.hidden(), 0);
     assert_eq!(one.import("INBOX", &[1]).len(), 1);
 }

@@ -336,6 +336,7 @@ where
                 Output::NotHere(ticket) => board.tell_queue(Input::NotHere(ticket)),
                 Output::Unfinished(entry) => board.tell_all_owners(|| Input::Unfinished(entry)),
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
+                Output::CaughtUp(at) => board.tell_all_owners(|| Input::CaughtUp(at)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
                 Output::Peer(output) => self.for_peers(output)?,

@@ -743,6 +743,7 @@ impl Machine for DirectoryOwner {
             | Input::Unfinished(_)
             | Input::Finished(_)
             | Input::QueueRecovered
+            | Input::CaughtUp(_)
             | Input::Hangup(_)
             | Input::Purge(_) => {}
             Input::Peer(input) => self.peer(now, input),

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use whimbrel_crdt::mutants::broken;
+
 use crate::{
     admin::AdminReply,
     api::{Failure, Reply},
@@ -40,7 +42,11 @@ impl Gate {
         answer: Output,
         out: &mut VecDeque<Output>,
     ) {
-        match newest.filter(|newest| self.pending.front().is_some_and(|oldest| oldest <= newest)) {
+        let under_way = |newest: &Ticket| {
+            let oldest = self.pending.front();
+            oldest.is_some_and(|oldest| oldest <= newest) && !broken("answered-before-sync")
+        };
+        match newest.filter(under_way) {
             Some(newest) => {
                 self.count += 1;
                 self.held.insert((newest, self.count), answer);

@@ -113,6 +113,8 @@ pub enum Input {
     Finished(EntryId),
     /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
     QueueRecovered,
+    /// All entries that any node of the cluster knew at this time of the monotonic clock have been told, or are finished (partition owners only).
+    CaughtUp(u64),
     /// A partition owner meets an account of which it has nothing (directory only); answer [`Output::Birth`].
     AskBirth(AccountId),
     /// The answer to [`Output::AskBirth`] (partition owners only).
@@ -202,6 +204,8 @@ pub enum Output {
     Finished(EntryId),
     /// Route to every partition owner as [`Input::QueueRecovered`].
     QueueRecovered,
+    /// Route to every partition owner as [`Input::CaughtUp`].
+    CaughtUp(u64),
     /// Route to the owner of the account as [`Input::Purge`].
     Purge(AccountId),
     /// For other nodes (only of machines that have peers).

@@ -17,6 +17,7 @@
 mod accepting;
 mod foreign;
 mod handing;
+mod heard;
 mod holders;
 mod rows;
 mod states;
@@ -164,6 +165,9 @@ pub struct QueueOwner {
     whole_since: Option<u64>,
     /// When entries of others are looked at.
     look_at: Option<u64>,
+    /// Up to when all is here that each other node had, and when that is looked at again.
+    heard: BTreeMap<Incarnation, heard::Heard>,
+    heard_at: Option<u64>,
     /// Rows of entries that are being taken over.
     adopting: BTreeMap<Ticket, EntryId>,
     /// Logs that are being read for the partition's machine.
@@ -283,6 +287,8 @@ impl QueueOwner {
             gone: BTreeMap::new(),
             whole_since: None,
             look_at: None,
+            heard: BTreeMap::new(),
+            heard_at: None,
             adopting: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_at: None,
@@ -676,6 +682,7 @@ impl Machine for QueueOwner {
             _ => {}
         }
         self.ship(now);
+        self.catch_up(now);
     }
 
     fn poll(&mut self) -> Option<Output> {
@@ -724,7 +731,8 @@ impl Machine for QueueOwner {
             Phase::Loading(_) => None,
         };
         let times = [self.retry_at, self.waits.deadline(), self.look_at];
-        let times = times.into_iter().chain([self.reads_at, shipping]);
+        let times = times.into_iter();
+        let times = times.chain([self.reads_at, self.heard_at, shipping]);
         times.flatten().min()
     }
 }

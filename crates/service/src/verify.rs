@@ -184,7 +184,8 @@ impl Replay {
 
     fn rows(mut self) -> Vec<(RowKey, Vec<u8>)> {
         // What is hidden may be collected: it is compared no further.
-        self.replica.collect(&self.applied, &|_| true, usize::MAX);
+        self.replica
+            .collect(&self.applied, &|_, _| true, usize::MAX);
         self.replica.replicated_rows(false)
     }
 }
@@ -266,7 +267,7 @@ pub fn account(
     }));
     if let Some(replay) = replay {
         let said: BTreeMap<_, _> = replay.rows().into_iter().collect();
-        replica.collect(applied, &|_| true, usize::MAX);
+        replica.collect(applied, &|_, _| true, usize::MAX);
         let found: BTreeMap<_, _> = replica.replicated_rows(false).into_iter().collect();
         let all: BTreeSet<&RowKey> = said.keys().chain(found.keys()).collect();
         for row in all {

@@ -1,136 +1,210 @@
-//! Breaks one rule after the other on purpose and sees whether the simulated clusters object.
+//! Breaks one rule after the other on purpose and sees whether the simulated clusters object, and by which checker.
 //!
-//! `cargo xtask sim --mutants [NAME...]`; `WHIMBREL_SEEDS` is how many clusters each may survive, and half as many in which a disk is lost.
+//! `cargo xtask sim --mutants [NAME...]`: each must be found by one of the checkers that are named beside it, within [`SEEDS_MAX`] seeds (`WHIMBREL_SEEDS`: another number).
+//! A seed is regions that write to one account (some of the first), a cluster that loses a disk, and the cluster that lives on. Where a rule was found last is tried first, and what
+//! it takes is told; if it is not found there any more, all seeds are tried in their order. `WHIMBREL_SEARCH=1` tries them all in any case: so the places are found.
 
 #[cfg(feature = "mutants")]
 #[path = "../../crdt/mutants/harness.rs"]
 mod harness;
 
-/// Every name is that of a switch in `service`, `mailbox`, `directory` or `replication`. Those of rules that show only where streams lose frames or logs are cut
-/// are seen by `replication`'s own histories; so are
-/// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
-/// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone.
 #[cfg(feature = "mutants")]
-const MUTANTS: &[&str] = &[
-    "abort-not-heard",
-    "abort-not-logged",
-    "accepted-before-enough",
-    "all-was-shown",
-    "announce-forgotten",
-    "applied-early",
-    "body-held-by-another",
-    "body-not-awaited",
-    "body-said-before-it-came",
-    "claim-for-any-placement",
-    "claim-last-wins",
-    "confirmed-without-bodies",
-    "counter-ignores-claims",
-    "counter-not-told",
-    "credential-by-arrival",
-    "directory-replaced-by-state",
-    "duplicate-taken",
-    "expunge-forgets-a-dot",
-    "expunge-removes-unseen",
-    "expunge-spares-delivery",
-    "finished-entry-stays",
-    "foreign-not-applied",
-    "handed-is-done",
-    "heard-not-released",
-    "heard-without-number",
-    "joined-rows-not-written",
-    "joined-without-position",
-    "late-is-shown",
-    "late-not-claimed",
-    "latest-decoy",
-    "left-before-told-is-stable",
-    "left-unasked",
-    "mark-goes-with-name",
-    "move-last-arrival-wins",
-    "nobody-comes-from-elsewhere",
-    "nobody-waits",
-    "nobody-waits-for-bodies",
-    "provisional-delivered",
-    "removed-comes-back",
-    "resume-skips-unapplied",
-    "takeover-claims-nothing",
-    "uids-told-at-once",
-    "unconfirmed-stays",
-    "wait-without-blobs",
-    "waits-alike",
-    "young-answers",
-    "young-without-bodies",
-];
+mod broken {
+    use std::panic::catch_unwind;
 
-#[cfg(feature = "mutants")]
-fn main() -> std::process::ExitCode {
-    harness::run(MUTANTS, 1_000, object)
-}
-
-/// The first cluster that objects: regions that write to one account, then whatever comes.
-#[cfg(feature = "mutants")]
-fn object(seeds: u64) -> Option<String> {
+    use whimbrel_crdt::mutants::broken;
     use whimbrel_sim::cluster::{self, Plan, claims};
 
-    let short = |cause: &str| {
-        let line = cause.lines().next().unwrap_or_default();
-        line.chars().take(110).collect::<String>()
-    };
-    let fast = 120_000;
-    let settings = [
-        (5, false, fast),
-        (1, false, fast),
-        (5, true, fast),
+    use crate::harness;
+
+    /// So many seeds a rule that is broken may survive.
+    const SEEDS_MAX: u64 = 1_500;
+
+    /// Where a rule that is broken was found last.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum At {
+        /// In this setting of regions.
+        Regions(usize),
+        /// Where a disk is lost.
+        Lost(u64),
+        /// In a cluster that lives on.
+        Cluster(u64),
+        /// It has to be searched.
+        Anywhere,
+    }
+
+    use At::{Anywhere, Cluster, Lost, Regions};
+
+    /// Names of switches in `service`, `mailbox`, `directory` or `replication`, what must object, as a part of its text, and where that was.
+    ///
+    /// Rules that show only where streams lose frames are seen by `replication`'s own histories; so are
+    /// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
+    /// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone.
+    const MUTANTS: &[(&str, &[&str], At)] = &[
+        ("abort-not-heard", &["told to come back"], Anywhere),
+        ("abort-not-logged", &["told to come back"], Anywhere),
+        ("accepted-before-enough", &["D1/D2"], Anywhere),
+        ("all-was-shown", &["overlooks"], Anywhere),
+        ("announce-forgotten", &["U2", "overlooks"], Anywhere),
+        ("answered-before-sync", &["D1/D2"], Anywhere),
+        ("applied-early", &["causal_delivery"], Anywhere),
+        ("body-held-by-another", &["D1"], Anywhere),
+        ("body-not-awaited", &["D1"], Anywhere),
+        ("body-said-before-it-came", &["D1/D2"], Anywhere),
+        ("claim-for-any-placement", &["U3"], Anywhere),
+        ("claim-last-wins", &["U3"], Anywhere),
+        (
+            "collects-unstable",
+            &["U3", "D1", "causal_delivery", "stopped"],
+            Anywhere,
+        ),
+        ("confirmed-without-bodies", &["D1/D2"], Anywhere),
+        ("counter-ignores-claims", &["stopped"], Anywhere),
+        ("counter-not-told", &["claims:", "told UID"], Anywhere),
+        ("credential-by-arrival", &["U3"], Anywhere),
+        ("cut-at-own-pace", &["U3", "D1", "axiom"], Anywhere),
+        ("directory-replaced-by-state", &["U3"], Anywhere),
+        ("duplicate-taken", &["stopped", "axiom"], Anywhere),
+        (
+            "expunge-forgets-a-dot",
+            &["told to come back", "expunged"],
+            Anywhere,
+        ),
+        ("expunge-removes-unseen", &["U3", "D1"], Anywhere),
+        ("expunge-spares-delivery", &["expunged"], Anywhere),
+        ("finished-entry-stays", &["told to come back"], Anywhere),
+        ("foreign-not-applied", &["U3"], Anywhere),
+        ("handed-is-done", &["D1/D2"], Anywhere),
+        ("heard-not-released", &["answers:"], Anywhere),
+        ("heard-without-number", &["told UID", "claims:"], Anywhere),
+        ("joined-rows-not-written", &["U3"], Anywhere),
+        (
+            "joined-without-position",
+            &["causal_delivery", "U3"],
+            Anywhere,
+        ),
+        ("late-is-shown", &["U2"], Anywhere),
+        ("late-not-claimed", &["U3"], Anywhere),
+        ("latest-decoy", &["U3"], Anywhere),
+        ("left-before-told-is-stable", &["overlooks"], Anywhere),
+        ("left-unasked", &["causal_delivery", "D1"], Anywhere),
+        ("mark-goes-with-name", &["U2"], Anywhere),
+        ("move-last-arrival-wins", &["U3"], Anywhere),
+        ("nobody-comes-from-elsewhere", &["overlooks"], Anywhere),
+        ("nobody-waits", &["told UID", "claims:"], Anywhere),
+        (
+            "nobody-waits-for-bodies",
+            &["told UID", "claims:"],
+            Anywhere,
+        ),
+        ("provisional-delivered", &["told to come back"], Anywhere),
+        ("removed-comes-back", &["U3", "stopped"], Anywhere),
+        (
+            "resume-skips-unapplied",
+            &["U3", "never answered", "causal_delivery"],
+            Anywhere,
+        ),
+        ("takeover-claims-nothing", &["overlooks"], Anywhere),
+        ("uids-told-at-once", &["told UID", "claims:"], Anywhere),
+        ("unconfirmed-stays", &["told to come back"], Anywhere),
+        ("wait-without-blobs", &["D1/D2"], Anywhere),
+        ("waits-alike", &["claims:"], Anywhere),
+        (
+            "young-answers",
+            &["causal_delivery", "overlooks", "came for a lost disk"],
+            Anywhere,
+        ),
+        ("young-without-bodies", &["came for a lost disk"], Anywhere),
+    ];
+
+    /// Regions that write to one account: messages a second in each, whether one is cut off, one way in microseconds.
+    const REGIONS: [(u64, bool, u64); 4] = [
+        (5, false, FAST),
+        (1, false, FAST),
+        (5, true, FAST),
         (5, false, 2_800_000),
     ];
-    for (per_second, cut, latency_micros) in settings {
+    const FAST: u64 = 120_000;
+
+    pub(crate) fn run() -> std::process::ExitCode {
+        let names: Vec<&str> = MUTANTS.iter().map(|(name, ..)| *name).collect();
+        harness::run(&names, SEEDS_MAX, object)
+    }
+
+    /// What objects first; without a name no rule is broken, and nothing must.
+    fn object(seeds: u64) -> Option<String> {
+        let broken = MUTANTS.iter().find(|(name, ..)| broken(name));
+        let (checkers, at) = broken.map_or((&[""][..], Anywhere), |(_, by, at)| (*by, *at));
+        let search = at == Anywhere || std::env::var_os("WHIMBREL_SEARCH").is_some();
+        let first = (!search).then(|| try_at(at, checkers)).flatten();
+        first.or_else(|| {
+            let regions = (0..REGIONS.len()).map(Regions);
+            let lost = (1..=seeds).map(Lost);
+            let clusters = (1..=seeds).map(Cluster);
+            // What takes least time first.
+            let mut all = regions.chain(lost.take(500)).chain(clusters);
+            all.find_map(|at| try_at(at, checkers))
+        })
+    }
+
+    fn try_at(at: At, checkers: &[&str]) -> Option<String> {
+        let (cause, seed, place) = match at {
+            Regions(index) => (regions(index)?, 1, format!("regions {index}")),
+            Lost(seed) => {
+                let run = catch_unwind(|| cluster::lost::run(seed, false));
+                (cause(run)?, seed, "a disk lost".to_owned())
+            }
+            Cluster(seed) => {
+                let run = catch_unwind(|| cluster::run(&Plan::new(seed), false));
+                (cause(run)?, seed, "a cluster".to_owned())
+            }
+            Anywhere => return None,
+        };
+        let by = checkers.iter().find(|checker| cause.contains(**checker))?;
+        let line = cause.lines().next().unwrap_or_default();
+        let line: String = line.chars().take(110).collect();
+        Some(format!("at seed {seed}, {place}, by '{by}' ({line})"))
+    }
+
+    /// What a run objected to. A panic is an objection like any other.
+    fn cause<T>(
+        run: std::thread::Result<Result<T, whimbrel_sim::world::Breach>>,
+    ) -> Option<String> {
+        match run {
+            Ok(Ok(_)) => None,
+            Ok(Err(breach)) => Some(breach.0),
+            Err(_) => Some("panic".into()),
+        }
+    }
+
+    fn regions(index: usize) -> Option<String> {
+        let (per_second, cut, latency_micros) = REGIONS[index];
         let setting = claims::Setting {
             regions: 3,
             per_second,
             latency_micros,
             cut,
         };
-        match std::panic::catch_unwind(|| claims::run(&setting, 1)) {
-            Ok(Ok(outcome)) if outcome.again > 0 && !cut && latency_micros == fast => {
-                let again = outcome.again;
-                return Some(format!("in a whole network ({again} claims made again)"));
-            }
-            // Nobody is heard as soon as it is waited for at first.
-            Ok(Ok(outcome)) if latency_micros > fast && outcome.claims_percent() > 250 => {
-                let percent = outcome.claims_percent();
-                return Some(format!("on slow links ({percent} claims of 100 messages)"));
-            }
-            // With little to do two ways and some syncs are enough; the patience is 720 ms, and some syncs are slow.
-            Ok(Ok(outcome)) if per_second == 1 && outcome.answered_micros.1 > 900_000 => {
-                let (_, most) = outcome.answered_micros;
-                return Some(format!("in regions (APPEND answered after {most} us)"));
-            }
-            Ok(Ok(_)) => {}
-            Ok(Err(breach)) => {
-                return Some(format!("in regions ({})", short(&breach.0)));
-            }
-            Err(_) => return Some("in regions (panic)".into()),
+        let outcome = match catch_unwind(|| claims::run(&setting, 1)) {
+            Ok(Ok(outcome)) => outcome,
+            run => return cause(run),
+        };
+        let again = outcome.again;
+        if again > 0 && !cut && latency_micros == FAST {
+            return Some(format!("claims: {again} made again in a whole network"));
         }
+        // Nobody is heard as soon as it is waited for at first.
+        let percent = outcome.claims_percent();
+        if latency_micros > FAST && percent > 250 {
+            return Some(format!("claims: {percent} of 100 messages on slow links"));
+        }
+        // With little to do two ways and some syncs are enough; the patience is 720 ms, and some syncs are slow.
+        let (_, most) = outcome.answered_micros;
+        (per_second == 1 && most > 900_000).then(|| format!("answers: APPEND after {most} us"))
     }
+}
 
-    let lost = (1..=seeds / 2).find_map(|seed| {
-        match std::panic::catch_unwind(|| cluster::lost::run(seed, false)) {
-            Ok(Ok(_)) => None,
-            Ok(Err(breach)) => Some(format!(
-                "at seed {seed}, a disk lost ({})",
-                short(&breach.0)
-            )),
-            Err(_) => Some(format!("at seed {seed}, a disk lost (panic)")),
-        }
-    });
-    if lost.is_some() {
-        return lost;
-    }
-    // A client of an earlier life, which few meet.
-    [1403].into_iter().chain(1..=seeds).find_map(|seed| {
-        match std::panic::catch_unwind(|| cluster::run(&Plan::new(seed), false)) {
-            Ok(Ok(_)) => None,
-            Ok(Err(breach)) => Some(format!("at seed {seed} ({})", short(&breach.0))),
-            Err(_) => Some(format!("at seed {seed} (panic)")),
-        }
-    })
+#[cfg(feature = "mutants")]
+fn main() -> std::process::ExitCode {
+    broken::run()
 }

@@ -806,6 +806,11 @@ impl Node {
                     self.input_soon(Dest::Owner(owner), Input::Finished(entry));
                 }
             }
+            Output::CaughtUp(at) => {
+                for owner in 0..self.owners.len() {
+                    self.input_soon(Dest::Owner(owner), Input::CaughtUp(at));
+                }
+            }
             Output::QueueRecovered => {
                 for owner in 0..self.owners.len() {
                     self.input_soon(Dest::Owner(owner), Input::QueueRecovered);

@@ -13,7 +13,9 @@ use whimbrel_service::{
     },
     content::Content,
     machine::{Note, RequestId},
-    owner, peers, queue,
+    owner,
+    peers::{self, Frame},
+    queue,
 };
 use whimbrel_sim::{
     client,
@@ -38,6 +40,9 @@ struct Cluster {
     /// Only if they are for this node.
     withheld_from: Option<usize>,
     held: BTreeSet<(usize, usize, Option<PartitionId>)>,
+    /// Batches of the queue are not taken to these nodes: other frames of it are.
+    no_mail_to: BTreeSet<usize>,
+    mail_held: Vec<(usize, usize, Frame)>,
     /// Bodies are not taken either.
     bodies_withheld: bool,
     /// Nodes that are gone for good, disks included.
@@ -88,6 +93,8 @@ impl Cluster {
             withheld: None,
             withheld_from: None,
             held: BTreeSet::new(),
+            no_mail_to: BTreeSet::new(),
+            mail_held: Vec::new(),
             bodies_withheld: false,
             lost: BTreeSet::new(),
             notes: Vec::new(),
@@ -230,8 +237,14 @@ impl Cluster {
             }
             let (id, peer) = (self.nodes[from].0, self.nodes[to].0);
             while let Some(frame) = self.nodes[from].1.ready(partition, peer) {
-                if self.linked {
-                    self.nodes[to].1.receive(id, frame);
+                if !self.linked {
+                    continue;
+                }
+                let is_mail =
+                    matches!(frame, Frame::Batches(_)) && partition == Some(PartitionId::QUEUE);
+                match is_mail && self.no_mail_to.contains(&to) {
+                    true => self.mail_held.push((from, to, frame)),
+                    false => self.nodes[to].1.receive(id, frame),
                 }
             }
         }

@@ -608,7 +608,7 @@ impl World<'_> {
         let node = &mut self.nodes[i];
         let collected = node
             .replica
-            .collect(&stable, &|tag| done.contains(&tag), usize::MAX);
+            .collect(&stable, &|tag, _| done.contains(&tag), usize::MAX);
         if self.setting.drops {
             let dropped = collected.messages.iter();
             let dropped = dropped.map(|dropped| Event::Drop(i, dropped.message));

@@ -964,7 +964,7 @@ impl World {
         let collected =
             self.nodes[i]
                 .replica
-                .collect(&stable, &|tag| done.contains(&tag), usize::MAX);
+                .collect(&stable, &|tag, _| done.contains(&tag), usize::MAX);
         self.stats.collected += collected.messages.len() as u64;
         self.collected |= collected.messages.len() + collected.mailboxes.len() > 0;
         self.write(i);

@@ -518,7 +518,11 @@ fn delivery_after_expunge() -> Outcome {
     ensure_eq!(w.deliver(0, 1, "INBOX")?, None);
     // Stable, but not finished: remembered.
     let stable = w.nodes[0].applied.clone();
-    let mut collect = |done: bool| w.nodes[0].replica.collect(&stable, &|_| done, usize::MAX);
+    let mut collect = |done: bool| {
+        w.nodes[0]
+            .replica
+            .collect(&stable, &|_, _| done, usize::MAX)
+    };
     ensure_eq!(collect(false).messages.len(), 0);
     ensure_eq!(collect(true).messages.len(), 1);
     Ok(())
@@ -918,14 +922,18 @@ fn content_goes_with_the_last_copy() -> Outcome {
     ensure_eq!(origin, w.only(0, "INBOX")?.message);
     w.expunge(0, "INBOX", uid)?;
     let stable = w.nodes[0].applied.clone();
-    let first = w.nodes[0].replica.collect(&stable, &|_| true, usize::MAX);
+    let first = w.nodes[0]
+        .replica
+        .collect(&stable, &|_, _| true, usize::MAX);
     ensure_eq!((first.messages.len(), first.messages[0].content), (1, None));
     w.write(0);
     ensure!(w.nodes[0].rows.contains_key(&RowKey::Content(origin)));
     let copy = w.only(0, "a")?.uid;
     w.expunge(0, "a", copy)?;
     let stable = w.nodes[0].applied.clone();
-    let second = w.nodes[0].replica.collect(&stable, &|_| true, usize::MAX);
+    let second = w.nodes[0]
+        .replica
+        .collect(&stable, &|_, _| true, usize::MAX);
     let released = second.messages[0].content.map(|(origin, _)| origin);
     ensure_eq!((second.messages.len(), released), (1, Some(origin)));
     w.write(0);

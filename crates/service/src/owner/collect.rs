@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use whimbrel_crdt::{VersionVector, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, EntryTag, RowKey};
 use whimbrel_storage::{Mutation, Room};
 
@@ -30,6 +31,27 @@ pub(super) enum Purge {
     Begins,
     /// The last of its rows.
     Ends,
+}
+
+/// What was stable so long ago that all entries which the queue of any node had then are known here: what is removed by that, and was made by an entry that is not
+/// known, is made by none again (`queue::heard`).
+#[derive(Default)]
+pub(super) struct Settled {
+    stable: VersionVector,
+    /// What is to be settled next, and when it was stable.
+    next: Option<(u64, VersionVector)>,
+}
+
+impl Settled {
+    fn look(&mut self, now: Now, caught_up: Option<u64>, stable: &VersionVector) {
+        let is_heard = |(at, _): &mut (u64, VersionVector)| caught_up.is_some_and(|up| up >= *at);
+        if let Some((_, next)) = self.next.take_if(is_heard) {
+            self.stable = next;
+        }
+        if self.next.is_none() && !stable.is_empty() {
+            self.next = Some((now.mono_micros, stable.clone()));
+        }
+    }
 }
 
 /// What a collection leaves for later.
@@ -70,7 +92,7 @@ impl PartitionOwner {
                 Some(entry) if entry.collect_at == Some(at) => entry.collect_at = None,
                 _ => continue,
             }
-            match self.collect(account) {
+            match self.collect(now, account) {
                 Remains::Nothing => {}
                 Remains::Due => self.collect_after(now, account, PAUSE_SECONDS),
                 Remains::Unfinished => self.collect_soon(now, account),
@@ -79,7 +101,7 @@ impl PartitionOwner {
     }
 
     /// Collects some of one account.
-    fn collect(&mut self, account: AccountId) -> Remains {
+    fn collect(&mut self, now: Now, account: AccountId) -> Remains {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return Remains::Nothing;
         };
@@ -100,9 +122,14 @@ impl PartitionOwner {
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
         // What was imported may be imported again wherever it is forgotten, and stays dead where it is not (docs/decisions/0042).
         let alone = !self.config.in_cluster && self.config.peers.is_empty();
-        let finished = |entry| match entry {
+        own.settled.look(now, self.caught_up, own.shipping.stable());
+        let settled = &own.settled.stable;
+        let is_heard = |since: &VersionVector| {
+            alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
+        };
+        let finished = |entry, since: &VersionVector| match entry {
             EntryTag::IMPORT => alone,
-            entry => recovered && !unfinished.contains(&entry),
+            entry => recovered && !unfinished.contains(&entry) && is_heard(since),
         };
         let collected = replica.collect(own.shipping.stable(), &finished, COLLECTED_PER_CALL_MAX);
         let remains = if collected.more {

@@ -10,6 +10,7 @@ use whimbrel_storage::Room;
 use super::{
     Account, Load, Own, Partition, PartitionOwner, Phase,
     bodies::{Lacking, Lackings},
+    collect::Settled,
     confirming::Confirming,
     elsewhere::Reporting,
     keys,
@@ -383,6 +384,7 @@ impl PartitionOwner {
             stalled,
             states,
             age: if young { Age::Young } else { Age::Grown },
+            settled: Settled::default(),
             failed: false,
         };
         let is_young = own.is_young();

@@ -189,6 +189,8 @@ pub struct PartitionOwner {
     unfinished: BTreeSet<EntryTag>,
     /// Whether the queue has handed out again all that it held at the start.
     queue_recovered: bool,
+    /// Of what other nodes had in the queue until then all is known.
+    caught_up: Option<u64>,
     /// Memory of all loaded accounts, in bytes.
     bytes: usize,
     /// What was counted since the start.
@@ -256,6 +258,8 @@ struct Own {
     states: state::States,
     /// Whether this node has what clients may know.
     age: young::Age,
+    /// What is stable, and was when the queue had not been heard of as far as now.
+    settled: collect::Settled,
     /// A commit failed: nothing more is accepted until those behind it have failed, too.
     failed: bool,
 }
@@ -369,6 +373,7 @@ impl PartitionOwner {
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             queue_recovered: false,
+            caught_up: None,
             bytes: 0,
             counted: Figures::default(),
             claims: BTreeMap::new(),
@@ -515,6 +520,7 @@ impl Machine for PartitionOwner {
                 self.spread_no_more(entry);
             }
             Input::QueueRecovered => self.queue_recovered = true,
+            Input::CaughtUp(at) => self.caught_up = Some(at),
             Input::Hangup(session) => self.hangup(session),
             Input::Purge(account) => self.purge(account),
             Input::Peer(input) => self.peer(now, input),

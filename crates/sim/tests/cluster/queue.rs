@@ -281,6 +281,46 @@ fn removed_mail_is_not_delivered_again_elsewhere() {
     assert_eq!(cluster.nodes[1].1.queue_len(), 0, "it was taken over");
 }
 
+/// A node hears of the entry after its delivery was removed everywhere, and that it is finished never: the node that took it is lost. The late one is the first to take it over.
+#[test]
+fn removed_mail_does_not_come_back_where_its_entry_comes_late() {
+    let (late, taker, other) = (0, 1, 2);
+    let mut cluster = linked(3);
+    cluster.no_mail_to.insert(late);
+    let request = cluster.mail(taker, 1);
+    let reply = cluster.await_answer(request);
+    assert!(matches!(reply, Reply::Done));
+    // Nor does the other one hear that it is finished.
+    cluster.no_mail_to.insert(other);
+    cluster.pass(3);
+    assert_eq!(cluster.bodies_of(late), [1]);
+    let (_, uid) = cluster.shown(taker)[0];
+    cluster.remove(taker, uid);
+    cluster.pass(60);
+    for node in [late, taker, other] {
+        assert_eq!(cluster.bodies_of(node), [], "node {node}");
+    }
+    cluster.lose(taker);
+    // What was on its way from there is lost, and the other one gives what it has.
+    cluster.mail_held.retain(|(from, ..)| *from != taker);
+    cluster.no_mail_to.clear();
+    for (from, to, frame) in std::mem::take(&mut cluster.mail_held) {
+        let id = cluster.nodes[from].0;
+        cluster.nodes[to].1.receive(id, frame);
+    }
+    cluster.pass(200);
+    for node in [late, other] {
+        assert_eq!(cluster.bodies_of(node), [], "node {node}");
+    }
+    cluster.remove_the_lost();
+    cluster.pass(100);
+    for node in [late, other] {
+        assert_eq!(cluster.nodes[node].1.queue_len(), 0, "it was taken over");
+        assert_eq!(cluster.bodies_of(node), [], "node {node}");
+        assert_eq!(cluster.stored(node), 0, "and it is forgotten at last");
+    }
+}
+
 /// A crash of the one that took it, at any moment: what it finds counts, and is delivered once.
 #[test]
 fn a_crash_of_the_node_that_took_it_loses_nothing() {
