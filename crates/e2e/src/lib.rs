@@ -5,7 +5,7 @@
 //! only a hang meets it.
 //!
 //! Reading order: [`server`] starts and stops the product; [`wire`], [`imap`], [`pop3`] and [`mail`] are the clients; [`message`] makes messages
-//! that know what they must look like; [`uids`], [`trace`] and [`memory`] are checkers; [`model`] is what a random client believes.
+//! that know what they must look like; [`strict`], [`device`], [`uids`], [`trace`] and [`memory`] are checkers; [`model`] is what a random client believes.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -14,6 +14,7 @@
 
 pub mod cache;
 pub mod certificates;
+pub mod device;
 pub mod imap;
 pub mod mail;
 pub mod memory;
@@ -23,6 +24,7 @@ pub mod pop3;
 pub mod process;
 pub mod random;
 pub mod server;
+pub mod strict;
 pub mod trace;
 pub mod uids;
 pub mod wire;

@@ -7,13 +7,18 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 pub use self::parse::{Node, Response, Status};
-use crate::wire::{Result, Trouble, Wire};
+use crate::{
+    strict::Session,
+    wire::{Result, Trouble, Wire},
+};
 
 /// A session.
 pub struct Imap {
     /// The connection, for tests that speak raw.
     pub wire: Wire,
     next_tag: u32,
+    /// Who hears all of it, where that is watched ([`crate::strict`]).
+    strict: Option<Session>,
 }
 
 /// All that a command brought.
@@ -187,12 +192,17 @@ impl Fetched {
 impl Imap {
     /// Connects by TLS and reads the greeting.
     pub fn connect(port: u16, config: &Arc<ClientConfig>) -> Result<Imap> {
-        Imap::greeted(Wire::tls(port, config)?)
+        Imap::greeted(Wire::tls(port, config)?).map(|imap| imap.at(port))
     }
 
     /// Connects in clear and reads the greeting.
     pub fn connect_clear(port: u16) -> Result<Imap> {
-        Imap::greeted(Wire::clear(port)?)
+        Imap::greeted(Wire::clear(port)?).map(|imap| imap.at(port))
+    }
+
+    fn at(mut self, port: u16) -> Imap {
+        self.strict = Session::at(port);
+        self
     }
 
     /// Over a connection on which somebody is logged in from the start.
@@ -205,7 +215,11 @@ impl Imap {
     }
 
     fn greeted_with(wire: Wire, expected: Status) -> Result<Imap> {
-        let mut imap = Imap { wire, next_tag: 0 };
+        let mut imap = Imap {
+            wire,
+            next_tag: 0,
+            strict: None,
+        };
         match imap.response()? {
             Response::State(status, _, _) if status == expected => Ok(imap),
             other => Err(Trouble::Protocol(format!("greeting: {other:?}"))),
@@ -237,11 +251,26 @@ impl Imap {
     /// Sends a command without waiting; its tag.
     pub fn send(&mut self, command: &[u8]) -> Result<String> {
         let tag = self.tag();
+        if let Some(strict) = &mut self.strict {
+            strict.sent(&tag, command);
+        }
         let mut line = format!("{tag} ").into_bytes();
         line.extend_from_slice(command);
         line.extend_from_slice(b"\r\n");
         self.wire.send(&line)?;
         Ok(tag)
+    }
+
+    /// Sends commands of these tags, one a line, without waiting for anything.
+    pub fn pipeline(&mut self, commands: &[(&str, &str)]) -> Result<()> {
+        let mut lines = String::new();
+        for (tag, command) in commands {
+            if let Some(strict) = &mut self.strict {
+                strict.sent(tag, command.as_bytes());
+            }
+            lines.push_str(&format!("{tag} {command}\r\n"));
+        }
+        self.wire.send(lines.as_bytes())
     }
 
     /// Sends a command and waits for its end.
@@ -252,7 +281,29 @@ impl Imap {
     /// The same for bytes, such as those with non-synchronizing literals.
     pub fn raw_command(&mut self, command: &[u8]) -> Result<Reply> {
         let tag = self.send(command)?;
-        self.reply(&tag)
+        let reply = self.reply(&tag)?;
+        self.list()?;
+        Ok(reply)
+    }
+
+    /// Behind a SELECT: what a client that keeps everything asks for.
+    fn list(&mut self) -> Result<()> {
+        let Some((changed, all)) = self.strict.as_mut().and_then(Session::questions) else {
+            return Ok(());
+        };
+        let changed = match changed {
+            Some(changed) => {
+                let tag = self.send(changed.as_bytes())?;
+                Some(self.reply(&tag)?)
+            }
+            None => None,
+        };
+        let tag = self.send(all.as_bytes())?;
+        let all = self.reply(&tag)?;
+        if let Some(strict) = &mut self.strict {
+            objects(strict.listed(changed.as_ref(), &all), strict, &all);
+        }
+        Ok(())
     }
 
     /// APPEND by a literal that waits for nobody (LITERAL+).
@@ -294,7 +345,18 @@ impl Imap {
             pieces.push(parse::Piece::Literal(self.wire.bytes(count)?));
             pieces.push(parse::Piece::Text(self.wire.line()?));
         }
-        parse::response(&pieces).map_err(Trouble::Protocol)
+        let response = parse::response(&pieces).map_err(Trouble::Protocol)?;
+        if let Some(strict) = &mut self.strict {
+            objects(strict.heard(&response), strict, &response);
+        }
+        Ok(response)
+    }
+}
+
+/// A test cannot overlook it, as it may the end of a session.
+fn objects(judged: std::result::Result<(), String>, by: &Session, told: &impl std::fmt::Debug) {
+    if let Err(breach) = judged {
+        panic!("a strict client objects: {breach}\ntold: {told:?}\nknown: {by:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use whimbrel_e2e::process::run;
 
-use super::{trouble::Triangle, *};
+use super::{mesh::Mesh, *};
 
 const ANNE: (&str, &str) = ACCOUNTS[0];
 
@@ -130,51 +130,51 @@ fn swaks(node: &Node, name: &str) {
 
 #[test]
 fn mbsync_goes_from_node_to_node_and_nothing_is_doubled() {
-    let mut triangle = Triangle::new();
+    let mut mesh = Mesh::new(3);
     let near = Near::new();
     for index in 0..5 {
-        triangle.scene.deliver(index % 3, &format!("first {index}"));
+        mesh.scene.deliver(index % 3, &format!("first {index}"));
     }
-    triangle.alike();
-    near.synchronize(&triangle.scene.nodes[0]);
-    near.has(&triangle.scene.expected);
+    mesh.alike();
+    near.synchronize(&mesh.scene.nodes[0]);
+    near.has(&mesh.scene.expected);
 
     // Written on both sides of a cut, and here.
-    triangle.cut_off(2);
-    triangle.wait_links([1, 1, 0]);
-    triangle.scene.deliver(0, "at the first");
-    triangle.scene.put(2, "at the third");
+    mesh.cut_off(2);
+    mesh.wait_links(&[1, 1, 0]);
+    mesh.scene.deliver(0, "at the first");
+    mesh.scene.put(2, "at the third");
     near.set("first 1", "S");
-    near.synchronize(&triangle.scene.nodes[0]);
-    let seen = triangle.scene.expected.get_mut("first 1").unwrap();
+    near.synchronize(&mesh.scene.nodes[0]);
+    let seen = mesh.scene.expected.get_mut("first 1").unwrap();
     seen.insert("\\Seen".to_owned());
-    triangle.scene.store(2, "first 1", "\\Flagged");
-    triangle.heal_all();
-    triangle.alike();
+    mesh.scene.store(2, "first 1", "\\Flagged");
+    mesh.heal_all();
+    mesh.alike();
     for node in [2, 1, 0] {
-        near.synchronize(&triangle.scene.nodes[node]);
-        near.has(&triangle.scene.expected);
+        near.synchronize(&mesh.scene.nodes[node]);
+        near.has(&mesh.scene.expected);
     }
     let file = near.file("first 1");
     assert!(file.to_string_lossy().ends_with(":2,FS"), "{file:?}");
 
     // Deleted here: gone everywhere, and it stays so.
     near.set("first 2", "T");
-    near.synchronize(&triangle.scene.nodes[1]);
-    triangle.scene.expected.remove("first 2");
-    triangle.alike();
+    near.synchronize(&mesh.scene.nodes[1]);
+    mesh.scene.expected.remove("first 2");
+    mesh.alike();
     for node in [0, 2] {
-        near.synchronize(&triangle.scene.nodes[node]);
-        near.has(&triangle.scene.expected);
+        near.synchronize(&mesh.scene.nodes[node]);
+        near.has(&mesh.scene.expected);
     }
 
     // Other clients are told the same at every node.
-    swaks(&triangle.scene.nodes[1], "by swaks");
+    swaks(&mesh.scene.nodes[1], "by swaks");
     let name = "by swaks".to_owned();
-    triangle.scene.expected.insert(name, BTreeSet::new());
-    triangle.alike();
-    let told: Vec<String> = triangle.scene.nodes.iter().map(curl).collect();
-    assert_eq!(told[0].lines().count(), triangle.scene.expected.len());
+    mesh.scene.expected.insert(name, BTreeSet::new());
+    mesh.alike();
+    let told: Vec<String> = mesh.scene.nodes.iter().map(curl).collect();
+    assert_eq!(told[0].lines().count(), mesh.scene.expected.len());
     assert!(told.windows(2).all(|two| two[0] == two[1]), "{told:?}");
-    triangle.stop();
+    mesh.stop();
 }

@@ -1,151 +1,26 @@
 //! The disk of a node is lost, and a new node comes under its name, as the operator's guide has it ("Replace a dead node"). Clients of the dead one notice nothing: they
 //! come to the same address with what they keep, and nothing of it is void. They come while the new node brings them to others, and when it serves them.
 //!
-//! Two kinds of client: [`Cache`] keeps all that it may and believes all that it is told (QRESYNC, CONDSTORE, UIDL), and mbsync, whose files show what it has loaded.
+//! Two kinds of client: [`Device`] keeps all that it may and believes all that it is told, and mbsync, whose files show what it has loaded.
 
 use std::path::PathBuf;
 
-use whimbrel_e2e::imap::{
-    Node as Value, Reply,
-    parse::{modseq, ranges},
-    quoted, set_of,
-};
+use whimbrel_e2e::imap::quoted;
 
-use super::{clients::Near, guide::Guide, *};
+use super::{alike::converge, clients::Near, guide::Guide, *};
 
 const BOXES: [&str; 3] = ["INBOX", "Work", "Lists/rust"];
 const SIZE: usize = 2000;
 
-type Flags = BTreeMap<u32, BTreeSet<String>>;
-
-/// What a client keeps of a mailbox, and believes until it is told otherwise.
-#[derive(Clone)]
-struct Cache {
-    mailbox: &'static str,
-    validity: u32,
-    next: u32,
-    modseq: u64,
-    flags: Flags,
-    bodies: BTreeMap<u32, Vec<u8>>,
-}
-
-impl Cache {
-    fn of(server: &Server, mailbox: &'static str) -> Cache {
-        let mut imap = server.anne();
-        let _ = imap.command("ENABLE QRESYNC").unwrap().ok("ENABLE");
-        let select = format!("SELECT {}", quoted(mailbox));
-        let selected = imap.command(&select).unwrap().ok("SELECT");
-        Cache::told(server, &mut imap, mailbox, &selected)
-    }
-
-    /// All there is, behind this SELECT.
-    fn told(server: &Server, imap: &mut Imap, mailbox: &'static str, selected: &Reply) -> Cache {
-        let contents = server.contents(imap, mailbox).unwrap();
-        let messages = contents.messages.into_iter();
-        let (flags, bodies) = messages
-            .map(|of| ((of.uid, flags(of.flags)), (of.uid, of.bytes)))
-            .unzip();
-        Cache {
-            mailbox,
-            validity: contents.validity,
-            next: contents.next,
-            modseq: selected.code("HIGHESTMODSEQ").unwrap().parse().unwrap(),
-            flags,
-            bodies,
-        }
-    }
-
-    fn names(&self) -> BTreeMap<String, u32> {
-        let names = self.bodies.iter();
-        names
-            .map(|(uid, bytes)| (message::name_of(bytes).unwrap(), *uid))
-            .collect()
-    }
-
-    fn uid(&self, name: &str) -> u32 {
-        self.names()[name]
-    }
-
-    /// What it takes from FETCH and VANISHED.
-    fn believe(&mut self, reply: &Reply) {
-        for (_, items) in reply.fetched() {
-            let told = items.flags().unwrap();
-            assert!(items.get("MODSEQ").and_then(modseq).is_some(), "{items:?}");
-            self.flags.insert(items.uid().unwrap(), flags(told));
-        }
-        for told in reply.data("VANISHED") {
-            let [Value::List(_), set] = told else {
-                panic!("not (EARLIER): {told:?}");
-            };
-            for (first, last) in ranges(&set.text()) {
-                self.flags.retain(|uid, _| !(first..=last).contains(uid));
-            }
-        }
-    }
-
-    /// It goes on at a server: what it believes then must be so, and what is new must be so. The names of that.
-    fn goes_on_at(&mut self, server: &Server) -> BTreeSet<String> {
-        let uids: Vec<u32> = self.flags.keys().copied().collect();
-        let known = match uids.is_empty() {
-            true => String::new(),
-            false => format!(" {}", set_of(&uids)),
-        };
-        let since = self.modseq;
-        let mailbox = quoted(self.mailbox);
-        let mut imap = server.anne();
-        let _ = imap.command("ENABLE QRESYNC").unwrap().ok("ENABLE");
-        let select = format!(
-            "SELECT {mailbox} (QRESYNC ({} {since}{known}))",
-            self.validity
-        );
-        let selected = imap.command(&select).unwrap().ok("SELECT");
-        let now = Cache::told(server, &mut imap, self.mailbox, &selected);
-        assert_eq!(now.validity, self.validity, "UIDVALIDITY of {mailbox}");
-        assert!(now.next >= self.next && now.modseq >= self.modseq);
-        // One without QRESYNC asks for flags that have changed, and which messages are there still.
-        let mut other = Cache {
-            flags: self.flags.clone(),
-            bodies: BTreeMap::new(),
-            ..*self
-        };
-        self.believe(&selected);
-        let mut imap = server.anne();
-        let select = format!("SELECT {mailbox} (CONDSTORE)");
-        let _ = imap.command(&select).unwrap().ok("SELECT");
-        let changed = format!("UID FETCH 1:* (FLAGS) (CHANGEDSINCE {since})");
-        other.believe(&imap.command(&changed).unwrap().ok("FETCH"));
-        let there = imap.command("UID SEARCH ALL").unwrap().ok("SEARCH").found();
-        other.flags.retain(|uid, _| there.contains(uid));
-        for believes in [&*self, &other] {
-            let below = |flags: &Flags| -> Flags {
-                let known = flags.range(..self.next);
-                known.map(|(uid, flags)| (*uid, flags.clone())).collect()
-            };
-            assert_eq!(below(&believes.flags), below(&now.flags), "{mailbox}");
-        }
-        let names = self.names();
-        let mut new = BTreeSet::new();
-        for (uid, bytes) in &now.bodies {
-            if *uid < self.next {
-                assert_eq!(self.bodies.get(uid), Some(bytes), "{mailbox}: UID {uid}");
-            } else {
-                let name = message::name_of(bytes).unwrap();
-                assert!(!names.contains_key(&name), "{name} has a new UID");
-                new.insert(name);
-            }
-        }
-        *self = now;
-        new
-    }
-}
-
-fn flags(of: Vec<String>) -> BTreeSet<String> {
-    let flags = of.into_iter().filter(|flag| flag != "\\Recent");
-    flags.collect()
-}
-
 fn names(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The names of what is new there. What it has it does not load again.
+fn goes_on_at(device: &mut Device, node: &Node) -> BTreeSet<String> {
+    let news = device.goes_on_at(&node.server);
+    assert_eq!(news.again, BTreeSet::new());
+    news.new
 }
 
 /// Number and unique-id of each message.
@@ -193,17 +68,15 @@ impl Node {
 
 /// Waits until nodes show the same of each mailbox.
 fn alike(nodes: &[&Node]) {
+    let of: Vec<usize> = (0..nodes.len()).collect();
     for mailbox in BOXES {
-        wait_for("the same at all nodes", || {
-            let look = |node: &&Node| {
-                let mut imap = node.server.login(ACCOUNTS[0]).ok()?;
-                let contents = node.server.contents(&mut imap, mailbox).ok()?;
-                Some((contents.validity, contents.messages))
-            };
-            let looks: Option<Vec<_>> = nodes.iter().map(look).collect();
-            let looks = looks?;
-            looks.windows(2).all(|two| two[0] == two[1]).then_some(())
-        });
+        let look = |index: usize| {
+            let server = &nodes[index].server;
+            let mut imap = server.login(ACCOUNTS[0]).ok()?;
+            let contents = server.contents(&mut imap, mailbox).ok()?;
+            Some((contents.validity, contents.messages))
+        };
+        let _ = converge(&of, look, |_| None);
     }
 }
 
@@ -275,7 +148,7 @@ fn clients_notice_nothing_of_a_lost_disk() {
     let c = &scene.nodes[2];
     let near = Near::new();
     near.synchronize(c);
-    let mut caches = BOXES.map(|mailbox| Cache::of(&c.server, mailbox));
+    let mut caches = BOXES.map(|mailbox| Device::of(&c.server, mailbox));
     let listed = uidl(&c.server);
     let loaded = near.loaded();
     let total: usize = caches.iter().map(|cache| cache.bodies.len()).sum();
@@ -317,11 +190,11 @@ fn clients_notice_nothing_of_a_lost_disk() {
     wait_for("the new node to serve", || c.serves());
     // Whoever serves them.
     let mut others = caches.clone();
-    let new = others.each_mut().map(|cache| cache.goes_on_at(&c.server));
+    let new = others.each_mut().map(|cache| goes_on_at(cache, c));
     assert_eq!(new[1], names(&["meanwhile at work"]));
     // Again, as they were: the new one serves them.
     c.wait_whole();
-    let new = caches.each_mut().map(|cache| cache.goes_on_at(&c.server));
+    let new = caches.each_mut().map(|cache| goes_on_at(cache, c));
     assert_eq!(new[0], names(&["meanwhile", &moved]));
     assert_eq!(new[1], names(&["meanwhile at work"]));
     assert_eq!(new[2], names(&[]));
@@ -360,10 +233,10 @@ fn clients_notice_nothing_of_a_lost_disk() {
     }
     alike(&[a, b, c]);
     assert_eq!(
-        caches[0].goes_on_at(&b.server),
+        goes_on_at(&mut caches[0], b),
         names(&["delivered by the new one"])
     );
-    assert_eq!(caches[1].goes_on_at(&a.server), names(&["by the new one"]));
+    assert_eq!(goes_on_at(&mut caches[1], a), names(&["by the new one"]));
     guide.wait_for(a, "c", "its slot is free");
     guide.wait_for(a, "c", "  level");
     c.wait_whole();

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod alike;
 #[cfg(feature = "clients")]
 mod clients;
 mod confirmed;
@@ -16,6 +17,7 @@ mod holders;
 mod lost;
 mod mail;
 mod members;
+mod mesh;
 mod moving;
 mod proxy;
 mod relays;
@@ -24,21 +26,30 @@ mod trouble;
 mod young;
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
     process::Command,
+    sync::Arc,
 };
 
 use proxy::Proxy;
 use whimbrel_e2e::{
+    device::Device,
     imap::{Imap, Response, Status},
     mail::Mail,
     message,
     process::{Done, wait_for},
     server::{ACCOUNTS, Builder, Message, Server, binary, free_port},
+    strict::{self, Strict},
     uids::Witness,
 };
+
+thread_local! {
+    /// What clients of the cluster of this test know: it begins anew with the node that founds one.
+    static STRICT: RefCell<Arc<Strict>> = RefCell::default();
+}
 
 struct Node {
     server: Server,
@@ -72,8 +83,18 @@ impl Node {
             builder = builder.set(section, line);
         }
         let builder = if first { builder } else { builder.empty() };
+        let server = builder.build();
+        // Clients of all nodes know the same. No test can do without: whoever connects to one of its nodes is such a client.
+        STRICT.with_borrow_mut(|strict| {
+            if first {
+                *strict = Arc::default();
+            }
+            for port in [server.ports.imaps, server.ports.imap] {
+                strict::watch(port, strict);
+            }
+        });
         Node {
-            server: builder.build(),
+            server,
             peers: listen,
         }
     }
@@ -167,6 +188,8 @@ struct Scene {
     witnesses: Vec<Witness>,
     all: Witness,
     expected: Shown,
+    /// A client that goes from node to node.
+    device: Option<Device>,
     /// Sessions are brought to other nodes, now to this one, now to that: what UIDNEXT one has told another one need not have reached (U2 is of one node).
     brought: bool,
 }
@@ -178,28 +201,9 @@ impl Scene {
             nodes,
             all: Witness::default(),
             expected: Shown::new(),
+            device: None,
             brought: false,
         }
-    }
-
-    /// Waits until all of these nodes show what is expected, under the same UIDs.
-    fn wait_alike(&mut self, of: &[usize]) {
-        let expected = self.expected.clone();
-        let mut last = Vec::new();
-        for &index in of {
-            let messages = wait_for(&format!("node {index} to show all"), || {
-                let messages = self.look(index)?;
-                (shown(&messages) == expected).then_some(messages)
-            });
-            last.push(messages);
-        }
-        // Claims may still be made again: these end.
-        wait_for("the same UIDs everywhere", || {
-            let looks: Option<Vec<Vec<Message>>> =
-                of.iter().map(|index| self.look(*index)).collect();
-            let looks = looks?;
-            looks.windows(2).all(|two| two[0] == two[1]).then_some(())
-        });
     }
 
     /// Waits until all others have what was acknowledged at a node, bodies too: it may die.

@@ -98,10 +98,13 @@ fn a_drained_node_brings_sessions_to_another() {
     let tls = &scene.nodes[1].server.tls;
     let mut eager = Imap::connect(scene.nodes[1].server.ports.imaps, tls).unwrap();
     let (user, password) = ANNE;
-    let lines = format!(
-        "x1 LOGIN {user} \"{password}\"\r\nx2 SELECT INBOX\r\nx3 FETCH 1:* BODY.PEEK[]\r\n"
-    );
-    eager.wire.send(lines.as_bytes()).unwrap();
+    let login = format!("LOGIN {user} \"{password}\"");
+    let commands = [
+        ("x1", login.as_str()),
+        ("x2", "SELECT INBOX"),
+        ("x3", "FETCH 1:* BODY.PEEK[]"),
+    ];
+    eager.pipeline(&commands).unwrap();
     for tag in ["x1", "x2"] {
         assert_eq!(eager.reply(tag).unwrap().status, Status::Ok);
     }

@@ -14,7 +14,7 @@ use std::{
 
 use whimbrel_e2e::server::binary;
 
-use super::{trouble::Triangle, *};
+use super::{alike::converge, mesh::Mesh, *};
 
 fn older() -> PathBuf {
     let Some(named) = std::env::var_os("WHIMBREL_OLDER").map(PathBuf::from) else {
@@ -72,7 +72,7 @@ impl AtWork {
     }
 }
 
-impl Triangle {
+impl Mesh {
     /// Restarts one node as the guide says, with this program.
     fn restart_as(&mut self, node: usize, program: PathBuf) {
         let of = &mut self.scene.nodes[node];
@@ -81,7 +81,7 @@ impl Triangle {
         of.server.stop();
         of.server.program = program;
         of.server.start(&[]);
-        self.wait_links([2, 2, 2]);
+        self.wait_links(&[2, 2, 2]);
         let name = ["a", "b", "c"][node];
         wait_for("the node to be level", || {
             let at = (0..3).filter(|at| *at != node);
@@ -101,14 +101,14 @@ impl Triangle {
 fn nodes_are_restarted_one_by_one_from_version_to_version() {
     let older = older();
     say(&older);
-    let mut triangle = Triangle::of(&older);
-    let servers: Vec<(u16, u16)> = triangle
+    let mut mesh = Mesh::of(3, &older);
+    let servers: Vec<(u16, u16)> = mesh
         .scene
         .nodes
         .iter()
         .map(|node| (node.server.ports.lmtp, node.server.ports.imaps))
         .collect();
-    let tls = triangle.scene.nodes[0].server.tls.clone();
+    let tls = mesh.scene.nodes[0].server.tls.clone();
     let work = AtWork {
         over: AtomicBool::new(false),
         acknowledged: Mutex::default(),
@@ -118,7 +118,7 @@ fn nodes_are_restarted_one_by_one_from_version_to_version() {
         scope.spawn(|| work.delivers(&servers, &tls));
         for program in [binary().to_owned(), older.clone(), binary().to_owned()] {
             for node in 0..3 {
-                triangle.restart_as(node, program.clone());
+                mesh.restart_as(node, program.clone());
                 let before = acknowledged();
                 wait_for("clients to go on", || {
                     (acknowledged() > before + 2).then_some(())
@@ -129,16 +129,14 @@ fn nodes_are_restarted_one_by_one_from_version_to_version() {
     });
     let acknowledged = work.acknowledged.into_inner().unwrap();
     // What was not acknowledged may be there, too: who asked went away with the node.
-    wait_for("all that was acknowledged, everywhere", || {
-        let looks: Option<Vec<Shown>> = (0..3)
-            .map(|node| Some(shown(&triangle.scene.look(node)?)))
-            .collect();
-        let looks = looks?;
-        let all = |look: &Shown| acknowledged.iter().all(|name| look.contains_key(name));
-        (looks.iter().all(all) && looks.windows(2).all(|two| two[0] == two[1])).then(|| {
-            triangle.scene.expected = looks[0].clone();
-        })
-    });
-    triangle.alike();
-    triangle.stop();
+    mesh.scene.expected = converge(
+        &[0, 1, 2],
+        |node| Some(shown(&mesh.scene.look(node)?)),
+        |look| {
+            let mut lost = acknowledged.iter().filter(|name| !look.contains_key(*name));
+            lost.next().map(|name| format!("{name} was acknowledged"))
+        },
+    );
+    mesh.alike();
+    mesh.stop();
 }
