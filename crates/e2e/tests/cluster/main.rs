@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod alike;
+mod apart;
 #[cfg(feature = "clients")]
 mod clients;
 mod confirmed;
@@ -13,6 +14,7 @@ mod directory;
 mod fronts;
 mod guide;
 mod holders;
+mod ledger;
 #[cfg(feature = "clients")]
 mod lost;
 mod mail;
@@ -23,6 +25,7 @@ mod proxy;
 mod relays;
 mod rolling;
 mod trouble;
+mod work;
 mod young;
 
 use std::{
@@ -59,18 +62,30 @@ struct Node {
 impl Node {
     /// One that takes mail also when it is cut off.
     fn new(name: &str, listen: u16, told: u16, others: &[(&str, u16)], first: bool) -> Node {
+        Node::among(name, listen, told, others, first, &[])
+    }
+
+    /// The same, with more in its configuration.
+    fn among(
+        name: &str,
+        listen: u16,
+        told: u16,
+        others: &[(&str, u16)],
+        first: bool,
+        more: &[(&str, &str)],
+    ) -> Node {
         let others: Vec<String> = others
             .iter()
             .map(|(name, port)| format!("\"{name}=127.0.0.1:{port}\""))
             .collect();
         let peers = format!("peers = [{}]", others.join(", "));
         let region = format!("region = \"{name}-land\"");
-        let more = [
+        let of_all = [
             ("cluster", region.as_str()),
             ("cluster", &peers),
             ("queue", "other_nodes = 0"),
         ];
-        Node::with(name, listen, told, first, &more)
+        Node::with(name, listen, told, first, &[&of_all, more].concat())
     }
 
     fn with(name: &str, listen: u16, told: u16, first: bool, more: &[(&str, &str)]) -> Node {

@@ -1,6 +1,9 @@
 //! Nodes of which any two can be cut apart.
 
-use super::{proxy::Proxy, *};
+use super::{
+    proxy::{Proxy, Side},
+    *,
+};
 
 /// Nodes with a way of its own from each to each other one.
 pub(crate) struct Mesh {
@@ -20,6 +23,11 @@ impl Mesh {
 
     /// Of nodes that run this program.
     pub(crate) fn of(count: usize, program: &Path) -> Mesh {
+        Mesh::with(count, program, &[])
+    }
+
+    /// The same, with more in the configuration of each.
+    pub(crate) fn with(count: usize, program: &Path, more: &[(&str, &str)]) -> Mesh {
         let names = &NAMES[..count];
         let ports: Vec<u16> = names.iter().map(|_| free_port()).collect();
         let mut ways = Vec::new();
@@ -31,7 +39,7 @@ impl Mesh {
                 others.push((*other, way.port));
                 ways.push(([from, to], way));
             }
-            let mut node = Node::new(name, ports[from], ports[from], &others, from == 0);
+            let mut node = Node::among(name, ports[from], ports[from], &others, from == 0, more);
             node.server.program = program.to_owned();
             node.begin(nodes.first());
             nodes.push(node);
@@ -87,7 +95,27 @@ impl Mesh {
     }
 
     pub(crate) fn heal_all(&self) {
-        self.ways.iter().for_each(|(_, way)| way.heal());
+        for (_, way) in &self.ways {
+            way.heal();
+            way.hold(Side::Dialer, false);
+            way.hold(Side::Dialed, false);
+        }
+    }
+
+    /// As [`Self::cut`], but that nobody is told: what is sent does not arrive, in neither direction, and no stream ends.
+    pub(crate) fn silence(&self, ends: [usize; 2]) {
+        for (_, way) in self.between(ends) {
+            way.hold(Side::Dialer, true);
+            way.hold(Side::Dialed, true);
+        }
+    }
+
+    /// Nothing comes from these to any other node, or the other way round.
+    pub(crate) fn silence_around(&self, of: &[usize]) {
+        let others = (0..self.scene.nodes.len()).filter(|node| !of.contains(node));
+        for other in others {
+            of.iter().for_each(|node| self.silence([*node, other]));
+        }
     }
 
     /// All show what is expected, under the same UIDs, and the UIDVALIDITY of the beginning.

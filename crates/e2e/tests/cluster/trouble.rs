@@ -204,13 +204,7 @@ fn bytes_that_go_in_one_direction_only_hurt_nobody() {
     );
     // And it is noticed: who is not heard is not linked.
     mesh.wait_links(&[1, 1, 0]);
-    let muted = |muted: bool| {
-        for (_, way) in &mesh.ways {
-            way.hold(Side::Dialer, muted);
-            way.hold(Side::Dialed, muted);
-        }
-    };
-    muted(false);
+    mesh.heal_all();
     mesh.alike();
     mesh.stop();
 }
