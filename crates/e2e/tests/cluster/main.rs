@@ -14,6 +14,7 @@ mod directory;
 mod fronts;
 mod guide;
 mod holders;
+mod identity;
 mod ledger;
 #[cfg(feature = "clients")]
 mod lost;

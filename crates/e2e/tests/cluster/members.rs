@@ -11,7 +11,7 @@ use super::{Node, Scene, proxy::Proxy, two_behind_proxies};
 
 impl Node {
     /// What all members have applied, and what is here.
-    fn stable(&self) -> (u64, u64) {
+    pub(crate) fn stable(&self) -> (u64, u64) {
         let status = self.status();
         let here = status.lines().find(|line| line.starts_with("here: "));
         let numbers: Vec<u64> = here

@@ -32,6 +32,8 @@ use crate::{
 
 /// Before a peer that could not be asked is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same behind a refusal, which is logged at both.
+const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 /// For a slot: without one the node cannot serve, so it waits longer than for what is remembered.
 const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -292,11 +294,13 @@ pub(super) async fn judge<S: Store>(
 /// incarnation.
 async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<(), StartError> {
     let until = Instant::now() + SPONSOR_TIME_MAX;
+    let mut refused = None;
     while Instant::now() < until {
         let peers = state.peers(&*state.roster.lock().await);
         if peers.is_empty() {
             break;
         }
+        let mut pause = PAUSE;
         for Peer { name, address } in peers {
             let me = incarnation(data);
             let question = encoded(&Question::Join { incarnation: me });
@@ -318,6 +322,8 @@ async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<
                 // It has said so: nothing was given.
                 Ok(Err(JoinError::Refused(why))) => {
                     tracing::warn!(sponsor = %name, why, "no slot");
+                    refused = Some(why);
+                    pause = PAUSE_REFUSED;
                 }
                 Ok(Err(JoinError::Io { cause, .. }))
                     if cause.kind() == std::io::ErrorKind::ConnectionRefused => {}
@@ -328,7 +334,13 @@ async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<
                 Err(_) => break,
             }
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
     }
-    Err(nobody())
+    Err(match refused {
+        Some(why) => StartError::Cluster(format!(
+            "this node goes on under a new incarnation, since its directory is a copy or older than what its peers remember, and no member gives it a \
+             slot: {why}"
+        )),
+        None => nobody(),
+    })
 }

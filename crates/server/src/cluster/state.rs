@@ -541,6 +541,11 @@ impl<S: Store> State<S> {
         let Some(me) = self.me.get().copied() else {
             return Err(Refused("this node is starting; try again".into()));
         };
+        if *shown == Shown::Certificate && self.lives_elsewhere(name, incarnation) {
+            return Err(Refused(format!(
+                "a node {name} is linked under another incarnation: it runs twice, and one of the two is a copy. Stop the one that is not to go on"
+            )));
+        }
         let let_in = self.change(|roster| {
             let members = roster.members();
             // Its own earlier question, of which the answer was lost, is no other's.
@@ -581,6 +586,14 @@ impl<S: Store> State<S> {
             "let in"
         );
         Ok(encoded(&*roster))
+    }
+
+    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the time after which
+    /// silence ends them, and it asks until then.
+    fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
+        let links = self.transport.links();
+        let mut of_that_name = links.iter().filter(|link| link.name == *name);
+        of_that_name.any(|link| link.incarnation != incarnation)
     }
 
     async fn remember(&self, incarnation: Incarnation) -> Result<Vec<u8>, Refused> {
