@@ -12,7 +12,7 @@ use whimbrel_storage::{KeyRange, ScanLimit};
 
 use super::{
     Uids, World,
-    clients::{content, text},
+    bodies::{content, text},
     is_keeping,
 };
 use crate::client;
@@ -182,6 +182,15 @@ pub(super) struct Picture {
     boxes: BTreeMap<String, Vec<Shown>>,
     subscribed: BTreeSet<String>,
     special: BTreeMap<String, String>,
+}
+
+impl Picture {
+    /// UIDs, flags and sizes of a mailbox, if there is such a one.
+    pub(super) fn flags_of(&self, name: &str) -> Option<Vec<(u32, BTreeSet<u8>, u64)>> {
+        let shown = self.boxes.get(name)?.iter();
+        let told = |of: &Shown| (of.uid, of.flags.clone(), u64::from(of.body));
+        Some(shown.map(told).collect())
+    }
 }
 
 impl World {

@@ -13,7 +13,7 @@ use whimbrel_service::{
 
 use super::{
     MS, Plan, SECOND, Uids, World,
-    clients::{content, text},
+    bodies::{content, text},
 };
 use crate::{client, world::Breach};
 
@@ -105,6 +105,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         kept: 0,
         loses: false,
         leaves: 0,
+        doors: 0,
         ..Plan::new(seed)
     };
     let mut bench = Bench {

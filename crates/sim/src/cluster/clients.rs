@@ -7,12 +7,17 @@ use whimbrel_service::{
         AccountId, Call, Date, Delivery, Entry, Failure, FlagChange, MailboxCall, MailboxName,
         NewMail, Reply, Resolution, Row, SessionId,
     },
-    content::Content,
     machine::RequestId,
     queue,
 };
 
-use super::{MS, SECOND, Uids, World, is_keeping, movers::Knows, seeds::ANSWERED};
+use super::{
+    MS, SECOND, Uids, World,
+    bodies::{content, text},
+    is_keeping,
+    movers::Knows,
+    seeds::ANSWERED,
+};
 use crate::{
     client::{self, NAMES},
     rng::Rng,
@@ -84,19 +89,6 @@ fn quarrels(seed: u64) -> bool {
     seed % 3 == 1
 }
 
-/// The bytes of a message.
-pub(super) fn text(body: u32) -> bytes::Bytes {
-    format!("message {body}").into()
-}
-
-pub(super) fn content(body: u32) -> bytes::Bytes {
-    Content {
-        prefix: bytes::Bytes::new(),
-        summary: text(body),
-    }
-    .encode()
-}
-
 impl World {
     pub(super) fn new_client(&mut self, index: u64) {
         let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
@@ -151,6 +143,7 @@ impl World {
     /// A node has died: what was asked of it is never answered.
     pub(super) fn lose_clients_of(&mut self, node: usize) {
         self.asked.retain(|_, asked| asked.node != node);
+        self.lose_doors_of(node);
         for index in 0..self.clients.len() {
             if self.clients[index].node == node {
                 let to = if !self.is_serving(node) || self.rng.one_in(2) {
@@ -440,6 +433,9 @@ impl World {
         let knows = client.knows.get_or_insert_default();
         // What was refused goes wherever it is, and it had left before anybody could look.
         let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
+        // What was moved elsewhere may have come and left where the client was before it looked. If that is not so it is there in the end.
+        let account = client.account;
+        let lasting = lasting.filter(|row| !self.removals.was_moved(account, row.id));
         let missed = knows.overlooked(lasting);
         let cause = missed.first().map(|(uid, id)| {
             format!(
@@ -588,6 +584,9 @@ impl World {
         request: RequestId,
         reply: Reply,
     ) -> Result<(), String> {
+        if self.doors.asked(request) {
+            return self.door_answered(request, reply);
+        }
         let Some(asked) = self.asked.remove(&request) else {
             self.answers.insert(request, reply);
             return Ok(());

@@ -66,6 +66,13 @@ impl World {
         self.guests.asked.insert(request, account);
     }
 
+    /// The password that was set for an address that has one only.
+    pub(super) fn password_of(&self, address: &str) -> String {
+        let passwords = self.guests.passwords.get(address);
+        let first = passwords.and_then(BTreeSet::first);
+        first.cloned().unwrap_or_default()
+    }
+
     fn admin(&mut self, node: usize, call: AdminCall) -> RequestId {
         let request = self.request();
         self.say(|| format!("administrator at {node}: {call:?}"));

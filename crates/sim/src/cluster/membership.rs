@@ -40,10 +40,11 @@ impl super::Plan {
     pub(super) fn bodies(&self) -> bodies::Config {
         match self.small_windows {
             true => bodies::Config {
-                push_bytes_max: 10,
+                // Of stubs some are smaller, of real messages, too.
+                push_bytes_max: 10 + self.first_body() as usize,
                 pushes_max: 8,
                 pushing_max: 2,
-                ahead_bytes_max: 1000,
+                ahead_bytes_max: 1000 + 10 * u64::from(self.first_body()),
                 ..bodies::Config::default()
             },
             false => bodies::Config::default(),

@@ -7,14 +7,16 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world, faults), [`network`], [`clients`], [`movers`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`seeds`] (what each seed promises); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world, faults), [`network`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`seeds`] (what each seed promises); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
+mod bodies;
 mod checks;
 pub mod claims;
 mod clients;
 mod clocks;
 mod coverage;
 mod directory;
+mod doors;
 pub mod lost;
 mod membership;
 mod movers;
@@ -38,6 +40,7 @@ use self::{
     checks::{Kept, Looks},
     clients::Client,
     directory::Guests,
+    doors::Doors,
     network::Network,
     removals::Removals,
 };
@@ -115,6 +118,8 @@ pub struct Plan {
     pub other_nodes: usize,
     /// Once in how many looks a node leaves a partition; 0: never.
     pub leaves: u64,
+    /// Clients that come by bytes, to production sessions.
+    pub doors: u64,
 }
 
 impl Plan {
@@ -176,8 +181,10 @@ impl Plan {
             loses: rng.one_in(2),
             other_nodes: *Rng::new(seed ^ 0x0c0f_1293_ed00).pick(&[0, 0, 1, 1, 1, 2]),
             leaves: 0,
+            doors: 0,
         }
         .with_leaving()
+        .with_doors()
     }
 }
 
@@ -236,6 +243,7 @@ struct World {
     network: Network,
     guards: clocks::Guards,
     clients: Vec<Client>,
+    doors: Doors,
     accounts: Vec<AccountId>,
     guests: Guests,
     /// What was asked, and by which client.
@@ -338,6 +346,8 @@ impl World {
         World {
             network: Network::new(ids.len(), plan.latency_micros, &mut rng),
             guards: clocks::Guards::new(plan.seed),
+            doors: Doors::new(plan.seed),
+            next_body: plan.first_body(),
             plan,
             rng,
             now: 0,
@@ -355,7 +365,6 @@ impl World {
             removals: Removals::default(),
             next_request: 0,
             next_session: 0,
-            next_body: 0,
             report: Report::default(),
             trace,
             calm: false,
@@ -408,6 +417,7 @@ impl World {
         for index in 0..self.plan.clients {
             self.new_client(index);
         }
+        self.begin_doors();
         for call in 0.. {
             if call >= self.plan.calls && self.has_kept(call)? {
                 break;
@@ -511,12 +521,13 @@ impl World {
                 Outcome::Unlink(peer) => {
                     return Err(format!("node {index} ends its stream to {peer:?}"));
                 }
-                Outcome::Notify(session, _) => {
+                Outcome::Notify(session, event) => {
                     let now = self.now;
                     let client = self.clients.iter_mut().find(|c| c.session == session);
                     if let Some(due) = client.and_then(|client| client.due.as_mut()) {
                         *due = now.max(1).min(*due);
                     }
+                    self.door_notified(session, event)?;
                 }
                 Outcome::Note(note) => self.say(|| format!("node {index}: {note:?}")),
                 Outcome::Stopped(cause) => return Err(format!("node {index} stopped: {cause}")),
@@ -718,13 +729,21 @@ impl World {
 
     /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
     fn renew_a_node(&mut self) -> Result<(), String> {
+        self.doors_rest(true);
+        let renewed = self.renew_at_rest();
+        self.doors_rest(false);
+        renewed
+    }
+
+    fn renew_at_rest(&mut self) -> Result<(), String> {
         self.mend_nodes()?;
         self.network.heal(self.now);
         self.run_until(self.now + 60 * SECOND)?;
         let mut there = self.members.iter().filter(|member| !member.out);
         // Of who was removed all must be told, so that all that counts is at all.
         let unrest = there.any(|member| member.doubtful || member.node.queue_len() > 0);
-        let unrest = unrest || !self.asked.is_empty() || self.unclosed().is_some();
+        let unrest =
+            unrest || self.doors_wait() || !self.asked.is_empty() || self.unclosed().is_some();
         if unrest || self.differences()?.is_some() {
             return Ok(());
         }
@@ -748,6 +767,7 @@ impl World {
     fn heal(&mut self) -> Result<(), String> {
         self.say(|| "all is healed".into());
         self.calm = true;
+        self.doors_rest(true);
         for index in 0..self.clients.len() {
             self.clients[index].due = None;
         }
@@ -760,7 +780,10 @@ impl World {
             self.remove_again()?;
             let mut there = self.members.iter().filter(|member| !member.out);
             let waits = there.any(|member| member.node.queue_len() > 0);
-            if self.asked.is_empty() && (!waits || self.waits_for_the_removed(end)) {
+            if self.asked.is_empty()
+                && !self.doors_wait()
+                && (!waits || self.waits_for_the_removed(end))
+            {
                 let apart = self.unclosed().or_else(|| self.ends_differ());
                 let apart = match apart.or_else(|| self.directories_differ()) {
                     None => self.differences()?,
@@ -789,6 +812,7 @@ impl World {
         self.nothing_lost()?;
         self.removals_hold()?;
         self.nothing_overlooked()?;
+        self.doors_agree()?;
         self.directory_holds()
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::PartitionId;
 use whimbrel_replication::wire::{Decoder, Frame};
 
-use super::{MS, SECOND, World};
+use super::{MS, SECOND, World, doors::Happening};
 use crate::rng::Rng;
 
 /// What happens on the network.
@@ -34,6 +34,8 @@ pub(super) enum Event {
     Place(usize),
     /// A node looks at its clock, and what it knows of others'.
     Clock(usize),
+    /// Something of a client that comes by bytes.
+    Door(Happening),
     /// A new stream is tried.
     Connect(usize, usize),
     /// A cut ends.
@@ -312,6 +314,7 @@ impl World {
             Event::Look(at) => return self.look(at),
             Event::Place(at) => return self.place(at),
             Event::Clock(at) => return self.clock_looked(at),
+            Event::Door(happening) => return self.door_happens(happening),
             Event::Mend(a, b) | Event::Connect(a, b) => return self.connect(a, b),
         }
         Ok(())

@@ -26,6 +26,8 @@ pub(super) struct Removals {
     bodies: BTreeMap<MessageId, u32>,
     /// Bodies of messages that were to be marked `\Deleted`.
     marked: BTreeSet<(AccountId, u32)>,
+    /// Messages that somebody wanted to move, at some node.
+    moved: BTreeSet<(AccountId, MessageId)>,
     /// Accounts where it is not known what was removed.
     unclear: BTreeSet<AccountId>,
 }
@@ -47,7 +49,11 @@ impl Removals {
         match call {
             MailboxCall::Copy {
                 uids, remove: true, ..
-            } => self.saves(node, account, uids, looks),
+            } => {
+                self.saves(node, account, uids, looks);
+                let ids = uids.iter().filter_map(|uid| looks.owner(account, *uid));
+                self.moved.extend(ids.map(|id| (account, id)));
+            }
             MailboxCall::Store {
                 uids,
                 change,
@@ -76,6 +82,11 @@ impl Removals {
             }
             _ => {}
         }
+    }
+
+    /// Whether somebody wanted to move this message, at some node.
+    pub(super) fn was_moved(&self, account: AccountId, id: MessageId) -> bool {
+        self.moved.contains(&(account, id))
     }
 
     fn saves(&mut self, node: usize, account: AccountId, uids: &[u32], looks: &Looks) {
