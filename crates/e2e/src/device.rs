@@ -142,7 +142,15 @@ impl Device {
             Look::at(server, &self.mailbox, &parameter)
         });
         let judged = self.takes(look);
-        judged.unwrap_or_else(|breach| panic!("{} of {self:?}: {breach}", self.mailbox))
+        judged.unwrap_or_else(|breach| {
+            panic!(
+                "a client that had {:?} of {}, UIDNEXT {}, HIGHESTMODSEQ {}: {breach}",
+                self.names(),
+                self.mailbox,
+                self.next,
+                self.modseq
+            )
+        })
     }
 
     /// What it takes from FETCH and VANISHED.

@@ -57,7 +57,7 @@ struct Work {
     keywords: Mutex<Keywords>,
 }
 
-/// Ends the work whatever happens, or nobody would hear why the test fails.
+/// Ends the work when whoever has it ends, be it by a failure, or nobody would hear why the test fails.
 struct Over<'a>(&'a Work);
 
 impl Drop for Over<'_> {
@@ -87,6 +87,7 @@ impl Work {
 
     /// The writer by IMAP at a node.
     fn writes(&self, node: usize) {
+        let _over = Over(self);
         let door = &self.doors[node];
         let mut session = None;
         for turn in 0.. {
@@ -116,6 +117,7 @@ impl Work {
 
     /// The sender of mail at a node.
     fn delivers(&self, node: usize) {
+        let _over = Over(self);
         for turn in 0.. {
             sleep(2 * PAUSE);
             if self.is_over() {
@@ -144,6 +146,7 @@ impl Work {
     fn go_on(&self, nodes: &[usize]) {
         let before: Vec<usize> = nodes.iter().map(|node| self.ledger.count(*node)).collect();
         wait_for("clients to go on", || {
+            assert!(!self.is_over(), "a client has failed");
             let mut counts = nodes.iter().zip(&before);
             counts
                 .all(|(node, before)| self.ledger.count(*node) >= before + STEPS)
@@ -333,7 +336,7 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
         mesh.scene.nodes[1].server.start(&[]);
         work.go_on(&[1]);
 
-        // One loses its disk. What others had of it before is not lost.
+        // One loses its disk, and had been cut off before. What others had of it by then is not lost; nor is mail that it accepted since, if it accepted any.
         work.pause(2, true);
         let others_have = work.ledger.at(2);
         wait_for("copies", || {
@@ -342,13 +345,16 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
             let missing: u64 = mesh.scene.nodes[..2].iter().map(missing).sum();
             (lag + missing == 0).then_some(())
         });
+        mesh.silence_around(&[2]);
         work.pause(2, false);
         work.go_on(&[2]);
         mesh.scene.nodes[2].server.kill();
         fs::remove_dir_all(mesh.scene.nodes[2].server.path("data")).unwrap();
+        mesh.heal_all();
         work.pause(2, true);
         let may = work.ledger.lost(2, &others_have);
         println!("{may} steps may be lost with the disk");
+        assert!(may > 0);
         let mut keywords = work.keywords.lock().unwrap();
         keywords.acknowledged.retain(|_, node| *node != 2);
         drop(keywords);
