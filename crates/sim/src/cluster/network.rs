@@ -146,6 +146,12 @@ impl Network {
         pair.is_some_and(|pair| pair.up)
     }
 
+    /// How long one way takes, at most.
+    pub(super) fn latency(&self, a: usize, b: usize) -> u64 {
+        let pair = self.pairs.get(&(a.max(b), a.min(b)));
+        pair.map_or(0, |pair| pair.latency_micros)
+    }
+
     /// Whether one could ask the other.
     pub(super) fn is_reachable(&self, now: u64, a: usize, b: usize) -> bool {
         let pair = self.pairs.get(&(a.max(b), a.min(b)));
@@ -333,6 +339,7 @@ impl World {
             self.members[at].linked.insert(peer);
         } else {
             self.members[at].linked.remove(&peer);
+            self.door_link_gone(at, peer);
         }
         // Some pairs do not give bodies unasked, as with an older version at one end.
         let pushes = !(self.plan.seed + (at + peer) as u64).is_multiple_of(4);

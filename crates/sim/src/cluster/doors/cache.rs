@@ -329,6 +329,14 @@ impl View {
                     self.selected_modseq, known
                 ));
             }
+            // With QRESYNC a client knows all up to what it was told last, or is told up to where it does (RFC 7162, 3.2).
+            let hidden = self.is_read && self.qresync && modseq <= self.cache.modseq;
+            if hidden && told_here && modseq != known.modseq {
+                return Err(format!(
+                    "UID {uid} in {name} has MODSEQ {modseq}, and that was not told when all up to {} was: {known:?} before",
+                    self.cache.modseq
+                ));
+            }
             known.modseq = modseq;
             known.place = place;
         }

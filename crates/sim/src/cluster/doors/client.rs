@@ -289,6 +289,7 @@ impl Mind {
                     "idle for too long",
                     "log in in time",
                     "Closing the connection",
+                    "No node serves",
                 ];
                 match known.iter().any(|words| text.contains(words)) {
                     true => Ok(()),
@@ -401,8 +402,6 @@ impl Mind {
             _,
             Doing::Store {
                 told: by_then,
-                operation,
-                flags,
                 uids,
                 ..
             },
@@ -410,12 +409,6 @@ impl Mind {
             && uids.contains(&uid)
         {
             by_then.insert(uid);
-            let has = told.flags.as_ref().map(numbers);
-            let lost = has.is_some_and(|has| !has.is_superset(flags));
-            // Where nothing is ever taken away, what was set is there.
-            if self.keeping && *operation == StoreOperation::Add && lost {
-                return Err(format!("UID {uid} was to have {flags:?}: {told:?}"));
-            }
         }
         Ok(())
     }
@@ -494,8 +487,17 @@ impl Mind {
         h.told.validity(h.account, validity)?;
         let mut last = 0;
         for (from, new) in pairs {
-            if !uids.contains(from) || *new <= last {
+            let known = self
+                .view
+                .as_ref()
+                .is_some_and(|of| of.uids.contains(&Some(*from)));
+            if *new <= last || (known && !uids.contains(from)) {
                 return Err(format!("COPYUID {pairs:?} of {uids:?}"));
+            }
+            if !uids.contains(from) {
+                // A message that was claimed again meanwhile is named by a UID that is not told yet (`docs/replication.md`, "Known faults"): counted only.
+                h.effects
+                    .push(Effect::Note("door: COPYUID of a UID not told"));
             }
             last = *new;
             let known = self
@@ -643,8 +645,21 @@ impl Mind {
             }
             h.effects.push(Effect::Note("door: MODIFIED"));
         }
-        if let Some(view) = &mut self.view {
-            view.conclude_all(&modified);
+        let Some(view) = &mut self.view else {
+            return Ok(());
+        };
+        if !is_ok {
+            view.silent = None;
+        }
+        view.conclude_all(&modified);
+        let adds = is_ok && unchanged_since.is_none() && *operation == StoreOperation::Add;
+        let mut told_now = told
+            .iter()
+            .filter_map(|uid| view.cache.messages.get_key_value(uid));
+        let lost = told_now.find(|(_, known)| !numbers(&known.flags).is_superset(flags));
+        // Where nothing is ever taken away, what was set is there.
+        if let Some((uid, known)) = lost.filter(|_| adds && self.keeping) {
+            return Err(format!("UID {uid} was to have {flags:?}: {known:?}"));
         }
         if is_ok && *operation == StoreOperation::Add {
             let done = told.difference(&modified).copied().collect();

@@ -20,13 +20,18 @@ use super::{
 /// One connection. Its number is never used again.
 pub(super) struct Connection {
     pub(super) door: usize,
+    /// Where the session is.
     pub(super) node: usize,
+    /// The node that the client has connected to, if that is another one.
+    pub(super) via: Option<usize>,
+    /// Whoever logs in is brought elsewhere.
+    pub(super) relays: bool,
     pub(super) session: Box<dyn Session>,
-    id: SessionId,
+    pub(super) id: SessionId,
     /// One way, at most.
-    latency_micros: u64,
+    pub(super) latency_micros: u64,
     /// What has come and is not wanted yet.
-    inbox: VecDeque<Vec<u8>>,
+    pub(super) inbox: VecDeque<Vec<u8>>,
     /// The client has closed its side; the session knows.
     at_end: bool,
     knows_end: bool,
@@ -68,6 +73,8 @@ impl Connection {
         Connection {
             door,
             node,
+            via: None,
+            relays: false,
             session,
             id,
             latency_micros,
@@ -91,7 +98,12 @@ impl Connection {
 
 impl World {
     /// Bytes are on their way to the client, in their order.
-    fn door_sends_back(&mut self, number: u64, connection: &mut Connection, bytes: Vec<u8>) {
+    pub(super) fn door_sends_back(
+        &mut self,
+        number: u64,
+        connection: &mut Connection,
+        bytes: Vec<u8>,
+    ) {
         let latency = connection.latency_micros;
         let latency = self.doors.rng.between(latency / 4, latency);
         connection.back_at = (self.now + latency).max(connection.back_at + 1);
@@ -202,6 +214,9 @@ impl World {
             };
             world.door_heard(connection, &asked, &reply)?;
             let now = world.members[connection.node].node.now();
+            if connection.relays && matches!(reply, Reply::Authenticated { .. }) {
+                connection.session.relay();
+            }
             connection.session.on_reply(now, reply);
             Ok(())
         })
@@ -216,6 +231,9 @@ impl World {
                 Some(Action::Call(call)) => self.door_calls(number, connection, call)?,
                 Some(Action::Yield | Action::LoggedOut | Action::Note(_)) => {}
                 Some(Action::Close) => return Ok(true),
+                Some(Action::HandOver(handover)) => {
+                    return Ok(!self.door_hands_over(number, connection, *handover));
+                }
                 Some(other) => return Err(format!("a session wants {other:?}")),
                 None if connection.call.is_none() && connection.session.wants_input() => {
                     if let Some(bytes) = connection.inbox.pop_front() {
@@ -366,7 +384,7 @@ impl World {
     }
 
     /// A session has ended: its owner and its uploads are let go.
-    fn door_hangs_up(&mut self, connection: Connection) {
+    pub(super) fn door_hangs_up(&mut self, connection: Connection) {
         let Connection {
             node,
             id,
@@ -399,12 +417,17 @@ impl World {
     /// Connections to a node end with it; what it has sent may arrive still.
     pub(in super::super) fn lose_doors_of(&mut self, node: usize) {
         let all = self.doors.connections.iter();
-        let gone = all.filter(|(_, connection)| connection.node == node);
+        let gone = all.filter(|(_, of)| of.node == node || of.via == Some(node));
         let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
         for number in gone {
             let Some(connection) = self.doors.connections.remove(&number) else {
                 continue;
             };
+            if connection.node != node {
+                // The node that the client came to is dead, and the one that served it hears of it.
+                self.door_relay_ends(number, connection);
+                continue;
+            }
             if let Some(asked) = connection.call {
                 self.doors.calls.remove(&asked.request);
             }

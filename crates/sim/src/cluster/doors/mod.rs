@@ -6,11 +6,12 @@
 //!
 //! Doors draw from a generator of their own, in every second seed.
 //!
-//! Reading order: this file (who connects when), [`connection`] (the session's end), [`client`], [`wishes`] and [`cache`] (the client's), [`told`] (what all were told).
+//! Reading order: this file (who connects when), [`connection`] (the session's end), [`relay`] (sessions that go on elsewhere), [`client`], [`wishes`] and [`cache`] (the client's), [`told`] (what all were told).
 
 mod cache;
 mod client;
 mod connection;
+mod relay;
 mod told;
 mod wishes;
 
@@ -30,6 +31,7 @@ use self::{
     cache::Place,
     client::{Ability, Effect, Hearing, Mind},
     connection::Connection,
+    relay::Passage,
     told::Told,
     wishes::Wish,
 };
@@ -52,6 +54,8 @@ pub(super) enum Happening {
     Ended(u64),
     /// The session's deadline.
     Rings(u64),
+    /// A session arrives at the node where it goes on.
+    Passes(u64, Box<Passage>),
     /// A client does something.
     Turn(usize),
     /// The client's network goes, in the middle of whatever it does.
@@ -166,6 +170,7 @@ impl World {
             Happening::There(number, bytes) => self.door_arrived(number, bytes),
             Happening::Closed(number) => self.door_closed(number),
             Happening::Rings(number) => self.door_rings(number),
+            Happening::Passes(number, passage) => self.door_passes(number, *passage),
             Happening::Turn(door) => self.door_turn(door),
             Happening::Back(number, bytes) => match self.door_of(number) {
                 Some(door) => self.door_hears(door, &bytes),
@@ -214,12 +219,10 @@ impl World {
         let account = self.doors.doors[door].account;
         let node = match self.doors.doors[door].mind.rng.one_in(3) {
             true => self.doors.doors[door].node,
+            false if self.doors.rng.one_in(3) => self.door_anywhere(),
             false => self.door_any(account),
         };
-        if self.members[node].down.is_some()
-            || !self.serves(node, account)
-            || !self.is_serving(node)
-        {
+        if self.members[node].down.is_some() || !self.is_serving(node) {
             self.door_turns(door, SECOND);
             return Ok(());
         }
@@ -235,15 +238,13 @@ impl World {
                 binding: Binding::default(),
             }),
         };
-        let limits = Limits {
-            other_nodes: self.plan.other_nodes,
-            ..Limits::default()
-        };
-        let session = Box::new(ImapSession::new(peer, Arc::new(limits), now));
+        let limits = Arc::new(self.door_limits());
+        let session = Box::new(ImapSession::new(peer, limits, now));
         let latency = self.doors.rng.between(MS / 5, 20 * MS);
         self.doors.next += 1;
         let number = self.doors.next;
-        let connection = Connection::new(door, node, session, id, latency);
+        let mut connection = Connection::new(door, node, session, id, latency);
+        connection.relays = self.door_relays(node, account);
         self.doors.connections.insert(number, connection);
         self.say(|| format!("door {door}: connects to {node}"));
         let of = &mut self.doors.doors[door];
@@ -251,6 +252,19 @@ impl World {
         of.node = node;
         of.mind.connected();
         self.with_session(number, |_, _| Ok(()))
+    }
+
+    fn door_limits(&self) -> Limits {
+        Limits {
+            other_nodes: self.plan.other_nodes,
+            ..Limits::default()
+        }
+    }
+
+    /// A node, whether it serves anybody or not.
+    fn door_anywhere(&mut self) -> usize {
+        let there = self.there();
+        *self.doors.rng.pick(&there)
     }
 
     /// A node that serves the account.
@@ -274,7 +288,8 @@ impl World {
         };
         let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
         let wanders = !rests && self.doors.rng.one_in(30);
-        if wanders || !self.serves(node, account) {
+        let is_in = self.doors.doors[door].mind.logged_in;
+        if wanders || (is_in && !self.serves(node, account)) {
             self.note("door: client goes to another node");
             self.door_breaks(door);
             return Ok(());
