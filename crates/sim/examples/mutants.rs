@@ -13,7 +13,7 @@ mod broken {
     use std::panic::catch_unwind;
 
     use whimbrel_crdt::mutants::broken;
-    use whimbrel_sim::cluster::{self, Plan, claims};
+    use whimbrel_sim::cluster::{self, Disks, Plan, claims};
 
     use crate::harness;
 
@@ -29,11 +29,13 @@ mod broken {
         Lost(u64),
         /// In a cluster that lives on.
         Cluster(u64),
+        /// In one to which no client comes by bytes, and whose disks are its own: as it was before there were such.
+        Bare(u64),
         /// It has to be searched.
         Anywhere,
     }
 
-    use At::{Anywhere, Cluster, Lost, Regions};
+    use At::{Anywhere, Bare, Cluster, Lost, Regions};
 
     /// Names of switches in `service`, `mailbox`, `directory` or `replication`, what must object, as a part of its text, and where that was.
     ///
@@ -45,6 +47,7 @@ mod broken {
         ("abort-not-logged", &["told to come back"], Anywhere),
         ("accepted-before-enough", &["D1/D2"], Anywhere),
         ("all-was-shown", &["overlooks"], Anywhere),
+        ("amnesia-unnoticed", &[""], Anywhere),
         ("announce-forgotten", &["U2", "overlooks"], Anywhere),
         ("answered-before-sync", &["D1/D2"], Anywhere),
         ("applied-early", &["causal_delivery"], Anywhere),
@@ -73,8 +76,9 @@ mod broken {
         ("expunge-removes-unseen", &["U3", "D1"], Anywhere),
         ("expunge-spares-delivery", &["expunged"], Anywhere),
         ("finished-entry-stays", &["told to come back"], Anywhere),
+        ("flags-keep-modseq", &["MODSEQ"], Anywhere),
         ("foreign-not-applied", &["U3"], Anywhere),
-        ("handed-is-done", &["D1/D2"], Anywhere),
+        ("handed-is-done", &["D1/D2"], Bare(1403)),
         ("heard-not-released", &["answers:"], Anywhere),
         ("heard-without-number", &["told UID", "claims:"], Anywhere),
         ("joined-rows-not-written", &["U3"], Anywhere),
@@ -86,7 +90,7 @@ mod broken {
         ("late-is-shown", &["U2"], Anywhere),
         ("late-not-claimed", &["U3"], Anywhere),
         ("latest-decoy", &["U3"], Anywhere),
-        ("left-before-told-is-stable", &["overlooks"], Anywhere),
+        ("left-before-told-is-stable", &["overlooks"], Bare(1403)),
         ("left-unasked", &["causal_delivery", "D1"], Anywhere),
         ("mark-goes-with-name", &["U2"], Anywhere),
         ("move-last-arrival-wins", &["U3"], Anywhere),
@@ -97,6 +101,7 @@ mod broken {
             &["told UID", "claims:"],
             Anywhere,
         ),
+        ("nothing-is-cut", &["log"], Anywhere),
         ("provisional-delivered", &["told to come back"], Anywhere),
         ("removed-comes-back", &["U3", "stopped"], Anywhere),
         (
@@ -107,12 +112,13 @@ mod broken {
         ("takeover-claims-nothing", &["overlooks"], Anywhere),
         ("uids-told-at-once", &["told UID", "claims:"], Anywhere),
         ("unconfirmed-stays", &["told to come back"], Anywhere),
+        ("vanishing-keeps-highest", &["MODSEQ"], Anywhere),
         ("wait-without-blobs", &["D1/D2"], Anywhere),
         ("waits-alike", &["claims:"], Anywhere),
         (
             "young-answers",
             &["causal_delivery", "overlooks", "came for a lost disk"],
-            Anywhere,
+            Bare(1403),
         ),
         ("young-without-bodies", &["came for a lost disk"], Anywhere),
     ];
@@ -157,6 +163,15 @@ mod broken {
             Cluster(seed) => {
                 let run = catch_unwind(|| cluster::run(&Plan::new(seed), false));
                 (cause(run)?, seed, "a cluster".to_owned())
+            }
+            Bare(seed) => {
+                let plan = Plan {
+                    doors: 0,
+                    disks: Disks::Own,
+                    ..Plan::new(seed)
+                };
+                let run = catch_unwind(|| cluster::run(&plan, false));
+                (cause(run)?, seed, "a bare cluster".to_owned())
             }
             Anywhere => return None,
         };

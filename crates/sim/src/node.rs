@@ -172,6 +172,8 @@ pub struct Node {
     /// Added to the virtual time to give the wall clock: skew, and jumps.
     pub wall_offset_micros: u64,
     time: u64,
+    /// Until when its disk hangs.
+    hangs_until: u64,
     count: u64,
     uploads: u64,
     deliveries: BTreeMap<Ticket, EntryId>,
@@ -239,6 +241,7 @@ impl Node {
             timers: BTreeMap::new(),
             wall_offset_micros: EPOCH_MICROS,
             time: 0,
+            hangs_until: 0,
             count: 0,
             uploads: seed << 20,
             deliveries: BTreeMap::new(),
@@ -287,7 +290,7 @@ impl Node {
             }
             Route::Store => {
                 let reply = self.store_call(call);
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 self.at(at, Happening::Answer(request, reply));
             }
         }
@@ -483,9 +486,15 @@ impl Node {
             Happening::Answer(request, reply) => {
                 self.outcomes.push_back(Outcome::Reply(request, reply))
             }
+            // One that was set for later has come in place of an earlier one: it is for nothing, and must not set yet another one.
+            Happening::Timer(dest) if self.timers.get(&dest).is_some_and(|set| *set > time) => {}
             Happening::Timer(dest) => {
                 self.timers.remove(&dest);
                 self.input(dest, Input::Time);
+            }
+            // The disk hangs since.
+            Happening::Synced { mark, group } if self.time < self.hangs_until => {
+                self.at(self.hangs_until, Happening::Synced { mark, group });
             }
             Happening::Synced { mark, group } => self.synced(mark, group),
             Happening::Want(blob) => self.want_body(blob, false),
@@ -508,6 +517,16 @@ impl Node {
         while self.next_time().is_some_and(|next| next <= time) {
             self.step();
         }
+        self.time = self.time.max(time);
+    }
+
+    /// Its disk finishes nothing until then: neither the sync under way nor a read that begins.
+    pub fn hang_until(&mut self, time: u64) {
+        self.hangs_until = time;
+    }
+
+    /// It was stopped until now: what was due meanwhile comes now.
+    pub fn sleep_until(&mut self, time: u64) {
         self.time = self.time.max(time);
     }
 
@@ -551,12 +570,8 @@ impl Node {
         }
     }
 
-    /// The disk is lost: another node comes with an empty one, among these members.
-    pub fn lose(&mut self, identity: Identity, peers: BTreeMap<Incarnation, u8>, time: u64) {
-        self.renew(DiskCopy::default(), identity, peers, time);
-    }
-
-    /// A member finds that its disk is older than what these members remember: it goes on under another incarnation, and is young.
+    /// A node comes back with this disk among these members: an empty one, or one that is older than what they remember. It goes on under another incarnation,
+    /// and is young.
     pub fn renew(
         &mut self,
         copy: DiskCopy,
@@ -655,6 +670,11 @@ impl Node {
         } else {
             Dest::Owner(usize::from(partition.0) % self.owners.len())
         }
+    }
+
+    /// When a read ends that begins now.
+    fn read_until(&mut self) -> u64 {
+        self.time.max(self.hangs_until) + self.draw(self.speed.read_micros)
     }
 
     fn draw(&mut self, (low, high): (u64, u64)) -> u64 {
@@ -843,7 +863,7 @@ impl Node {
             PeerOutput::LoadLogs { ticket, partition } => {
                 let logs = self.disk.log_positions(store_partition(partition));
                 let logs = logs.into_iter().map(log_end).collect();
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 let input = Input::Peer(PeerInput::Logs(ticket, logs));
                 self.at(at, Happening::Input(dest, input));
             }
@@ -857,7 +877,7 @@ impl Node {
                 let (partition, origin) = (store_partition(partition), Origin(origin.get()));
                 let page = self.disk.read_log(partition, origin, from, bytes_max);
                 let entries = page.entries.into_iter().map(entry).collect();
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 let input = Input::Peer(PeerInput::Log(ticket, entries));
                 self.at(at, Happening::Input(dest, input));
             }
@@ -867,7 +887,7 @@ impl Node {
             }
             PeerOutput::Snapshot { ticket, partition } => {
                 let snapshot = self.fix(store_partition(partition));
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 let input = Input::Peer(PeerInput::Snapshot(ticket, snapshot));
                 self.at(at, Happening::Input(dest, input));
             }
@@ -895,7 +915,7 @@ impl Node {
                         self.disk.scan_at(fixed, &range, limit)
                     }
                 };
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 let input = match page {
                     Ok(page) => {
                         let rows = page.rows.into_iter();
@@ -1068,7 +1088,7 @@ impl Node {
                 let end = data
                     .as_ref()
                     .is_some_and(|data| offset + data.len() as u64 >= size);
-                let at = self.time + self.draw(self.speed.read_micros);
+                let at = self.read_until();
                 self.at(at, Happening::BodyRead(*id, data, end));
             }
         }
@@ -1125,7 +1145,7 @@ impl Node {
             start: from.into(),
             end: Some(Bytes::copy_from_slice(to)),
         };
-        let mut at = self.time;
+        let mut at = self.time.max(self.hangs_until);
         loop {
             let page = self.disk.scan(store_partition(partition), &range, limit);
             let rows = page
@@ -1182,7 +1202,7 @@ impl Node {
             }
         }
         let mark = self.disk.begin_sync();
-        let at = self.time + self.draw(self.speed.sync_micros);
+        let at = self.time.max(self.hangs_until) + self.draw(self.speed.sync_micros);
         self.at(
             at,
             Happening::Synced {

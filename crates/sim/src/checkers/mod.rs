@@ -1,4 +1,5 @@
 //! What must hold, apart from what makes it happen.
 
 pub mod axioms;
+pub mod modseqs;
 pub mod uids;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_service::{
-    api::{AccountId, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row},
+    api::{AccountId, Failure, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row},
     log::{lacking_of_key, store_partition},
     owner::keys,
     verify,
@@ -15,7 +15,7 @@ use super::{
     bodies::{content, text},
     is_keeping,
 };
-use crate::client;
+use crate::{checkers::modseqs::When, client};
 
 /// What was told, by all nodes.
 #[derive(Default)]
@@ -25,6 +25,10 @@ pub(super) struct Looks {
     owners: BTreeMap<(AccountId, u32), MessageId>,
     /// By node and name: what was shown when it was looked at last, and the greatest UIDNEXT told by then.
     told: BTreeMap<(usize, AccountId, String), (Uids, u32)>,
+    /// Likewise: the greatest UIDNEXT that was told and nothing shown, as by STATUS.
+    nexts: BTreeMap<(usize, AccountId, String), u32>,
+    /// By node: messages on an older disk that was put back.
+    back: BTreeMap<usize, BTreeSet<(AccountId, MessageId)>>,
     /// By node: what was ever shown in INBOX.
     in_inbox: BTreeMap<(usize, AccountId), Uids>,
 }
@@ -42,12 +46,21 @@ impl Looks {
     /// A node lost its disk: another one is there in its place, which has told nothing.
     pub(super) fn forget(&mut self, node: usize) {
         self.told.retain(|(of, ..), _| *of != node);
+        self.nexts.retain(|(of, ..), _| *of != node);
         self.in_inbox.retain(|(of, _), _| *of != node);
+    }
+
+    /// An older disk with these messages was put back at a node. They are there again as they were: what left a mailbox since, or got another UID, under its old
+    /// UID, which denotes the same message (`docs/decisions/0011`).
+    pub(super) fn put_back(&mut self, node: usize, held: BTreeSet<(AccountId, MessageId)>) {
+        self.back.insert(node, held);
     }
 
     /// A node has left an account's partition: when it comes back it has told nothing. What had left INBOX there has left it for those who come then, too.
     pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
         self.told
+            .retain(|(at, of, _), _| (*at, *of) != (node, account));
+        self.nexts
             .retain(|(at, of, _), _| (*at, *of) != (node, account));
     }
 
@@ -56,6 +69,27 @@ impl Looks {
         let shown = self.in_inbox.get(&(node, of)).into_iter().flatten();
         let shown = shown.filter(|uid| **uid < uid_next && !uids.contains(uid));
         shown.copied().collect()
+    }
+
+    /// A UIDNEXT was told, and nothing shown.
+    pub(super) fn told(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        name: &str,
+        uid_next: u32,
+    ) -> Result<(), String> {
+        let key = (node, account, name.to_owned());
+        let shown = self.told.get(&key).map_or(0, |(_, told)| *told);
+        let told = self.nexts.entry(key).or_default();
+        *told = shown.max(*told);
+        if uid_next < *told {
+            return Err(format!(
+                "U2: node {node} tells UIDNEXT {uid_next} of {name}, told was {told}"
+            ));
+        }
+        *told = uid_next;
+        Ok(())
     }
 
     /// U1
@@ -92,15 +126,25 @@ impl Looks {
             all.extend(uids);
         }
         let key = (node, account, name.to_owned());
+        let back = self.back.get(&node);
+        let owners = &self.owners;
+        let comes_back = |uid: &u32| {
+            let id = owners.get(&(account, *uid));
+            back.zip(id)
+                .is_some_and(|(back, id)| back.contains(&(account, *id)))
+        };
         let (known, told) = self.told.entry(key).or_default();
-        if let Some(low) = uids.difference(known).find(|uid| *uid < told) {
+        let mut new = uids.difference(known);
+        if let Some(low) = new.find(|uid| *uid < told && !comes_back(uid)) {
             return Err(format!(
                 "U2: node {node} shows the new UID {low} in {name} of {account}, its UIDNEXT was told to be {told}"
             ));
         }
-        if uid_next < *told || uids.last().is_some_and(|last| *last >= uid_next) {
+        let least = self.nexts.get(&(node, account, name.to_owned()));
+        let least = least.copied().unwrap_or(0).max(*told);
+        if uid_next < least || uids.last().is_some_and(|last| *last >= uid_next) {
             return Err(format!(
-                "U2: node {node} tells UIDNEXT {uid_next} of {name}, told was {told}, shown is {:?}",
+                "U2: node {node} tells UIDNEXT {uid_next} of {name}, told was {least}, shown is {:?}",
                 uids.last()
             ));
         }
@@ -162,6 +206,11 @@ impl Kept {
         self.flags.clear();
     }
 
+    /// What was set on it may be gone.
+    pub(super) fn unflagged(&mut self, account: AccountId, id: MessageId) {
+        self.flags.remove(&(account, id));
+    }
+
     pub(super) fn flagged(&mut self, account: AccountId, id: MessageId, set: &BTreeSet<u8>) {
         self.flags.entry((account, id)).or_default().extend(set);
     }
@@ -191,6 +240,23 @@ impl Picture {
         let told = |of: &Shown| (of.uid, of.flags.clone(), u64::from(of.body));
         Some(shown.map(told).collect())
     }
+
+    /// Of each message in each mailbox.
+    pub(super) fn uids(&self) -> BTreeMap<(String, MessageId), u32> {
+        let boxes = self.boxes.iter();
+        let all = boxes.flat_map(|(name, shown)| {
+            shown
+                .iter()
+                .map(move |shown| ((name.clone(), shown.id), shown.uid))
+        });
+        all.collect()
+    }
+
+    /// The UID of the message with this body in INBOX.
+    pub(super) fn bodies(&self) -> BTreeMap<u32, u32> {
+        let inbox = self.boxes.get("INBOX").into_iter().flatten();
+        inbox.map(|shown| (shown.body, shown.uid)).collect()
+    }
 }
 
 impl World {
@@ -213,6 +279,16 @@ impl World {
         if let Some(node) = there.iter().find(young) {
             return Ok(Some(format!("node {node} has not all that the others had")));
         }
+        let opens = |node: &&usize| {
+            let reports = self.members[**node].node.reports();
+            let mut held = reports.iter().filter(|of| of.left.is_none());
+            held.any(|of| of.open.is_none())
+        };
+        if let Some(node) = there.iter().find(opens) {
+            return Ok(Some(format!(
+                "node {node} has not opened all that it holds"
+            )));
+        }
         if let Some(node) = self.not_back() {
             return Ok(Some(node));
         }
@@ -220,6 +296,13 @@ impl World {
             there
                 .iter()
                 .try_for_each(|node| self.missing_are_named(*node, account))?;
+            // One that has just come with another disk refuses until it has what another had.
+            for node in &there {
+                let reply = self.ask_and_wait(*node, account, MailboxCall::List)?;
+                if matches!(reply, Reply::Failed(Failure::Temporary)) {
+                    return Ok(Some(format!("node {node} refuses account {account}")));
+                }
+            }
             let first = self.picture(low, account)?;
             for &node in others {
                 let other = self.picture(node, account)?;
@@ -268,6 +351,44 @@ impl World {
         }
     }
 
+    /// What was asked then, and is answered now.
+    fn when(&self, asked: u64) -> When {
+        When {
+            asked,
+            answered: self.now,
+        }
+    }
+
+    /// MODSEQs are a node's own, and those of a life of it.
+    pub(super) fn modseq_looked(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        name: &str,
+        uids: &Uids,
+        highest: u64,
+        asked: u64,
+    ) -> Result<(), String> {
+        let when = self.when(asked);
+        let at = (self.members[node].id, account);
+        let all = uids.iter().copied();
+        let looked = self.modseqs.looked(at, name, all, highest, when);
+        looked.map_err(|cause| format!("MODSEQ at node {node}, account {account}: {cause}"))
+    }
+
+    pub(super) fn modseq_seen(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        row: &Row,
+        asked: u64,
+    ) -> Result<(), String> {
+        let when = self.when(asked);
+        let at = (self.members[node].id, account);
+        let seen = self.modseqs.seen(at, row, when);
+        seen.map_err(|cause| format!("MODSEQ at node {node}, account {account}: {cause}"))
+    }
+
     pub(super) fn picture(&mut self, node: usize, account: AccountId) -> Result<Picture, String> {
         let mut picture = Picture::default();
         let reply = self.ask_and_wait(node, account, MailboxCall::List)?;
@@ -299,6 +420,7 @@ impl World {
         session: whimbrel_service::api::SessionId,
         name: MailboxName,
     ) -> Result<Vec<Shown>, String> {
+        let asked = self.now;
         let call = MailboxCall::Select {
             session,
             name: name.clone(),
@@ -314,6 +436,8 @@ impl World {
         self.looks.validity(account, selected.status.uid_validity)?;
         self.looks
             .looked(node, account, name.as_str(), &uids, next)?;
+        let highest = selected.status.highest_modseq;
+        self.modseq_looked(node, account, name.as_str(), &uids, highest, asked)?;
         let mut rows = Vec::new();
         for uids in selected.uids.to_vec().chunks(ROWS_PER_CALL_MAX) {
             let (name, uids) = (name.clone(), uids.to_vec());
@@ -328,6 +452,7 @@ impl World {
             self.looks.seen(account, row.uid, row.id)?;
             self.removals.shown(&row);
             self.holds(node, account, &row)?;
+            self.modseq_seen(node, account, &row, asked)?;
             shown.push(Shown {
                 uid: row.uid,
                 id: row.id,

@@ -12,7 +12,7 @@ use whimbrel_service::{
 };
 
 use super::{
-    MS, Plan, SECOND, Uids, World,
+    Disks, MS, Plan, SECOND, Uids, World,
     bodies::{content, text},
 };
 use crate::{client, world::Breach};
@@ -106,6 +106,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         loses: false,
         leaves: 0,
         doors: 0,
+        disks: Disks::Own,
         ..Plan::new(seed)
     };
     let mut bench = Bench {

@@ -15,7 +15,9 @@ use super::{
     MS, SECOND, Uids, World,
     bodies::{content, text},
     is_keeping,
+    losses::Acked,
     movers::Knows,
+    queries::More,
     seeds::ANSWERED,
 };
 use crate::{
@@ -28,7 +30,7 @@ pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) account: AccountId,
     pub(super) node: usize,
-    view: Option<View>,
+    pub(super) view: Option<View>,
     /// What it knows of INBOX, wherever it was.
     pub(super) knows: Option<Knows>,
     pub(super) with_qresync: bool,
@@ -39,9 +41,9 @@ pub(super) struct Client {
 }
 
 /// The mailbox that it looks at.
-struct View {
-    name: String,
-    uids: Uids,
+pub(super) struct View {
+    pub(super) name: String,
+    pub(super) uids: Uids,
     as_of: u64,
     /// What it was told of and has not read yet.
     unread: Vec<u32>,
@@ -50,9 +52,9 @@ struct View {
     /// What it has to name first, and whether it must look again for that.
     names: Option<MailboxCall>,
     looks_again: bool,
-    uid_validity: u32,
+    pub(super) uid_validity: u32,
     uid_next: u32,
-    modseq: u64,
+    pub(super) modseq: u64,
 }
 
 /// What was asked.
@@ -66,7 +68,7 @@ pub(super) struct Asked {
     at: u64,
 }
 
-enum What {
+pub(super) enum What {
     Select(String),
     Changes(String),
     Rows,
@@ -77,10 +79,24 @@ enum What {
     Deliver(u32, Vec<AccountId>),
     Store(BTreeSet<u8>),
     Expunge,
+    More(More),
     Other,
 }
 
-fn mailbox(name: &str) -> MailboxName {
+impl Asked {
+    /// An APPEND of somebody who looks at nothing.
+    pub(super) fn append(node: usize, account: AccountId, body: u32, at: u64) -> Self {
+        Asked {
+            client: None,
+            node,
+            account,
+            what: What::Append(body),
+            at,
+        }
+    }
+}
+
+pub(super) fn mailbox(name: &str) -> MailboxName {
     MailboxName::new(name).unwrap_or_else(|_| MailboxName::inbox())
 }
 
@@ -156,7 +172,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, index: usize, call: MailboxCall, what: What) {
+    pub(super) fn ask(&mut self, index: usize, call: MailboxCall, what: What) {
         let request = self.request();
         let client = &mut self.clients[index];
         client.due = None;
@@ -250,6 +266,9 @@ impl World {
     pub(super) fn act(&mut self, index: usize) -> Result<(), String> {
         let mut rng = self.rng.fork();
         let (account, node) = (self.clients[index].account, self.clients[index].node);
+        if self.stands_still(index) {
+            return Ok(());
+        }
         if self.members[node].down.is_some() || !self.serves(node, account) {
             let to = if rng.one_in(2) {
                 self.any_serving_of(account)
@@ -318,6 +337,12 @@ impl World {
             self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
             return Ok(());
         }
+        if self.asks_more(index) {
+            return Ok(());
+        }
+        let Some(view) = &self.clients[index].view else {
+            return Ok(());
+        };
         let uids: Vec<u32> = view
             .uids
             .iter()
@@ -485,25 +510,44 @@ impl World {
     ) -> Option<(MailboxCall, What)> {
         self.next_body += 1;
         let body = self.next_body;
-        let blob = self.members[node].node.upload(text(body))?;
+        let mail = self.new_mail(node, body)?;
+        self.losses.uploaded(body, mail.blob);
         let call = MailboxCall::Append {
             session,
             name: mailbox(name),
-            messages: vec![NewMail {
-                flags: client::flags(&BTreeSet::new()),
-                date: Date {
-                    seconds: 1,
-                    zone_minutes: 0,
-                },
-                size: body,
-                open_end: false,
-                blob,
-                content: content(body),
-            }],
+            messages: vec![mail],
             replaces: None,
         };
         self.kept.made(account, body);
         Some((call, What::Append(body)))
+    }
+
+    /// With its body uploaded.
+    pub(super) fn new_mail(&mut self, node: usize, body: u32) -> Option<NewMail> {
+        let blob = self.members[node].node.upload(text(body))?;
+        Some(NewMail {
+            flags: client::flags(&BTreeSet::new()),
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+            size: body,
+            open_end: false,
+            blob,
+            content: content(body),
+        })
+    }
+
+    /// The same; with the body.
+    pub(super) fn appended(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        session: SessionId,
+        name: &str,
+    ) -> Option<(MailboxCall, u32)> {
+        let (call, _) = self.appending(node, account, session, name)?;
+        Some((call, self.next_body))
     }
 
     /// A message comes for an address, at some node.
@@ -514,7 +558,7 @@ impl World {
 
     /// At this one.
     pub(super) fn deliver_at(&mut self, node: usize) {
-        if self.members[node].down.is_some() {
+        if !self.members[node].is_up() {
             return;
         }
         let (local, domain) = self.any_address();
@@ -615,10 +659,12 @@ impl World {
             (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::Append(body), Reply::Appended { .. }) => {
                 self.kept.acknowledged(account, *body);
+                self.acked(node, account, Acked::Body(*body));
             }
             (What::Deliver(body, targets), Reply::Done) => {
                 for account in targets {
                     self.kept.acknowledged(*account, *body);
+                    self.acked(node, *account, Acked::Accepted(*body));
                 }
             }
             (What::Append(body) | What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
@@ -629,21 +675,36 @@ impl World {
                 let targets = targets.iter().map(|target| target.account).collect();
                 self.accept(node, targets);
             }
-            (What::Store(set), Reply::Stored { rows, .. }) => {
+            (What::Store(set), Reply::Stored { rows, modified }) => {
+                if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {
+                    return Err(format!(
+                        "UID {} at {node} was changed, and left alone",
+                        row.uid
+                    ));
+                }
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
+                    self.modseq_seen(node, account, row, asked.at)?;
                     self.removals.shown(row);
                     if counts {
                         self.kept.flagged(account, row.id, set);
+                        self.acked(node, account, Acked::Flags(row.id));
                     }
                 }
             }
             (What::Expunge, reply) if counts => {
-                self.removals.answered(node, account, reply, &self.looks);
+                let gone = self.removals.answered(node, account, reply, &self.looks);
+                for id in gone {
+                    self.acked(node, account, Acked::Expunged(id));
+                }
+            }
+            (What::More(more), reply) => {
+                self.more_answered(node, account, more, reply, asked.at)?
             }
             (What::Rows, Reply::Rows(rows)) => {
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
+                    self.modseq_seen(node, account, row, asked.at)?;
                     self.removals.shown(row);
                     self.holds(node, account, row)?;
                 }
@@ -661,6 +722,8 @@ impl World {
                 self.looks.validity(account, selected.status.uid_validity)?;
                 self.looks
                     .looked(node, account, &name, &uids, selected.status.uid_next)?;
+                let highest = selected.status.highest_modseq;
+                self.modseq_looked(node, account, &name, &uids, highest, asked.at)?;
                 let client = &mut self.clients[index];
                 let (told, uid_next) = (selected.told, selected.status.uid_next);
                 let knows = client.knows.as_ref();
@@ -706,6 +769,19 @@ impl World {
                 let uids = view.uids.clone();
                 self.looks
                     .looked(node, account, &name, &uids, changes.uid_next)?;
+                for row in &changes.changed {
+                    self.modseq_seen(node, account, row, asked.at)?;
+                }
+                if !changes.more {
+                    self.modseq_looked(
+                        node,
+                        account,
+                        &name,
+                        &uids,
+                        changes.highest_modseq,
+                        asked.at,
+                    )?;
+                }
             }
             (What::Named, Reply::Done) => {
                 let client = &mut self.clients[index];
@@ -718,7 +794,8 @@ impl World {
                 }
             }
             (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
-            (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_)) => {
+            (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_))
+            | (What::More(More::Unselect), _) => {
                 self.clients[index].view = None;
             }
             _ => {}

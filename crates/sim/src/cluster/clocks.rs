@@ -82,6 +82,13 @@ impl World {
         self.set_clock(index, offset);
     }
 
+    /// A node was stopped: it looks at clocks from now on.
+    pub(super) fn clock_slept(&mut self, index: usize) {
+        if let Some(guard) = self.guards.of.get_mut(&index) {
+            guard.off_since = guard.off_since.map(|_| self.now);
+        }
+    }
+
     fn is_far(&self, index: usize) -> bool {
         let offset = self.members[index].node.wall_offset_micros;
         !(EPOCH_MICROS - 60 * SECOND..=EPOCH_MICROS + 120 * SECOND).contains(&offset)

@@ -84,7 +84,7 @@ impl World {
     /// An administrator does something at some node.
     pub(super) fn administer(&mut self) {
         let node = self.any_serving();
-        if self.members[node].down.is_some() {
+        if !self.members[node].is_up() {
             return;
         }
         let address = (*self.rng.pick(&GUESTS)).to_owned();

@@ -1,5 +1,7 @@
 //! What goes wrong while clients go on: links, nodes, disks and clocks, by what the seed has drawn of them.
 
+use whimbrel_storage::memory::Faults;
+
 use super::{MS, SECOND, World};
 use crate::node::EPOCH_MICROS;
 
@@ -144,13 +146,17 @@ impl World {
         let member = &mut self.members[index];
         member.down = Some(until);
         member.full_until = None;
-        member.node.disk.faults.full = false;
+        member.stopped_until = None;
+        member.node.disk.faults = Faults::default();
         self.network.die(self.now, index);
         self.lose_clients_of(index);
     }
 
     pub(super) fn come_back(&mut self, index: usize) -> Result<(), String> {
         self.say(|| format!("node {index} comes back"));
+        if !self.starts_as_who_it_was(index)? {
+            return Ok(());
+        }
         let seed = self.rng.number();
         let member = &mut self.members[index];
         member.down = None;
@@ -166,6 +172,7 @@ impl World {
     /// Those that are down come back, and all disks have room.
     pub(super) fn mend_nodes(&mut self) -> Result<(), String> {
         self.mend_clocks();
+        self.mend_stalls();
         for index in self.there() {
             if self.members[index].down.is_some() {
                 self.come_back(index)?;

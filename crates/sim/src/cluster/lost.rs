@@ -3,7 +3,7 @@
 //! Mail comes at all nodes while streams break, nodes die and disks are full. In the end one of them is lost for good, most often in the moment in which it
 //! has told a sender that mail is accepted, or a client that a message is appended, or that flags are set, for which one other node was waited for.
 
-use super::{HEALING_MICROS_MAX, MS, Plan, SECOND, World};
+use super::{Disks, HEALING_MICROS_MAX, MS, Plan, SECOND, World};
 use crate::{
     rng::Rng,
     world::{Breach, Report},
@@ -24,6 +24,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Report, Breach> {
         membership: 0,
         leaves: 0,
         doors: 0,
+        disks: Disks::Own,
         small_windows: false,
         ..Plan::new(seed ^ 0x0010_57d1_5c00)
     };

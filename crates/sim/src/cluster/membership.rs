@@ -12,6 +12,7 @@ use whimbrel_replication::{
     wire::Frame,
 };
 use whimbrel_service::{peers::bodies, queue};
+use whimbrel_storage::memory::DiskCopy;
 
 use super::{Applied, MS, Member, World};
 use crate::node::{Identity, Node};
@@ -60,7 +61,7 @@ impl super::Plan {
 impl World {
     pub(super) fn change_members(&mut self) -> Result<(), String> {
         let at = self.any_member();
-        if self.members[at].down.is_some() {
+        if !self.members[at].is_up() {
             return Ok(());
         }
         if self.rng.one_in(2) && self.members.len() < NODES_MAX {
@@ -102,7 +103,7 @@ impl World {
             ..Member::new(id, node, roster)
         });
         self.network
-            .add(number, self.plan.latency_micros, &mut self.rng);
+            .add(number, self.plan.latency_micros, self.plan.seed);
         for other in 0..number {
             self.network.connect_at(self.now + 1, number, other);
         }
@@ -129,13 +130,34 @@ impl World {
         id: Incarnation,
         at: usize,
     ) -> Result<(), String> {
-        let (by, old) = (self.members[at].id, self.members[index].id);
+        let removes = self.plan.membership > 0;
+        self.join_with(index, id, at, DiskCopy::default(), removes)
+    }
+
+    /// The same, with what is on this disk; `removes`: whoever lets it in removes the old one, and others that lost their disks before.
+    pub(super) fn join_with(
+        &mut self,
+        index: usize,
+        id: Incarnation,
+        at: usize,
+        copy: DiskCopy,
+        removes: bool,
+    ) -> Result<(), String> {
+        let by = self.members[at].id;
+        let others = self.members.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != index);
+        let living: Vec<Incarnation> = others.map(|(_, member)| member.id).collect();
         let roster = &mut self.members[at].roster;
         let sponsored = roster.sponsor(by, id, &index.to_string());
         sponsored.map_err(|error| error.to_string())?;
-        if self.plan.membership > 0 {
-            let removed = roster.remove(by, old, self.now);
-            removed.map_err(|error| error.to_string())?;
+        if removes {
+            // All that are dead for good: of the log of a removed one each member has its word to say, and these never do.
+            let living = living.iter();
+            let dead = roster.slots().into_keys();
+            for dead in dead.filter(|of| *of != id && !living.clone().any(|living| living == of)) {
+                let removed = roster.remove(by, dead, self.now);
+                removed.map_err(|error| error.to_string())?;
+            }
         }
         self.changed(at)?;
         let lacks = self.applied(at);
@@ -153,7 +175,7 @@ impl World {
         member.renewed = true;
         member.whole.clear();
         member.roster = roster;
-        member.node.lose(identity, peers, self.now);
+        member.node.renew(copy, identity, peers, self.now);
         let roster = &member.roster;
         member.node.members(roster.slots(), roster.former());
         self.network.look_at(self.now + LOOK_MICROS, index);

@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`network`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`]; [`seeds`] (what each seed promises); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod bodies;
 mod checks;
@@ -18,14 +18,19 @@ mod coverage;
 mod directory;
 mod doors;
 mod faults;
+mod losses;
 pub mod lost;
 mod membership;
 mod movers;
 mod network;
 mod placing;
+mod queries;
+mod quiet;
+mod regions;
 mod removals;
 mod renewed;
 mod seeds;
+mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,15 +47,19 @@ use self::{
     clients::Client,
     directory::Guests,
     doors::Doors,
+    losses::Losses,
     network::Network,
+    queries::Queries,
     removals::Removals,
+    stalls::Stalls,
 };
 pub use self::{
     coverage::{COVERAGE, COVERED_AFTER_SEEDS},
+    losses::Disks,
     seeds::run_seed,
 };
 use crate::{
-    checkers::axioms::Axioms,
+    checkers::{axioms::Axioms, modseqs::Modseqs},
     node::{Node, Outcome, Speed},
     rng::Rng,
     world::{Breach, Report},
@@ -121,6 +130,8 @@ pub struct Plan {
     pub leaves: u64,
     /// Clients that come by bytes, to production sessions.
     pub doors: u64,
+    /// Whether a node comes back with another disk while all else goes on.
+    pub disks: Disks,
 }
 
 impl Plan {
@@ -183,9 +194,11 @@ impl Plan {
             other_nodes: *Rng::new(seed ^ 0x0c0f_1293_ed00).pick(&[0, 0, 1, 1, 1, 2]),
             leaves: 0,
             doors: 0,
+            disks: Disks::Own,
         }
         .with_leaving()
         .with_doors()
+        .with_disks()
     }
 }
 
@@ -201,6 +214,8 @@ struct Member {
     /// Until when it is down.
     down: Option<u64>,
     full_until: Option<u64>,
+    /// Until when it is stopped.
+    stopped_until: Option<u64>,
     /// A new one: what whoever let it in had applied then, and it has not. Until then nobody asks it anything.
     lacks: Applied,
     /// Another incarnation has come for one whose disk was lost.
@@ -221,11 +236,17 @@ impl Member {
             whole: Ends::new(),
             down: None,
             full_until: None,
+            stopped_until: None,
             lacks: Applied::new(),
             renewed: false,
             doubtful: false,
             out: false,
         }
+    }
+
+    /// Whether it answers: it is neither down nor stopped.
+    fn is_up(&self) -> bool {
+        self.down.is_none() && self.stopped_until.is_none() && !self.out
     }
 }
 
@@ -242,6 +263,8 @@ struct World {
     /// Of a node that joins.
     config: owner::Config,
     network: Network,
+    stalls: Stalls,
+    queries: Queries,
     guards: clocks::Guards,
     clients: Vec<Client>,
     doors: Doors,
@@ -253,8 +276,10 @@ struct World {
     answers: BTreeMap<RequestId, Reply>,
     axioms: Axioms,
     looks: Looks,
+    modseqs: Modseqs,
     kept: Kept,
     removals: Removals,
+    losses: Losses,
     next_request: u64,
     next_session: u64,
     next_body: u32,
@@ -324,7 +349,7 @@ impl World {
                     peers,
                     in_cluster: true,
                     shipping,
-                    collect_after_seconds: rng.between(1, 3),
+                    collect_after_seconds: losses::collect_after_seconds(&plan, rng.between(1, 3)),
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
                     ..owner::Config::default()
                 };
@@ -345,10 +370,13 @@ impl World {
             })
             .collect();
         World {
-            network: Network::new(ids.len(), plan.latency_micros, &mut rng),
+            network: Network::new(ids.len(), plan.latency_micros, plan.seed),
+            stalls: Stalls::new(&plan),
+            queries: Queries::new(&plan),
             guards: clocks::Guards::new(plan.seed),
             doors: Doors::new(plan.seed),
             next_body: plan.first_body(),
+            losses: Losses::new(&plan),
             plan,
             rng,
             now: 0,
@@ -362,6 +390,7 @@ impl World {
             answers: BTreeMap::new(),
             axioms: Axioms::default(),
             looks: Looks::default(),
+            modseqs: Modseqs::default(),
             kept: Kept::default(),
             removals: Removals::default(),
             next_request: 0,
@@ -428,6 +457,8 @@ impl World {
             }
             self.next_call()?;
             self.maybe_fault()?;
+            self.maybe_lose_a_disk(call);
+            self.maybe_stall();
         }
         self.heal()
     }
@@ -454,11 +485,10 @@ impl World {
         let members = self.members.iter().filter(|member| !member.out);
         let nodes = members.filter_map(|member| match member.down {
             Some(until) => Some(until),
-            None => member
-                .full_until
-                .into_iter()
-                .chain(member.node.next_time())
-                .min(),
+            None => {
+                let next = member.stopped_until.or_else(|| member.node.next_time());
+                member.full_until.into_iter().chain(next).min()
+            }
         });
         nodes.chain(self.network.next_time()).min()
     }
@@ -487,6 +517,13 @@ impl World {
                 member.full_until = None;
                 member.node.disk.faults.full = false;
                 return Ok(());
+            }
+            if member.stopped_until.is_some() {
+                if member.stopped_until == Some(next) {
+                    self.go_on(index);
+                    return Ok(());
+                }
+                continue;
             }
             if member.node.next_time() == Some(next) {
                 member.node.step();
@@ -531,6 +568,9 @@ impl World {
                     self.door_notified(session, event)?;
                 }
                 Outcome::Note(note) => self.say(|| format!("node {index}: {note:?}")),
+                Outcome::Stopped(_) if self.members[index].node.disk.faults.sync_fails => {
+                    self.sync_failed(index);
+                }
                 Outcome::Stopped(cause) => return Err(format!("node {index} stopped: {cause}")),
                 Outcome::CommitFailed => self.note("cluster: refused commit"),
                 Outcome::Admin(request, reply) => self.administered(request, reply),
@@ -639,7 +679,8 @@ impl World {
         self.removals_hold()?;
         self.nothing_overlooked()?;
         self.doors_agree()?;
-        self.directory_holds()
+        self.directory_holds()?;
+        self.goes_on_quietly()
     }
 }
 

@@ -3,6 +3,10 @@
 //! A stream between two nodes has a number; what was on the way when it ended never arrives. A cut is noticed by each end after a silence of its own.
 //! Streams keep their order, different streams do not. What crosses is bytes: each frame is written and read by the production codec.
 //!
+//! Nothing comes twice, nor in another order, within a stream: TCP gives each byte once and in its place, TLS ends a stream in which that is not so, and of a stream that has
+//! ended `cluster` reads nothing more, for its socket is closed. So frames of an old stream never come behind those of a new one. What there is of both is between streams: a batch that two
+//! peers give, and one that is given again because its acknowledgement was on a stream that ended.
+//!
 //! Where one direction alone is lost its frames come late, as TCP sends them again, until the end that hears nothing gives the stream up.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::PartitionId;
 use whimbrel_replication::wire::{Decoder, Frame};
 
-use super::{MS, SECOND, World, doors::Happening};
-use crate::rng::Rng;
+use super::{MS, SECOND, World, doors::Happening, regions::one_way_micros};
 
 /// What happens on the network.
 pub(super) enum Event {
@@ -47,12 +50,25 @@ struct Pair {
     /// Counts streams; the last one is up or not.
     stream: u64,
     up: bool,
+    /// One way, at least and at most.
+    least_micros: u64,
     latency_micros: u64,
     cut_until: u64,
 }
 
-/// One way between two regions of the world, in milliseconds: from one city to places on the other side of the globe.
-const REGIONS_MILLIS: [u64; 10] = [1, 4, 8, 14, 20, 35, 45, 70, 95, 150];
+impl Pair {
+    fn between((a, b): (usize, usize), latency_micros: Option<u64>, seed: u64) -> Self {
+        let (least_micros, latency_micros) = match latency_micros {
+            Some(most) => (most / 4, most),
+            None => one_way_micros(seed, a, b),
+        };
+        Pair {
+            least_micros,
+            latency_micros,
+            ..Pair::default()
+        }
+    }
+}
 
 /// Who was refused tries again after that.
 const AGAIN_MICROS: u64 = SECOND;
@@ -81,16 +97,9 @@ pub(super) struct Network {
 
 impl Network {
     /// Between two nodes it takes `latency_micros` at most, or what it takes between two regions.
-    pub(super) fn new(nodes: usize, latency_micros: Option<u64>, rng: &mut Rng) -> Self {
+    pub(super) fn new(nodes: usize, latency_micros: Option<u64>, seed: u64) -> Self {
         let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| (a, b)));
-        let pairs = pairs.map(|ends| {
-            let latency_micros = latency_micros.unwrap_or_else(|| *rng.pick(&REGIONS_MILLIS) * MS);
-            let pair = Pair {
-                latency_micros,
-                ..Pair::default()
-            };
-            (ends, pair)
-        });
+        let pairs = pairs.map(|ends| (ends, Pair::between(ends, latency_micros, seed)));
         Network {
             pairs: pairs.collect(),
             awake: BTreeMap::new(),
@@ -103,13 +112,11 @@ impl Network {
     }
 
     /// One more node.
-    pub(super) fn add(&mut self, node: usize, latency_micros: Option<u64>, rng: &mut Rng) {
+    pub(super) fn add(&mut self, node: usize, latency_micros: Option<u64>, seed: u64) {
         for other in 0..node {
-            let pair = Pair {
-                latency_micros: latency_micros.unwrap_or_else(|| *rng.pick(&REGIONS_MILLIS) * MS),
-                ..Pair::default()
-            };
-            self.pairs.insert((node, other), pair);
+            let ends = (node, other);
+            let pair = Pair::between(ends, latency_micros, seed);
+            self.pairs.insert(ends, pair);
         }
     }
 
@@ -220,6 +227,15 @@ impl Network {
         self.at(until, Event::Mend(from, to));
     }
 
+    /// `to` hears nothing of `from` until then.
+    pub(super) fn fall_silent(&mut self, time: u64, from: usize, to: usize) {
+        let pair = self.pair(from, to);
+        let (up, stream) = (pair.up, pair.stream);
+        if up {
+            self.at(time, Event::Silent { from, to, stream });
+        }
+    }
+
     fn is_lost(&self, now: u64, a: usize, b: usize) -> bool {
         [(a, b), (b, a)]
             .iter()
@@ -267,6 +283,9 @@ impl World {
         let Some((_, event)) = self.network.events.pop_first() else {
             return Ok(());
         };
+        let Some(event) = self.is_put_off(event) else {
+            return Ok(());
+        };
         match event {
             Event::Arrive {
                 from,
@@ -297,10 +316,14 @@ impl World {
                     }
                     return self.outcomes(to);
                 }
+                self.note("cluster: frame of a stream that has ended");
             }
             Event::Silent { from, to, stream } => {
+                let is_stopped = self.members[from].stopped_until.is_some();
                 let network = &mut self.network;
-                if network.is_lost(self.now, from, to) && network.is_up(from, to, stream) {
+                if (is_stopped || network.is_lost(self.now, from, to))
+                    && network.is_up(from, to, stream)
+                {
                     let later = self.now + network.pair(from, to).latency_micros;
                     network.end(to, from, [self.now, later]);
                 }
@@ -329,7 +352,9 @@ impl World {
     /// A node is there when something reaches it: its clock stands at this moment.
     pub(super) fn bring(&mut self, index: usize) {
         let now = self.now;
-        self.members[index].node.advance_to(now);
+        if self.members[index].stopped_until.is_none() {
+            self.members[index].node.advance_to(now);
+        }
     }
 
     fn tell_link(&mut self, at: usize, peer: usize, up: bool) -> Result<(), String> {
@@ -377,13 +402,14 @@ impl World {
     /// Sends a frame, if there is a stream.
     pub(super) fn send(&mut self, from: usize, to: usize, frame: &Frame) {
         let pair = self.network.pair(from, to);
-        let (up, stream, latency) = (pair.up, pair.stream, pair.latency_micros);
+        let (up, stream) = (pair.up, pair.stream);
+        let (least, most) = (pair.least_micros, pair.latency_micros);
         if !up {
             return;
         }
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        let latency = self.rng.between(latency / 4, latency);
+        let latency = self.rng.between(least, most);
         let lost = self.network.lost_until.get(&(from, to)).copied();
         let leaves = lost.map_or(self.now, |until| until.max(self.now));
         let way = self.network.ways.entry((from, to)).or_default();

@@ -136,7 +136,10 @@ impl World {
                 })?;
                 let accounts = self.accounts.clone().into_iter();
                 let gone = accounts.filter(|account| partition_of(*account) == partition);
-                gone.for_each(|account| self.looks.forget_account(at, account));
+                gone.for_each(|account| {
+                    self.looks.forget_account(at, account);
+                    self.modseqs.forget((id, account));
+                });
                 Ok(())
             }
             (Phase::Leaves, None) if calm || self.rng.one_in(PATIENCE_LOOKS) => {

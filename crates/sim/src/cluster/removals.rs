@@ -73,6 +73,7 @@ impl Removals {
                     self.marks(account, uids, looks);
                 }
             }
+            MailboxCall::Remove { uids, .. } => self.marks(account, uids, looks),
             // What is in INBOX moves, whatever that is.
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
                 self.savers_of_any.entry(account).or_default().insert(node);
@@ -113,23 +114,32 @@ impl Removals {
         }
     }
 
-    /// A node has answered EXPUNGE.
+    /// A node has answered EXPUNGE: what is gone.
     pub(super) fn answered(
         &mut self,
         node: usize,
         account: AccountId,
         reply: &Reply,
         looks: &Looks,
-    ) {
-        if let Reply::Expunged { uids, .. } = reply {
-            let ids = uids.iter().filter_map(|uid| looks.owner(account, *uid));
-            self.expunged.extend(ids.map(|id| ((account, id), node)));
-        }
+    ) -> Vec<MessageId> {
+        let Reply::Expunged { uids, .. } = reply else {
+            return Vec::new();
+        };
+        let ids = uids.iter().filter_map(|uid| looks.owner(account, *uid));
+        let ids: Vec<MessageId> = ids.collect();
+        self.expunged
+            .extend(ids.iter().map(|id| ((account, *id), node)));
+        ids
     }
 
     /// Something may be gone: nothing that was expunged so far has to be.
     pub(super) fn doubt(&mut self) {
         self.expunged.clear();
+    }
+
+    /// That it was expunged may be gone.
+    pub(super) fn forget(&mut self, account: AccountId, id: MessageId) {
+        self.expunged.remove(&(account, id));
     }
 
     /// Whether nothing could save this message that the node which expunged it had not seen.

@@ -28,15 +28,22 @@ const LONGER_MAX: u64 = 50;
 const HEALED_EVERY_TURNS: u64 = 50;
 
 /// Each is noted only where it had an effect: a stream that is not there cannot be cut.
-const FAULTS: [&str; 8] = [
+const FAULTS: [&str; 15] = [
+    "cluster: a node is stopped",
+    "cluster: burst",
     "cluster: clock far off",
     "cluster: clock jump",
     "cluster: crash",
     "cluster: cut",
+    "cluster: disk hangs",
     "cluster: disk lost",
+    "cluster: disk lost under load",
+    "cluster: failed sync",
     "cluster: flap",
     "cluster: full disk",
+    "cluster: older disk put back",
     "cluster: one way lost",
+    "cluster: two disks lost at once",
 ];
 
 /// Runs all of one seed.

@@ -1,0 +1,416 @@
+//! Disks that are lost while all else goes on, and older ones that are put back.
+//!
+//! Once in the clusters that draw it a node, or two at once where clients wait for two others, comes back with another disk than it died with: an empty one, or a copy
+//! that was made of its own earlier. With an older one it does as `server::cluster::settle` does: it asks whom it reaches what they remember, and goes on under
+//! a new incarnation, for which a member gives it a slot. A copy of a directory is noticed without peers; one made below the file system is, if no peer
+//! knows better, renewed by whoever put it back (`whimbrel node renew`, `docs/decisions/0011`). So the node never goes on as who it was.
+//!
+//! D1: what was acknowledged when other nodes had it is there. What was acknowledged `local` may be gone, but only what was on no other disk when the node died: what
+//! its answer rested on is held against what the others have on disk then. Checked, too: a peer that has more of the node's log notices.
+//!
+//! Not drawn: a loss while the directory of the node has what no other has. Accounts may be gone then, and mail of theirs that others have (`membership` draws that).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_replication::{
+    Now,
+    identity::{Asked, Identity, Own},
+    wire::{Head, Hello, Room},
+};
+use whimbrel_service::{
+    api::{AccountId, BlobName, MessageId},
+    log::store_partition,
+    owner::{self, keys},
+};
+use whimbrel_storage::{
+    KeyRange, Origin, ScanLimit,
+    memory::{DiskCopy, Memory},
+};
+
+use super::{Plan, SECOND, World};
+use crate::rng::Rng;
+
+/// With which disk a node comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    /// Always its own.
+    Own,
+    /// Once with an older copy of it.
+    Older,
+    /// Once with an empty one.
+    Lost,
+    /// As [`Disks::Lost`], two nodes at once.
+    TwoLost,
+}
+
+/// Whoever finds no member that gives it a slot tries again.
+const AGAIN_MICROS: u64 = SECOND;
+
+/// What was acknowledged, and rests on a disk.
+pub(super) enum Acked {
+    /// A message is appended; its body.
+    Body(u32),
+    /// Mail was accepted, and another node has it.
+    Accepted(u32),
+    /// Flags were set.
+    Flags(MessageId),
+    /// A message was expunged.
+    Expunged(MessageId),
+}
+
+struct Ack {
+    node: usize,
+    account: AccountId,
+    /// Up to which number of its own log the answer may rest.
+    number: u64,
+    what: Acked,
+}
+
+/// What a seed draws of it, from a generator of its own.
+pub(super) struct Losses {
+    rng: Rng,
+    /// At which call the copy is made, and from which on the disk goes.
+    copied_at: u64,
+    lost_at: u64,
+    /// Whether those that are gone for good are removed.
+    removes: bool,
+    copy: Option<(usize, DiskCopy)>,
+    acks: Vec<Ack>,
+    /// Where the bodies of messages lie.
+    blobs: BTreeMap<u32, BlobName>,
+    /// Nodes that come back with another disk.
+    pending: BTreeMap<usize, DiskCopy>,
+    is_over: bool,
+}
+
+impl Losses {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let mut rng = Rng::new(plan.seed ^ 0x0010_55e5_d15c);
+        let lost_at = rng.between(plan.calls / 4, plan.calls * 3 / 4);
+        Losses {
+            copied_at: rng.between(plan.calls / 10, lost_at),
+            removes: rng.one_in(2),
+            rng,
+            lost_at,
+            copy: None,
+            acks: Vec::new(),
+            blobs: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            is_over: plan.disks == Disks::Own,
+        }
+    }
+
+    pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {
+        self.blobs.insert(body, blob);
+    }
+}
+
+impl Plan {
+    /// Where members do not change: there is one loss at a time, and a removal may be another. Nor where clients come by bytes: what these hold against
+    /// nodes knows no loss.
+    pub(super) fn with_disks(mut self) -> Self {
+        let drawn = Rng::new(self.seed ^ 0x0d15_c51e_57ed).below(5);
+        self.disks = match drawn {
+            _ if self.membership > 0 || self.leaves > 0 || self.doors > 0 => Disks::Own,
+            0 | 1 => Disks::Older,
+            2 | 3 if self.other_nodes == 2 => Disks::TwoLost,
+            2 | 3 => Disks::Lost,
+            _ => Disks::Own,
+        };
+        self
+    }
+}
+
+/// Where a log stands: its last number, and the hash of the batch that ends there.
+fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64, Hash)> {
+    let partitions = disk.partitions().into_iter();
+    let partitions = partitions.filter_map(|stored| u16::try_from(stored.0).ok());
+    let end = |partition| {
+        let logs = disk.log_positions(store_partition(partition)).into_iter();
+        let mut own = logs.filter(|(origin, _)| *origin == Origin(of.get()));
+        own.next()
+            .map(|(_, log)| (log.next - 1, Hash(log.hash.0)))
+            .filter(|(last, _)| *last > 0)
+    };
+    let partitions = partitions.map(PartitionId);
+    let all = partitions.filter_map(|partition| Some((partition, end(partition)?)));
+    all.collect()
+}
+
+/// Where an older disk is put back nothing is collected: what was collected while the disk was ahead of the copy is on the copy still, and the node names it
+/// (`docs/replication.md`, "Known faults").
+pub(super) fn collect_after_seconds(plan: &Plan, drawn: u64) -> u64 {
+    match plan.disks {
+        Disks::Older => 24 * 3600,
+        Disks::Own | Disks::Lost | Disks::TwoLost => drawn,
+    }
+}
+
+/// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
+const MESSAGE_PREFIX: u8 = 6;
+
+/// The messages of an account that are on a disk; `None`: nothing of it is there.
+fn messages_of(disk: &Memory, account: AccountId) -> Option<Vec<MessageId>> {
+    let partition = store_partition(keys::partition_of(account));
+    let prefix = [b"a", &account.0[..]].concat();
+    let (mut messages, mut is_there) = (Vec::new(), false);
+    let mut next = Some(KeyRange::prefix(prefix.clone()));
+    while let Some(range) = next {
+        let page = disk.scan(partition, &range, ScanLimit::default());
+        is_there |= !page.rows.is_empty();
+        let rest = page.rows.iter().map(|(key, _)| &key[prefix.len()..]);
+        let ids = rest.filter_map(|rest| rest.strip_prefix(&[MESSAGE_PREFIX]));
+        messages.extend(ids.filter_map(|id| Some(MessageId(id.try_into().ok()?))));
+        next = page.next.map(|start| KeyRange { start, ..range });
+    }
+    is_there.then_some(messages)
+}
+
+/// As a node that dies and starts finds it.
+fn durable(copy: &DiskCopy) -> Memory {
+    let mut disk = Memory::new();
+    disk.put_back(copy.clone());
+    disk
+}
+
+impl World {
+    /// A node has acknowledged something that only it need have; or mail, which one more has.
+    pub(super) fn acked(&mut self, node: usize, account: AccountId, what: Acked) {
+        let is_local = self.plan.other_nodes == 0 || matches!(what, Acked::Accepted(_));
+        if self.losses.is_over || !is_local {
+            return;
+        }
+        let member = &self.members[node];
+        let partition = store_partition(keys::partition_of(account));
+        let logs = member.node.disk.log_positions(partition).into_iter();
+        let mut own = logs.filter(|(origin, _)| *origin == Origin(member.id.get()));
+        let ack = Ack {
+            node,
+            account,
+            number: own.next().map_or(0, |(_, log)| log.next - 1),
+            what,
+        };
+        self.losses.acks.push(ack);
+    }
+
+    /// A client has done so many things: perhaps a disk goes now.
+    pub(super) fn maybe_lose_a_disk(&mut self, call: u64) {
+        if self.losses.is_over {
+            return;
+        }
+        if self.plan.disks == Disks::Older && self.losses.copy.is_none() {
+            if call < self.losses.copied_at {
+                return;
+            }
+            let there = self.there();
+            let index = *self.losses.rng.pick(&there);
+            self.say(|| format!("the disk of {index} is copied"));
+            let copy = self.members[index].node.disk.copy();
+            self.losses.copy = Some((index, copy));
+        }
+        if call < self.losses.lost_at {
+            return;
+        }
+        let mut there = self.there();
+        let older = self.losses.copy.as_ref().map(|(index, _)| *index);
+        let count = if self.plan.disks == Disks::TwoLost {
+            2
+        } else {
+            1
+        };
+        let mut victims = BTreeSet::new();
+        while victims.len() < count && !there.is_empty() {
+            let drawn = self.losses.rng.below(there.len() as u64);
+            victims.insert(there.swap_remove(usize::try_from(drawn).unwrap_or(0)));
+        }
+        if let Some(older) = older {
+            victims = [older].into();
+        }
+        let is_ready = |index: &usize| self.members[*index].down.is_none();
+        if victims.len() == count && victims.iter().all(is_ready) {
+            self.lose_disks(&victims);
+        }
+    }
+
+    fn lose_disks(&mut self, victims: &BTreeSet<usize>) {
+        // What survives: the disks of the others, and the copy.
+        let others = self.there().into_iter();
+        let others = others.filter(|index| !victims.contains(index));
+        let mut left: Vec<Memory> = others
+            .map(|index| durable(&self.members[index].node.disk.copy()))
+            .collect();
+        if let Some((_, copy)) = &self.losses.copy {
+            left.push(durable(copy));
+        }
+        let most = |of: usize, partition| {
+            let id = self.members[of].id;
+            let ends = left.iter().map(|disk| ends(disk, id));
+            let ends = ends.filter_map(|ends| ends.get(&partition).map(|(last, _)| *last));
+            ends.max().unwrap_or(0)
+        };
+        let is_alone = |of: &usize| {
+            let own = ends(&self.members[*of].node.disk, self.members[*of].id);
+            let own = own
+                .get(&PartitionId::DIRECTORY)
+                .map_or(0, |(last, _)| *last);
+            own > most(*of, PartitionId::DIRECTORY)
+        };
+        if victims.iter().any(is_alone) {
+            return;
+        }
+        let has_body = |body: &u32| {
+            let blob = self.losses.blobs.get(body).map(owner::blob_name);
+            blob.is_some_and(|blob| left.iter().any(|disk| disk.blob_stat(blob).is_some()))
+        };
+        let is_gone = |ack: &Ack| match &ack.what {
+            // One other node had it: that is no promise for two.
+            Acked::Accepted(_) => victims.len() > 1,
+            _ if !victims.contains(&ack.node) => false,
+            Acked::Body(body) if !has_body(body) => true,
+            _ => ack.number > most(ack.node, keys::partition_of(ack.account)),
+        };
+        let gone: Vec<usize> = (0..self.losses.acks.len())
+            .filter(|index| is_gone(&self.losses.acks[*index]))
+            .collect();
+        for index in &gone {
+            let ack = &self.losses.acks[*index];
+            match &ack.what {
+                Acked::Body(body) | Acked::Accepted(body) => {
+                    self.kept.made(ack.account, *body);
+                }
+                Acked::Flags(id) => self.kept.unflagged(ack.account, *id),
+                Acked::Expunged(id) => self.removals.forget(ack.account, *id),
+            }
+        }
+        self.note_if(
+            !gone.is_empty(),
+            "cluster: what a lost disk alone had is gone",
+        );
+        self.losses.acks.clear();
+        self.losses.is_over = true;
+        for index in victims {
+            self.note(match self.plan.disks {
+                Disks::Older => "cluster: older disk put back",
+                Disks::TwoLost => "cluster: two disks lost at once",
+                Disks::Lost | Disks::Own => "cluster: disk lost under load",
+            });
+            self.say(|| format!("the disk of {index} is gone, with {} answers", gone.len()));
+            let copy = self.losses.copy.take().map(|(_, copy)| copy);
+            self.losses.pending.insert(*index, copy.unwrap_or_default());
+            let down = self.losses.rng.below(20 * SECOND);
+            self.crash(*index, self.now + 1 + down);
+        }
+    }
+
+    /// A node starts; whether it can. With another disk it needs a member that gives it a slot.
+    pub(super) fn starts_as_who_it_was(&mut self, index: usize) -> Result<bool, String> {
+        let Some(copy) = self.losses.pending.remove(&index) else {
+            return Ok(true);
+        };
+        let id = Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64);
+        let reached: Vec<usize> = self
+            .there()
+            .into_iter()
+            .filter(|peer| {
+                let is_up = *peer != index && self.members[*peer].is_up();
+                is_up && (self.calm || self.network.is_reachable(self.now, index, *peer))
+            })
+            .collect();
+        let mut sponsors = reached.clone();
+        sponsors.retain(|at| {
+            let member = &self.members[*at];
+            member.roster.clone().sponsor(member.id, id, "").is_ok()
+        });
+        if sponsors.is_empty() {
+            self.say(|| format!("node {index} finds nobody that lets it in"));
+            self.losses.pending.insert(index, copy);
+            self.members[index].down = Some(self.now + AGAIN_MICROS);
+            return Ok(false);
+        }
+        let is_older = self.plan.disks == Disks::Older;
+        if is_older {
+            let disk = durable(&copy);
+            self.ask_who_remembers(index, &disk, &reached)?;
+            // The accounts that are there lead, so U2 holds for what was told after the copy; what was told of others is known nowhere.
+            let mut held = BTreeSet::new();
+            for account in self.accounts.clone() {
+                let Some(messages) = messages_of(&disk, account) else {
+                    self.note("cluster: older disk without an account");
+                    self.looks.forget_account(index, account);
+                    continue;
+                };
+                held.extend(messages.into_iter().map(|id| (account, id)));
+            }
+            self.looks.put_back(index, held);
+        } else {
+            self.looks.forget(index);
+        }
+        let sponsor = *self.losses.rng.pick(&sponsors);
+        let removes = self.losses.removes;
+        self.join_with(index, id, sponsor, copy, removes)?;
+        Ok(true)
+    }
+
+    /// What `server::cluster::settle` asks; whoever has more of the node's log must object.
+    fn ask_who_remembers(
+        &mut self,
+        index: usize,
+        disk: &Memory,
+        reached: &[usize],
+    ) -> Result<(), String> {
+        let me = self.members[index].id;
+        let ours = ends(disk, me);
+        let mut noticed = false;
+        for peer in reached {
+            let theirs = ends(&self.members[*peer].node.disk, me);
+            for (partition, (last, hash)) in theirs {
+                let logs = disk.log_positions(store_partition(partition)).into_iter();
+                let own = ours.get(&partition).copied().unwrap_or_default();
+                let own_vector: VersionVector = logs
+                    .map(|(origin, log)| (Incarnation::from_hash(origin.0), log.next - 1))
+                    .collect();
+                let hello = Hello {
+                    partition,
+                    durable: [(me, last)].into_iter().collect(),
+                    applied: VersionVector::default(),
+                    heads: vec![Head {
+                        origin: me,
+                        hash: hash.0,
+                    }],
+                    room: Room {
+                        bytes: 0,
+                        batches: 0,
+                    },
+                    yours: None,
+                    anew: None,
+                    young: None,
+                    lives: None,
+                };
+                let id = self.members[*peer].id;
+                let mut identity = Identity::new(me, [id].into(), Now::default(), u64::MAX);
+                let own_ends = Own {
+                    durable: own_vector,
+                    hash: own.1,
+                };
+                let mut asked = identity.hello(id, &hello, &own_ends);
+                if let Some(Asked::Look { peer, number }) = asked {
+                    let origin = Origin(me.get());
+                    let page = disk.read_log(store_partition(partition), origin, number, 1);
+                    let first = page.entries.first().filter(|entry| entry.first <= number);
+                    asked = identity.looked(peer, number, first.map(|entry| Hash(entry.hash().0)));
+                }
+                let is_noticed = matches!(asked, Some(Asked::Renew(_)));
+                if is_noticed != (last > own.0) {
+                    return Err(format!(
+                        "node {index} has {} of its own log in {partition:?} on an older disk, node {peer} {last}: noticed: {is_noticed}",
+                        own.0
+                    ));
+                }
+                noticed |= is_noticed;
+            }
+        }
+        self.note_if(noticed, "cluster: older disk noticed by peers");
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! What else a session may ask, beside what [`super::clients`] draws: each answer is held against what the client was told before.
+
+use std::collections::BTreeSet;
+
+use whimbrel_service::api::{
+    AccountId, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, Reply, Status,
+};
+
+use super::{
+    Plan, World,
+    clients::{What, mailbox},
+    is_keeping,
+};
+use crate::{
+    client::{self, NAMES},
+    rng::Rng,
+};
+
+/// Once in so many turns of a client that looks at a mailbox.
+const OFTEN: u64 = 5;
+
+/// A question whose answer is checked here.
+pub(super) enum More {
+    List,
+    Statuses(Vec<String>),
+    /// Whether this node gave the MODSEQ out, to this client since it came.
+    Since(bool, u64),
+    /// What was told by then.
+    Known(BTreeSet<u32>),
+    Unselect,
+    Flagged(u32, u32, Flags, Flags),
+    Remove,
+}
+
+/// What a seed draws of it, from a generator of its own.
+pub(super) struct Queries {
+    rng: Rng,
+}
+
+impl Queries {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Queries {
+            rng: Rng::new(plan.seed ^ 0x00a5_ced0_0000),
+        }
+    }
+}
+
+impl World {
+    /// Perhaps the client asks something of these; whether it did.
+    pub(super) fn asks_more(&mut self, index: usize) -> bool {
+        // What clients by bytes ask is theirs.
+        if self.plan.doors > 0 || !self.queries.rng.one_in(OFTEN) {
+            return false;
+        }
+        let mut rng = self.queries.rng.fork();
+        let client = &self.clients[index];
+        let (account, node, session) = (client.account, client.node, client.session);
+        let keeping = is_keeping(account);
+        let Some(view) = &client.view else {
+            return false;
+        };
+        let (name, modseq) = (mailbox(&view.name), view.modseq);
+        let mut some = |one_in: u64| -> Vec<u32> {
+            let uids = view.uids.iter().copied();
+            uids.filter(|_| rng.one_in(one_in)).collect()
+        };
+        let (uids, few) = (some(3), some(8));
+        let (known, uid_validity) = (view.uids.clone(), view.uid_validity);
+        let up_to = known.last().copied().unwrap_or(0);
+        let foreign = client.knows.as_ref().map(|knows| knows.modseq);
+        let (note, call, what) = match rng.below(11) {
+            0 => ("cluster: LIST", MailboxCall::List, What::More(More::List)),
+            1 => {
+                let names: Vec<String> = (0..3).map(|_| (*rng.pick(&NAMES)).to_owned()).collect();
+                let call = MailboxCall::Statuses {
+                    names: names.iter().map(|name| mailbox(name)).collect(),
+                };
+                (
+                    "cluster: STATUS of many",
+                    call,
+                    What::More(More::Statuses(names)),
+                )
+            }
+            2 | 3 => {
+                let foreign = foreign.filter(|_| rng.one_in(2));
+                let asked = foreign.unwrap_or(modseq);
+                let call = MailboxCall::Since {
+                    name,
+                    modseq: asked,
+                    vanished: rng.one_in(2),
+                };
+                // Who leaves a partition begins anew with it.
+                let is_own = foreign.is_none() && self.plan.leaves == 0;
+                let what = What::More(More::Since(is_own, asked));
+                ("cluster: changes since a MODSEQ", call, what)
+            }
+            4 => {
+                let call = MailboxCall::Known { session };
+                ("cluster: known UIDs", call, What::More(More::Known(known)))
+            }
+            5 => {
+                let call = MailboxCall::Unselect { session };
+                ("cluster: UNSELECT", call, What::More(More::Unselect))
+            }
+            6 => {
+                let (set, unset) = (rng.below(4), rng.below(4));
+                let flag = |number: u64| client::flags(&[u8::try_from(number).unwrap_or(0)].into());
+                let (set, unset) = (flag(set), flag(unset));
+                let to = rng.between(1, u64::from(up_to) + 1);
+                let to = u32::try_from(to).unwrap_or(up_to);
+                let call = MailboxCall::Flagged {
+                    name,
+                    from: 1,
+                    to,
+                    set: set.clone(),
+                    unset: unset.clone(),
+                };
+                let what = What::More(More::Flagged(1, to, set, unset));
+                ("cluster: search by flags", call, what)
+            }
+            7 => {
+                let set: BTreeSet<u8> = (1..4).filter(|_| rng.one_in(2)).collect();
+                let foreign = foreign.filter(|_| rng.one_in(3));
+                let call = MailboxCall::Store {
+                    session,
+                    name,
+                    uids,
+                    change: FlagChange::Add,
+                    flags: client::flags(&set),
+                    unchanged_since: Some(foreign.unwrap_or(modseq)),
+                };
+                ("cluster: STORE, UNCHANGEDSINCE", call, What::Store(set))
+            }
+            8 if !keeping => {
+                let call = MailboxCall::Remove {
+                    name,
+                    uid_validity,
+                    uids: few,
+                };
+                ("cluster: removed by POP3", call, What::More(More::Remove))
+            }
+            9 if !keeping => {
+                let call = MailboxCall::Expunge {
+                    session,
+                    name,
+                    uids: Some(uids),
+                    up_to,
+                };
+                ("cluster: UID EXPUNGE", call, What::Expunge)
+            }
+            // What was imported and removed is a known fault (`docs/replication.md`, "imports").
+            _ if keeping => match self.importing(node, account) {
+                Some((call, body)) => ("cluster: import", call, What::Append(body)),
+                None => return false,
+            },
+            _ => return false,
+        };
+        self.note(note);
+        self.ask(index, call, what);
+        true
+    }
+
+    /// A message from elsewhere. That one is imported again at another node, from another upload, is a known fault (`docs/replication.md`, "imports"), and not drawn.
+    fn importing(&mut self, node: usize, account: AccountId) -> Option<(MailboxCall, u32)> {
+        self.next_body += 1;
+        let body = self.next_body;
+        let mail = self.new_mail(node, body)?;
+        let id = whimbrel_service::queue::entry_id(&mail.blob.upload);
+        self.kept.made(account, body);
+        self.losses.uploaded(body, mail.blob);
+        let call = MailboxCall::Import {
+            name: MailboxName::inbox(),
+            messages: vec![(id, mail)],
+        };
+        Some((call, body))
+    }
+
+    /// An answer must fit to what was told.
+    pub(super) fn more_answered(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        more: &More,
+        reply: &Reply,
+        asked: u64,
+    ) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("node {node}, account {account}: {what}: {reply:?}"));
+        match (more, reply) {
+            (_, Reply::Failed(_)) => Ok(()),
+            (More::List, Reply::Mailboxes(all)) => match is_a_list(all) {
+                true => Ok(()),
+                false => wrong("a list without INBOX, or in another order"),
+            },
+            (More::Statuses(names), Reply::Statuses(all)) => {
+                if names.len() != all.len() {
+                    return wrong("not as many as were asked for");
+                }
+                for (name, status) in names.iter().zip(all) {
+                    let Ok(status) = status else {
+                        continue;
+                    };
+                    self.looks.validity(account, status.uid_validity)?;
+                    self.looks.told(node, account, name, status.uid_next)?;
+                    if !adds_up(status) {
+                        return wrong("more than there are");
+                    }
+                }
+                Ok(())
+            }
+            (More::Since(is_own, modseq), Reply::Since(since)) => {
+                let slot = self.slots.get(&self.members[node].id).copied();
+                let is_ours = slot.is_some_and(|slot| modseq % 64 == u64::from(slot));
+                if (*is_own && !since.believed) || (!is_ours && since.believed) {
+                    return wrong("whose MODSEQ it was is known");
+                }
+                let vanished = since.vanished.iter().flatten().copied();
+                if !rises(since.changed.iter().copied()) || !rises(vanished) {
+                    return wrong("not ascending");
+                }
+                Ok(())
+            }
+            (More::Known(known), Reply::Known(told)) => match told {
+                Some(told) if !told.iter().eq(known) => wrong(&format!("it was told {known:?}")),
+                _ => Ok(()),
+            },
+            (More::Flagged(from, to, set, unset), Reply::Flagged { rows, up_to }) => {
+                let (set, unset) = (client::numbers(set), client::numbers(unset));
+                let fits = rows.iter().all(|row| {
+                    let flags = client::numbers(&row.flags);
+                    (*from..=*to).contains(&row.uid)
+                        && flags.is_superset(&set)
+                        && flags.is_disjoint(&unset)
+                });
+                if !fits || up_to > to || !rises(rows.iter().map(|row| row.uid)) {
+                    return wrong("others than were asked for");
+                }
+                for row in rows {
+                    self.looks.seen(account, row.uid, row.id)?;
+                    self.modseq_seen(node, account, row, asked)?;
+                    self.removals.shown(row);
+                    self.holds(node, account, row)?;
+                }
+                Ok(())
+            }
+            (More::Unselect | More::Remove, Reply::Done) => Ok(()),
+            _ => wrong("that was not asked"),
+        }
+    }
+}
+
+fn rises(mut uids: impl Iterator<Item = u32>) -> bool {
+    let mut last = 0;
+    uids.all(|uid| std::mem::replace(&mut last, uid) < uid)
+}
+
+fn is_a_list(all: &[Mailbox]) -> bool {
+    let names: Vec<&str> = all.iter().map(|mailbox| mailbox.name.as_str()).collect();
+    let once: BTreeSet<&str> = names.iter().copied().collect();
+    let inbox = all.iter().any(|of| of.name.is_inbox() && of.exists);
+    inbox && once.len() == names.len()
+}
+
+fn adds_up(status: &Status) -> bool {
+    status.unseen <= status.messages && status.deleted <= status.messages
+}

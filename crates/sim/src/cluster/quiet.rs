@@ -1,0 +1,221 @@
+//! When all is healed, one node after the other writes, and nobody else: what must be so in a whole network.
+//!
+//! U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
+//! all that was written is stable, and each log is cut to what is kept of it. Bounded memory: nothing waits anywhere, for a peer, an acknowledgement or a disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_service::{
+    api::{AccountId, Failure, Reply},
+    figures::Figures,
+    log::store_partition,
+    owner::keys,
+};
+
+use super::{SECOND, World, checks::Picture};
+
+/// Between two writes: longer than any reader is waited for, and a stable batch is known to be.
+const PAUSE_MICROS: u64 = 3 * SECOND;
+
+/// A node acknowledges a write within this time: its clock was set a moment ago, perhaps.
+const PATIENCE_MICROS: u64 = 300 * SECOND;
+
+/// Writes of each node. The second one takes along what the first one's acknowledgements allow to be cut.
+const ROUNDS: usize = 2;
+
+/// What waits, and must not when nothing happens.
+type Figure = fn(&Figures) -> u64;
+const WAITING: [(&str, Figure); 4] = [
+    ("answers wait for other nodes", |all| all.answers_confirming),
+    ("states wait", |all| all.states_waiting),
+    ("accounts are stalled", |all| all.accounts_stalled),
+    ("entries are queued", |all| all.queue_entries),
+];
+
+impl World {
+    /// All nodes are alike, and clients have gone.
+    pub(super) fn goes_on_quietly(&mut self) -> Result<(), String> {
+        // Mail that nobody has the body of any more is tried again for ever, and what was said of it.
+        let waits = |index: &usize| self.members[*index].node.queue_len() > 0;
+        let there = self.there();
+        // Clients by bytes stay, and read.
+        if self.plan.doors > 0 || there.iter().any(waits) {
+            return Ok(());
+        }
+        for index in 0..self.clients.len() {
+            let (node, session) = (self.clients[index].node, self.clients[index].session);
+            if self.members[node].out {
+                continue;
+            }
+            self.bring(node);
+            self.members[node].node.hangup(session);
+        }
+        // The clients came once more a moment ago, and what they named is an operation, too (rule 6): all nodes have it then.
+        self.run_until(self.now + PAUSE_MICROS)?;
+        let accounts = self.accounts.clone();
+        let mut before = BTreeMap::new();
+        for account in &accounts {
+            before.insert(*account, self.picture(there[0], *account)?);
+        }
+        // Where disks were lost or nodes removed there are bodies that nobody has any more.
+        let may_lack = self.nodes_were_let_in() || self.nodes_were_removed();
+        let lacking = there.iter().map(|node| match may_lack {
+            true => (*node, self.bodies_missing(*node)),
+            false => (*node, 0),
+        });
+        let lacking: BTreeMap<usize, u64> = lacking.collect();
+        let mut told = Vec::new();
+        for _ in 0..ROUNDS {
+            for node in &there {
+                for account in &accounts {
+                    told.push((*account, self.write_quietly(*node, *account)?));
+                    self.all_have_the_bodies(&lacking)?;
+                }
+            }
+        }
+        self.note("cluster: written quietly");
+        for account in &accounts {
+            for node in &there {
+                let now = self.picture(*node, *account)?;
+                let told = told.iter().filter(|(of, _)| of == account);
+                let told = told.map(|(_, told)| *told);
+                stays(&before[account], &now, told)
+                    .map_err(|cause| format!("U4: account {account} at node {node}: {cause}"))?;
+            }
+        }
+        self.nothing_waits()?;
+        self.logs_are_short()
+    }
+
+    /// Who lacks a body shows its message later, and under another UID if it has told of later ones (rule 4).
+    fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
+        let end = self.now + PATIENCE_MICROS;
+        self.run_until(self.now + PAUSE_MICROS)?;
+        loop {
+            let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;
+            let Some((node, _)) = lacking.iter().find(lacks) else {
+                return Ok(());
+            };
+            if self.now > end {
+                return Err(format!("node {node} lacks a body when all is quiet"));
+            }
+            self.run_until(self.now + SECOND)?;
+        }
+    }
+
+    fn bodies_missing(&self, node: usize) -> u64 {
+        let reports = self.members[node].node.reports().into_iter();
+        reports.map(|of| of.bodies_missing).sum()
+    }
+
+    /// A message is appended; its body, and the UID that is told.
+    fn write_quietly(&mut self, node: usize, account: AccountId) -> Result<(u32, u32), String> {
+        let end = self.now + PATIENCE_MICROS;
+        loop {
+            let session = self.session();
+            self.bring(node);
+            let Some((call, body)) = self.appended(node, account, session, "INBOX") else {
+                return Err(format!("node {node} has no room"));
+            };
+            match self.ask_and_wait(node, account, call)? {
+                Reply::Appended { uids, .. } if uids.len() == 1 => {
+                    self.kept.acknowledged(account, body);
+                    self.say(|| format!("message {body} at {node} has UID {}", uids[0]));
+                    return Ok((body, uids[0]));
+                }
+                Reply::Failed(Failure::Clock | Failure::Temporary) if self.now < end => {
+                    self.run_until(self.now + SECOND)?;
+                }
+                other => return Err(format!("node {node} answers {other:?} when all is quiet")),
+            }
+        }
+    }
+
+    fn nothing_waits(&self) -> Result<(), String> {
+        for index in self.there() {
+            let node = &self.members[index].node;
+            let figures = node.figures();
+            let waits = WAITING.iter();
+            let mut waits = waits.map(|(what, figure)| (*what, figure(&figures)));
+            if let Some((what, count)) = waits.find(|(_, count)| *count > 0) {
+                return Err(format!("at node {index} {count} {what} when all is quiet"));
+            }
+            for report in node.reports() {
+                let open = report.open.unwrap_or_default();
+                let living = |id| self.members.iter().any(|of| of.id == id && !of.out);
+                let mut peers = open.peers.iter().filter(|(id, _)| living(**id));
+                let waits =
+                    peers.find(|(_, peer)| peer.queued_bytes + peer.lacks + peer.has_more > 0);
+                if let Some((id, peer)) = waits {
+                    let partition = report.partition;
+                    return Err(format!(
+                        "node {index} has not done with {id:?} in {partition:?} when all is quiet: {peer:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Members that are gone for good and were not removed hold what they have not got: of the logs nothing is said then.
+    fn logs_are_short(&mut self) -> Result<(), String> {
+        let there = self.there();
+        let living: BTreeSet<_> = there.iter().map(|index| self.members[*index].id).collect();
+        let members = self.members[there[0]].roster.slots().into_keys();
+        if members.collect::<BTreeSet<_>>() != living {
+            return Ok(());
+        }
+        self.note("cluster: logs are short");
+        let accounts = self.accounts.clone();
+        for index in there {
+            for account in &accounts {
+                let partition = keys::partition_of(*account);
+                let disk = &self.members[index].node.disk;
+                for (of, log) in disk.log_positions(store_partition(partition)) {
+                    let long = log.next - log.low;
+                    if living.iter().any(|id| id.get() == of.0) && long > self.log_numbers_max() {
+                        return Err(format!(
+                            "node {index} keeps {long} numbers of the log of {of:?} in {partition:?} when all is quiet"
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is kept of a log, a cut that is not worth while, and what is written since the last one.
+    fn log_numbers_max(&self) -> u64 {
+        let shipping = &self.config.shipping;
+        let writes = ROUNDS * self.accounts.len() * self.members.len();
+        shipping.kept + shipping.cut_step + writes as u64 * NUMBERS_PER_WRITE
+    }
+}
+
+/// Operations of an APPEND, and of what is told of it, at most.
+const NUMBERS_PER_WRITE: u64 = 8;
+
+/// What was there is there under its UID, and what was told of what is new holds.
+fn stays(
+    before: &Picture,
+    now: &Picture,
+    told: impl Iterator<Item = (u32, u32)>,
+) -> Result<(), String> {
+    let uids = now.uids();
+    for (place, uid) in before.uids() {
+        match uids.get(&place) {
+            Some(now) if *now == uid => {}
+            other => return Err(format!("{place:?} had UID {uid} and has {other:?}")),
+        }
+    }
+    let bodies = now.bodies();
+    for (body, uid) in told {
+        if bodies.get(&body) != Some(&uid) {
+            return Err(format!(
+                "message {body} was told to have UID {uid}, and has {:?}",
+                bodies.get(&body)
+            ));
+        }
+    }
+    Ok(())
+}
