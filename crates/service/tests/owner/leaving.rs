@@ -540,3 +540,19 @@ fn who_was_there_in_an_earlier_life_overlooks_nothing() {
         assert_eq!(taken_over(&placed.pair), (0, 0, 0), "{asked}");
     }
 }
+
+/// What it knew has gone meanwhile, and of what it was told then nothing is known any more: UIDNEXT does not fall.
+#[test]
+fn who_was_there_in_an_earlier_life_is_told_no_lesser_uidnext() {
+    let mut placed = placed();
+    let knows = look(&mut placed.pair, 1);
+    placed.pair.remove(1, "INBOX");
+    placed.pair.settle();
+    placed.leave();
+    placed.come_back();
+    let before = look(&mut placed.pair, 1);
+    assert!(before.uid_next < knows.uid_next, "it knows nothing of that");
+    names(&mut placed.pair, 1, knows.uid_next, Some(knows.modseq));
+    assert_eq!(look(&mut placed.pair, 1).uid_next, knows.uid_next);
+    assert_eq!(taken_over(&placed.pair), (0, 0, 0));
+}

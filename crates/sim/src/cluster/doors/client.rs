@@ -485,13 +485,14 @@ impl Mind {
         };
         let (uids, to) = (uids.clone(), to.clone());
         h.told.validity(h.account, validity)?;
-        let mut last = 0;
+        // In the order of what was copied (RFC 4315, 3), which need not be that of the UIDs: a copy may have been claimed again before it was told.
+        let mut told = BTreeSet::new();
         for (from, new) in pairs {
             let known = self
                 .view
                 .as_ref()
                 .is_some_and(|of| of.uids.contains(&Some(*from)));
-            if *new <= last || (known && !uids.contains(from)) {
+            if !told.insert(*new) || (known && !uids.contains(from)) {
                 return Err(format!("COPYUID {pairs:?} of {uids:?}"));
             }
             if !uids.contains(from) {
@@ -499,7 +500,6 @@ impl Mind {
                 h.effects
                     .push(Effect::Note("door: COPYUID of a UID not told"));
             }
-            last = *new;
             let known = self
                 .view
                 .as_ref()
