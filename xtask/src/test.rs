@@ -11,8 +11,8 @@ use crate::{
     tidy,
 };
 
-/// Clusters in CI: some two and a half minutes on two cores; long runs are started by hand.
-const SIM_SEEDS: &str = "2000";
+/// Clusters in CI: some three minutes on two cores; long runs are started by hand.
+const SIM_SEEDS: &str = "1000";
 
 /// Worlds of one node beside them: seconds.
 const NODE_SEEDS: &str = "300";

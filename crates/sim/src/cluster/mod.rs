@@ -56,7 +56,7 @@ use self::{
 pub use self::{
     coverage::{COVERAGE, COVERED_AFTER_SEEDS},
     losses::Disks,
-    seeds::run_seed,
+    seeds::{NOT_JUDGED, run_seed},
 };
 use crate::{
     checkers::{axioms::Axioms, modseqs::Modseqs},

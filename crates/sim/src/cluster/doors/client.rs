@@ -511,6 +511,7 @@ impl Mind {
             }
         }
         let key = (h.place, h.account, to);
+        let last = told.last().copied().unwrap_or(0);
         h.told.next.told(key, h.now, u64::from(last) + 1);
         Ok(())
     }
