@@ -38,12 +38,12 @@ impl Kind {
         }
     }
 
-    /// What must have been drawn by so many seeds.
     /// Whether the seed is known to fail.
     fn is_known(self, seed: u64) -> bool {
         matches!(self, Kind::Cluster) && cluster::NOT_JUDGED.contains(&seed)
     }
 
+    /// What must have been drawn by so many seeds.
     fn coverage(self) -> (&'static [&'static str], u64) {
         match self {
             Kind::Cluster => (&cluster::COVERAGE, cluster::COVERED_AFTER_SEEDS),
