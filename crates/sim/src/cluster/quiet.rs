@@ -184,10 +184,10 @@ impl World {
         Ok(())
     }
 
-    /// What is kept of a log, a cut that is not worth while, and what is written since the last one.
+    /// What is kept of a log, a cut that is not worth while, and what its node has written since the last one.
     fn log_numbers_max(&self) -> u64 {
         let shipping = &self.config.shipping;
-        let writes = ROUNDS * self.accounts.len() * self.members.len();
+        let writes = ROUNDS * self.accounts.len();
         shipping.kept + shipping.cut_step + writes as u64 * NUMBERS_PER_WRITE
     }
 }
