@@ -13,7 +13,7 @@ mod broken {
     use std::panic::catch_unwind;
 
     use whimbrel_crdt::mutants::broken;
-    use whimbrel_sim::cluster::{self, Disks, Plan, claims};
+    use whimbrel_sim::cluster::{self, Plan, claims};
 
     use crate::harness;
 
@@ -29,19 +29,18 @@ mod broken {
         Lost(u64),
         /// In a cluster that lives on.
         Cluster(u64),
-        /// In one to which no client comes by bytes, and whose disks are its own: as it was before there were such.
-        Bare(u64),
         /// It has to be searched.
         Anywhere,
     }
 
-    use At::{Anywhere, Bare, Cluster, Lost, Regions};
+    use At::{Anywhere, Cluster, Lost, Regions};
 
     /// Names of switches in `service`, `mailbox`, `directory` or `replication`, what must object, as a part of its text, and where that was.
     ///
     /// Rules that show only where streams lose frames are seen by `replication`'s own histories; so are
     /// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
-    /// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone, `left-before-told-is-stable` by `sim/tests/cluster/leaving.rs`.
+    /// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone, `left-before-told-is-stable` by `sim/tests/cluster/leaving.rs`. `removed-comes-back` is no longer met by random clusters
+    /// within so many seeds; its scenario is in `sim/tests/cluster.rs`.
     const MUTANTS: &[(&str, &[&str], At)] = &[
         ("abort-not-heard", &["told to come back"], Lost(7)),
         ("abort-not-logged", &["told to come back"], Lost(7)),
@@ -103,13 +102,6 @@ mod broken {
         ("nothing-is-cut", &["numbers of the log"], Cluster(487)),
         ("provisional-delivered", &["told to come back"], Lost(7)),
         (
-            "removed-comes-back",
-            &[
-                "U3", "stopped", "expunged", "U2", "UID", "D1", "goes", "MODSEQ",
-            ],
-            Anywhere,
-        ),
-        (
             "resume-skips-unapplied",
             &["U3", "never answered", "causal_delivery"],
             Lost(181),
@@ -155,7 +147,8 @@ mod broken {
         first.or_else(|| {
             let regions = (0..REGIONS.len()).map(Regions);
             let lost = (1..=seeds).map(Lost);
-            let clusters = (1..=seeds).map(Cluster);
+            let judged = |seed: &u64| !cluster::NOT_JUDGED.contains(seed);
+            let clusters = (1..=seeds).filter(judged).map(Cluster);
             // What takes least time first.
             let mut all = regions.chain(lost.take(500)).chain(clusters);
             all.find_map(|at| try_at(at, checkers))
@@ -172,15 +165,6 @@ mod broken {
             Cluster(seed) => {
                 let run = catch_unwind(|| cluster::run(&Plan::new(seed), false));
                 (cause(run)?, seed, "a cluster".to_owned())
-            }
-            Bare(seed) => {
-                let plan = Plan {
-                    doors: 0,
-                    disks: Disks::Own,
-                    ..Plan::new(seed)
-                };
-                let run = catch_unwind(|| cluster::run(&plan, false));
-                (cause(run)?, seed, "a bare cluster".to_owned())
             }
             Anywhere => return None,
         };
