@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    imap::{
-        Node, Reply, Response,
-        parse::{modseq, ranges},
-    },
+    imap::{Reply, Resync},
     model::Account,
 };
 
@@ -38,13 +35,8 @@ impl Cache {
     /// The parameter of SELECT; with `known`, the client says which messages it knows.
     #[must_use]
     pub fn parameter(&self, known: bool) -> String {
-        let uids: Vec<String> = self.flags.keys().map(u32::to_string).collect();
-        let known = if known && !uids.is_empty() {
-            format!(" {}", uids.join(","))
-        } else {
-            String::new()
-        };
-        format!("(QRESYNC ({} {}{known}))", self.validity, self.modseq)
+        let uids: Vec<u32> = self.flags.keys().copied().filter(|_| known).collect();
+        Resync::parameter(self.validity, self.modseq, &uids)
     }
 
     /// What SELECT told, applied: the cache must then be the mailbox, as far as it reached.
@@ -57,41 +49,15 @@ impl Cache {
             return Ok(());
         }
         let last = self.flags.keys().next_back().copied().unwrap_or(0);
-        let mut fetched = false;
-        for response in &reply.untagged {
-            match response {
-                Response::Data(name, nodes) if name == "VANISHED" => {
-                    let [Node::List(_), set] = nodes.as_slice() else {
-                        return Err(format!("not (EARLIER): {nodes:?}"));
-                    };
-                    if fetched {
-                        return Err("VANISHED (EARLIER) after FETCH".to_owned());
-                    }
-                    for (first, last) in ranges(&set.text()) {
-                        if let Some((uid, _)) = mails.range(first..=last).next() {
-                            return Err(format!(
-                                "UID {uid} is said to have vanished, and is there"
-                            ));
-                        }
-                        self.flags.retain(|uid, _| !(first..=last).contains(uid));
-                    }
-                }
-                Response::Fetch(_, items) => {
-                    fetched = true;
-                    let (Some(uid), Some(flags), Some(_)) = (
-                        items.uid(),
-                        items.flags(),
-                        items.get("MODSEQ").and_then(modseq),
-                    ) else {
-                        return Err(format!("UID, FLAGS or MODSEQ is missing: {items:?}"));
-                    };
-                    if uid <= last {
-                        self.flags.insert(uid, flags.into_iter().collect());
-                    }
-                }
-                _ => {}
+        let told = Resync::of(reply)?;
+        for (first, last) in told.vanished {
+            if let Some((uid, _)) = mails.range(first..=last).next() {
+                return Err(format!("UID {uid} is said to have vanished, and is there"));
             }
+            self.flags.retain(|uid, _| !(first..=last).contains(uid));
         }
+        let changed = told.changed.into_iter();
+        self.flags.extend(changed.filter(|(uid, _)| *uid <= last));
         let truth: BTreeMap<u32, BTreeSet<String>> = mails
             .range(..=last)
             .map(|(uid, mail)| (*uid, mail.flags.clone()))

@@ -4,11 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    imap::{
-        Imap, Node, Reply, Response, Status,
-        parse::{modseq, ranges},
-        quoted, set_of,
-    },
+    imap::{Imap, Reply, Resync, Status, quoted},
     message,
     process::wait_for,
     server::{ACCOUNTS, Server},
@@ -133,11 +129,7 @@ impl Device {
     /// When what it believes then is not so, or something is there that it is not told.
     pub fn goes_on_at(&mut self, server: &Server) -> News {
         let uids: Vec<u32> = self.flags.keys().copied().collect();
-        let known = match uids.is_empty() {
-            true => String::new(),
-            false => format!(" {}", set_of(&uids)),
-        };
-        let parameter = format!(" (QRESYNC ({} {}{known}))", self.validity, self.modseq);
+        let parameter = format!(" {}", Resync::parameter(self.validity, self.modseq, &uids));
         let look = wait_for("a look at all of it", || {
             Look::at(server, &self.mailbox, &parameter)
         });
@@ -156,34 +148,11 @@ impl Device {
     /// What it takes from FETCH and VANISHED.
     fn believes(&self, reply: &Reply) -> Result<Flags, String> {
         let mut flags = self.flags.clone();
-        let mut fetched = false;
-        for response in &reply.untagged {
-            match response {
-                Response::Fetch(_, items) => {
-                    fetched = true;
-                    let (Some(uid), Some(told), Some(_)) = (
-                        items.uid(),
-                        items.flags(),
-                        items.get("MODSEQ").and_then(modseq),
-                    ) else {
-                        return Err(format!("UID, FLAGS or MODSEQ is missing: {items:?}"));
-                    };
-                    flags.insert(uid, told.into_iter().collect());
-                }
-                Response::Data(name, nodes) if name == "VANISHED" => {
-                    let [Node::List(_), set] = nodes.as_slice() else {
-                        return Err(format!("not (EARLIER): {nodes:?}"));
-                    };
-                    if fetched {
-                        return Err("VANISHED (EARLIER) after FETCH".to_owned());
-                    }
-                    for (first, last) in ranges(&set.text()) {
-                        flags.retain(|uid, _| !(first..=last).contains(uid));
-                    }
-                }
-                _ => {}
-            }
+        let told = Resync::of(reply)?;
+        for (first, last) in told.vanished {
+            flags.retain(|uid, _| !(first..=last).contains(uid));
         }
+        flags.extend(told.changed);
         Ok(flags)
     }
 
@@ -249,7 +218,7 @@ fn name_of(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::imap::Fetched;
+    use crate::imap::{Fetched, Node, Response};
 
     /// UIDs with their names and flags.
     type Shown<'a> = &'a [(u32, &'a str, &'a str)];

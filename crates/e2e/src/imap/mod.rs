@@ -1,12 +1,16 @@
 //! A small blocking IMAP client (RFC 9051) for tests. It is suspicious: whatever the grammar does not have is a mistake of the server.
 
 pub mod parse;
+mod resync;
 
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-pub use self::parse::{Node, Response, Status};
+pub use self::{
+    parse::{Node, Response, Status},
+    resync::Resync,
+};
 use crate::{
     strict::Session,
     wire::{Result, Trouble, Wire},

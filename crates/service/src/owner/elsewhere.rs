@@ -327,17 +327,7 @@ impl PartitionOwner {
         let replica = self.replica(account)?;
         let slot = names.modseq.map(|known| (known % 64) as u8);
         let was_here = came_back && slot == Some(replica.slot());
-        if was_here {
-            // But UIDNEXT does not fall below what it was told.
-            let told = Some(replica.told(names.name));
-            let slots = peers.values().chain(former.values()).copied().collect();
-            let named = replica.elsewhere(&at, told, names.numbers, &slots);
-            return Ok(named.map(|named| Takeover {
-                named: vec![(names.name.clone(), named)],
-                announced: replica.claimed(),
-            }));
-        }
-        if names.modseq.is_some_and(|of| replica.is_own_modseq(of)) {
+        if !was_here && names.modseq.is_some_and(|of| replica.is_own_modseq(of)) {
             return Ok(None);
         }
         let slot = slot.filter(|slot| *slot != replica.slot());
@@ -348,6 +338,13 @@ impl PartitionOwner {
         let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
             return Ok(None);
         };
+        if was_here {
+            // It was shown all of that; UIDNEXT does not fall below what it was told.
+            return Ok(Some(Takeover {
+                named: vec![(names.name.clone(), named)],
+                announced: replica.claimed(),
+            }));
+        }
         let with = |slots: &BTreeSet<u8>| -> Vec<Incarnation> {
             let with = all().filter(|(_, slot)| slots.contains(slot));
             with.map(|(member, _)| *member).collect()

@@ -534,10 +534,6 @@ impl PartitionOwner {
             return;
         };
         own.begin(&mut replica, &self.config.renewal());
-        let at = At {
-            now_micros: self.stamps.stamp(now).wall_micros,
-            next: Dot::new(own.log.origin(), own.log.next()),
-        };
         // These are valid names: a test opens an account.
         let folders: Vec<_> = DEFAULT_FOLDERS
             .iter()
@@ -551,6 +547,7 @@ impl PartitionOwner {
         let told = birth.risen.max(birth.uid_validity).max(birth.created);
         if let Some(least) = own.log.least_opened(told) {
             // What was told of it is lost: no UID can be vouched for (rule 7).
+            let at = self.at(now, account);
             ops.extend(replica.plan_epoch(&at, least).ops);
         } else if birth.risen > birth.uid_validity.max(birth.created) {
             // Whoever has raised it is in an epoch of which the operation has not come. Under one UIDVALIDITY there is one epoch (`proofs/spec/Epochs.v`).
