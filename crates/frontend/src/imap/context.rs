@@ -47,6 +47,8 @@ pub(super) struct Context {
     pub(super) compressed: bool,
     /// The selected mailbox.
     pub(super) view: Option<Box<View>>,
+    /// Not before this moment of the monotonic clock a session in IDLE asks what has changed: it was refused.
+    pub(super) asks_from: u64,
     /// Gathered output; given away when it is sent, so that an idle session holds none.
     pub(super) out: Vec<u8>,
     pub(super) notes: std::collections::VecDeque<Note>,
@@ -82,6 +84,7 @@ impl Context {
             qresync,
             compressed,
             view,
+            asks_from: _,
             out: _,
             notes: _,
         } = self;

@@ -87,3 +87,7 @@ impl Default for Limits {
 
 /// Output that is gathered before it is sent: what a session makes at a time for a client that reads slowly or not at all.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// How long a session in IDLE that was refused what has changed waits before it asks again. Where the disk is full each try reads the account anew, and
+/// many sessions wait; a client that is told two seconds late does not notice.
+pub const IDLE_PAUSE_MICROS: u64 = 2_000_000;

@@ -160,6 +160,7 @@ impl ImapSession {
                 qresync: false,
                 compressed: false,
                 view: None,
+                asks_from: 0,
                 out: Vec::new(),
                 notes: std::collections::VecDeque::new(),
             },
@@ -298,8 +299,46 @@ impl ImapSession {
         self.stage = Stage::Abandon(undo);
     }
 
+    /// When the session ends for lack of progress.
+    fn limit(&self) -> Option<u64> {
+        let limits = &self.cx.limits;
+        let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
+        let login = || {
+            self.began
+                .saturating_add(limits.login_seconds_max * 1_000_000)
+        };
+        match self.stage {
+            Stage::HandOver(_) | Stage::Abandon(_) | Stage::Closed => None,
+            Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
+            Stage::StartTls | Stage::Handshake => Some(login()),
+            Stage::Greeting | Stage::Open if self.sending => {
+                let stall = idle(limits.stall_seconds_max);
+                Some(if self.cx.account.is_none() {
+                    stall.min(login())
+                } else {
+                    stall
+                })
+            }
+            // The service answers in its own time.
+            Stage::Greeting | Stage::Open if self.calling || self.next_call.is_some() => None,
+            Stage::Greeting | Stage::Open if self.cx.account.is_none() => Some(login()),
+            Stage::Greeting | Stage::Open => Some(idle(limits.idle_seconds_max)),
+        }
+    }
+
+    /// From when on a session in IDLE may ask what has changed, if something has.
+    fn asks_from(&self) -> Option<u64> {
+        let phase = &self.running.as_ref()?.phase;
+        let Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone)) = phase else {
+            return None;
+        };
+        let view = self.cx.view.as_ref()?;
+        view.dirty.then_some(self.cx.asks_from)
+    }
+
     /// Does the next thing there is to do in [`Stage::Open`]; says whether there may be more.
     fn advance(&mut self) -> bool {
+        let now = self.cx.now.mono_micros;
         match &self.running {
             None if self.shutdown => {
                 self.bye("Server is shutting down", "shutdown");
@@ -317,7 +356,7 @@ impl ImapSession {
                     true
                 }
                 Phase::Task(_, Waits::Input(Expect::Done | Expect::StillDone))
-                    if self.cx.view.as_ref().is_some_and(|view| view.dirty) =>
+                    if self.asks_from().is_some_and(|from| from <= now) =>
                 {
                     self.step(Wake::Changed);
                     true
@@ -664,10 +703,7 @@ impl Session for ImapSession {
 
     fn on_time(&mut self, now: Now) {
         self.cx.now = now;
-        if self
-            .deadline()
-            .is_none_or(|deadline| now.mono_micros < deadline)
-        {
+        if self.limit().is_none_or(|limit| now.mono_micros < limit) {
             return;
         }
         if self.sending
@@ -688,29 +724,8 @@ impl Session for ImapSession {
     }
 
     fn deadline(&self) -> Option<u64> {
-        let limits = &self.cx.limits;
-        let idle = |seconds: u64| self.active.saturating_add(seconds * 1_000_000);
-        let login = || {
-            self.began
-                .saturating_add(limits.login_seconds_max * 1_000_000)
-        };
-        match self.stage {
-            Stage::HandOver(_) | Stage::Abandon(_) | Stage::Closed => None,
-            Stage::Closing(_) => Some(idle(limits.stall_seconds_max)),
-            Stage::StartTls | Stage::Handshake => Some(login()),
-            Stage::Greeting | Stage::Open if self.sending => {
-                let stall = idle(limits.stall_seconds_max);
-                Some(if self.cx.account.is_none() {
-                    stall.min(login())
-                } else {
-                    stall
-                })
-            }
-            // The service answers in its own time.
-            Stage::Greeting | Stage::Open if self.calling || self.next_call.is_some() => None,
-            Stage::Greeting | Stage::Open if self.cx.account.is_none() => Some(login()),
-            Stage::Greeting | Stage::Open => Some(idle(limits.idle_seconds_max)),
-        }
+        let asks_from = self.asks_from().filter(|from| *from > 0 && !self.sending);
+        self.limit().into_iter().chain(asks_from).min()
     }
 
     fn wants_input(&self) -> bool {

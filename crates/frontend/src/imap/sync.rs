@@ -13,6 +13,7 @@ use whimbrel_service::api::{Changes, Failure, MailboxCall, Reply, Row};
 use super::{
     context::Context,
     gone::Gone,
+    limits::IDLE_PAUSE_MICROS,
     task::Step,
     view::{View, wire_flags},
 };
@@ -98,6 +99,7 @@ impl Sync {
                 if changes.id != Some(cx.view().id) {
                     return SyncStep::Gone;
                 }
+                cx.asks_from = 0;
                 let tell = Tell::new(
                     cx.qresync,
                     cx.view.as_deref_mut().expect("only in the selected state"),
@@ -111,8 +113,9 @@ impl Sync {
                 SyncStep::Gone
             }
             (State::Wait, Some(_)) => {
-                // A temporary failure: nothing is told now, and it is tried again after the next command.
+                // A temporary failure: nothing is told now, and it is tried again after the next command, or after a pause in IDLE.
                 cx.view_mut().dirty = true;
+                cx.asks_from = cx.now.mono_micros + IDLE_PAUSE_MICROS;
                 if cx.qresync {
                     told_up_to(cx, Some(cx.view().highest_modseq));
                 }

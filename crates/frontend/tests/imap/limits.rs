@@ -1,7 +1,7 @@
 //! Each limit of a session, and what a client cannot do to one.
 
 use whimbrel_frontend::session::{Note, Session};
-use whimbrel_service::api::Failure;
+use whimbrel_service::api::{Event, Failure};
 
 use crate::world::{Cut, World};
 
@@ -48,6 +48,29 @@ fn idle_seconds_max() {
     world.pass(1);
     assert!(said(&mut world).starts_with("* BYE"));
     assert!(closed(&mut world, "idle timeout"));
+}
+
+/// The store cannot take what the session is told (its disk is full): it is not asked again and again.
+#[test]
+fn idle_pauses_when_it_is_refused() {
+    let mut world = logged_in();
+    world.send("1", b"b SELECT INBOX\r\nc IDLE\r\n");
+    said(&mut world);
+    for _ in 0..3 {
+        let asked = world.get("1").calls["Changes"];
+        world.fake.fail = Some(("Changes", Failure::Storage));
+        world.event("1", Event::Changed);
+        world.event("1", Event::Changed);
+        world.pass(1);
+        assert_eq!(world.get("1").calls["Changes"], asked + 1);
+        world.pass(1);
+        assert_eq!(world.get("1").calls["Changes"], asked + 2);
+    }
+    assert_eq!(said(&mut world), "");
+    world.fake.fail = Some(("Changes", Failure::Storage));
+    world.event("1", Event::Changed);
+    world.send("1", b"DONE\r\n");
+    assert_eq!(said(&mut world), "c OK Done idling\r\n");
 }
 
 #[test]

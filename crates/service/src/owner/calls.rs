@@ -9,7 +9,7 @@ use whimbrel_mailbox::{
 };
 
 use super::{
-    Partition, PartitionOwner, Phase, Watch,
+    Knows, Partition, PartitionOwner, Phase, Watch,
     batches::{fits, fits_append},
     elsewhere::Names,
     keys,
@@ -503,8 +503,11 @@ impl PartitionOwner {
         let watch = Watch {
             account,
             name,
-            known_up_to: uids.last().unwrap_or(0),
-            vanished_since: as_of,
+            knows: Knows {
+                up_to: uids.last().unwrap_or(0),
+                vanished_since: as_of,
+            },
+            before: None,
         };
         self.sessions.insert(session, watch);
         if let Some(entry) = self.accounts.get_mut(&account) {
@@ -530,8 +533,8 @@ impl PartitionOwner {
         expunges: bool,
     ) -> Result<Reply, Failure> {
         let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
-        let (known_up_to, vanished_since) = (watch.known_up_to, watch.vanished_since);
-        let name = watch.name.clone();
+        let (knew, name) = (watch.knows, watch.name.clone());
+        let (known_up_to, vanished_since) = (knew.up_to, knew.vanished_since);
         self.write(now, account, Vec::new(), &[&name]);
         let replica = self.replica(account)?;
         let Ok(status) = status(replica, &name) else {
@@ -556,10 +559,13 @@ impl PartitionOwner {
         } else {
             present = Some(replica.uids(&name));
         }
+        let entry = self.accounts.get(&account);
+        let under_way = entry.and_then(|entry| self.under_way(entry));
         if let Some(watch) = self.sessions.get_mut(&session) {
-            watch.known_up_to = arrived.last().copied().unwrap_or(known_up_to);
+            watch.before = under_way.map(|ticket| (ticket, knew));
+            watch.knows.up_to = arrived.last().copied().unwrap_or(known_up_to);
             if held_back.is_none() {
-                watch.vanished_since = status.highest_modseq;
+                watch.knows.vanished_since = status.highest_modseq;
             }
         }
         Ok(Reply::Changes(Changes {
@@ -579,11 +585,11 @@ impl PartitionOwner {
     fn known(&self, account: AccountId, session: SessionId) -> Result<Reply, Failure> {
         let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
         let replica = self.replica(account)?;
-        let gone = replica.vanished_since(&watch.name, watch.vanished_since);
+        let gone = replica.vanished_since(&watch.name, watch.knows.vanished_since);
         Ok(Reply::Known(gone.map(|gone| {
             let mut uids = replica.uids(&watch.name);
             uids.extend(gone);
-            uids.retain(|uid| *uid <= watch.known_up_to);
+            uids.retain(|uid| *uid <= watch.knows.up_to);
             uids.sort_unstable();
             uids.dedup();
             uids

@@ -203,9 +203,7 @@ impl PartitionOwner {
             return;
         }
         let entry = self.accounts.get(&account);
-        let under_way = entry
-            .and_then(|entry| entry.newest)
-            .filter(|newest| self.commits.contains_key(newest));
+        let under_way = entry.and_then(|entry| self.under_way(entry));
         self.drop_account(account, Failure::NoSuchAccount);
         let partition = keys::partition_of(account);
         let entry = super::Account {

@@ -495,7 +495,7 @@ impl PartitionOwner {
             Busy::Idle => {}
             Busy::Account(account) => {
                 let entry = self.accounts.get(&account);
-                let writing = entry.is_some_and(|entry| self.is_writing(entry));
+                let writing = entry.is_some_and(|entry| self.under_way(entry).is_some());
                 match entry.map(|entry| &entry.phase) {
                     // It waits for something that comes.
                     Some(

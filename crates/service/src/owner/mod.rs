@@ -337,9 +337,17 @@ enum Load {
 struct Watch {
     account: AccountId,
     name: MailboxName,
-    /// Greatest UID it was told.
-    known_up_to: u32,
-    /// Up to which MODSEQ it was told what vanished.
+    knows: Knows,
+    /// What it knows if this commit fails, and with it the last answer. A session asks one thing at a time.
+    before: Option<(Ticket, Knows)>,
+}
+
+/// What a session was told of the mailbox that it looks at.
+#[derive(Clone, Copy)]
+struct Knows {
+    /// The greatest UID.
+    up_to: u32,
+    /// Up to which MODSEQ what vanished.
     vanished_since: u64,
 }
 
@@ -402,7 +410,7 @@ impl PartitionOwner {
                     && entry.held.is_empty()
                     && (hard || entry.wait_until.is_none())
                     && (hard || entry.collect_at.is_none())
-                    && !self.is_writing(entry)
+                    && self.under_way(entry).is_none()
             });
             // What the next batch of another node needs was loaded for it.
             let idle = idle.filter(|(account, entry)| !self.is_next(entry.partition, **account));
@@ -419,11 +427,10 @@ impl PartitionOwner {
         }
     }
 
-    /// Whether a commit of the account is under way: what is read from the store would be older than it.
-    fn is_writing(&self, entry: &Account) -> bool {
-        entry
-            .newest
-            .is_some_and(|newest| self.commits.contains_key(&newest))
+    /// The newest commit of the account, if it is under way: what is read from the store would be older than it, and answers wait for it.
+    fn under_way(&self, entry: &Account) -> Option<Ticket> {
+        let newest = entry.newest;
+        newest.filter(|newest| self.commits.contains_key(newest))
     }
 
     fn hangup(&mut self, session: SessionId) {

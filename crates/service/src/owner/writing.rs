@@ -1,6 +1,6 @@
 //! How an owner writes: operations become a batch and a commit, answers wait for it, and what fails is forgotten.
 
-use whimbrel_crdt::{Dot, PartitionId, Section};
+use whimbrel_crdt::{Dot, PartitionId, Section, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Replica, Step};
 use whimbrel_storage::{Commit, Mutation, Room};
 
@@ -316,6 +316,9 @@ impl PartitionOwner {
         }
         self.search_twins(ticket, done);
         self.purge_after(ticket, done);
+        if !done {
+            self.untold(partition, ticket);
+        }
         if done && !reset {
             self.state_committed(now, partition, ticket);
             self.grown_durable(now, partition, ticket);
@@ -328,6 +331,20 @@ impl PartitionOwner {
         } else {
             self.ship(now, partition);
             self.leave_on(now, partition);
+        }
+    }
+
+    /// A commit has failed, and all answers that saw it: sessions do not know what these told.
+    fn untold(&mut self, partition: PartitionId, ticket: Ticket) {
+        if broken("untold-is-known") {
+            return;
+        }
+        let sessions = self.sessions.values_mut();
+        for watch in sessions.filter(|of| keys::partition_of(of.account) == partition) {
+            let failed = watch.before.take_if(|(waited, _)| *waited >= ticket);
+            if let Some((_, knew)) = failed {
+                watch.knows = knew;
+            }
         }
     }
 

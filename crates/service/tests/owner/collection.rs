@@ -1,13 +1,9 @@
 //! What is removed leaves nothing behind.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
-    api::{BlobName, Date, Delivery, Entry, EntryId, MailboxCall, Reply},
-    content::Content,
-    machine::{Input, Others, RequestId, Ticket},
+    api::{MailboxCall, Reply},
+    machine::{Input, RequestId},
 };
 
 use crate::world::{ANNE, World, name};
@@ -65,38 +61,7 @@ fn an_account_is_removed_with_what_is_still_being_written() {
         let mut world = World::new();
         world.fill("INBOX", 3);
         world.holds_lazy = holds_lazy;
-        let content = Content {
-            prefix: Bytes::new(),
-            summary: Bytes::new(),
-        };
-        let delivery = Delivery {
-            account: ANNE,
-            target: name("INBOX"),
-            content: content.encode(),
-            size: 1,
-            open_end: false,
-            sent: false,
-        };
-        let entry = Entry {
-            id: EntryId([3; 16]),
-            sender: String::new(),
-            deliveries: vec![delivery],
-            blob: BlobName {
-                hash: [8; 32],
-                upload: [8; 16],
-            },
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
-        };
-        let deliver = Input::Deliver {
-            ticket: Ticket(1),
-            entry: Arc::new(entry),
-            index: 0,
-            others: Others::default(),
-        };
-        world.input(deliver, RequestId(0));
+        world.deliver(3);
         assert_eq!(world.held.len(), if holds_lazy { 3 } else { 4 });
         world.input(Input::Purge(ANNE), RequestId(0));
         world.let_go();

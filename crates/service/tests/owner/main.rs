@@ -14,4 +14,5 @@ mod parts;
 mod placed;
 mod states;
 mod steps;
+mod untold;
 mod world;

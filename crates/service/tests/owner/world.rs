@@ -1,16 +1,19 @@
 //! The world of these tests: an owner, a map for its store, and a session that asks it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{
-        AccountId, BlobName, Call, Date, FlagChange, Flags, MailboxCall, MailboxName, NewMail,
-        ROWS_PER_CALL_MAX, Reply, SessionId,
+        AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, FlagChange, Flags, MailboxCall,
+        MailboxName, NewMail, ROWS_PER_CALL_MAX, Reply, SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
+    machine::{Birth, Input, Machine, Now, Others, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner, keys},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
@@ -302,6 +305,42 @@ impl World {
             messages: vec![message; count],
             replaces: None,
         })
+    }
+
+    /// Mail comes from the queue to INBOX, and tells its UID to nobody.
+    pub(crate) fn deliver(&mut self, entry: u8) {
+        let content = Content {
+            prefix: Bytes::new(),
+            summary: Bytes::new(),
+        };
+        let delivery = Delivery {
+            account: ANNE,
+            target: name("INBOX"),
+            content: content.encode(),
+            size: 1,
+            open_end: false,
+            sent: false,
+        };
+        let entry = Entry {
+            id: EntryId([entry; 16]),
+            sender: String::new(),
+            deliveries: vec![delivery],
+            blob: BlobName {
+                hash: [8; 32],
+                upload: [8; 16],
+            },
+            date: Date {
+                seconds: 1,
+                zone_minutes: 0,
+            },
+        };
+        let deliver = Input::Deliver {
+            ticket: Ticket(1),
+            entry: Arc::new(entry),
+            index: 0,
+            others: Others::default(),
+        };
+        self.input(deliver, RequestId(0));
     }
 
     pub(crate) fn fill(&mut self, mailbox: &str, count: usize) {
