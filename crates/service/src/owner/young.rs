@@ -164,25 +164,26 @@ impl PartitionOwner {
             return;
         }
         own.age = Age::Grown;
-        self.begin_anew_what_is_known(now, partition);
+        self.claim_what_is_known(now, partition);
         self.take_up(now, partition);
     }
 
-    /// Before this node makes an operation: where its own of before are lost, accounts that are in memory begin in a new epoch. Others do when they are loaded, or opened.
-    fn begin_anew_what_is_known(&mut self, now: Now, partition: PartitionId) {
-        if self
+    /// The first operations that this node makes. Accounts that are in memory begin in a new epoch where its own of before are lost, and what is late in them is claimed again. Others do
+    /// when they are loaded, or opened.
+    fn claim_what_is_known(&mut self, now: Now, partition: PartitionId) {
+        let lost = self
             .running(partition)
-            .is_none_or(|own| !own.log.own_lost())
-        {
-            return;
-        }
+            .is_some_and(|own| own.log.own_lost());
         let known = |entry: &Account| {
             entry.partition == partition && matches!(entry.phase, Phase::Running(_))
         };
         let all = self.accounts.iter().filter(|(_, entry)| known(entry));
         let all: Vec<AccountId> = all.map(|(account, _)| *account).collect();
         for account in all {
-            self.epoch_if_due(now, account, 0);
+            if lost {
+                self.epoch_if_due(now, account, 0);
+            }
+            self.claim_late(now, account);
         }
     }
 

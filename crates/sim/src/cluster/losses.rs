@@ -138,15 +138,6 @@ fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64, Hash)> {
     all.collect()
 }
 
-/// Where an older disk is put back nothing is collected: what was collected while the disk was ahead of the copy is on the copy still, and the node names it
-/// (`docs/replication.md`, "Known faults").
-pub(super) fn collect_after_seconds(plan: &Plan, drawn: u64) -> u64 {
-    match plan.disks {
-        Disks::Older => 24 * 3600,
-        Disks::Own | Disks::Lost | Disks::TwoLost => drawn,
-    }
-}
-
 /// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
 const MESSAGE_PREFIX: u8 = 6;
 

@@ -56,7 +56,7 @@ use self::{
 pub use self::{
     coverage::{COVERAGE, COVERED_AFTER_SEEDS},
     losses::Disks,
-    seeds::{NOT_JUDGED, run_seed},
+    seeds::run_seed,
 };
 use crate::{
     checkers::{axioms::Axioms, modseqs::Modseqs},
@@ -349,7 +349,7 @@ impl World {
                     peers,
                     in_cluster: true,
                     shipping,
-                    collect_after_seconds: losses::collect_after_seconds(&plan, rng.between(1, 3)),
+                    collect_after_seconds: rng.between(1, 3),
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
                     ..owner::Config::default()
                 };

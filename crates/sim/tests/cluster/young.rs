@@ -140,6 +140,48 @@ fn a_node_with_an_older_disk_refuses_until_it_has_what_another_had() {
     assert_eq!(now.uids.to_vec(), shown, "and needs nobody later");
 }
 
+/// A message of the copy was moved since: under its new name it is late, as the node leads. What removed it comes behind that. Elsewhere it is collected: to claim it in between would name
+/// what nobody knows, and the account would stall there.
+#[test]
+fn a_node_with_an_older_disk_claims_nothing_until_it_has_what_removes_it() {
+    // Logs are not cut.
+    let mut cluster = Cluster::with(3, peers::Config::default());
+    cluster.link(true);
+    cluster.append(0, 1);
+    let uid = cluster.append(0, 2);
+    cluster.pass(5);
+    assert_eq!(cluster.bodies_of(2), [1, 2]);
+    let copy = cluster.nodes[2].1.disk.copy();
+    let moves = |from: &str, uid: u32, to: &str| MailboxCall::Copy {
+        session: SESSION,
+        name: MailboxName::new(from).unwrap(),
+        uids: vec![uid],
+        to: MailboxName::new(to).unwrap(),
+        remove: true,
+    };
+    cluster.call(0, moves("INBOX", uid, "Archive"));
+    cluster.pass(5);
+    let archived = cluster.select(0, MailboxName::new("Archive").unwrap());
+    cluster.call(0, moves("Archive", archived.uids.to_vec()[0], "INBOX"));
+    let uid = cluster.shown(0)[1].1;
+    cluster.remove(0, uid);
+    cluster.pass(100);
+    let stored: Vec<usize> = (0..3).map(|node| cluster.stored(node)).collect();
+    assert_eq!(stored, [1, 1, 1], "it is collected everywhere");
+    cluster.link(false);
+    cluster.renew(2, 10, copy);
+    cluster.link(true);
+    cluster.pass(5);
+    cluster.append(2, 3);
+    cluster.pass(5);
+    for node in 0..3 {
+        assert_eq!(cluster.bodies_of(node), [1, 3], "node {node}");
+        let reports = cluster.nodes[node].1.reports();
+        let stalled: u64 = reports.iter().map(|report| report.accounts_stalled).sum();
+        assert_eq!(stalled, 0, "node {node}");
+    }
+}
+
 /// Three nodes with a message, not linked, of which the last is another one with an empty disk.
 fn with_the_last_replaced() -> Cluster {
     let mut cluster = Cluster::new(3);
