@@ -105,6 +105,14 @@ impl Ledger {
         })
     }
 
+    /// What was acknowledged at a node, step by step of each message.
+    pub(crate) fn at(&self, node: usize) -> BTreeMap<String, usize> {
+        self.change(|entries| {
+            let of = entries.iter().filter(|(_, entry)| entry.node == node);
+            of.map(|(name, entry)| (name.clone(), entry.done)).collect()
+        })
+    }
+
     /// The disk of a node is lost, and with it what IMAP acknowledged there, which promises that disk alone (`imap.other_nodes`), but for what others have. LMTP
     /// acknowledges when another node has it. How many steps may be lost.
     pub(crate) fn lost(&self, node: usize, others_have: &BTreeMap<String, usize>) -> usize {

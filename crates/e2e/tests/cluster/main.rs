@@ -161,9 +161,17 @@ impl Node {
 
     /// One of its metrics.
     fn figure(&self, name: &str) -> u64 {
-        let text = self.server.http("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().parse().unwrap()
+        wait_for("figures of this moment", || {
+            let text = self.server.http("/metrics");
+            let mut stale = text
+                .lines()
+                .filter(|line| line.starts_with("whimbrel_figures_stale{"));
+            if !stale.all(|line| line.ends_with(" 0")) {
+                return None;
+            }
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse().ok()
+        })
     }
 
     /// How many links it has.

@@ -336,10 +336,10 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
         mesh.scene.nodes[1].server.start(&[]);
         work.go_on(&[1]);
 
-        // One loses its disk, and had been cut off before. What it acknowledged by IMAP may be lost with the disk; mail that it accepted is not. That what others had of it by then is
-        // there is not asked: once an EXPUNGE was not, for which see "Known faults" in docs/replication.md.
+        // One loses its disk, and had been cut off before. What others had of it by then is not lost; nor is mail that it accepted since, if it accepted any.
         mesh.wait_links(&[2, 2, 2]);
         work.pause(2, true);
+        let others_have = work.ledger.at(2);
         wait_for("copies", || {
             let lag = mesh.scene.nodes[2].figure("whimbrel_cluster_lag_operations");
             let missing = |node: &Node| node.figure("whimbrel_cluster_bodies_missing");
@@ -353,7 +353,7 @@ fn what_is_acknowledged_during_faults_is_there_once_and_nothing_else() {
         fs::remove_dir_all(mesh.scene.nodes[2].server.path("data")).unwrap();
         mesh.heal_all();
         work.pause(2, true);
-        let may = work.ledger.lost(2, &BTreeMap::new());
+        let may = work.ledger.lost(2, &others_have);
         println!("{may} steps may be lost with the disk");
         assert!(may > 0);
         let mut keywords = work.keywords.lock().unwrap();

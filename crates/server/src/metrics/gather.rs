@@ -18,8 +18,8 @@ use super::{
     CLUSTER_MISSED, CLUSTER_MISSING, CLUSTER_QUEUED, CLUSTER_STABLE, CLUSTER_UNSHOWN, CONFIRMED,
     CONFIRMING, DELIVERIES_HANDED, DESCRIPTORS, DOMAINS, LOG_OPERATIONS, LOG_PARTITIONS,
     LOGINS_CACHED, PARTITIONS_HELD, PARTITIONS_YOUNG, QUEUE_BYTES, QUEUE_ENTRIES, QUEUE_OLDEST,
-    RESIDENT, STATES_GIVEN, STATES_TAKEN, STATES_WAITING, STORE_BYTES, STORE_CACHE, STORE_COMMITS,
-    STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS,
+    RESIDENT, STALE, STATES_GIVEN, STATES_TAKEN, STATES_WAITING, STORE_BYTES, STORE_CACHE,
+    STORE_COMMITS, STORE_FREE, STORE_SYNCS, STORE_WAITING, STORE_WAITS, TAKEOVER_CLAIMS, TAKEOVERS,
     TAKEOVERS_REFUSED, UNCONFIRMED, WATCHERS,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     switchboard::Switchboard,
 };
 
-/// Machines that do not answer within this are busy: their figures stay as they were shown last.
+/// Machines that do not answer within this are busy: their figures stay as they were shown last, and that is shown, too.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Where figures come from.
@@ -49,15 +49,19 @@ impl Sources {
     /// Brings the figures up to date.
     pub fn refresh(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            if let Ok(Some(figures)) =
-                tokio::time::timeout(ANSWER_WAIT_MAX, self.board.figures()).await
-            {
-                machines(&figures);
+            let figures = tokio::time::timeout(ANSWER_WAIT_MAX, self.board.figures());
+            let figures = figures.await.ok().flatten();
+            STALE.set(["machines"], u64::from(figures.is_none()));
+            if let Some(figures) = &figures {
+                machines(figures);
             }
-            if let Some(told) = &self.cluster
-                && let Ok(Some(status)) = tokio::time::timeout(ANSWER_WAIT_MAX, told.status()).await
-            {
-                members(&status);
+            if let Some(told) = &self.cluster {
+                let status = tokio::time::timeout(ANSWER_WAIT_MAX, told.status());
+                let status = status.await.ok().flatten();
+                STALE.set(["cluster"], u64::from(status.is_none()));
+                if let Some(status) = &status {
+                    members(status);
+                }
             }
             let totals = (self.store)();
             STORE_SYNCS.set([], totals.groups);

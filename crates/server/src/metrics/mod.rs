@@ -163,6 +163,8 @@ figures! {
         "Logins remembered, so that they do not cost argon2id again.";
     ERRORS: Counter<1> = "whimbrel_errors_total", ["kind"], "errors",
         "What went wrong on our side, by where: commit (the disk takes no writes), load, store, content (a damaged row), accept, warning (odd, and survived; the log says more).";
+    STALE: Gauge<1> = "whimbrel_figures_stale", ["of"], "figures",
+        "1 if the mailboxes' machines (machines) or the cluster (cluster) were too busy to answer within a second: all gauges of them are then those of an earlier time.";
     RESIDENT: Gauge<0> = "whimbrel_resident_bytes", [], "bytes",
         "Resident memory of the process.";
     DESCRIPTORS: Gauge<0> = "whimbrel_open_descriptors", [], "descriptors",
