@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_service::{
-    api::{AccountId, Failure, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX, Reply, Row},
+    api::{
+        AccountId, BlobName, Failure, MailboxCall, MailboxName, MessageId, ROWS_PER_CALL_MAX,
+        Reply, Row,
+    },
     log::{lacking_of_key, store_partition},
-    owner::keys,
+    owner::{self, keys},
     verify,
 };
 use whimbrel_storage::{KeyRange, ScanLimit};
@@ -318,15 +321,25 @@ impl World {
     }
 
     /// Where the logs of the account's partition stand at a node, and which bodies it lacks.
-    fn stands(&self, node: usize, account: AccountId) -> String {
+    pub(super) fn stands(&self, node: usize, account: AccountId) -> String {
         let partition = store_partition(keys::partition_of(account));
         let disk = &self.members[node].node.disk;
         let logs = disk.log_positions(partition).into_iter();
         let logs: Vec<_> = logs.map(|(of, log)| (of.0, log.next)).collect();
         let all = disk.scan(partition, &KeyRange::prefix(vec![0]), ScanLimit::default());
         let lacking = all.rows.iter().filter_map(|(key, _)| lacking_of_key(key));
-        let lacking: Vec<_> = lacking.map(|blob| blob.upload).collect();
-        format!("logs go on at {logs:?}, bodies missing {lacking:x?}")
+        let has = |blob: &BlobName, at: &usize| {
+            let disk = &self.members[*at].node.disk;
+            disk.blob_read(owner::blob_name(blob), 0, 1).is_ok()
+        };
+        let there = self.there();
+        let lacking: Vec<_> = lacking
+            .map(|blob| {
+                let at = there.iter().filter(|at| has(&blob, at));
+                (blob.upload, at.collect::<Vec<_>>())
+            })
+            .collect();
+        format!("logs go on at {logs:?}, bodies missing, and who has them {lacking:x?}")
     }
 
     /// A body that a row of the account's partition says is missing is one that a message names.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
     clocks::{self, Clocks},
@@ -35,7 +36,7 @@ pub(super) struct Guards {
 
 struct Guard {
     clocks: Clocks,
-    linked: Vec<usize>,
+    linked: Vec<Incarnation>,
     /// Since when it has been off those of all nodes that it reaches.
     off_since: Option<u64>,
 }
@@ -183,15 +184,16 @@ impl World {
             linked: Vec::new(),
             off_since: None,
         });
-        let before = std::mem::replace(&mut guard.linked, reached.clone());
-        for peer in before.iter().filter(|peer| !reached.contains(peer)) {
-            guard.clocks.unlinked(now, self.members[*peer].id);
+        let linked: Vec<Incarnation> = reached.iter().map(|of| self.members[*of].id).collect();
+        for peer in guard.linked.iter().filter(|peer| !linked.contains(peer)) {
+            guard.clocks.unlinked(now, *peer);
         }
+        let before = std::mem::replace(&mut guard.linked, linked);
         let ours = self.members[index].node.wall_offset_micros;
         guard.clocks.time(now);
         for peer in reached {
             let member = &self.members[peer];
-            if !before.contains(&peer) {
+            if !before.contains(&member.id) {
                 guard.clocks.linked(now, member.id);
             }
             let ahead = i128::from(member.node.wall_offset_micros) - i128::from(ours);

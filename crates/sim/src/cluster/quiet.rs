@@ -3,16 +3,16 @@
 //! U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
 //! all that was written is stable, and each log is cut to what is kept of it. Bounded memory: nothing waits anywhere, for a peer, an acknowledgement or a disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use whimbrel_service::{
-    api::{AccountId, Failure, Reply},
+    api::{AccountId, Failure, MailboxCall, Reply, SessionId},
     figures::Figures,
     log::store_partition,
     owner::keys,
 };
 
-use super::{SECOND, World, checks::Picture};
+use super::{SECOND, World, checks::Picture, clients::mailbox};
 
 /// Between two writes: longer than any reader is waited for, and a stable batch is known to be.
 const PAUSE_MICROS: u64 = 3 * SECOND;
@@ -91,16 +91,47 @@ impl World {
     fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
         let end = self.now + PATIENCE_MICROS;
         self.run_until(self.now + PAUSE_MICROS)?;
+        let mut watched: BTreeMap<usize, Vec<SessionId>> = BTreeMap::new();
         loop {
             let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;
-            let Some((node, _)) = lacking.iter().find(lacks) else {
+            let Some((&node, _)) = lacking.iter().find(lacks) else {
+                for (node, sessions) in watched {
+                    let node = &mut self.members[node].node;
+                    sessions
+                        .into_iter()
+                        .for_each(|session| node.hangup(session));
+                }
                 return Ok(());
             };
+            if let Entry::Vacant(unwatched) = watched.entry(node) {
+                unwatched.insert(self.watch_all(node)?);
+            }
             if self.now > end {
-                return Err(format!("node {node} lacks a body when all is quiet"));
+                let stand = |account: &AccountId| self.stands(node, *account);
+                let stand: Vec<String> = self.accounts.iter().map(stand).collect();
+                return Err(format!(
+                    "node {node} lacks a body when all is quiet: {stand:?}"
+                ));
             }
             self.run_until(self.now + SECOND)?;
         }
+    }
+
+    /// Somebody looks at each account of a node. What was removed before its body came goes when it is collected, and for that its account must be in memory so long, for which there is not
+    /// always room here.
+    fn watch_all(&mut self, node: usize) -> Result<Vec<SessionId>, String> {
+        let mut sessions = Vec::new();
+        for account in self.accounts.clone() {
+            let session = self.session();
+            let select = MailboxCall::Select {
+                session,
+                name: mailbox("INBOX"),
+                read_only: true,
+            };
+            self.ask_and_wait(node, account, select)?;
+            sessions.push(session);
+        }
+        Ok(sessions)
     }
 
     fn bodies_missing(&self, node: usize) -> u64 {

@@ -46,10 +46,6 @@ const FAULTS: [&str; 15] = [
     "cluster: two disks lost at once",
 ];
 
-/// Seeds that fail, and of which nobody has judged yet whether the product or the simulator is wrong (`docs/replication.md`, "Seeds that fail"). They are run and told, and are no
-/// failure of a run of many; a seed that is judged leaves this list, with a scenario if it was the product.
-pub const NOT_JUDGED: [u64; 4] = [226, 547, 611, 785];
-
 /// Runs all of one seed.
 ///
 /// # Errors
