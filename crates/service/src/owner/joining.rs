@@ -277,13 +277,14 @@ impl PartitionOwner {
                 failed = Some("a content row that came cannot be read");
                 break;
             };
+            // A message that is known here keeps its record, which names a body, and so its content row: one that was imported may have another body there.
             if !coming.known.contains(&origin) {
                 self.lacked.insert((content.blob, entry.partition));
                 mutations.extend(own.lack(content.blob, &[account].into(), ticket));
                 coming.wanted.push(content.blob);
+                let row = RowKey::Content(origin);
+                push_row(&mut mutations, account, &row, Some(value.to_vec()));
             }
-            let row = RowKey::Content(origin);
-            push_row(&mut mutations, account, &row, Some(value.to_vec()));
             let key = key.into();
             mutations.push(Mutation::Delete { key });
         }

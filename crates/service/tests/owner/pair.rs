@@ -8,7 +8,8 @@ use whimbrel_mailbox::RowKey;
 use whimbrel_replication::wire::{Batches, Shown};
 use whimbrel_service::{
     api::{
-        AccountId, BlobName, Call, Date, Flags, MailboxCall, MailboxName, NewMail, Reply, SessionId,
+        AccountId, BlobName, Call, Date, EntryId, Flags, MailboxCall, MailboxName, NewMail, Reply,
+        SessionId,
     },
     content::Content,
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
@@ -119,6 +120,21 @@ pub(crate) fn appending(mailbox: &str, count: usize) -> MailboxCall {
         name: name(mailbox),
         messages: vec![message; count],
         replaces: None,
+    }
+}
+
+/// An import of one message into INBOX, from an upload of this name.
+pub(crate) fn importing(entry: EntryId, upload: [u8; 16]) -> MailboxCall {
+    let MailboxCall::Append { name, messages, .. } = appending("INBOX", 1) else {
+        unreachable!("it appends");
+    };
+    let named = |mut new: NewMail| {
+        new.blob.upload = upload;
+        (entry, new)
+    };
+    MailboxCall::Import {
+        name,
+        messages: messages.into_iter().map(named).collect(),
     }
 }
 

@@ -1,15 +1,18 @@
 //! Rows in place of a log.
 
 use bytes::Bytes;
-use whimbrel_mailbox::RowKey;
+use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_service::{
-    api::{AccountId, Failure, MailboxCall, MailboxName, Reply},
+    api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply},
     machine::Machine as _,
-    owner::{Config, keys},
+    owner::{Config, blob_name, keys},
     peers,
 };
 
-use crate::{pair::Pair, world::ANNE};
+use crate::{
+    pair::{Pair, importing},
+    world::{ANNE, name},
+};
 
 /// Bytes of rows in a chunk, which one row may surpass.
 const CHUNK_BYTES: usize = 512;
@@ -208,4 +211,48 @@ fn a_removed_account_does_not_come_back_with_a_state() {
         "{reply:?}"
     );
     assert_eq!(pair.uids(1, "box").len(), 31);
+}
+
+/// Both have imported it, from uploads of their own names, as those are that an earlier version has made: each keeps its own, in the record, in the content row, and in what
+/// is held.
+#[test]
+fn a_message_that_is_here_keeps_its_body() {
+    let mut pair = Pair::with(config());
+    pair.create(0, "box");
+    pair.settle();
+    pair.unlink();
+    for (node, upload) in [(0, [4; 16]), (1, [5; 16])] {
+        let reply = pair.call(node, importing(EntryId([3; 16]), upload));
+        assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    }
+    pair.append(0, "box", 20);
+    pair.give_up(0);
+    pair.link();
+    for _ in 0..4 {
+        pair.settle();
+    }
+    assert_eq!(taken(&pair, 1), 1);
+    let uids = pair.uids(1, "INBOX");
+    let rows = pair.call(
+        1,
+        MailboxCall::Rows {
+            name: name("INBOX"),
+            uids,
+        },
+    );
+    let Reply::Rows(rows) = rows else {
+        panic!("{rows:?}");
+    };
+    let [row] = &rows[..] else {
+        panic!("one message: {rows:?}");
+    };
+    assert_eq!(row.blob.upload, [5; 16]);
+    let node = &pair.nodes[1];
+    let content = &node.rows[&keys::content_key(ANNE, row.origin)[..]];
+    let content = Content::decode(content).expect("a content row");
+    assert_eq!(content.blob, row.blob);
+    let holder = [ANNE.0, row.origin.0].concat();
+    let of_it = node.held.iter().filter(|(_, by)| *by == holder[..]);
+    let held: Vec<_> = of_it.map(|(blob, _)| *blob).collect();
+    assert_eq!(held, [blob_name(&row.blob)]);
 }
