@@ -263,7 +263,7 @@ impl SmtpSession {
                     blind: Vec::new(),
                     failed: None,
                 });
-                return self.call(Pending::Create, Call::BlobCreate);
+                return self.call(Pending::Create, Call::BlobCreate(None));
             }
             Output::DataChunk(bytes) => {
                 let length = bytes.len();

@@ -104,7 +104,7 @@ fn imap() {
         "{answer}"
     );
     next.on_bytes(NOW, b"END INBOX {3+}\r\n");
-    assert!(matches!(said(&mut next).1, Some(Call::BlobCreate)));
+    assert!(matches!(said(&mut next).1, Some(Call::BlobCreate(_))));
     // What is compressed is not mixed with what is not.
     let mut next = resumed(tag).unwrap();
     let _ = said(&mut next);

@@ -332,6 +332,12 @@ impl Replica {
         }
     }
 
+    /// The body that its record names; `None`: it is not here.
+    pub fn body(&self, message: &MessageId) -> Option<BlobName> {
+        let slot = self.by_id.get(message)?;
+        Some(self.records[*slot].blob)
+    }
+
     /// When the message was put where it is, by whom; `None`: it is not here.
     pub fn placed(&self, message: &MessageId) -> Option<Stamp> {
         let slot = self.by_id.get(message)?;

@@ -82,7 +82,7 @@ impl Toy {
                 self.actions.push_back(Action::Yield);
                 self.send("went on\r\n");
             }
-            ["STORE"] => self.actions.push_back(Action::Call(Call::BlobCreate)),
+            ["STORE"] => self.actions.push_back(Action::Call(Call::BlobCreate(None))),
             ["STOP"] => self.wants = false,
             ["WAIT"] => self.deadline = Some(now.mono_micros + 1_000),
             ["QUIT"] => {

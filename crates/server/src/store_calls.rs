@@ -19,7 +19,7 @@ use whimbrel_service::{
     },
 };
 use whimbrel_storage::{
-    BlobReader as _, BlobStore, BlobWriter as _, LogStore, StoreError, UploadId,
+    BlobReader as _, BlobStore, BlobWriter as _, LogStore, Refusal, StoreError, UploadId,
 };
 
 use crate::{
@@ -80,7 +80,7 @@ impl<S: Store> StoreCalls<S> {
     pub(crate) async fn answer(&mut self, call: Call) -> Reply {
         let answer = match call {
             Call::Contents { account, origins } => self.contents(account, origins).await,
-            Call::BlobCreate => self.create().await,
+            Call::BlobCreate(upload) => self.create(upload.map(UploadId)).await,
             Call::BlobWrite { upload, bytes } => self.write(UploadId(upload), bytes).await,
             Call::BlobFinish { upload } => self.finish(UploadId(upload)).await,
             Call::BlobAbort { upload } => self.abort(UploadId(upload)).await,
@@ -174,13 +174,20 @@ impl<S: Store> StoreCalls<S> {
         self.store.read_many(ranges).await.map(Reply::Blobs)
     }
 
-    async fn create(&mut self) -> Result<Reply, StoreError> {
+    async fn create(&mut self, called: Option<UploadId>) -> Result<Reply, StoreError> {
         if self.uploads.len() >= self.uploads_max || self.finished.len() >= self.finished_max {
             return Ok(Reply::Failed(Failure::Limit("too many uploads")));
         }
         // What comes of it lies in the order in which the uploads began.
-        let upload = UploadId(Order::at(wall_micros()).before(random()));
-        let writer = self.store.create(upload).await?;
+        let own = UploadId(Order::at(wall_micros()).before(random()));
+        let mut upload = called.unwrap_or(own);
+        let writer = match self.store.create(upload).await {
+            Err(error) if called.is_some() && error == Refusal::UploadExists(upload).into() => {
+                upload = own;
+                self.store.create(upload).await?
+            }
+            writer => writer?,
+        };
         self.uploads.insert(upload, writer);
         Ok(Reply::Upload(upload.0))
     }
@@ -234,6 +241,41 @@ impl<S: Store> StoreCalls<S> {
         while let Some((_, writer)) = self.uploads.pop_first() {
             // What cannot be removed now is removed at the next start.
             let _ = writer.abort().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_storage::memory::MemoryStore;
+
+    use super::*;
+
+    /// The same import twice at once: the second one has a body of its own, and the first goes on.
+    #[tokio::test]
+    async fn an_upload_whose_name_is_in_use_gets_another() {
+        let fatal: Fatal = Arc::new(|cause| panic!("{cause}"));
+        let turns = Arc::new(Semaphore::new(1));
+        let mut calls = StoreCalls::new(MemoryStore::new(), 8, 8, turns, fatal);
+        let named = [7; 16];
+        let mut uploads = Vec::new();
+        for _ in 0..2 {
+            let Reply::Upload(upload) = calls.answer(Call::BlobCreate(Some(named))).await else {
+                panic!("no upload");
+            };
+            uploads.push(upload);
+        }
+        assert_eq!(uploads[0], named);
+        assert_ne!(uploads[1], named);
+        for upload in uploads {
+            let bytes = Bytes::from_static(b"body");
+            let written = calls.answer(Call::BlobWrite { upload, bytes }).await;
+            assert!(matches!(written, Reply::Done), "{written:?}");
+            let finished = calls.answer(Call::BlobFinish { upload }).await;
+            assert!(
+                matches!(finished, Reply::Blob(of) if of.upload == upload),
+                "{finished:?}"
+            );
         }
     }
 }

@@ -61,8 +61,8 @@ pub enum Call {
         /// Origin ids, as [`Row::origin`] gives them.
         origins: Vec<MessageId>,
     },
-    /// Starts an upload. Answered by [`Reply::Upload`].
-    BlobCreate,
+    /// Starts an upload, so named if free. Answered by [`Reply::Upload`].
+    BlobCreate(Option<UploadId>),
     /// Adds bytes to an upload. Answered by [`Reply::Done`]; chunks of any size up to [`BLOB_CHUNK_BYTES_MAX`].
     BlobWrite {
         /// Which.
@@ -87,7 +87,7 @@ pub enum Call {
         blob: BlobName,
         /// First byte.
         offset: u64,
-        /// How many at the most.
+        /// At most so many.
         len: u32,
     },
     /// May this account send mail from these addresses? Answered by [`Reply::Done`] if all are its own, else by [`Reply::NotYours`].
@@ -100,9 +100,8 @@ pub enum Call {
         begins: bool,
     },
     /// Reads from several blobs at once, as [`Call::BlobRead`] does from one. The first is what is wanted, and if it cannot be read the call
-    /// fails; the others are read ahead, and of what cannot be read there is nothing. Answered by [`Reply::Blobs`]. For many short messages: to
-    /// ask for one after the other costs more than to read them. At most [`BLOB_READS_PER_CALL_MAX`] ranges and
-    /// [`BLOB_READS_BYTES_MAX`].
+    /// fails; the others are read ahead, and of what cannot be read there is nothing. Answered by [`Reply::Blobs`]. For many short messages,
+    /// which cost more to ask for than to read. At most [`BLOB_READS_PER_CALL_MAX`] ranges and [`BLOB_READS_BYTES_MAX`].
     BlobReadMany(Vec<BlobRange>),
     /// Accepts a message for delivery. Answered by [`Reply::Done`] when the queue entry is on disk.
     Accept(Entry),

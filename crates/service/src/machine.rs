@@ -291,7 +291,7 @@ pub fn route(call: &Call) -> Route {
         Call::Accept(_) => Route::Queue,
         Call::Mailbox { account, .. } => Route::Owner(*account),
         Call::Contents { .. }
-        | Call::BlobCreate
+        | Call::BlobCreate(_)
         | Call::BlobWrite { .. }
         | Call::BlobFinish { .. }
         | Call::BlobAbort { .. }

@@ -560,7 +560,16 @@ impl Node {
 
     /// Uploads a body at once; `None`: the disk is full.
     pub fn upload(&mut self, bytes: Bytes) -> Option<BlobName> {
-        let Reply::Upload(upload) = self.store_call(Call::BlobCreate) else {
+        self.upload_as(None, bytes)
+    }
+
+    /// The same; called so, if that can be.
+    pub fn upload_as(
+        &mut self,
+        called: Option<whimbrel_service::api::UploadId>,
+        bytes: Bytes,
+    ) -> Option<BlobName> {
+        let Reply::Upload(upload) = self.store_call(Call::BlobCreate(called)) else {
             return None;
         };
         self.store_call(Call::BlobWrite { upload, bytes });
@@ -1273,12 +1282,20 @@ impl Node {
                 )
             }
             Call::TurnBegin | Call::TurnEnd => Reply::Done,
-            Call::BlobCreate => {
+            Call::BlobCreate(called) => {
                 self.uploads += 1;
-                let mut upload = [0; 16];
-                upload[..8].copy_from_slice(&Rng::new(self.uploads).number().to_be_bytes());
-                upload[8..].copy_from_slice(&self.uploads.to_be_bytes());
-                self.disk.blob_create(UploadId(upload))?;
+                let mut own = [0; 16];
+                own[..8].copy_from_slice(&Rng::new(self.uploads).number().to_be_bytes());
+                own[8..].copy_from_slice(&self.uploads.to_be_bytes());
+                let mut upload = called.unwrap_or(own);
+                // As `server::store_calls`.
+                match self.disk.blob_create(UploadId(upload)) {
+                    Err(StoreError::Refused(Refusal::UploadExists(_))) if called.is_some() => {
+                        upload = own;
+                        self.disk.blob_create(UploadId(upload))?;
+                    }
+                    created => created?,
+                }
                 Reply::Upload(upload)
             }
             Call::BlobWrite { upload, bytes } => {

@@ -470,7 +470,7 @@ impl World {
     fn upload(&mut self) -> Result<Option<(BlobName, u32)>, String> {
         self.next_body += 1;
         let body = self.next_body;
-        let Reply::Upload(upload) = self.ask_and_wait(Call::BlobCreate)? else {
+        let Reply::Upload(upload) = self.ask_and_wait(Call::BlobCreate(None))? else {
             return Ok(None);
         };
         let bytes = text(body).into();

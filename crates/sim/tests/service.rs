@@ -88,7 +88,7 @@ impl World {
     }
 
     fn upload(&mut self, body: &str) -> BlobName {
-        let Reply::Upload(upload) = self.call(Call::BlobCreate) else {
+        let Reply::Upload(upload) = self.call(Call::BlobCreate(None)) else {
             panic!()
         };
         assert!(matches!(

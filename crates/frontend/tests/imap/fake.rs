@@ -265,8 +265,8 @@ impl Fake {
                 self.turns -= 1;
                 Reply::Done
             }
-            Call::BlobCreate => {
-                let upload = self.id();
+            Call::BlobCreate(upload) => {
+                let upload = upload.unwrap_or_else(|| self.id());
                 self.uploads.insert(upload, Vec::new());
                 Reply::Upload(upload)
             }

@@ -5,6 +5,7 @@ mod binary;
 mod capability;
 mod compress;
 mod fake;
+mod imports;
 mod limits;
 mod model;
 mod named;

@@ -128,7 +128,7 @@ impl World {
         body: &[u8],
         size: usize,
     ) -> u32 {
-        let Reply::Upload(upload) = self.call(Call::BlobCreate) else {
+        let Reply::Upload(upload) = self.call(Call::BlobCreate(None)) else {
             panic!("no upload");
         };
         for bytes in body.chunks(60_000) {

@@ -46,7 +46,7 @@ impl World {
 
     /// The call of that, with a date of long ago.
     fn appending(&mut self, mailbox: &str, id: &str) -> Call {
-        let Reply::Upload(upload) = self.call(Call::BlobCreate) else {
+        let Reply::Upload(upload) = self.call(Call::BlobCreate(None)) else {
             panic!("no upload");
         };
         let text = message(id, "client");

@@ -380,7 +380,7 @@ fn name_of(call: &Call) -> &'static str {
         Call::Authenticate(_) => "Authenticate",
         Call::MaySend { .. } => "MaySend",
         Call::Resolve { .. } => "Resolve",
-        Call::BlobCreate => "BlobCreate",
+        Call::BlobCreate(_) => "BlobCreate",
         Call::BlobWrite { .. } => "BlobWrite",
         Call::BlobFinish { .. } => "BlobFinish",
         Call::BlobAbort { .. } => "BlobAbort",

@@ -86,6 +86,12 @@ impl Lackings {
         (self.of_anybody == 0).then(|| self.accounts.keys().copied())
     }
 
+    /// Whether the commit that names it is durable, so that one that comes is held.
+    pub(super) fn is_named_durably(&self, blob: &BlobName) -> bool {
+        let of = self.all.get(blob);
+        of.is_some_and(|of| matches!(of.named, Named::Since(_)))
+    }
+
     /// These accounts name it, too. Gives all that do, if they are more than before.
     fn name(
         &mut self,

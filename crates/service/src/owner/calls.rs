@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     api::{
-        CHANGES_PER_CALL_MAX, Changes, Entry, EntryId, Failure, FlagChange, MESSAGES_PER_CALL_MAX,
-        Mailbox, MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row,
-        STATUSES_PER_CALL_MAX, Selected, SessionId, Since, Status,
+        CHANGES_PER_CALL_MAX, Changes, Entry, Failure, FlagChange, MESSAGES_PER_CALL_MAX, Mailbox,
+        MailboxCall, NewMail, ROWS_PER_CALL_MAX, Replaced, Reply, Row, STATUSES_PER_CALL_MAX,
+        Selected, SessionId, Since, Status,
     },
     machine::{Input, Note, Now, Others, Output, Ticket},
 };
@@ -27,7 +27,7 @@ use crate::{
 /// other calls wait.
 const FLAGGED_LOOKS_MAX: usize = 16 * 1024;
 
-fn new_message(new: NewMail) -> NewMessage {
+pub(super) fn new_message(new: NewMail) -> NewMessage {
     NewMessage {
         flags: new.flags,
         blob: new.blob,
@@ -213,28 +213,6 @@ impl PartitionOwner {
         Ok(Reply::Appended {
             uid_validity: self.replica(account)?.uidvalidity(),
             uids,
-        })
-    }
-
-    fn import(
-        &mut self,
-        now: Now,
-        account: AccountId,
-        name: &MailboxName,
-        messages: Vec<(EntryId, NewMail)>,
-    ) -> Result<Reply, Failure> {
-        let at = self.at(now, account);
-        let messages = messages.into_iter();
-        let messages = messages.map(|(entry, new)| (entry, new_message(new)));
-        let replica = self.replica(account)?;
-        let plan = replica
-            .plan_import(&at, name, messages.collect())
-            .map_err(failure)?;
-        fits_append(replica, &plan)?;
-        self.write(now, account, plan.ops, &[name]);
-        Ok(Reply::Appended {
-            uid_validity: self.replica(account)?.uidvalidity(),
-            uids: plan.outcome,
         })
     }
 

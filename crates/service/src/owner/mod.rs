@@ -22,6 +22,7 @@ mod collect;
 mod confirming;
 mod elsewhere;
 mod foreign;
+mod imports;
 mod joining;
 pub mod keys;
 mod leaving;
@@ -44,9 +45,9 @@ use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName, EntryTag, MailboxName, Renewal, Replica, RowKey};
 
 pub(crate) use self::bodies::blob_of_batch;
-pub use self::rows::blob_name;
 pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;
+pub use self::{imports::import_upload, rows::blob_name};
 use crate::{
     api::{Call, Failure, MESSAGES_PER_CALL_MAX, Reply, SessionId},
     figures::Figures,

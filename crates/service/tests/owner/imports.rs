@@ -1,26 +1,22 @@
-//! What is imported again after it was removed: docs/decisions/0042.
+//! What is imported again, where it was or at another node: docs/decisions/0042.
 
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
-    api::{EntryId, FlagChange, Flags, MailboxCall, Reply, SessionId},
-    machine::Input,
-    owner::Config,
+    api::{EntryId, Failure, FlagChange, Flags, MailboxCall, Reply, SessionId},
+    machine::{Input, Machine as _},
+    owner::{Config, import_upload},
 };
 
 use crate::{
-    pair::{Pair, appending},
-    world::{World, name},
+    pair::{Pair, importing},
+    world::{ANNE, World, name},
 };
 
+/// What it is at its source.
+const ENTRY: EntryId = EntryId([3; 16]);
+
 fn import() -> MailboxCall {
-    let MailboxCall::Append { name, messages, .. } = appending("INBOX", 1) else {
-        unreachable!("it appends");
-    };
-    let messages = messages.into_iter();
-    MailboxCall::Import {
-        name,
-        messages: messages.map(|new| (EntryId([3; 16]), new)).collect(),
-    }
+    importing(ENTRY, import_upload(ENTRY, ANNE))
 }
 
 fn added(reply: Reply) -> usize {
@@ -96,4 +92,31 @@ fn a_node_alone_forgets_what_was_imported() {
     world.collect();
     assert_eq!(world.rows_of(is_message), 0);
     assert_eq!(added(world.call(import())), 1);
+}
+
+/// The first node is lost before anybody has the body from it: who imports the message again has brought it, and is not told that all is here already while it is not.
+#[test]
+fn an_import_brings_a_body_that_was_lost_elsewhere() {
+    let mut pair = Pair::new();
+    pair.create(0, "box");
+    pair.settle();
+    pair.nowhere = true;
+    assert_eq!(added(pair.call(0, import())), 1);
+    pair.settle();
+    pair.unlink();
+    let missing = |pair: &Pair| {
+        let reports = pair.nodes[1].owner.reports();
+        reports.iter().map(|of| of.bodies_missing).sum::<u64>()
+    };
+    assert_eq!((pair.uids(1, "INBOX").len(), missing(&pair)), (0, 1));
+    // The name was in use: it is on its way.
+    let reply = pair.call(1, importing(ENTRY, [5; 16]));
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Temporary)),
+        "{reply:?}"
+    );
+    assert_eq!(added(pair.call(1, import())), 0);
+    assert_eq!((pair.uids(1, "INBOX").len(), missing(&pair)), (1, 0));
+    pair.restart(1);
+    assert_eq!(pair.uids(1, "INBOX").len(), 1);
 }

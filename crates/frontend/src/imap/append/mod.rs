@@ -170,7 +170,8 @@ impl Append {
         }
         if upload.id.is_none() {
             self.state = State::Creating(part);
-            return Step::Call(Call::BlobCreate);
+            let upload = upload.called(cx);
+            return Step::Call(Call::BlobCreate(upload));
         }
         match part {
             Part::Literal(literal) => {

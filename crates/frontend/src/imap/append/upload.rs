@@ -14,8 +14,9 @@ use bytes::Bytes;
 use whimbrel_imap::{AppendLiteral, AppendMessage, encode::Code};
 use whimbrel_mime::Parser;
 use whimbrel_service::{
-    api::{BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, NewMail, UploadId},
+    api::{BLOB_CHUNK_BYTES_MAX, BlobName, Call, Date, EntryId, NewMail, UploadId},
     content::Content,
+    owner::import_upload,
 };
 
 use super::super::{context::Context, task::Outcome, view::service_flags};
@@ -88,6 +89,12 @@ impl Upload {
             header: (cx.limits.ascii_headers && !cx.utf8_accept).then_some(Header::LineStart),
             open_end: false,
         }
+    }
+
+    /// What it is to be called in the store, if that is not to be a name of its own.
+    pub(super) fn called(&self, cx: &Context) -> Option<UploadId> {
+        let entry = EntryId(self.message.import?);
+        Some(import_upload(entry, cx.account?))
     }
 
     /// A literal is announced.

@@ -1,0 +1,88 @@
+//! Messages that come from elsewhere (`docs/decisions/0042`).
+//!
+//! What a message is at its source says under which id it is here, and what its upload is called: whoever brings it, at whatever node, makes the same message with the same
+//! body. So it does not matter of which of them a third node hears first, and each can give it the body.
+
+use whimbrel_mailbox::{AccountId, BlobName, MailboxName, MessageId};
+
+use super::{
+    Partition, PartitionOwner,
+    batches::fits_append,
+    calls::{failure, new_message},
+    keys::partition_of,
+};
+use crate::{
+    api::{EntryId, Failure, NewMail, Reply, UploadId},
+    machine::Now,
+};
+
+/// What the upload is to be called that brings this to the account. One that is called otherwise (the name was in use) is taken, too, and makes a body of its own.
+#[must_use]
+pub fn import_upload(entry: EntryId, account: AccountId) -> UploadId {
+    MessageId::imported(entry, account).0
+}
+
+impl PartitionOwner {
+    pub(super) fn import(
+        &mut self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        messages: Vec<(EntryId, NewMail)>,
+    ) -> Result<Reply, Failure> {
+        let came = self.came_again(account, &messages)?;
+        let at = self.at(now, account);
+        let messages = messages.into_iter();
+        let messages = messages.map(|(entry, new)| (entry, new_message(new)));
+        let replica = self.replica(account)?;
+        let plan = replica
+            .plan_import(&at, name, messages.collect())
+            .map_err(failure)?;
+        fits_append(replica, &plan)?;
+        self.write(now, account, plan.ops, &[name]);
+        if !came.is_empty() {
+            for blob in came {
+                self.body_came(now, blob, now.mono_micros);
+            }
+            // The answer waits for the commits that say so: they are the partition's, and with them the bodies are durable.
+            let newest = self.running(partition_of(account)).map(|own| own.newest());
+            if let Some(entry) = self.accounts.get_mut(&account) {
+                entry.newest = entry.newest.max(newest);
+            }
+        }
+        Ok(Reply::Appended {
+            uid_validity: self.replica(account)?.uidvalidity(),
+            uids: plan.outcome,
+        })
+    }
+
+    /// Bodies that were not here, and that are now: other nodes imported the messages, too, and may be gone.
+    ///
+    /// # Errors
+    /// One is on its way, and the upload is called otherwise: only when it is here the message is.
+    fn came_again(
+        &self,
+        account: AccountId,
+        messages: &[(EntryId, NewMail)],
+    ) -> Result<Vec<BlobName>, Failure> {
+        let replica = self.replica(account)?;
+        let Some(Partition::Running(own)) = self.partitions.get(&partition_of(account)) else {
+            return Err(Failure::Temporary);
+        };
+        let mut came = Vec::new();
+        if own.lacking.is_empty() {
+            return Ok(came);
+        }
+        for (entry, new) in messages {
+            let known = replica.body(&MessageId::imported(*entry, account));
+            let Some(blob) = known.filter(|blob| own.lacking.contains_key(blob)) else {
+                continue;
+            };
+            if blob != new.blob || !own.lacking.is_named_durably(&blob) {
+                return Err(Failure::Temporary);
+            }
+            came.push(blob);
+        }
+        Ok(came)
+    }
+}
