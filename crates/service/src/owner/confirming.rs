@@ -272,6 +272,14 @@ impl PartitionOwner {
                 let bodies = messages.iter().map(|new| new.blob);
                 (replaces.is_none(), bodies.collect())
             }
+            // Those of records: what is here already may have come from another upload. It is not taken back: imports are never forgotten, so that it would never come again.
+            MailboxCall::Import { messages, .. } => {
+                let bodies = messages.iter().map(|(entry, new)| {
+                    let known = replica.body(&MessageId::imported(*entry, account));
+                    known.unwrap_or(new.blob)
+                });
+                (false, bodies.collect())
+            }
             // They may be of before others were waited for.
             MailboxCall::Copy {
                 name,

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::waits;
 use whimbrel_service::{
-    api::{Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
+    api::{EntryId, Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
     machine::{Input, Machine, RequestId},
-    owner::Config,
+    owner::{Config, import_upload},
     peers::{Frame, PeerInput, bodies::FEATURE_PUSH},
 };
 
 use crate::{
-    pair::{Pair, appending},
+    pair::{Pair, appending, importing},
     world::{ANNE, name},
 };
 
@@ -326,6 +326,30 @@ fn a_body_that_is_not_there_is_waited_for() {
         pair.travel();
         let reply = pair.answer(0, request);
         assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    }
+}
+
+/// An import, too, whose message stays if nobody has it in time: what was imported and removed would never come again.
+#[test]
+fn the_body_of_an_import_is_waited_for() {
+    for comes in [true, false] {
+        let mut pair = pair();
+        pair.late = true;
+        let entry = EntryId([3; 16]);
+        let request = ask(&mut pair, importing(entry, import_upload(entry, ANNE)));
+        pair.settle();
+        assert!(pair.answer(0, request).is_none(), "its body is not there");
+        if comes {
+            let body = pair.coming[1][0];
+            pair.peer(1, PeerInput::Body(body, u64::MAX));
+            pair.travel();
+            let reply = pair.answer(0, request);
+            assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+        } else {
+            pair.pass(0, PATIENCE_SECONDS);
+            is_refused(pair.answer(0, request), Failure::DoneHere);
+        }
+        assert_eq!(pair.uids(0, "INBOX").len(), 1);
     }
 }
 
