@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use whimbrel_service::{
     api::{
         AccountId, Call, Date, Delivery, Entry, Failure, FlagChange, MailboxCall, MailboxName,
-        NewMail, Reply, Resolution, Row, SessionId,
+        NewMail, Reply, Resolution, Row, SessionId, UploadId,
     },
     machine::RequestId,
     queue,
@@ -180,10 +180,15 @@ impl World {
         self.say(|| format!("client {index} at {node}: {call:?}"));
         self.removals.asked(node, account, &call, &self.looks);
         self.bring(node);
+        let other_nodes = match &call {
+            // As an administrator's session asks (`frontend::imap::Context::call`).
+            MailboxCall::Import { .. } => 0,
+            _ => self.plan.other_nodes,
+        };
         let call = Call::Mailbox {
             account,
             call,
-            other_nodes: self.plan.other_nodes,
+            other_nodes,
         };
         self.members[node].node.call(request, call);
         let asked = Asked {
@@ -524,7 +529,18 @@ impl World {
 
     /// With its body uploaded.
     pub(super) fn new_mail(&mut self, node: usize, body: u32) -> Option<NewMail> {
-        let blob = self.members[node].node.upload(text(body))?;
+        self.new_mail_called(node, body, None)
+    }
+
+    /// The same; its upload is called so, if that can be.
+    pub(super) fn new_mail_called(
+        &mut self,
+        node: usize,
+        body: u32,
+        called: Option<UploadId>,
+    ) -> Option<NewMail> {
+        let node = &mut self.members[node].node;
+        let blob = node.upload_as(called, text(body))?;
         Some(NewMail {
             flags: client::flags(&BTreeSet::new()),
             date: Date {

@@ -4,7 +4,7 @@
 pub const COVERED_AFTER_SEEDS: u64 = 1_000;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 118] = [
+pub const COVERAGE: [&str; 119] = [
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
@@ -59,6 +59,7 @@ pub const COVERAGE: [&str; 118] = [
     "cluster: flap",
     "cluster: frame of a stream that has ended",
     "cluster: full disk",
+    "cluster: import again",
     "cluster: import",
     "cluster: known UIDs",
     "cluster: latencies of regions",

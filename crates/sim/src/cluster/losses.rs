@@ -51,6 +51,8 @@ const AGAIN_MICROS: u64 = SECOND;
 pub(super) enum Acked {
     /// A message is appended; its body.
     Body(u32),
+    /// A message was imported, which waits for no other node; its body.
+    Imported(u32),
     /// Mail was accepted, and another node has it.
     Accepted(u32),
     /// Flags were set.
@@ -77,8 +79,8 @@ pub(super) struct Losses {
     removes: bool,
     copy: Option<(usize, DiskCopy)>,
     acks: Vec<Ack>,
-    /// Where the bodies of messages lie.
-    blobs: BTreeMap<u32, BlobName>,
+    /// Where the bodies of messages lie: what is imported again was uploaded again.
+    blobs: BTreeMap<u32, Vec<BlobName>>,
     /// Nodes that come back with another disk.
     pending: BTreeMap<usize, DiskCopy>,
     is_over: bool,
@@ -102,7 +104,7 @@ impl Losses {
     }
 
     pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {
-        self.blobs.insert(body, blob);
+        self.blobs.entry(body).or_default().push(blob);
     }
 }
 
@@ -168,7 +170,8 @@ fn durable(copy: &DiskCopy) -> Memory {
 impl World {
     /// A node has acknowledged something that only it need have; or mail, which one more has.
     pub(super) fn acked(&mut self, node: usize, account: AccountId, what: Acked) {
-        let is_local = self.plan.other_nodes == 0 || matches!(what, Acked::Accepted(_));
+        let one_disk = matches!(what, Acked::Accepted(_) | Acked::Imported(_));
+        let is_local = self.plan.other_nodes == 0 || one_disk;
         if self.losses.is_over || !is_local {
             return;
         }
@@ -219,9 +222,26 @@ impl World {
             victims = [older].into();
         }
         let is_ready = |index: &usize| self.members[*index].down.is_none();
-        if victims.len() == count && victims.iter().all(is_ready) {
+        if victims.len() == count && victims.iter().all(is_ready) && self.lets_in(&victims) {
             self.lose_disks(&victims);
         }
+    }
+
+    /// Whether one of those who are left has slots for all of these: who has come for a lost disk may have none to give, and then they never come back.
+    fn lets_in(&self, victims: &BTreeSet<usize>) -> bool {
+        let left = self.there().into_iter();
+        let mut left = left.filter(|index| !victims.contains(index));
+        left.any(|index| {
+            let member = &self.members[index];
+            let mut roster = member.roster.clone();
+            let mut ids = victims.iter().map(|victim| self.id_after(*victim));
+            ids.all(|id| roster.sponsor(member.id, id, "").is_ok())
+        })
+    }
+
+    /// Under which incarnation a node comes back with another disk.
+    fn id_after(&self, index: usize) -> Incarnation {
+        Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64)
     }
 
     fn lose_disks(&mut self, victims: &BTreeSet<usize>) {
@@ -251,14 +271,16 @@ impl World {
             return;
         }
         let has_body = |body: &u32| {
-            let blob = self.losses.blobs.get(body).map(owner::blob_name);
-            blob.is_some_and(|blob| left.iter().any(|disk| disk.blob_stat(blob).is_some()))
+            let blobs = self.losses.blobs.get(body).into_iter().flatten();
+            let mut blobs = blobs.map(owner::blob_name);
+            blobs.any(|blob| left.iter().any(|disk| disk.blob_stat(blob).is_some()))
         };
         let is_gone = |ack: &Ack| match &ack.what {
-            // One other node had it: that is no promise for two.
+            // One other node had it: that is no promise for two. What is imported may be another's operation.
             Acked::Accepted(_) => victims.len() > 1,
+            Acked::Imported(_) if victims.len() > 1 => true,
             _ if !victims.contains(&ack.node) => false,
-            Acked::Body(body) if !has_body(body) => true,
+            Acked::Body(body) | Acked::Imported(body) if !has_body(body) => true,
             _ => ack.number > most(ack.node, keys::partition_of(ack.account)),
         };
         let gone: Vec<usize> = (0..self.losses.acks.len())
@@ -267,7 +289,7 @@ impl World {
         for index in &gone {
             let ack = &self.losses.acks[*index];
             match &ack.what {
-                Acked::Body(body) | Acked::Accepted(body) => {
+                Acked::Body(body) | Acked::Imported(body) | Acked::Accepted(body) => {
                     self.kept.made(ack.account, *body);
                 }
                 Acked::Flags(id) => self.kept.unflagged(ack.account, *id),
@@ -299,7 +321,7 @@ impl World {
         let Some(copy) = self.losses.pending.remove(&index) else {
             return Ok(true);
         };
-        let id = Incarnation::from_hash(self.plan.seed << 8 | 0x90 | index as u64);
+        let id = self.id_after(index);
         let reached: Vec<usize> = self
             .there()
             .into_iter()

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use whimbrel_service::api::{
-    AccountId, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, Reply, Status,
+use whimbrel_service::{
+    api::{
+        AccountId, EntryId, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, Reply, Status,
+    },
+    owner::import_upload,
 };
 
 use super::{
     Plan, World,
     clients::{What, mailbox},
     is_keeping,
+    losses::Acked,
 };
 use crate::{
     client::{self, NAMES},
@@ -30,17 +34,22 @@ pub(super) enum More {
     Unselect,
     Flagged(u32, u32, Flags, Flags),
     Remove,
+    /// A message with this body.
+    Import(u32),
 }
 
 /// What a seed draws of it, from a generator of its own.
 pub(super) struct Queries {
     rng: Rng,
+    /// What was brought from elsewhere, each with the entry that stands for it there.
+    imported: Vec<(AccountId, EntryId, u32)>,
 }
 
 impl Queries {
     pub(super) fn new(plan: &Plan) -> Self {
         Queries {
             rng: Rng::new(plan.seed ^ 0x00a5_ced0_0000),
+            imported: Vec::new(),
         }
     }
 }
@@ -149,8 +158,8 @@ impl World {
                 ("cluster: UID EXPUNGE", call, What::Expunge)
             }
             // What was imported and removed is a known fault (`docs/replication.md`, "imports").
-            _ if keeping => match self.importing(node, account) {
-                Some((call, body)) => ("cluster: import", call, What::Append(body)),
+            _ if keeping => match self.importing(node, account, &mut rng) {
+                Some((call, body)) => ("cluster: import", call, What::More(More::Import(body))),
                 None => return false,
             },
             _ => return false,
@@ -160,14 +169,28 @@ impl World {
         true
     }
 
-    /// A message from elsewhere. That one is imported again at another node, from another upload, is a known fault (`docs/replication.md`, "imports"), and not drawn.
-    fn importing(&mut self, node: usize, account: AccountId) -> Option<(MailboxCall, u32)> {
-        self.next_body += 1;
-        let body = self.next_body;
-        let mail = self.new_mail(node, body)?;
-        let id = whimbrel_service::queue::entry_id(&mail.blob.upload);
-        self.kept.made(account, body);
+    /// A message from elsewhere; often one that was brought before, wherever that was: from another upload.
+    fn importing(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        rng: &mut Rng,
+    ) -> Option<(MailboxCall, u32)> {
+        let of_it = self.queries.imported.iter();
+        let before: Vec<_> = of_it.filter(|(of, ..)| *of == account).copied().collect();
+        let again = !before.is_empty() && rng.one_in(2);
+        let known = again.then(|| *rng.pick(&before));
+        let body = known.map_or(self.next_body + 1, |(.., body)| body);
+        self.next_body = self.next_body.max(body);
+        let new = || EntryId(u128::from(body).to_be_bytes());
+        let id = known.map_or_else(new, |(_, id, _)| id);
+        let mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
         self.losses.uploaded(body, mail.blob);
+        if !again {
+            self.queries.imported.push((account, id, body));
+            self.kept.made(account, body);
+        }
+        self.note_if(again, "cluster: import again");
         let call = MailboxCall::Import {
             name: MailboxName::inbox(),
             messages: vec![(id, mail)],
@@ -239,6 +262,16 @@ impl World {
                     self.modseq_seen(node, account, row, asked)?;
                     self.removals.shown(row);
                     self.holds(node, account, row)?;
+                }
+                Ok(())
+            }
+            (More::Import(body), Reply::Appended { uids, .. }) => {
+                if !uids.is_empty() && self.must_refuse(node, asked) {
+                    return wrong("its clock is far from all others");
+                }
+                if !self.members[node].doubtful {
+                    self.kept.acknowledged(account, *body);
+                    self.acked(node, account, Acked::Imported(*body));
                 }
                 Ok(())
             }
