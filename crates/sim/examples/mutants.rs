@@ -53,7 +53,7 @@ mod broken {
         ("body-held-by-another", &["D1"], Lost(6)),
         ("body-not-awaited", &["D1"], Regions(3)),
         ("body-said-before-it-came", &["D1/D2"], Lost(69)),
-        ("claim-for-any-placement", &["U3"], Cluster(55)),
+        ("claim-for-any-placement", &["U3"], Cluster(30)),
         ("claim-last-wins", &["U3"], Regions(2)),
         (
             "collects-unstable",
@@ -63,9 +63,9 @@ mod broken {
         ("confirmed-without-bodies", &["D1/D2"], Lost(69)),
         ("counter-ignores-claims", &["stopped"], Regions(0)),
         ("counter-not-told", &["claims:", "told UID"], Regions(1)),
-        ("credential-by-arrival", &["U3"], Cluster(10)),
+        ("credential-by-arrival", &["U3"], Cluster(18)),
         ("cut-at-own-pace", &["U3", "D1", "axiom"], Cluster(1013)),
-        ("directory-replaced-by-state", &["U3"], Cluster(22)),
+        ("directory-replaced-by-state", &["U3"], Cluster(51)),
         ("duplicate-taken", &["stopped", "axiom"], Regions(3)),
         (
             "expunge-forgets-a-dot",
@@ -77,7 +77,7 @@ mod broken {
         ("finished-entry-stays", &["told to come back"], Lost(35)),
         ("flags-keep-modseq", &["MODSEQ"], Lost(17)),
         ("foreign-not-applied", &["U3"], Regions(0)),
-        ("handed-is-done", &["D1/D2"], Cluster(14)),
+        ("handed-is-done", &["D1/D2"], Cluster(15)),
         ("heard-not-released", &["answers:"], Regions(1)),
         ("heard-without-number", &["told UID", "claims:"], Regions(0)),
         ("joined-rows-not-written", &["U3"], Cluster(1)),
@@ -92,7 +92,7 @@ mod broken {
         ("left-unasked", &["causal_delivery", "D1"], Cluster(300)),
         ("mark-goes-with-name", &["U2"], Cluster(59)),
         ("move-last-arrival-wins", &["U3"], Cluster(13)),
-        ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(7)),
+        ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(14)),
         ("nobody-waits", &["told UID", "claims:"], Regions(0)),
         (
             "nobody-waits-for-bodies",
