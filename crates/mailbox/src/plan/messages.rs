@@ -229,15 +229,15 @@ impl Replica {
     ) -> Result<Plan<Copied>, PlanError> {
         let mailbox = self.target(to)?;
         let mut claims = self.claims(at);
-        let (found, missing) = self.select(from, uids);
+        let (found, missing) = self.select_as_named(from, uids);
         let mut outcome = Copied {
             uids: Vec::with_capacity(found.len()),
             missing,
         };
         let mut entries = Vec::with_capacity(found.len());
-        for (shown, slot) in found {
+        for (named, slot) in found {
             let entry = entry(slot, &mut claims)?;
-            outcome.uids.push((shown, uid(&entry)));
+            outcome.uids.push((named, uid(&entry)));
             entries.push(entry);
         }
         let ops = if entries.is_empty() {

@@ -5,7 +5,7 @@ mod messages;
 mod size;
 mod uids;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::Dot;
 use whimbrel_crdt::mutants::broken;
@@ -134,7 +134,7 @@ pub struct Delivered {
 /// COPY: COPYUID in the order of the sources' UIDs. Call [`Replica::announce`] on the target before it is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Source UID (as it is at present) and target UID.
+    /// Source UID (as it was named) and target UID.
     pub uids: Vec<(u32, u32)>,
     /// UIDs that name nothing shown.
     pub missing: Vec<u32>,
@@ -239,6 +239,23 @@ impl Replica {
         }
         found.sort_unstable();
         found.dedup();
+        (found, missing)
+    }
+
+    /// The same, by the UIDs that name them: of what was claimed again since a session was told of it, its client knows no other.
+    fn select_as_named(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
+        crate::steps::count(uids.len());
+        let mut named = uids.to_vec();
+        named.sort_unstable();
+        let (mut found, mut missing) = (Vec::with_capacity(uids.len()), Vec::new());
+        let mut slots = BTreeSet::new();
+        for uid in named {
+            match self.resolve_slot(name, uid) {
+                Some(slot) if slots.insert(slot) => found.push((uid, slot)),
+                Some(_) => {}
+                None => missing.push(uid),
+            }
+        }
         (found, missing)
     }
 }

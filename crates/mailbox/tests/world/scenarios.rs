@@ -607,6 +607,13 @@ fn superseded_uid_is_resolved() -> Outcome {
     let stored = plan.map_err(|e| e.to_string())?.outcome;
     ensure_eq!((stored.missing.len(), stored.uids.len()), (0, 1));
     ensure!(stored.uids[0] > low);
+    // COPYUID names it by the UID that the client gave: it knows no other (RFC 4315, 3).
+    let at = w.at(0);
+    let plan = w.nodes[0]
+        .replica
+        .plan_copy(&at, &n("INBOX"), &[low, low], &n("INBOX"));
+    let copied = plan.map_err(|e| e.to_string())?.outcome;
+    ensure_eq!((copied.uids.len(), copied.uids[0].0), (1, low));
     // The old one has vanished when the new one came.
     let vanished = w.nodes[0]
         .replica

@@ -488,17 +488,8 @@ impl Mind {
         // In the order of what was copied (RFC 4315, 3), which need not be that of the UIDs: a copy may have been claimed again before it was told.
         let mut told = BTreeSet::new();
         for (from, new) in pairs {
-            let known = self
-                .view
-                .as_ref()
-                .is_some_and(|of| of.uids.contains(&Some(*from)));
-            if !told.insert(*new) || (known && !uids.contains(from)) {
+            if !told.insert(*new) || !uids.contains(from) {
                 return Err(format!("COPYUID {pairs:?} of {uids:?}"));
-            }
-            if !uids.contains(from) {
-                // A message that was claimed again meanwhile is named by a UID that is not told yet (`docs/replication.md`, "Known faults"): counted only.
-                h.effects
-                    .push(Effect::Note("door: COPYUID of a UID not told"));
             }
             let known = self
                 .view
