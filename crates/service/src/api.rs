@@ -528,7 +528,7 @@ pub enum Reply {
     Copied {
         /// The target's.
         uid_validity: u32,
-        /// Old UIDs, as they were named, and new ones; ascending by the old ones.
+        /// Old UIDs, as named, and new ones: by the old.
         uids: Vec<(u32, u32)>,
         /// How many of the UIDs in the call it is about, the first ones: one at least. MOVE goes on with the rest.
         done: usize,
