@@ -89,6 +89,13 @@ impl Replica {
         }
     }
 
+    /// A UID is told of a message that is not shown under the name, or not any more: as [`Self::announce`].
+    pub fn announce_told(&mut self, name: &MailboxName, uid: u32) {
+        if self.uidnext(name) <= uid {
+            self.raise_mark(name, uid.saturating_add(1));
+        }
+    }
+
     /// Raises the mark of a name to what a client named.
     pub(crate) fn raise_mark(&mut self, name: &MailboxName, next: u32) {
         match self.names.get_mut(name) {

@@ -398,6 +398,28 @@ impl PartitionOwner {
         }
     }
 
+    /// Under which UIDs messages are told to be in a mailbox, where they are shown now. What is gone by now, or was moved on, keeps the claim that was made for it, which is told, and so the
+    /// mailbox's UIDNEXT is above it.
+    fn tell_uids_of<'a>(
+        &mut self,
+        account: AccountId,
+        target: &MailboxName,
+        told: impl Iterator<Item = (&'a mut u32, &'a MessageId)>,
+    ) {
+        let entry = self.accounts.get_mut(&account);
+        let Some(Phase::Running(replica)) = entry.map(|entry| &mut entry.phase) else {
+            return;
+        };
+        for (uid, message) in told {
+            match replica.standing(message) {
+                Standing::Shown(shown) if replica.resolve(target, shown) == Some(shown) => {
+                    *uid = shown;
+                }
+                _ => replica.announce_told(target, *uid),
+            }
+        }
+    }
+
     fn answer_held(&mut self, now: Now, account: AccountId) {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
@@ -418,17 +440,13 @@ impl PartitionOwner {
                 continue;
             }
             if let Some(target) = &held.target {
+                let told = told_uids(&mut held.reply).into_iter();
+                self.tell_uids_of(account, target, told.zip(&held.messages));
                 self.write(now, account, Vec::new(), &[target]);
             }
             let Ok(replica) = self.replica(account) else {
                 return;
             };
-            for (uid, message) in told_uids(&mut held.reply).into_iter().zip(&held.messages) {
-                // What is gone by now keeps the claim that was made for it.
-                if let Standing::Shown(shown) = replica.standing(message) {
-                    *uid = shown;
-                }
-            }
             if let Reply::Appended { uid_validity, .. } | Reply::Copied { uid_validity, .. } =
                 &mut held.reply
             {

@@ -57,6 +57,42 @@ fn seen(uids: Vec<u32>) -> MailboxCall {
     }
 }
 
+/// What another node has moved on meanwhile is in the mailbox no more: the claim that was made for it there is told, and UIDNEXT is above that.
+#[test]
+fn what_was_moved_on_meanwhile_is_told_by_its_claim() {
+    let mut pair = pair();
+    pair.create(0, "c");
+    pair.append(0, "a", 1);
+    pair.settle();
+    let uids = pair.uids(0, "a");
+    let moved = ask(&mut pair, copy(uids.clone(), true));
+    let on = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("a"),
+        uids: uids.clone(),
+        to: name("c"),
+        remove: true,
+    };
+    assert!(matches!(pair.call(1, on), Reply::Copied { .. }));
+    pair.settle();
+    let Some(Reply::Copied { uids: told, .. }) = pair.answer(0, moved) else {
+        panic!("no answer");
+    };
+    assert_eq!((told.len(), told[0].0), (1, uids[0]));
+    let on = pair.uids(0, "c");
+    assert_eq!(on.len(), 1, "the later one wins");
+    assert_ne!(told[0].1, on[0]);
+    let select = MailboxCall::Select {
+        session: SessionId(2),
+        name: name("b"),
+        read_only: true,
+    };
+    let Reply::Selected(selected) = pair.call(0, select) else {
+        panic!("not selected");
+    };
+    assert!(selected.uids.is_empty() && selected.status.uid_next > told[0].1);
+}
+
 /// Operations in the log of node 0.
 fn written(pair: &Pair) -> u64 {
     pair.nodes[0].owner.figures(pair.now).log_operations
