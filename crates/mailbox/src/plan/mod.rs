@@ -228,14 +228,9 @@ impl Replica {
 
     /// The shown records that the UIDs name, by present UID, and the UIDs that name nothing.
     fn select(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
-        crate::steps::count(uids.len());
-        let mut found = Vec::with_capacity(uids.len());
-        let mut missing = Vec::new();
-        for uid in uids {
-            match self.resolve_slot(name, *uid) {
-                Some(slot) => found.push((self.records[slot].shown, slot)),
-                None => missing.push(*uid),
-            }
+        let (mut found, missing) = self.resolve_all(name, uids);
+        for (uid, slot) in &mut found {
+            *uid = self.records[*slot].shown;
         }
         found.sort_unstable();
         found.dedup();
@@ -244,16 +239,21 @@ impl Replica {
 
     /// The same, by the UIDs that name them: of what was claimed again since a session was told of it, its client knows no other.
     fn select_as_named(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
-        crate::steps::count(uids.len());
-        let mut named = uids.to_vec();
-        named.sort_unstable();
-        let (mut found, mut missing) = (Vec::with_capacity(uids.len()), Vec::new());
+        let (mut found, missing) = self.resolve_all(name, uids);
+        found.sort_unstable();
         let mut slots = BTreeSet::new();
-        for uid in named {
-            match self.resolve_slot(name, uid) {
-                Some(slot) if slots.insert(slot) => found.push((uid, slot)),
-                Some(_) => {}
-                None => missing.push(uid),
+        found.retain(|(_, slot)| slots.insert(*slot));
+        (found, missing)
+    }
+
+    /// The UIDs with the records that they name, and those that name nothing.
+    fn resolve_all(&self, name: &MailboxName, uids: &[u32]) -> (Vec<(u32, u32)>, Vec<u32>) {
+        crate::steps::count(uids.len());
+        let (mut found, mut missing) = (Vec::with_capacity(uids.len()), Vec::new());
+        for uid in uids {
+            match self.resolve_slot(name, *uid) {
+                Some(slot) => found.push((*uid, slot)),
+                None => missing.push(*uid),
             }
         }
         (found, missing)

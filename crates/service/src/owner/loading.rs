@@ -592,17 +592,16 @@ impl PartitionOwner {
             for (row, value) in replica.take_first_rows(plan.outcome) {
                 push_row(&mut first, account, &row, value);
             }
-        } else if ops.is_empty() && own.is_young() && !broken("young-claims") {
-            // It makes operations when it has grown (`claim_what_is_known`).
-        } else if ops.is_empty()
-            && let Some(least) = own.log.least_found(replica.uidvalidity())
-        {
-            ops = replica.plan_epoch(&at, least).ops;
-        } else if ops.is_empty() {
-            // A crash may have come between a RENAME and the claims that follow from it.
-            ops = replica
-                .plan_late(&at, &own.peers(now, account, &self.config.peers))
-                .ops;
+        } else if ops.is_empty() && (!own.is_young() || broken("young-claims")) {
+            // A young one makes operations when it has grown (`claim_what_is_known`).
+            ops = match own.log.least_found(replica.uidvalidity()) {
+                Some(least) => replica.plan_epoch(&at, least).ops,
+                // A crash may have come between a RENAME and the claims that follow from it.
+                None => {
+                    let peers = own.peers(now, account, &self.config.peers);
+                    replica.plan_late(&at, &peers).ops
+                }
+            };
         }
         if replica.epoch() > 0 {
             // The directory may have missed it.
