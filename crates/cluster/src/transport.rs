@@ -314,8 +314,9 @@ impl Transport {
             let (_stop, mut stopped) = watch::channel(());
             tokio::spawn(async move {
                 let mut wait = DIAL_AFTER.0;
+                let mut told = false;
                 while let Some(inner) = inner.upgrade() {
-                    wait = inner.dial(&peer, wait).await;
+                    wait = inner.dial(&peer, wait, &mut told).await;
                     drop(inner);
                     tokio::select! {
                         _ = stopped.changed() => return,
@@ -354,26 +355,33 @@ impl Transport {
 }
 
 impl Inner {
-    /// One try, and a link if it succeeds: how long to wait before the next.
-    async fn dial(&self, peer: &Peer, wait: Duration) -> Duration {
+    /// One try, and a link if it succeeds: how long to wait before the next. `told`: that one does not trust the other, which is said once.
+    async fn dial(&self, peer: &Peer, wait: Duration, told: &mut bool) -> Duration {
         if lock(&self.links).up.contains_key(&peer.name) {
             return DIAL_AFTER.0;
         }
-        let debug =
-            |ended| tracing::debug!(peer = %peer.name, address = peer.address, %ended, "no link");
+        let mut no_link = |ended: Ended| {
+            let (name, address) = (&peer.name, &peer.address);
+            if is_distrust(&ended) && !std::mem::replace(told, true) {
+                tracing::warn!(peer = %name, address, %ended, "no link: one of the two does not trust the other's certificate; is what answers there of this cluster?");
+            } else {
+                tracing::debug!(peer = %name, address, %ended, "no link");
+            }
+        };
         let stream = match self.reach(peer).await {
             Ok(stream) => stream,
             Err(ended) => {
-                debug(ended);
+                no_link(ended);
                 return (wait * 2).min(DIAL_AFTER.1);
             }
         };
         let began = (self.clock)().mono_micros;
         if let Err(ended) = self.run(stream, &peer.name, true).await {
-            debug(ended);
+            no_link(ended);
         }
         let lasted = (self.clock)().mono_micros.saturating_sub(began);
         if Duration::from_micros(lasted) >= GOOD {
+            *told = false;
             DIAL_AFTER.0
         } else {
             (wait * 2).min(DIAL_REFUSED_AFTER_MAX)
@@ -533,6 +541,32 @@ impl Inner {
 }
 
 /// The name in the certificate that a member has shown.
+/// Whether a certificate is refused, here or there: waiting does not mend it.
+fn is_distrust(ended: &Ended) -> bool {
+    use rustls::AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateUnknown, DecryptError,
+        UnknownCA, UnsupportedCertificate,
+    };
+    let Ended::Io(error) = ended else {
+        return false;
+    };
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref());
+    match of_tls {
+        Some(rustls::Error::InvalidCertificate(_)) => true,
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateUnknown
+                | DecryptError
+                | UnknownCA
+                | UnsupportedCertificate
+        ),
+        _ => false,
+    }
+}
+
 fn certified(connection: &rustls::ServerConnection) -> io::Result<NodeName> {
     let shown = connection.peer_certificates().and_then(<[_]>::first);
     let stranger = || io::Error::new(io::ErrorKind::PermissionDenied, "no certificate");
@@ -681,16 +715,19 @@ mod tests {
         let listening = tokio::spawn(async move { answers.listen(listener).await });
         let mut wait = DIAL_AFTER.0;
         for _ in 0..8 {
-            wait = dials.0.dial(&peer, wait).await;
+            wait = dials.0.dial(&peer, wait, &mut false).await;
         }
         assert_eq!(wait, DIAL_REFUSED_AFTER_MAX);
         listening.abort();
         let _ = listening.await;
         for _ in 0..8 {
-            wait = dials.0.dial(&peer, wait).await;
+            wait = dials.0.dial(&peer, wait, &mut false).await;
             assert!(wait <= Duration::from_secs(2), "{wait:?}");
         }
-        assert_eq!(dials.0.dial(&peer, DIAL_AFTER.0).await, 2 * DIAL_AFTER.0);
+        assert_eq!(
+            dials.0.dial(&peer, DIAL_AFTER.0, &mut false).await,
+            2 * DIAL_AFTER.0
+        );
     }
 
     #[test]

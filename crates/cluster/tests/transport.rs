@@ -4,8 +4,9 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -309,6 +310,71 @@ async fn two_that_dial_each_other_keep_one_link() {
         (a.transport.links().len(), b.transport.links().len()),
         (1, 1)
     );
+}
+
+/// What is logged on this thread, from a level of `warn` on.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Logged {
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let to = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(move || to.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_trusted_is_told_of_once() {
+    let logged = Logged::default();
+    let _guard = logged.listen();
+    let (_authority, mut a, mut b) = pair().await;
+    let other = Authority::found([8; 16]).unwrap();
+    let credentials = other.certify(&name("c")).unwrap();
+    let stranger = Node::start(&other, &credentials, 3).await;
+    // By whom it is dialed, and by itself.
+    let said = async |by: &Node, peer: &str, at: &Node| {
+        by.dial(peer, at);
+        let said = timeout(PATIENCE, async {
+            loop {
+                let lines = logged.lines();
+                if !lines.is_empty() {
+                    return lines;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let lines = said.await.unwrap();
+        assert!(lines[0].contains("does not trust"), "{lines:?}");
+        // It is tried again meanwhile.
+        sleep(Duration::from_secs(2)).await;
+        let more = [&lines[1..], &logged.lines()].concat();
+        assert_eq!(more, Vec::<String>::new());
+    };
+    said(&a, "c", &stranger).await;
+    said(&stranger, "a", &a).await;
+    // One that is not there is nothing to be told of, nor is one that is trusted.
+    b.dial("a", &a);
+    let _ = (a.up().await, b.up().await);
+    assert_eq!(logged.lines(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -215,9 +215,20 @@ impl Replica {
                 slot
             }
             None => {
-                self.store_content(id, &message, content);
+                let killed = self.take_tombstone(id);
+                // Copies of what was removed keep its content, and an import may bring another.
+                let (message, copies) = match self.message_of_copies(id).filter(|_| killed) {
+                    Some(of_copies) => (of_copies, self.origins.get_mut(&id)),
+                    None => (message, None),
+                };
+                match copies {
+                    Some(count) => *count += 1,
+                    None => self.store_content(id, &message, content),
+                }
                 let mut record = new_record(id, placement, mailbox, epoch, uid, message);
                 record.entry = Some(entry);
+                // Whoever imported it knew of neither: it stays removed.
+                record.killed = killed;
                 self.insert_record(record)
             }
         };

@@ -68,6 +68,7 @@ pub use recent::Recent;
 pub use record::CLAIMS_KEPT_MAX;
 pub use replica::{
     ApplyError, Collected, Dropped, Effects, PATIENCE_MICROS_MAX, Peer, Peers, Replica, Step,
+    Tombstones,
 };
 pub use rows::{Content, LoadError, RowKey};
 pub use since::ChangedPart;

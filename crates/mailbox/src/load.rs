@@ -6,7 +6,9 @@ use crate::elsewhere::Point;
 use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
 use crate::replica::Vanished;
-use crate::rows::{AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, VanishedRow, decode_row};
+use crate::rows::{
+    AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, TombstoneRow, VanishedRow, decode_row,
+};
 use crate::{AccountId, LoadError, MailboxId, MailboxName, MessageId, Replica, RowKey};
 
 impl Replica {
@@ -53,6 +55,10 @@ impl Replica {
                         None => early.push((*id, row)),
                     }
                 }
+                RowKey::Tombstone(id) => {
+                    let TombstoneRow {} = decode_row(&key, &bytes)?;
+                    replica.tombstones.insert(*id);
+                }
                 RowKey::Content(_) => {}
             }
         }
@@ -64,6 +70,9 @@ impl Replica {
                 number.ok_or(LoadError::Dangling(RowKey::Message(id)))?,
             );
         }
+        // A join that a crash cut short leaves both.
+        let known = &replica.by_id;
+        replica.tombstones.retain(|id| !known.contains_key(id));
         replica
             .history
             .make_contiguous()

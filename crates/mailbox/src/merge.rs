@@ -6,7 +6,9 @@ use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
 use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Rare, Record};
-use crate::{Collected, Dropped, Effects, EntryTag, Peers, Replica, RowKey};
+use crate::{
+    Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
+};
 
 impl Replica {
     /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
@@ -94,10 +96,17 @@ impl Replica {
             if !other.by_id.contains_key(&self.records[slot].id) {
                 let record = &mut self.records[slot];
                 record.exist.join(mine, &nothing, theirs);
+                record.killed |= other.tombstones.contains(&record.id);
                 record.join_flags(mine, &[], theirs);
                 self.touch(slot);
             }
         }
+        // What is here of messages that have copies: the content row is of that.
+        let copied = self.records.iter().filter_map(|(_, record)| {
+            let origin = record.rare.as_ref()?.origin?;
+            Some((origin, record.message()))
+        });
+        let copied: BTreeMap<MessageId, Message> = copied.collect();
         for (_, record) in other.records.iter() {
             if broken("join-drops-hidden") && !record.alive() {
                 continue;
@@ -125,15 +134,47 @@ impl Replica {
                     translated.shown = 0;
                     translated.view_box = translated.mailbox;
                     translated.bits = Bits::default();
+                    // It is collected once more.
+                    translated.killed |= self.take_tombstone(record.id);
+                    let origin = self.by_id.get(&record.origin());
+                    let origin = origin.map(|slot| self.records[*slot].message());
+                    if let Some(message) = origin.or(copied.get(&record.origin()).cloned()) {
+                        translated.set_message(message);
+                    }
                     let slot = self.insert_record(translated);
                     self.change_claims(slot, |_| {});
                     self.touch(slot);
                 }
             }
         }
+        for id in &other.tombstones {
+            if !self.by_id.contains_key(id) && self.tombstones.insert(*id) {
+                self.dirty_keys.insert(RowKey::Tombstone(*id));
+            }
+        }
     }
 
-    /// Counts the records of each origin anew, and keeps the counts above one.
+    /// Its record takes the tombstone's place; whether there was one.
+    pub(crate) fn take_tombstone(&mut self, id: MessageId) -> bool {
+        let was_left = self.tombstones.remove(&id);
+        if was_left {
+            self.dirty_keys.insert(RowKey::Tombstone(id));
+        }
+        was_left
+    }
+
+    /// What the copies of a message have, whose own record is not here.
+    pub(crate) fn message_of_copies(&self, origin: MessageId) -> Option<Message> {
+        self.origins.get(&origin)?;
+        let of_it = |record: &Record| {
+            let rare = record.rare.as_ref();
+            rare.is_some_and(|rare| rare.origin == Some(origin))
+        };
+        let copy = self.records.iter().find(|(_, record)| of_it(record));
+        copy.map(|(_, record)| record.message())
+    }
+
+    /// Counts the records of each origin anew, and keeps the counts above one, and those of copies of what has a tombstone.
     pub(crate) fn count_origins(&mut self) {
         let mut origins: BTreeMap<_, u32> = BTreeMap::new();
         for (_, record) in self.records.iter() {
@@ -147,12 +188,12 @@ impl Replica {
                     .or_insert(u32::from(self.by_id.contains_key(origin))) += 1;
             }
         }
-        origins.retain(|_, count| *count > 1);
+        origins.retain(|origin, count| *count > 1 || self.tombstones.contains(origin));
         self.origins = origins;
     }
 
     /// Drops hidden records: those hidden without a break since a vector that `stable` covers, deliveries only when
-    /// their queue entry is `finished` at every owner (asked with that vector), imports ([`EntryTag::IMPORT`]) only where that is said of these.
+    /// their queue entry is `finished` at every owner (asked with that vector); of imports ([`EntryTag::IMPORT`]) `tombstones` are left, if so.
     ///
     /// Safe because whoever could still name such a record had, when it did, not yet applied what hid it; `stable` says
     /// that all have applied that, and that all they did before is applied here. A mailbox goes when, besides, the records of all messages
@@ -163,6 +204,7 @@ impl Replica {
         &mut self,
         stable: &VersionVector,
         finished: &dyn Fn(EntryTag, &VersionVector) -> bool,
+        tombstones: Tombstones,
         messages_max: usize,
     ) -> Collected {
         let mut collected = Collected::default();
@@ -171,8 +213,9 @@ impl Replica {
             .iter()
             .filter(|(slot, since)| {
                 let entry = self.records[**slot].entry;
-                let finished = entry.is_none_or(|entry| finished(entry, since))
-                    || broken("collects-unfinished-deliveries");
+                let is_finished = |entry| entry == EntryTag::IMPORT || finished(entry, since);
+                let finished =
+                    entry.is_none_or(is_finished) || broken("collects-unfinished-deliveries");
                 finished && (stable.covers_all(since) || broken("collects-unstable"))
             })
             .map(|(slot, _)| *slot);
@@ -180,7 +223,7 @@ impl Replica {
         collected.more = due.next().is_some();
         collected.messages.reserve_exact(now.len());
         for slot in now {
-            let dropped = self.drop_record(slot);
+            let dropped = self.drop_record(slot, tombstones);
             collected.messages.extend(dropped);
         }
         let due: Vec<u32> = self
@@ -204,7 +247,7 @@ impl Replica {
         collected
     }
 
-    fn drop_record(&mut self, slot: u32) -> Option<Dropped> {
+    fn drop_record(&mut self, slot: u32, tombstones: Tombstones) -> Option<Dropped> {
         self.hidden.remove(&slot);
         // Takes its claims out of the indexes.
         self.change_claims(slot, |record: &mut Record| record.set_claims(0, Vec::new()));
@@ -212,6 +255,12 @@ impl Replica {
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;
         self.dirty_rows.insert(RowKey::Message(record.id), None);
+        let is_left = record.entry == Some(EntryTag::IMPORT)
+            && tombstones == Tombstones::Left
+            && !broken("imports-leave-nothing");
+        if is_left && self.tombstones.insert(record.id) {
+            self.dirty_keys.insert(RowKey::Tombstone(record.id));
+        }
         let origin = record.origin();
         let others = match self.origins.get_mut(&origin) {
             Some(count) => {
@@ -223,10 +272,11 @@ impl Replica {
         let mut content = None;
         match others {
             0 => {
+                self.origins.remove(&origin);
                 self.dirty_rows.insert(RowKey::Content(origin), None);
                 content = Some((origin, record.blob));
             }
-            1 => drop(self.origins.remove(&origin)),
+            1 if !self.tombstones.contains(&origin) => drop(self.origins.remove(&origin)),
             _ => {}
         }
         Some(Dropped {

@@ -124,6 +124,14 @@ impl Record {
         }
     }
 
+    pub(crate) fn set_message(&mut self, message: Message) {
+        self.blob = message.blob;
+        self.size = message.size;
+        self.open_end = message.open_end;
+        self.seconds = message.date.seconds;
+        self.zone_minutes = message.date.zone_minutes;
+    }
+
     pub(crate) fn origin(&self) -> MessageId {
         self.rare
             .as_ref()

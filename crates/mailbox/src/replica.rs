@@ -162,6 +162,15 @@ pub enum ApplyError {
     ClaimedTwice(MessageId),
 }
 
+/// Whether a collection leaves tombstones of imports ([`EntryTag::IMPORT`](crate::EntryTag::IMPORT)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tombstones {
+    /// Who imports one again adds nothing: so it must be where other nodes may remember it.
+    Left,
+    /// Who imports one again brings it back.
+    None,
+}
+
 /// What a collection dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
@@ -232,6 +241,9 @@ pub struct Replica {
     pub(crate) records: Slab<Record>,
     pub(crate) boxes: Slab<BoxRecord>,
     pub(crate) subscriptions: OrMap<MailboxName>,
+    /// Imports of which nothing else is kept, since they were removed: none of them has a record, and who imports one again adds nothing
+    /// (docs/decisions/0042).
+    pub(crate) tombstones: BTreeSet<MessageId>,
 
     // Indexes.
     /// Never iterated.
@@ -241,7 +253,7 @@ pub struct Replica {
     pub(crate) keyword_numbers: BTreeMap<Keyword, u32>,
     /// Superseded claims of living placements.
     pub(crate) older: BTreeMap<u32, u32>,
-    /// How many records have this origin, where it is more than one.
+    /// How many records have this origin, where it is more than one, or where the origin has but a tombstone.
     pub(crate) origins: BTreeMap<MessageId, u32>,
     /// Hidden messages, with what was applied when they were hidden or last named.
     pub(crate) hidden: BTreeMap<u32, Arc<VersionVector>>,
@@ -307,6 +319,7 @@ impl Replica {
             records: Slab::default(),
             boxes: Slab::default(),
             subscriptions: OrMap::default(),
+            tombstones: BTreeSet::new(),
             by_id: HashMap::default(),
             box_by_id: BTreeMap::new(),
             keywords: Vec::new(),
@@ -392,6 +405,8 @@ impl Replica {
         const TREE_ENTRY_BYTES: usize = 16;
         /// What one UID takes in [`crate::Uids`]: next to nothing, or up to four and a half where there are gaps, which is little beside a message.
         const LISTED_BYTES: usize = 1;
+        /// What a B-tree of ids takes for one.
+        const TOMBSTONE_BYTES: usize = 32;
         let messages = self.by_id.capacity() * (size_of::<(MessageId, u32)>() + 1)
             + self.records.heap_bytes()
             + self.records.len() * (TREE_ENTRY_BYTES + LISTED_BYTES);
@@ -418,6 +433,7 @@ impl Replica {
                 * 64
             + self.history_uids * 4
             + self.history.len() * 128
+            + self.tombstones.len() * TOMBSTONE_BYTES
             + self.content_bytes;
         size_of::<Self>() + messages + boxes + self.listed.bytes + other
     }

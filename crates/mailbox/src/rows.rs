@@ -34,6 +34,8 @@ pub enum RowKey {
     Vanished(u64),
     /// One message.
     Message(MessageId),
+    /// An import that was removed, of which nothing else is kept.
+    Tombstone(MessageId),
     /// The content of a message and its copies: not loaded with the account.
     Content(MessageId),
 }
@@ -80,6 +82,7 @@ impl RowKey {
             Self::Subscription(name) => (4, name.as_str().as_bytes()),
             Self::Vanished(modseq) => (5, &modseq.to_be_bytes()),
             Self::Message(id) => (6, &id.0),
+            Self::Tombstone(id) => (7, &id.0),
             Self::Content(id) => (Self::CONTENT_PREFIX, &id.0),
         };
         let mut bytes = Vec::with_capacity(1 + rest.len());
@@ -105,6 +108,7 @@ impl RowKey {
                 rest.try_into().map_err(|_| LoadError::Key)?,
             )),
             6 => Self::Message(MessageId(id()?)),
+            7 => Self::Tombstone(MessageId(id()?)),
             Self::CONTENT_PREFIX => Self::Content(MessageId(id()?)),
             _ => return Err(LoadError::Key),
         })
@@ -266,6 +270,10 @@ pub(crate) struct MessageRow {
     #[n(13)]
     pub(crate) shown: u32,
 }
+
+/// All that is said of it is in its key.
+#[derive(Encode, Decode)]
+pub(crate) struct TombstoneRow {}
 
 #[derive(Encode, Decode)]
 pub(crate) struct VanishedRow {
@@ -452,6 +460,10 @@ impl Replica {
             }
             RowKey::Mailbox(id) => Some(self.mailbox_row(*self.box_by_id.get(id)?, Local::With)),
             RowKey::Message(id) => Some(self.message_row(*self.by_id.get(id)?, Local::With)),
+            RowKey::Tombstone(id) => {
+                let is_left = self.tombstones.contains(id);
+                is_left.then(|| encode_row(&TombstoneRow {}))
+            }
             RowKey::Content(_) => None,
         }
     }
@@ -567,6 +579,7 @@ impl Replica {
                 .iter()
                 .map(|(_, record)| RowKey::Message(record.id)),
         );
+        keys.extend(self.tombstones.iter().copied().map(RowKey::Tombstone));
         keys.sort();
         keys.into_iter()
             .filter_map(|key| self.encode_key(&key).map(|bytes| (key, bytes)))

@@ -525,7 +525,7 @@ fn memory_of_a_large_mailbox() {
         .plan_expunge(&name("INBOX"), &uids[..MESSAGES / 2])
         .expect("planned");
     apply(&mut replica, plan.ops);
-    let collected = replica.collect(&applied, &|_, _| true, usize::MAX);
+    let collected = replica.collect(&applied, &|_, _| true, Tombstones::Left, usize::MAX);
     assert_eq!(collected.messages.len(), MESSAGES / 2);
     assert_eq!(
         replica.status(&name("INBOX")).map(|status| status.messages),

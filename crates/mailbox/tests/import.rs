@@ -169,18 +169,189 @@ fn nodes_agree_on_what_was_imported_again() {
     let plan = one.replica.plan_expunge(&inbox, &plan.outcome);
     step(&mut one, &mut two, &mut shared, plan.expect("planned").ops).expect("causal");
 
-    // As an owner of a cluster asks: no queue entry is under way.
-    let finished = |tag, _: &VersionVector| tag != EntryTag::IMPORT;
-    one.replica.collect(&shared, &finished, usize::MAX);
+    let collect = |replica: &mut Replica, stable: &VersionVector, tombstones| {
+        let collected = replica.collect(stable, &|_, _| true, tombstones, usize::MAX);
+        let blob = collected.messages.iter().map(|of| of.content.is_some());
+        assert_eq!(blob.collect::<Vec<_>>(), [true]);
+        assert_eq!(replica.hidden(), 0);
+    };
+    collect(&mut one.replica, &shared, Tombstones::Left);
     let plan = one.replica.plan_import(&one.at(), &inbox, message());
     let plan = plan.expect("planned");
     step(&mut one, &mut two, &mut shared, plan.ops).expect("causal");
-    two.collect(&shared, &finished, usize::MAX);
+    collect(&mut two, &shared, Tombstones::Left);
     let count = |replica: &Replica| replica.status(&inbox).expect("it exists").messages;
     assert_eq!(count(&one.replica), count(&two));
 
-    // Where it is said that nobody has it otherwise it is forgotten, and comes back.
-    one.replica.collect(&shared, &|_, _| true, usize::MAX);
-    assert_eq!(one.replica.hidden(), 0);
-    assert_eq!(one.import("INBOX", &[1]).len(), 1);
+    // Nor after a load of its rows.
+    let rows = one.replica.all_rows();
+    let loaded = Replica::load(one.replica.account(), 1, rows, &one.applied);
+    one.replica = loaded.expect("its own rows");
+    assert_eq!(one.import("INBOX", &[1]), []);
+    assert_eq!(count(&one.replica), 0);
+}
+
+/// Where nobody may remember it, it is forgotten, and comes back.
+#[test]
+fn what_leaves_no_tombstone_comes_back() {
+    let mut world = World::new();
+    let uids = world.import("INBOX", &[1, 2]);
+    let plan = world.replica.plan_expunge(&name("INBOX"), &uids);
+    world.apply(plan.expect("planned").ops);
+    let stable = world.applied.clone();
+    let none = Tombstones::None;
+    let collected = world
+        .replica
+        .collect(&stable, &|_, _| true, none, usize::MAX);
+    assert_eq!(collected.messages.len(), 2);
+    assert_eq!(world.import("INBOX", &[1]).len(), 1);
+    assert_eq!(world.count("INBOX"), 1);
+}
+
+/// Of three nodes one has only a tombstone, one the record of what was removed, and one, which has come back with an older disk, imports the message again before it
+/// knows of either, from a source that gives other bytes by now: it stays removed at all of them, whichever way they come to know. A copy stays, with one body.
+#[test]
+fn what_has_a_tombstone_stays_removed() {
+    for copies in [0, 1] {
+        stays_removed(copies);
+    }
+}
+
+fn stays_removed(copies: u32) {
+    let mut one = World::new();
+    let (rows, deps) = (one.replica.all_rows(), one.applied.clone());
+    let older = Replica::load(one.replica.account(), 2, rows, &deps);
+    let mut older = older.expect("its own rows");
+    let uids = one.import("INBOX", &[1]);
+    for _ in 0..copies {
+        let plan = one
+            .replica
+            .plan_copy(&one.at(), &name("INBOX"), &uids, &name("Sent"));
+        one.apply(plan.expect("planned").ops);
+    }
+    let plan = one.replica.plan_expunge(&name("INBOX"), &uids);
+    one.apply(plan.expect("planned").ops);
+    let removed = one.replica.clone();
+    let stable = one.applied.clone();
+    let collect = |replica: &mut Replica, stable: &VersionVector| {
+        replica.take_dirty();
+        let collected = replica.collect(stable, &|_, _| true, Tombstones::Left, usize::MAX);
+        let contents = collected.messages.iter().map(|of| of.content.is_some());
+        (contents.collect::<Vec<_>>(), replica.take_dirty())
+    };
+    let rows_of = |rows: &[(RowKey, Option<Vec<u8>>)], is: fn(&RowKey) -> bool| {
+        rows.iter().filter(|(row, _)| is(row)).count()
+    };
+    let (dropped, rows) = collect(&mut one.replica, &stable);
+    assert_eq!(dropped, [copies == 0]);
+    let is_content = |row: &RowKey| matches!(row, RowKey::Content(_));
+    assert_eq!(rows_of(&rows, is_content), usize::from(copies == 0));
+
+    let back = Incarnation::new(8).expect("not zero");
+    let at = At {
+        now_micros: one.now(),
+        next: Dot::new(back, 1),
+    };
+    let message = NewMessage {
+        flags: Flags::none(),
+        blob: BlobName {
+            hash: [2; 32],
+            upload: [1; 16],
+        },
+        size: 20,
+        open_end: false,
+        date: Date {
+            seconds: 1,
+            zone_minutes: 60,
+        },
+        content: b"summary".to_vec(),
+    };
+    let plan = older.plan_import(&at, &name("INBOX"), vec![(EntryId([1; 16]), message)]);
+    let ops = plan.expect("planned").ops;
+    let mut theirs = deps.clone();
+    theirs.advance(back, ops.len() as u64);
+    let hlc = one.now() + 1_000;
+    let apply = |replica: &mut Replica, applied: &VersionVector| {
+        let step = Step {
+            origin: back,
+            first: 1,
+            hlc,
+            deps: &deps,
+            applied,
+            now_micros: hlc,
+            peers: &Peers::none(),
+        };
+        replica.apply(&step, ops.clone()).expect("causal");
+    };
+    apply(&mut older, &theirs);
+    let count = |replica: &Replica, of: &str| {
+        let status = replica.status(&name(of));
+        status.expect("it exists").messages
+    };
+    assert_eq!(count(&older, "INBOX"), 1);
+    let mut all = stable.clone();
+    all.merge(&theirs);
+    let holds = |replica: &Replica, hidden: usize| {
+        assert_eq!(
+            (count(replica, "INBOX"), count(replica, "Sent")),
+            (0, copies)
+        );
+        assert_eq!(replica.hidden(), hidden);
+        // The content row is of the origin.
+        let mut origins: Vec<MessageId> = replica.contents().map(|(origin, _)| origin).collect();
+        let bodies = origins.len();
+        origins.dedup();
+        assert_eq!(origins.len(), bodies);
+    };
+
+    // By operations, where there is a tombstone: its record is there again, and goes as before.
+    let mut by_ops = one.replica.clone();
+    apply(&mut by_ops, &all);
+    holds(&by_ops, 1);
+    let contents = rows_of(&by_ops.take_dirty(), is_content);
+    assert_eq!(contents, usize::from(copies == 0));
+    assert_eq!(collect(&mut by_ops, &all).0, [copies == 0]);
+    holds(&by_ops, 0);
+
+    // By states, in all directions, and as a load finds it.
+    let join = |mine: &Replica, mine_at, other: &Replica, other_at| {
+        let mut joined = mine.clone();
+        joined.join(mine_at, other, other_at, hlc, &Peers::none());
+        let hidden = joined.hidden();
+        holds(&joined, hidden);
+        let rows = joined.all_rows();
+        let mut loaded = Replica::load(joined.account(), 1, rows, &all).expect("its own rows");
+        holds(&loaded, hidden);
+        assert_eq!(collect(&mut loaded, &all).0.len(), hidden);
+        holds(&loaded, 0);
+        let left = loaded.all_rows().into_iter();
+        let left = left.filter(|(row, _)| matches!(row, RowKey::Tombstone(_)));
+        assert_eq!(left.count(), 1);
+        // The last copy takes the content along.
+        if copies > 0 {
+            let uids = loaded.uids(&name("Sent"));
+            let plan = loaded.plan_expunge(&name("Sent"), &uids).expect("planned");
+            let mut later = all.clone();
+            later.advance(back, all.get(back) + 1);
+            let step = Step {
+                origin: back,
+                first: all.get(back) + 1,
+                hlc: hlc + 1_000,
+                deps: &all,
+                applied: &later,
+                now_micros: hlc + 1_000,
+                peers: &Peers::none(),
+            };
+            loaded.apply(&step, plan.ops).expect("causal");
+            assert_eq!(collect(&mut loaded, &later).0, [true]);
+        }
+    };
+    for removed in [&one.replica, &removed] {
+        join(removed, &stable, &older, &theirs);
+        join(&older, &theirs, removed, &stable);
+    }
+    join(&one.replica, &stable, &removed, &stable);
+    join(&removed, &stable, &one.replica, &stable);
+    let new = Replica::new(AccountId([9; 16]), 3);
+    join(&new, &VersionVector::new(), &one.replica, &stable);
 }

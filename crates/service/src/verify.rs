@@ -12,6 +12,7 @@ use whimbrel_crdt::{Batch, Incarnation, PartitionId, VersionVector};
 use whimbrel_directory::{Directory, state::Row};
 use whimbrel_mailbox::{
     AccountId, BlobName, Content, LoadError, MessageId, Op, Peers, Replica, RowKey, Step,
+    Tombstones,
 };
 use whimbrel_storage::{LogEntry, LogPosition, Origin};
 
@@ -185,7 +186,7 @@ impl Replay {
     fn rows(mut self) -> Vec<(RowKey, Vec<u8>)> {
         // What is hidden may be collected: it is compared no further.
         self.replica
-            .collect(&self.applied, &|_, _| true, usize::MAX);
+            .collect(&self.applied, &|_, _| true, Tombstones::None, usize::MAX);
         self.replica.replicated_rows(false)
     }
 }
@@ -267,7 +268,7 @@ pub fn account(
     }));
     if let Some(replay) = replay {
         let said: BTreeMap<_, _> = replay.rows().into_iter().collect();
-        replica.collect(applied, &|_, _| true, usize::MAX);
+        replica.collect(applied, &|_, _| true, Tombstones::None, usize::MAX);
         let found: BTreeMap<_, _> = replica.replicated_rows(false).into_iter().collect();
         let all: BTreeSet<&RowKey> = said.keys().chain(found.keys()).collect();
         for row in all {

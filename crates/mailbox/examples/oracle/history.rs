@@ -494,7 +494,7 @@ impl World<'_> {
                 return Ok(());
             }
             Kind::Import => {
-                let entry = EntryId([20 + (a % 6) as u8; 16]);
+                let entry = imported(a);
                 // No queue entry is under way for it, nor ever was.
                 self.done.insert(entry.tag());
                 let message = new_message(2_000 + u64::from(a % 6), flags(c));
@@ -606,11 +606,19 @@ impl World<'_> {
         }
         let done = &self.done;
         let node = &mut self.nodes[i];
-        let collected = node
-            .replica
-            .collect(&stable, &|tag, _| done.contains(&tag), usize::MAX);
+        let collected = node.replica.collect(
+            &stable,
+            &|tag, _| done.contains(&tag),
+            Tombstones::Left,
+            usize::MAX,
+        );
         if self.setting.drops {
+            // Of an import something is left by which it stays removed, which to the model is its record.
+            let account = node.replica.account();
+            let imports = (0..6).map(|of| MessageId::imported(imported(of), account));
+            let imports: BTreeSet<MessageId> = imports.collect();
             let dropped = collected.messages.iter();
+            let dropped = dropped.filter(|dropped| !imports.contains(&dropped.message));
             let dropped = dropped.map(|dropped| Event::Drop(i, dropped.message));
             self.trace.events.extend(dropped);
             let dropped = collected.mailboxes.iter();
@@ -697,8 +705,6 @@ impl World<'_> {
         for entry in 1..=6 {
             self.done.insert(EntryId([entry; 16]).tag());
         }
-        // Nor does anybody import anything.
-        self.done.insert(EntryTag::IMPORT);
         for i in 0..self.nodes.len() {
             self.look(i)?;
             self.collect(i, u16::MAX)?;
@@ -710,6 +716,11 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// One of six messages that come from elsewhere.
+fn imported(of: u16) -> EntryId {
+    EntryId([20 + (of % 6) as u8; 16])
 }
 
 /// What a replica shows now.

@@ -25,6 +25,7 @@ const MUTANTS: &[&str] = &[
     "expunge-spares-delivery",
     "flags-keep-modseq",
     "import-is-a-delivery",
+    "imports-leave-nothing",
     "join-brings-back",
     "join-drops-hidden",
     "join-forgets-killed",

@@ -133,7 +133,8 @@ impl Replica {
         let mut seen = std::collections::BTreeSet::new();
         for (entry, mut message) in messages {
             let id = MessageId::imported(entry, self.account);
-            if self.by_id.contains_key(&id) || !seen.insert(id) {
+            let known = self.by_id.contains_key(&id) || self.tombstones.contains(&id);
+            if known || !seen.insert(id) {
                 continue;
             }
             let flags = std::mem::replace(&mut message.flags, Flags::none());

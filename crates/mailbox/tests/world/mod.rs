@@ -961,10 +961,12 @@ impl World {
             }
         }
         let done = self.done.clone();
-        let collected =
-            self.nodes[i]
-                .replica
-                .collect(&stable, &|tag, _| done.contains(&tag), usize::MAX);
+        let collected = self.nodes[i].replica.collect(
+            &stable,
+            &|tag, _| done.contains(&tag),
+            Tombstones::Left,
+            usize::MAX,
+        );
         self.stats.collected += collected.messages.len() as u64;
         self.collected |= collected.messages.len() + collected.mailboxes.len() > 0;
         self.write(i);

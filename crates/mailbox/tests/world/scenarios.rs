@@ -521,7 +521,7 @@ fn delivery_after_expunge() -> Outcome {
     let mut collect = |done: bool| {
         w.nodes[0]
             .replica
-            .collect(&stable, &|_, _| done, usize::MAX)
+            .collect(&stable, &|_, _| done, Tombstones::Left, usize::MAX)
     };
     ensure_eq!(collect(false).messages.len(), 0);
     ensure_eq!(collect(true).messages.len(), 1);
@@ -931,7 +931,7 @@ fn content_goes_with_the_last_copy() -> Outcome {
     let stable = w.nodes[0].applied.clone();
     let first = w.nodes[0]
         .replica
-        .collect(&stable, &|_, _| true, usize::MAX);
+        .collect(&stable, &|_, _| true, Tombstones::Left, usize::MAX);
     ensure_eq!((first.messages.len(), first.messages[0].content), (1, None));
     w.write(0);
     ensure!(w.nodes[0].rows.contains_key(&RowKey::Content(origin)));
@@ -940,7 +940,7 @@ fn content_goes_with_the_last_copy() -> Outcome {
     let stable = w.nodes[0].applied.clone();
     let second = w.nodes[0]
         .replica
-        .collect(&stable, &|_, _| true, usize::MAX);
+        .collect(&stable, &|_, _| true, Tombstones::Left, usize::MAX);
     let released = second.messages[0].content.map(|(origin, _)| origin);
     ensure_eq!((second.messages.len(), released), (1, Some(origin)));
     w.write(0);

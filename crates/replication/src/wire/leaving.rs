@@ -33,7 +33,8 @@ pub struct Covered {
     /// As asked.
     #[n(1)]
     pub has: VersionVector,
-    /// Bodies that the partition's records name and that are not there: it is so only if they are not at the node that leaves, either.
+    /// Bodies that these operations name and that are not there, and perhaps some that only later ones name: it is so only if they are not at the node that
+    /// leaves, either.
     #[n(2)]
     pub lacks: Vec<BlobName>,
     /// The members that hold the partition, as the answering node knows it: each of them is to be asked.

@@ -18,6 +18,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a backlog is on disk", backlog_is_on_disk),
     ("a peer that promises boundless room", boundless_room),
     ("another batch under the same number", two_hashes),
+    ("a batch of a later form", a_later_form),
     ("another past in the chain", another_past),
     ("another head in the hello", another_head),
     ("a peer remembers more of us", forgotten),
@@ -343,6 +344,23 @@ fn two_hashes() -> Result<(), String> {
     ensure(is_stopped(&outputs), "the link stops")?;
     let deaf = machine.batches(&chain(3, 1, &[]));
     ensure(deaf.is_empty(), "nothing more is taken from it")
+}
+
+/// Its chain cannot be checked here: nothing of it is taken, and it is said why (docs/decisions/0043).
+fn a_later_form() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(2, 2, &[]);
+    machine.batches(&batches[..1]);
+    let (bytes, hash) = &batches[1];
+    let mut later = bytes.to_vec();
+    // Behind the head of an array.
+    ensure(later[1] == 1, "the version")?;
+    later[1] += 1;
+    let outputs = machine.batches(&[(later.into(), *hash)]);
+    ensure(stored(&outputs) == 0, "it is not taken")?;
+    let says = |alarm: &Alarm| matches!(alarm, Alarm::Malformed { what, .. } if what.contains("version 2"));
+    ensure(alarm(&outputs).is_some_and(says), "it is said why")?;
+    ensure(is_stopped(&outputs), "the link stops")
 }
 
 fn another_past() -> Result<(), String> {

@@ -350,6 +350,7 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
+        own.lacks_anew();
         let mut commit = own.log.commit();
         commit
             .mutations

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_crdt::{VersionVector, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, EntryTag, RowKey};
+use whimbrel_mailbox::{AccountId, BlobName, RowKey, Tombstones};
 use whimbrel_storage::{Mutation, Room};
 
 use super::{
@@ -120,18 +120,22 @@ impl PartitionOwner {
             return Remains::Due;
         }
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        // What was imported may be imported again wherever it is forgotten, and stays dead where it is not (docs/decisions/0042).
         let alone = !self.config.in_cluster && self.config.peers.is_empty();
+        // What was imported comes back by a further import where it is forgotten, and stays dead where it is not (docs/decisions/0042).
+        let tombstones = match alone {
+            true => Tombstones::None,
+            false => Tombstones::Left,
+        };
         own.settled.look(now, self.caught_up, own.shipping.stable());
         let settled = &own.settled.stable;
         let is_heard = |since: &VersionVector| {
             alone || settled.covers_all(since) || broken("forgets-before-all-is-heard")
         };
-        let finished = |entry, since: &VersionVector| match entry {
-            EntryTag::IMPORT => alone,
-            entry => recovered && !unfinished.contains(&entry) && is_heard(since),
+        let finished = |entry, since: &VersionVector| {
+            recovered && !unfinished.contains(&entry) && is_heard(since)
         };
-        let collected = replica.collect(own.shipping.stable(), &finished, COLLECTED_PER_CALL_MAX);
+        let stable = own.shipping.stable();
+        let collected = replica.collect(stable, &finished, tombstones, COLLECTED_PER_CALL_MAX);
         let remains = if collected.more {
             Remains::Due
         } else if replica.hidden() > 0 {
@@ -157,12 +161,14 @@ impl PartitionOwner {
             .collect();
         let unnamed = unnamed_by(replica, missed.keys().copied().collect());
         missed.retain(|blob, _| unnamed.contains(blob));
-        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit.
+        // What no row leads to any more is never found again: a message's rows and its hold of the blob go in one commit. So does what is left of an import, or it could
+        // be forgotten.
         for (index, dropped) in collected.messages.into_iter().enumerate() {
             let mut unit = Vec::with_capacity(3);
             let message = RowKey::Message(dropped.message);
+            let tombstone = RowKey::Tombstone(dropped.message);
             let content = dropped.content.map(|(origin, _)| RowKey::Content(origin));
-            for row in [message].into_iter().chain(content) {
+            for row in [message, tombstone].into_iter().chain(content) {
                 if let Some(value) = rows.remove(&row) {
                     push_row(&mut unit, account, &row, value);
                 }

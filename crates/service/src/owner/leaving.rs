@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector, mutants::broken};
-use whimbrel_mailbox::AccountId;
+use whimbrel_mailbox::{AccountId, BlobName};
 use whimbrel_replication::wire::{COVERED_LACKS_MAX, Covered, Leaving as Ask};
 
 use super::{Own, Partition, PartitionOwner, keys};
@@ -42,6 +42,13 @@ pub(super) struct Leaving {
     ask_at: u64,
 }
 
+/// What a peer that leaves has, and the bodies that were not here when all of that was seen to be applied. What is found to be missing later was brought by
+/// operations that the peer does not have: else a partition that always waits for some body could not be left.
+pub(super) struct Covering {
+    has: VersionVector,
+    lacks: BTreeSet<BlobName>,
+}
+
 impl Leaving {
     /// When somebody is to be asked again.
     pub(super) fn deadline(&self) -> u64 {
@@ -50,6 +57,28 @@ impl Leaving {
 }
 
 impl Own {
+    /// The bodies that are not here of those that a peer may have, all of whose operations are applied.
+    fn lacks_of(&mut self, peer: Incarnation, has: &VersionVector) -> &BTreeSet<BlobName> {
+        let known = self.covering.remove(&peer).filter(|of| of.has == *has);
+        let lacking = &self.lacking;
+        let covering = match known {
+            Some(mut known) => {
+                known.lacks.retain(|blob| lacking.contains_key(blob));
+                known
+            }
+            None => Covering {
+                has: has.clone(),
+                lacks: lacking.keys().copied().collect(),
+            },
+        };
+        &self.covering.entry(peer).or_insert(covering).lacks
+    }
+
+    /// Bodies of what was applied long ago are missing.
+    pub(super) fn lacks_anew(&mut self) {
+        self.covering.clear();
+    }
+
     /// Whether accounts are here in part: what is below the UIDs that were told of them is not claimed again. Who is young has told none.
     fn overlooks(&self) -> bool {
         let in_part = self.states.joining.is_some() || !self.stalled.is_empty();
@@ -206,19 +235,25 @@ impl PartitionOwner {
         let holders = config.peers.keys().copied().chain([me]);
         let holders = holders.filter(|node| config.holds(*node, partition));
         let holders = holders.collect();
-        let Some(own) = self.running(partition) else {
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&partition) else {
             return;
         };
         // Parts that are held, and accounts that are yet to be joined, are here and cannot be served; which bodies they lack is not known.
         let whole = !own.is_young() && own.states.joining.is_none() && own.stalled.is_empty();
         let has_all = own.shipping.applied_all(&ask.has) || broken("answers-without-all");
-        if !whole || !has_all || own.lacking.len() > COVERED_LACKS_MAX {
+        if !whole || !has_all {
+            return;
+        }
+        let standing = |of: &Incarnation| config.holders.standing(*of, partition).phase;
+        own.covering.retain(|of, _| standing(of) == Phase::Leaves);
+        let lacks = own.lacks_of(peer, &ask.has);
+        if lacks.len() > COVERED_LACKS_MAX {
             return;
         }
         let covered = Covered {
             partition,
+            lacks: lacks.iter().map(on_wire).collect(),
             has: ask.has,
-            lacks: own.lacking.keys().map(on_wire).collect(),
             holders,
         };
         own.parting.insert(peer, Frame::Covered(covered));

@@ -377,6 +377,7 @@ impl PartitionOwner {
             naming: BTreeMap::new(),
             leaving: None,
             parting: BTreeMap::new(),
+            covering: BTreeMap::new(),
             life,
             confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),

@@ -246,6 +246,8 @@ struct Own {
     leaving: Option<leaving::Leaving>,
     /// What peers are asked and told when one of the two leaves: the last of it.
     parting: BTreeMap<Incarnation, Frame>,
+    /// What those who leave have, and which bodies that it names are not here.
+    covering: BTreeMap<Incarnation, leaving::Covering>,
     /// How often this node has come back to the partition.
     life: u32,
     /// What was written here and waits for other nodes, and what they want to know of theirs.

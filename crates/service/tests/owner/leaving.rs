@@ -348,6 +348,49 @@ fn who_lacks_something_does_not_answer() {
     }
 }
 
+/// What others write meanwhile names bodies that are on their way: who leaves has none of it, and is not kept by that. A body of what it has that is found to be missing
+/// does keep it.
+#[test]
+fn bodies_of_what_came_later_keep_nobody() {
+    let mut placed = placed();
+    let partition = partition_of(ANNE);
+    let has = |placed: &Placed| -> VersionVector {
+        let logs = placed.pair.nodes[1].logs.iter();
+        let ends = logs.map(|((_, of), log)| (*of, log.last().map_or(0, |entry| entry.last)));
+        ends.collect()
+    };
+    let lacks = |placed: &mut Placed, has: &VersionVector| {
+        placed.pair.sent.clear();
+        let has = has.clone();
+        let frame = Frame::Leaving(Leaving { partition, has });
+        placed.pair.peer(0, PeerInput::Frame(incarnation(1), frame));
+        placed.pair.settle();
+        let covered = placed.pair.sent.iter().find_map(|frame| match frame {
+            Frame::Covered(covered) => Some(covered.lacks.len()),
+            _ => None,
+        });
+        covered.expect("an answer")
+    };
+    let before = has(&placed);
+    // Node 1 stands for all who go on: it has not heard that it leaves.
+    placed.say(1, Phase::Leaves, &[0]);
+    assert_eq!(lacks(&mut placed, &before), 0);
+    placed.pair.nowhere = true;
+    placed.pair.append(1, "INBOX", 1);
+    placed.pair.settle();
+    let missing = placed.pair.coming[0].last().copied().expect("a body");
+    assert_eq!(lacks(&mut placed, &before), 0);
+    let after = has(&placed);
+    assert_eq!(lacks(&mut placed, &after), 1);
+    let now = placed.pair.now.mono_micros;
+    placed.pair.peer(0, PeerInput::Body(missing, now));
+    placed.pair.settle();
+    assert_eq!(lacks(&mut placed, &after), 0);
+    placed.pair.peer(0, PeerInput::Missed(ANNE, missing));
+    placed.pair.settle();
+    assert_eq!(lacks(&mut placed, &after), 1);
+}
+
 /// All who hold the partition are lost before one that came back has their state: it goes on with nothing, whether it had written there or not, and in a new epoch: of
 /// the UIDs that were told nobody knows any more, nor does it of its own.
 #[test]

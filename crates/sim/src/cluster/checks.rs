@@ -244,6 +244,10 @@ impl Picture {
         Some(shown.map(told).collect())
     }
 
+    pub(super) fn is_subscribed(&self, name: &str) -> bool {
+        self.subscribed.contains(name)
+    }
+
     /// Of each message in each mailbox.
     pub(super) fn uids(&self) -> BTreeMap<(String, MessageId), u32> {
         let boxes = self.boxes.iter();

@@ -342,7 +342,7 @@ impl World {
             self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
             return Ok(());
         }
-        if self.asks_more(index) {
+        if self.asks_more(index) || self.uses_own_names(index) {
             return Ok(());
         }
         let Some(view) = &self.clients[index].view else {

@@ -4,7 +4,7 @@
 pub const COVERED_AFTER_SEEDS: u64 = 1_000;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 119] = [
+pub const COVERAGE: [&str; 127] = [
     "cluster: APPEND",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
@@ -68,6 +68,14 @@ pub const COVERAGE: [&str; 119] = [
     "cluster: older disk noticed by peers",
     "cluster: older disk put back",
     "cluster: one way lost",
+    "cluster: own name, COPY",
+    "cluster: own name, CREATE",
+    "cluster: own name, DELETE",
+    "cluster: own name, RENAME",
+    "cluster: own name, SUBSCRIBE",
+    "cluster: own name, gone",
+    "cluster: own name, subscribed or not",
+    "cluster: own name, there",
     "cluster: password set",
     "cluster: refused commit",
     "cluster: refused for a clock",

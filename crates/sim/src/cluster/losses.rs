@@ -59,6 +59,8 @@ pub(super) enum Acked {
     Flags(MessageId),
     /// A message was expunged.
     Expunged(MessageId),
+    /// Something was done to a name that one client uses.
+    Name(u64),
 }
 
 struct Ack {
@@ -294,6 +296,7 @@ impl World {
                 }
                 Acked::Flags(id) => self.kept.unflagged(ack.account, *id),
                 Acked::Expunged(id) => self.removals.forget(ack.account, *id),
+                Acked::Name(name) => self.names.forget(*name),
             }
         }
         self.note_if(

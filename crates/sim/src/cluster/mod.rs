@@ -5,9 +5,9 @@
 //!
 //! Checked at each answer: U1 (over all nodes) and U2 (by node). In the end, when all is healed and nothing has happened for a while: U3 (all nodes
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
-//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there. What a seed does is drawn from the seed alone, so a failing seed fails again.
+//! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod bodies;
 mod checks;
@@ -22,6 +22,7 @@ mod losses;
 pub mod lost;
 mod membership;
 mod movers;
+mod names;
 mod network;
 mod placing;
 mod queries;
@@ -48,6 +49,7 @@ use self::{
     directory::Guests,
     doors::Doors,
     losses::Losses,
+    names::Names,
     network::Network,
     queries::Queries,
     removals::Removals,
@@ -265,6 +267,7 @@ struct World {
     network: Network,
     stalls: Stalls,
     queries: Queries,
+    names: Names,
     guards: clocks::Guards,
     clients: Vec<Client>,
     doors: Doors,
@@ -373,6 +376,7 @@ impl World {
             network: Network::new(ids.len(), plan.latency_micros, plan.seed),
             stalls: Stalls::new(&plan),
             queries: Queries::new(&plan),
+            names: Names::new(&plan),
             guards: clocks::Guards::new(plan.seed),
             doors: Doors::new(plan.seed),
             next_body: plan.first_body(),
@@ -677,6 +681,7 @@ impl World {
         }
         self.nothing_lost()?;
         self.removals_hold()?;
+        self.names_hold()?;
         self.nothing_overlooked()?;
         self.doors_agree()?;
         self.directory_holds()?;

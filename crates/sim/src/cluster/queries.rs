@@ -14,6 +14,7 @@ use super::{
     clients::{What, mailbox},
     is_keeping,
     losses::Acked,
+    names::Did,
 };
 use crate::{
     client::{self, NAMES},
@@ -36,6 +37,8 @@ pub(super) enum More {
     Remove,
     /// A message with this body.
     Import(u32),
+    /// Something was done to a name that only this client uses.
+    Name(Did),
 }
 
 /// What a seed draws of it, from a generator of its own.
@@ -157,12 +160,10 @@ impl World {
                 };
                 ("cluster: UID EXPUNGE", call, What::Expunge)
             }
-            // What was imported and removed is a known fault (`docs/replication.md`, "imports").
-            _ if keeping => match self.importing(node, account, &mut rng) {
+            _ => match self.importing(node, account, &mut rng) {
                 Some((call, body)) => ("cluster: import", call, What::More(More::Import(body))),
                 None => return false,
             },
-            _ => return false,
         };
         self.note(note);
         self.ask(index, call, what);
@@ -209,6 +210,10 @@ impl World {
     ) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("node {node}, account {account}: {what}: {reply:?}"));
         match (more, reply) {
+            (More::Name(did), reply) => {
+                self.name_answered(node, account, *did, reply);
+                Ok(())
+            }
             (_, Reply::Failed(_)) => Ok(()),
             (More::List, Reply::Mailboxes(all)) => match is_a_list(all) {
                 true => Ok(()),

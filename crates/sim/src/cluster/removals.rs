@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_service::api::{AccountId, FlagChange, MailboxCall, MessageId, Reply, Row};
 
-use super::{World, checks::Looks, is_keeping};
+use super::{World, checks::Looks, is_keeping, names::is_own};
 use crate::client;
 
 /// The number of `\Deleted` among the flags of the clients.
@@ -78,7 +78,7 @@ impl Removals {
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
                 self.savers_of_any.entry(account).or_default().insert(node);
             }
-            MailboxCall::Delete { .. } => {
+            MailboxCall::Delete { name } if !is_own(name.as_str()) => {
                 self.unclear.insert(account);
             }
             _ => {}

@@ -1,0 +1,284 @@
+//! D1 of mailboxes and subscriptions: what a client has made, renamed, removed, copied and subscribed to under names that nobody else uses is so in the end.
+//!
+//! Clients go from node to node, and what they ask of one of them it may not have heard of what they did at another. So a name is used for one mailbox only: whoever could
+//! rename or remove that has seen it made. What is removed where copies into it were not known lives on with them, and a subscription that was not known is not removed: that is not judged, nor is what was
+//! refused, or never answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_service::api::{AccountId, MailboxCall, Reply};
+
+use super::{
+    Plan, World,
+    clients::{What, mailbox},
+    is_keeping,
+    losses::Acked,
+    queries::More,
+};
+use crate::rng::Rng;
+
+/// Once in so many turns of a client that looks at a mailbox.
+const OFTEN: u64 = 8;
+
+/// Before the number of such a name.
+const PREFIX: &str = "own ";
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Did {
+    Make(u64),
+    Rename(u64, u64),
+    Remove(u64),
+    Copy(u64),
+    Subscribe(u64, bool),
+}
+
+/// A name, and what is to be so of it; `None`: that is not known.
+struct Own {
+    client: usize,
+    account: AccountId,
+    /// Messages in the mailbox that bears it; `Some(None)`: there is none.
+    holds: Option<Option<usize>>,
+    /// Where they were copied.
+    copied_at: BTreeSet<usize>,
+    subscribed: Option<bool>,
+    /// Where that was said.
+    subscribed_at: BTreeSet<usize>,
+    /// It waits for an answer.
+    waits: bool,
+}
+
+/// What a seed draws of it, from a generator of its own.
+pub(super) struct Names {
+    rng: Rng,
+    /// Accounts change, and members, so that what one node alone had may be gone.
+    is_off: bool,
+    all: BTreeMap<u64, Own>,
+}
+
+impl Names {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Names {
+            rng: Rng::new(plan.seed ^ 0x0000_0a3e_0f00),
+            is_off: plan.doors > 0 || plan.membership > 0 || plan.loses,
+            all: BTreeMap::new(),
+        }
+    }
+
+    /// What a lost disk alone had is gone, or this was never answered for good.
+    pub(super) fn forget(&mut self, name: u64) {
+        if let Some(own) = self.all.get_mut(&name) {
+            (own.holds, own.subscribed) = (None, None);
+        }
+    }
+
+    fn answered(&mut self, node: usize, did: Did) {
+        let mut of = |name: u64| self.all.remove(&name);
+        match did {
+            Did::Make(name) => {
+                if let Some(own) = self.all.get_mut(&name) {
+                    (own.holds, own.waits) = (Some(Some(0)), false);
+                }
+            }
+            Did::Rename(from, to) => {
+                let (Some(mut before), Some(mut after)) = (of(from), of(to)) else {
+                    return;
+                };
+                after.copied_at = std::mem::take(&mut before.copied_at);
+                after.holds = before.holds.replace(None);
+                (before.waits, after.waits) = (false, false);
+                self.all.extend([(from, before), (to, after)]);
+            }
+            Did::Remove(name) => {
+                if let Some(own) = self.all.get_mut(&name) {
+                    let knew_all = own.copied_at.iter().all(|at| *at == node);
+                    (own.holds, own.waits) = (knew_all.then_some(None), false);
+                }
+            }
+            Did::Copy(_) => {}
+            Did::Subscribe(name, subscribed) => {
+                if let Some(own) = self.all.get_mut(&name) {
+                    own.waits = false;
+                    own.subscribed_at.insert(node);
+                    let knew_all = subscribed || own.subscribed_at.len() == 1;
+                    own.subscribed = knew_all.then_some(subscribed);
+                }
+            }
+        }
+    }
+}
+
+impl Did {
+    fn names(self) -> Vec<u64> {
+        match self {
+            Did::Rename(from, to) => vec![from, to],
+            Did::Make(name) | Did::Remove(name) | Did::Copy(name) | Did::Subscribe(name, _) => {
+                vec![name]
+            }
+        }
+    }
+}
+
+fn text(name: u64) -> String {
+    format!("{PREFIX}{name}")
+}
+
+/// Whether it is such a name.
+pub(super) fn is_own(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+impl World {
+    /// Perhaps the client does something to a name of its own; whether it did.
+    pub(super) fn uses_own_names(&mut self, index: usize) -> bool {
+        if self.names.is_off || !self.names.rng.one_in(OFTEN) {
+            return false;
+        }
+        let mut rng = self.names.rng.fork();
+        let client = &self.clients[index];
+        let (account, session) = (client.account, client.session);
+        let Some(view) = &client.view else {
+            return false;
+        };
+        let from = mailbox(&view.name);
+        let uids = view.uids.iter().copied().filter(|_| rng.one_in(3));
+        let uids: Vec<u32> = uids.collect();
+        let own = self.names.all.iter().filter(|(_, own)| {
+            own.client == index && !own.waits && matches!(own.holds, Some(Some(_)))
+        });
+        let own: Vec<u64> = own.map(|(name, _)| *name).collect();
+        let new = self.names.all.len() as u64 + 1;
+        let some = (!own.is_empty()).then(|| *rng.pick(&own));
+        let (note, call, did) = match (rng.below(8), some) {
+            (2, Some(name)) => {
+                let call = MailboxCall::Rename {
+                    from: mailbox(&text(name)),
+                    to: mailbox(&text(new)),
+                    rest: None,
+                };
+                ("cluster: own name, RENAME", call, Did::Rename(name, new))
+            }
+            (3, Some(name)) => {
+                let call = MailboxCall::Delete {
+                    name: mailbox(&text(name)),
+                };
+                ("cluster: own name, DELETE", call, Did::Remove(name))
+            }
+            // Where nothing is removed each message is there once.
+            (4 | 5, Some(name)) if !is_keeping(account) && !uids.is_empty() => {
+                let call = MailboxCall::Copy {
+                    session,
+                    name: from,
+                    uids,
+                    to: mailbox(&text(name)),
+                    remove: false,
+                };
+                ("cluster: own name, COPY", call, Did::Copy(name))
+            }
+            (6 | 7, Some(name)) => {
+                let subscribed = rng.one_in(2);
+                let call = MailboxCall::Subscribe {
+                    name: mailbox(&text(name)),
+                    subscribed,
+                };
+                let did = Did::Subscribe(name, subscribed);
+                ("cluster: own name, SUBSCRIBE", call, did)
+            }
+            _ => {
+                let call = MailboxCall::Create {
+                    name: mailbox(&text(new)),
+                    special_use: None,
+                };
+                ("cluster: own name, CREATE", call, Did::Make(new))
+            }
+        };
+        if let Did::Make(name) | Did::Rename(_, name) = did {
+            let own = Own {
+                client: index,
+                account,
+                holds: None,
+                copied_at: BTreeSet::new(),
+                subscribed: None,
+                subscribed_at: BTreeSet::new(),
+                waits: true,
+            };
+            self.names.all.insert(name, own);
+        }
+        for name in did.names() {
+            if let Some(own) = self.names.all.get_mut(&name) {
+                own.waits = true;
+            }
+        }
+        self.note(note);
+        self.ask(index, call, What::More(More::Name(did)));
+        true
+    }
+
+    pub(super) fn name_answered(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        did: Did,
+        reply: &Reply,
+    ) {
+        match (did, reply) {
+            (Did::Copy(name), Reply::Copied { uids, .. }) => {
+                if let Some(own) = self.names.all.get_mut(&name) {
+                    own.waits = false;
+                    own.copied_at.insert(node);
+                    if let Some(Some(count)) = &mut own.holds {
+                        *count += uids.len();
+                    }
+                }
+            }
+            (Did::Make(_), Reply::Created(_))
+            | (Did::Rename(..) | Did::Remove(_) | Did::Subscribe(..), Reply::Done) => {
+                self.names.answered(node, did);
+            }
+            _ => did
+                .names()
+                .into_iter()
+                .for_each(|name| self.names.forget(name)),
+        }
+        for name in did.names() {
+            self.acked(node, account, Acked::Name(name));
+        }
+    }
+
+    /// When nodes are alike.
+    pub(super) fn names_hold(&mut self) -> Result<(), String> {
+        let low = self.there()[0];
+        for account in self.accounts.clone() {
+            let picture = self.picture(low, account)?;
+            let of_it = self.names.all.iter();
+            let of_it = of_it.filter(|(_, own)| own.account == account && !own.waits);
+            let mut judged: Vec<&'static str> = Vec::new();
+            for (name, own) in of_it {
+                let text = text(*name);
+                let found = picture.flags_of(&text).map(|all| all.len());
+                if let Some(holds) = own.holds {
+                    judged.push(match holds {
+                        Some(_) => "cluster: own name, there",
+                        None => "cluster: own name, gone",
+                    });
+                    if found != holds {
+                        return Err(format!(
+                            "D1: mailbox {text:?} of {account} holds {found:?} messages, by what was acknowledged {holds:?}"
+                        ));
+                    }
+                }
+                if let Some(subscribed) = own.subscribed {
+                    judged.push("cluster: own name, subscribed or not");
+                    if picture.is_subscribed(&text) != subscribed {
+                        return Err(format!(
+                            "D1: {text:?} of {account} is subscribed: {}, which was acknowledged otherwise",
+                            !subscribed
+                        ));
+                    }
+                }
+            }
+            judged.into_iter().for_each(|what| self.note(what));
+        }
+        Ok(())
+    }
+}
