@@ -53,19 +53,43 @@ impl Replica {
                 self.look_at(slot);
             }
         }
-        // What waited for this one. Most bodies come when nothing waits for them any more, and many may wait for other nodes then.
+        // Most bodies come when nothing waits for them any more, and many may wait for other nodes then.
         if was_awaited {
-            let lowest = self.lowest_awaited_body(peers);
-            let above = self
-                .pending
-                .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
-            let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
-            for slot in above {
-                self.look_at(slot);
-            }
+            self.look_at_what_waited(peers);
         }
         // Only living messages were touched, so that nothing is hidden here.
         self.settle(&VersionVector::new(), now_micros, peers)
+    }
+
+    /// Whether messages with greater claims wait for this body.
+    pub fn awaits(&self, blob: &BlobName) -> bool {
+        let slots = self.lacking.get(blob).into_iter().flatten();
+        let mut records = slots.filter_map(|slot| Some((slot, self.records.get(*slot)?)));
+        records.any(|(slot, record)| {
+            let awaited = self.awaited.get(&record.uid);
+            awaited.is_some_and(|(of, _)| of == slot)
+        })
+    }
+
+    /// Nobody who can be asked has the body: nothing waits for it any more. When it comes its messages are shown, or are late, as ever.
+    pub fn nobody_has(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
+        for slot in self.lacking.get(blob).cloned().unwrap_or_default() {
+            self.awaits_no_body(slot);
+        }
+        self.look_at_what_waited(peers);
+        self.settle(&VersionVector::new(), now_micros, peers)
+    }
+
+    /// What waited for a body, and for no lower one.
+    fn look_at_what_waited(&mut self, peers: &Peers) {
+        let lowest = self.lowest_awaited_body(peers);
+        let above = self
+            .pending
+            .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
+        let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
+        for slot in above {
+            self.look_at(slot);
+        }
     }
 
     /// Holds a message back if its body is not here.

@@ -173,6 +173,31 @@ fn what_is_above_waits_for_the_body() {
     check(2_000_007, true);
 }
 
+/// No node has it, or none that is linked: what is above is shown at once, and the body's message when it comes after all, above what was told meanwhile.
+#[test]
+fn nothing_waits_for_a_body_that_nobody_has() {
+    let (one, mut two, lower) = two_at(7);
+    let other = BlobName {
+        upload: [3; 16],
+        ..BLOB
+    };
+    let (inbox, new) = (MailboxName::inbox(), vec![message(other)]);
+    let plan = one.replica.plan_append(&one.at(), &inbox, new);
+    let plan = plan.expect("INBOX");
+    let upper = plan.outcome[0];
+    two.apply(maker(1), plan.ops);
+    assert_eq!(two.shown(), []);
+    assert!(two.replica.awaits(&BLOB) && !two.replica.awaits(&other));
+    let peers = Peers::new(9, Vec::new());
+    let effects = two.replica.nobody_has(&BLOB, START + 9, &peers);
+    assert_eq!((two.shown(), effects.wait_until), (vec![upper], None));
+    assert!(!two.replica.awaits(&BLOB) && two.replica.lacks(&BLOB));
+    two.replica.announce(&inbox);
+    let effects = two.replica.body_came(&BLOB, START + 10, &peers);
+    assert!(effects.late && lower < upper);
+    assert_eq!(two.shown(), [upper]);
+}
+
 /// A body for which nothing waits any more. What waits for other nodes goes on waiting, and no row of it is written again.
 #[test]
 fn a_body_leaves_alone_what_waits_for_others() {

@@ -108,7 +108,7 @@ impl PartitionOwner {
             PeerInput::Snapshot(ticket, snapshot) => self.fixed(now, ticket, snapshot),
             PeerInput::Rows(ticket, page) => self.paged(now, ticket, page),
             PeerInput::Body(blob, looked) => self.body_came(now, blob, looked),
-            PeerInput::NoBody(blob) => self.nobody_has(&blob),
+            PeerInput::NoBody(blob) => self.nobody_has(now, &blob),
             PeerInput::WantAgain(blob) => self.want_again(blob),
             PeerInput::Missed(account, blob) => self.missed(account, blob),
         }

@@ -127,8 +127,25 @@ impl PartitionOwner {
         }
     }
 
-    /// No linked node has this body.
-    pub(super) fn nobody_has(&mut self, blob: &BlobName) {
+    /// No linked node has this body: nothing waits for it, and who is new need not have it.
+    pub(super) fn nobody_has(&mut self, now: Now, blob: &BlobName) {
+        let all = (*blob, PartitionId(0))..=(*blob, PartitionId(u16::MAX));
+        let lacked: Vec<PartitionId> = self.lacked.range(all).map(|(_, of)| *of).collect();
+        for partition in lacked {
+            let own = self.running(partition);
+            let accounts = own.and_then(|own| own.lacking.get(blob)?.accounts.clone());
+            for account in accounts.into_iter().flatten() {
+                let entry = self.accounts.get(&account);
+                let waits = entry.is_some_and(
+                    |entry| matches!(&entry.phase, Phase::Running(replica) if replica.awaits(blob)),
+                );
+                if waits {
+                    self.show_with(now, account, None, |replica, at, peers| {
+                        replica.nobody_has(blob, at, peers)
+                    });
+                }
+            }
+        }
         let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
         for partition in open {
             self.not_awaited(partition, blob);

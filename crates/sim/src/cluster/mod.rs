@@ -655,6 +655,7 @@ impl World {
                 && (!waits || self.waits_for_the_removed(end))
             {
                 let apart = self.unclosed().or_else(|| self.ends_differ());
+                let apart = apart.or_else(|| self.unapplied());
                 let apart = match apart.or_else(|| self.directories_differ()) {
                     None => self.differences()?,
                     apart => apart,

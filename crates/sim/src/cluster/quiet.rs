@@ -87,6 +87,24 @@ impl World {
         self.logs_are_short()
     }
 
+    /// A log of which a node has more than it has applied: nodes may be alike all the same, and a disk that hung when all was healed lets go of what it was asked to read
+    /// later.
+    pub(super) fn unapplied(&self) -> Option<String> {
+        self.there().into_iter().find_map(|index| {
+            let living = |id| self.members.iter().any(|of| of.id == id && !of.out);
+            let reports = self.members[index].node.reports().into_iter();
+            let mut logs = reports.flat_map(|report| {
+                let logs = report.open.unwrap_or_default().logs.into_iter();
+                logs.map(move |(of, log)| (report.partition, of, log))
+            });
+            let (partition, of, log) =
+                logs.find(|(_, of, log)| living(*of) && log.applied < log.stored)?;
+            Some(format!(
+                "node {index} has not applied what it has of {of:?} in {partition:?}: {log:?}"
+            ))
+        })
+    }
+
     /// Who lacks a body shows its message later, and under another UID if it has told of later ones (rule 4).
     fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
         let end = self.now + PATIENCE_MICROS;

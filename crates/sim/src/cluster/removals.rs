@@ -28,6 +28,8 @@ pub(super) struct Removals {
     marked: BTreeSet<(AccountId, u32)>,
     /// Messages that somebody wanted to move, at some node.
     moved: BTreeSet<(AccountId, MessageId)>,
+    /// Accounts in which somebody wanted to rename INBOX, which moves whatever is in it.
+    emptied: BTreeSet<AccountId>,
     /// Accounts where it is not known what was removed.
     unclear: BTreeSet<AccountId>,
 }
@@ -77,6 +79,7 @@ impl Removals {
             // What is in INBOX moves, whatever that is.
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
                 self.savers_of_any.entry(account).or_default().insert(node);
+                self.emptied.insert(account);
             }
             MailboxCall::Delete { name } if !is_own(name.as_str()) => {
                 self.unclear.insert(account);
@@ -87,7 +90,7 @@ impl Removals {
 
     /// Whether somebody wanted to move this message, at some node.
     pub(super) fn was_moved(&self, account: AccountId, id: MessageId) -> bool {
-        self.moved.contains(&(account, id))
+        self.moved.contains(&(account, id)) || self.emptied.contains(&account)
     }
 
     fn saves(&mut self, node: usize, account: AccountId, uids: &[u32], looks: &Looks) {
