@@ -59,6 +59,8 @@ const LAG_SPARE_MS: f64 = 5.0;
 const P99_TIMES: f64 = 3.0;
 /// What a command may cost, as many times as it costs a node alone at the same rate.
 const CPU_TIMES: f64 = 1.18;
+/// Of a rate: what differs by no more is the same, as where a run of its own measured a node alone.
+const SAME_RATE: f64 = 0.001;
 /// Of the other server's area.
 const AREA_TIMES: f64 = 0.01;
 /// For a cut of [`CUT_SECONDS`] to be healed.
@@ -97,8 +99,11 @@ fn aims(report: &LagReport) -> String {
             add(format!("{what}: lag, p99, ms"), aim * P99_TIMES, p99);
         }
         let same = |other: &&Experiment| {
-            (other.delay_ms, other.regions, other.rate_set)
-                == (of.delay_ms, of.regions, of.rate_set)
+            let as_much = match (other.rate_set, of.rate_set) {
+                (Some(other), Some(of)) => (other - of).abs() <= of * SAME_RATE,
+                (other, of) => other == of,
+            };
+            (other.delay_ms, other.regions) == (of.delay_ms, of.regions) && as_much
         };
         let alone = injected().filter(ours).filter(same);
         if let Some(alone) = alone.clone().find(|other| other.nodes == 1)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_mailbox::{BlobName, RowKey};
 use whimbrel_service::{
-    api::{AccountId, MailboxCall, Reply},
+    api::{AccountId, EntryId, MailboxCall, Reply},
     log::lacking_of_key,
     machine::{Input, Machine},
     owner::Config,
@@ -13,7 +13,7 @@ use whimbrel_service::{
 };
 
 use crate::{
-    pair::Pair,
+    pair::{Pair, importing},
     world::{ANNE, bea, name},
 };
 
@@ -183,6 +183,32 @@ fn a_row_that_does_not_say_whose_it_is_stays_until_the_body_is_here() {
         assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
         assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
     }
+}
+
+/// What has a greater UID waits two seconds for a body (docs/decisions/0019), unless it is known that nobody has it.
+#[test]
+fn nothing_waits_for_a_body_that_nobody_has() {
+    let mut pair = pair();
+    pair.create(0, "box");
+    pair.settle();
+    assert_eq!(pair.uids(1, "box"), []);
+    pair.append(0, "INBOX", 1);
+    pair.travel();
+    let missing = pair.coming[1].last().copied().expect("a body");
+    pair.nowhere = false;
+    let import = importing(EntryId([3; 16]), [7; 16]);
+    assert!(matches!(pair.call(0, import), Reply::Appended { .. }));
+    pair.travel();
+    assert_eq!(pair.uids(1, "INBOX"), []);
+    pair.peer(1, PeerInput::NoBody(missing));
+    let uids = pair.uids(1, "INBOX");
+    assert_eq!(uids.len(), 1);
+    // It is shown when it comes all the same, above what was told.
+    let now = pair.now.mono_micros;
+    pair.peer(1, PeerInput::Body(missing, now));
+    pair.settle();
+    let all = pair.uids(1, "INBOX");
+    assert!(all.len() == 2 && all[0] == uids[0], "{all:?}");
 }
 
 /// Node 1 had the body, and has lost it; so has nobody else by now, but for what the test tells.

@@ -52,6 +52,7 @@ impl World {
         }
         // The clients came once more a moment ago, and what they named is an operation, too (rule 6): all nodes have it then.
         self.run_until(self.now + PAUSE_MICROS)?;
+        self.all_apply()?;
         let accounts = self.accounts.clone();
         let mut before = BTreeMap::new();
         for account in &accounts {
@@ -105,10 +106,23 @@ impl World {
         })
     }
 
+    /// What a node whose clock was ahead has written is applied when the others' clocks come there.
+    fn all_apply(&mut self) -> Result<(), String> {
+        let end = self.now + PATIENCE_MICROS;
+        while let Some(cause) = self.unapplied() {
+            if self.now > end {
+                return Err(format!("when all is quiet {cause}"));
+            }
+            self.run_until(self.now + SECOND)?;
+        }
+        Ok(())
+    }
+
     /// Who lacks a body shows its message later, and under another UID if it has told of later ones (rule 4).
     fn all_have_the_bodies(&mut self, lacking: &BTreeMap<usize, u64>) -> Result<(), String> {
         let end = self.now + PATIENCE_MICROS;
         self.run_until(self.now + PAUSE_MICROS)?;
+        self.all_apply()?;
         let mut watched: BTreeMap<usize, Vec<SessionId>> = BTreeMap::new();
         loop {
             let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;

@@ -452,6 +452,10 @@ impl World {
             }
             self.run_until(self.now + 100 * MS)?;
         }
+        // Who knows of no mailbox has nothing to come for, and the node where he was may be gone.
+        if self.doors.doors[door].mind.caches.is_empty() {
+            return Ok(None);
+        }
         let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
         let picture = self.picture(node, account)?;
         for (name, cache) in &self.doors.doors[door].mind.caches {
