@@ -268,7 +268,13 @@ impl Network {
     }
 
     pub(super) fn heal(&mut self, now: u64) {
-        self.lost_until.clear();
+        // What was sent when it was lost comes no sooner on its stream: there is a new one.
+        for ((from, to), until) in std::mem::take(&mut self.lost_until) {
+            if until > now {
+                let pause = self.pair(from, to).latency_micros;
+                self.flap(now, from, to, pause);
+            }
+        }
         let pairs: Vec<(usize, usize)> = self.pairs.keys().copied().collect();
         for (a, b) in pairs {
             self.pair(a, b).cut_until = 0;
