@@ -60,7 +60,7 @@ const P99_TIMES: f64 = 3.0;
 /// What a command may cost, as many times as it costs a node alone at the same rate.
 const CPU_TIMES: f64 = 1.18;
 /// Of a rate: what differs by no more is the same, as where a run of its own measured a node alone.
-const SAME_RATE: f64 = 0.001;
+const SAME_RATE: f64 = 0.005;
 /// Of the other server's area.
 const AREA_TIMES: f64 = 0.01;
 /// For a cut of [`CUT_SECONDS`] to be healed.
