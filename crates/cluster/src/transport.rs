@@ -540,7 +540,6 @@ impl Inner {
     }
 }
 
-/// The name in the certificate that a member has shown.
 /// Whether a certificate is refused, here or there: waiting does not mend it.
 fn is_distrust(ended: &Ended) -> bool {
     use rustls::AlertDescription::{
@@ -567,6 +566,7 @@ fn is_distrust(ended: &Ended) -> bool {
     }
 }
 
+/// The name in the certificate that a member has shown.
 fn certified(connection: &rustls::ServerConnection) -> io::Result<NodeName> {
     let shown = connection.peer_certificates().and_then(<[_]>::first);
     let stranger = || io::Error::new(io::ErrorKind::PermissionDenied, "no certificate");

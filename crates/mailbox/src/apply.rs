@@ -217,14 +217,20 @@ impl Replica {
             None => {
                 let killed = self.take_tombstone(id);
                 // Copies of what was removed keep its content, and an import may bring another.
-                let (message, copies) = match self.message_of_copies(id).filter(|_| killed) {
-                    Some(of_copies) => (of_copies, self.origins.get_mut(&id)),
-                    None => (message, None),
+                let of_copies = match killed {
+                    true => self.message_of_copies(id),
+                    false => None,
                 };
-                match copies {
-                    Some(count) => *count += 1,
-                    None => self.store_content(id, &message, content),
-                }
+                let message = match of_copies {
+                    Some(of_copies) => {
+                        *self.origins.entry(id).or_default() += 1;
+                        of_copies
+                    }
+                    None => {
+                        self.store_content(id, &message, content);
+                        message
+                    }
+                };
                 let mut record = new_record(id, placement, mailbox, epoch, uid, message);
                 record.entry = Some(entry);
                 // Whoever imported it knew of neither: it stays removed.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
-use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Rare, Record};
+use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Record};
 use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
 };
@@ -102,10 +102,8 @@ impl Replica {
             }
         }
         // What is here of messages that have copies: the content row is of that.
-        let copied = self.records.iter().filter_map(|(_, record)| {
-            let origin = record.rare.as_ref()?.origin?;
-            Some((origin, record.message()))
-        });
+        let copies = self.records.iter();
+        let copied = copies.filter_map(|(_, record)| Some((record.copy_of()?, record.message())));
         let copied: BTreeMap<MessageId, Message> = copied.collect();
         for (_, record) in other.records.iter() {
             if broken("join-drops-hidden") && !record.alive() {
@@ -166,11 +164,8 @@ impl Replica {
     /// What the copies of a message have, whose own record is not here.
     pub(crate) fn message_of_copies(&self, origin: MessageId) -> Option<Message> {
         self.origins.get(&origin)?;
-        let of_it = |record: &Record| {
-            let rare = record.rare.as_ref();
-            rare.is_some_and(|rare| rare.origin == Some(origin))
-        };
-        let copy = self.records.iter().find(|(_, record)| of_it(record));
+        let mut all = self.records.iter();
+        let copy = all.find(|(_, record)| record.copy_of() == Some(origin));
         copy.map(|(_, record)| record.message())
     }
 
@@ -178,14 +173,10 @@ impl Replica {
     pub(crate) fn count_origins(&mut self) {
         let mut origins: BTreeMap<_, u32> = BTreeMap::new();
         for (_, record) in self.records.iter() {
-            if let Some(Rare {
-                origin: Some(origin),
-                ..
-            }) = record.rare.as_deref()
-            {
+            if let Some(origin) = record.copy_of() {
                 *origins
-                    .entry(*origin)
-                    .or_insert(u32::from(self.by_id.contains_key(origin))) += 1;
+                    .entry(origin)
+                    .or_insert(u32::from(self.by_id.contains_key(&origin))) += 1;
             }
         }
         origins.retain(|origin, count| *count > 1 || self.tombstones.contains(origin));

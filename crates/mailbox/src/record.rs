@@ -132,11 +132,13 @@ impl Record {
         self.zone_minutes = message.date.zone_minutes;
     }
 
+    /// The message it is a copy of, if it is one.
+    pub(crate) fn copy_of(&self) -> Option<MessageId> {
+        self.rare.as_ref()?.origin
+    }
+
     pub(crate) fn origin(&self) -> MessageId {
-        self.rare
-            .as_ref()
-            .and_then(|rare| rare.origin)
-            .unwrap_or(self.id)
+        self.copy_of().unwrap_or(self.id)
     }
 
     pub(crate) fn older(&self) -> &[u32] {

@@ -420,7 +420,7 @@ impl Replica {
             killed: record.killed,
             deleted_ever: record.deleted_ever,
             message: record.message(),
-            origin: record.rare.as_ref().and_then(|rare| rare.origin),
+            origin: record.copy_of(),
             modseq: if local == Local::With {
                 record.modseq
             } else {

@@ -247,11 +247,15 @@ impl Naming {
 }
 
 impl PartitionOwner {
+    /// The partitions whose records name this body, and wait for it.
+    pub(super) fn lacked_in(&self, blob: &BlobName) -> Vec<PartitionId> {
+        let all = (*blob, PartitionId(0))..=(*blob, PartitionId(u16::MAX));
+        self.lacked.range(all).map(|(_, of)| *of).collect()
+    }
+
     /// A body is here, or was at this time of the monotonic clock: what names it is shown.
     pub(super) fn body_came(&mut self, now: Now, blob: BlobName, looked: u64) {
-        let all = (blob, PartitionId(0))..=(blob, PartitionId(u16::MAX));
-        let lacked: Vec<PartitionId> = self.lacked.range(all).map(|(_, of)| *of).collect();
-        for partition in lacked {
+        for partition in self.lacked_in(&blob) {
             let Some(own) = self.running(partition) else {
                 continue;
             };
@@ -310,8 +314,7 @@ impl PartitionOwner {
 
     /// Nobody had the body a while ago. What the last record that named it has left is lacking no more, and asked for no more.
     pub(super) fn want_again(&mut self, blob: BlobName) {
-        let all = (blob, PartitionId(0))..=(blob, PartitionId(u16::MAX));
-        if self.lacked.range(all).next().is_some() {
+        if !self.lacked_in(&blob).is_empty() {
             self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
         }
     }

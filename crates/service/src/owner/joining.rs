@@ -279,7 +279,6 @@ impl PartitionOwner {
             };
             // A message that is known here keeps its record, which names a body, and so its content row: one that was imported may have another body there.
             if !coming.known.contains(&origin) {
-                own.lacks_anew();
                 self.lacked.insert((content.blob, entry.partition));
                 mutations.extend(own.lack(content.blob, &[account].into(), ticket));
                 coming.wanted.push(content.blob);

@@ -59,22 +59,20 @@ impl Leaving {
 impl Own {
     /// The bodies that are not here of those that a peer may have, all of whose operations are applied.
     fn lacks_of(&mut self, peer: Incarnation, has: &VersionVector) -> &BTreeSet<BlobName> {
-        let known = self.covering.remove(&peer).filter(|of| of.has == *has);
         let lacking = &self.lacking;
-        let covering = match known {
-            Some(mut known) => {
-                known.lacks.retain(|blob| lacking.contains_key(blob));
-                known
-            }
-            None => Covering {
-                has: has.clone(),
-                lacks: lacking.keys().copied().collect(),
-            },
+        let now = || Covering {
+            has: has.clone(),
+            lacks: lacking.keys().copied().collect(),
         };
-        &self.covering.entry(peer).or_insert(covering).lacks
+        let covering = self.covering.entry(peer).or_insert_with(now);
+        if covering.has != *has {
+            *covering = now();
+        }
+        covering.lacks.retain(|blob| lacking.contains_key(blob));
+        &covering.lacks
     }
 
-    /// Bodies of what was applied long ago are missing.
+    /// Bodies of what was applied long ago are missing, or will be.
     pub(super) fn lacks_anew(&mut self) {
         self.covering.clear();
     }

@@ -399,6 +399,7 @@ impl PartitionOwner {
             .push(put(log::JOINING_KEY, log::encode(&joined).into()));
         own.states.taking = None;
         own.states.joining = Some(joining::Joining::begun(joined, ticket));
+        own.lacks_anew();
         self.counted.states_taken += 1;
         // What is being read of them is of before.
         self.loads.retain(|_, load| match load {

@@ -129,9 +129,7 @@ impl PartitionOwner {
 
     /// No linked node has this body: nothing waits for it, and who is new need not have it.
     pub(super) fn nobody_has(&mut self, now: Now, blob: &BlobName) {
-        let all = (*blob, PartitionId(0))..=(*blob, PartitionId(u16::MAX));
-        let lacked: Vec<PartitionId> = self.lacked.range(all).map(|(_, of)| *of).collect();
-        for partition in lacked {
+        for partition in self.lacked_in(blob) {
             let own = self.running(partition);
             let accounts = own.and_then(|own| own.lacking.get(blob)?.accounts.clone());
             for account in accounts.into_iter().flatten() {
@@ -145,9 +143,6 @@ impl PartitionOwner {
                     });
                 }
             }
-        }
-        let open: Vec<PartitionId> = self.partitions.keys().copied().collect();
-        for partition in open {
             self.not_awaited(partition, blob);
         }
     }

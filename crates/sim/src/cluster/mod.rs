@@ -593,6 +593,10 @@ impl World {
         there.filter(|index| !self.members[*index].out).collect()
     }
 
+    fn is_there(&self, id: Incarnation) -> bool {
+        self.members.iter().any(|of| of.id == id && !of.out)
+    }
+
     fn index_of(&self, id: Incarnation) -> Option<usize> {
         self.members.iter().position(|member| member.id == id)
     }

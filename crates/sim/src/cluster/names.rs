@@ -65,46 +65,47 @@ impl Names {
         }
     }
 
-    /// What a lost disk alone had is gone, or this was never answered for good.
+    /// What a lost disk alone had is gone.
     pub(super) fn forget(&mut self, name: u64) {
         if let Some(own) = self.all.get_mut(&name) {
-            (own.holds, own.subscribed) = (None, None);
+            own.forget();
         }
     }
 
-    fn answered(&mut self, node: usize, did: Did) {
-        let mut of = |name: u64| self.all.remove(&name);
-        match did {
-            Did::Make(name) => {
-                if let Some(own) = self.all.get_mut(&name) {
-                    (own.holds, own.waits) = (Some(Some(0)), false);
-                }
-            }
-            Did::Rename(from, to) => {
-                let (Some(mut before), Some(mut after)) = (of(from), of(to)) else {
-                    return;
-                };
+    fn answered(&mut self, node: usize, did: Did, reply: &Reply) {
+        let names = did.names();
+        let own = names.iter().filter_map(|name| self.all.remove_entry(name));
+        let mut own: Vec<(u64, Own)> = own.collect();
+        let mut of: Vec<&mut Own> = own.iter_mut().map(|(_, own)| own).collect();
+        of.iter_mut().for_each(|own| own.waits = false);
+        match (did, reply, &mut of[..]) {
+            (Did::Make(_), Reply::Created(_), [own]) => own.holds = Some(Some(0)),
+            (Did::Rename(..), Reply::Done, [before, after]) => {
                 after.copied_at = std::mem::take(&mut before.copied_at);
                 after.holds = before.holds.replace(None);
-                (before.waits, after.waits) = (false, false);
-                self.all.extend([(from, before), (to, after)]);
             }
-            Did::Remove(name) => {
-                if let Some(own) = self.all.get_mut(&name) {
-                    let knew_all = own.copied_at.iter().all(|at| *at == node);
-                    (own.holds, own.waits) = (knew_all.then_some(None), false);
-                }
+            (Did::Remove(_), Reply::Done, [own]) => {
+                let knew_all = own.copied_at.iter().all(|at| *at == node);
+                own.holds = knew_all.then_some(None);
             }
-            Did::Copy(_) => {}
-            Did::Subscribe(name, subscribed) => {
-                if let Some(own) = self.all.get_mut(&name) {
-                    own.waits = false;
-                    own.subscribed_at.insert(node);
-                    let knew_all = subscribed || own.subscribed_at.len() == 1;
-                    own.subscribed = knew_all.then_some(subscribed);
-                }
+            (Did::Copy(_), Reply::Copied { uids, .. }, [own]) => {
+                own.copied_at.insert(node);
+                own.holds = own.holds.map(|holds| holds.map(|count| count + uids.len()));
             }
+            (Did::Subscribe(_, subscribed), Reply::Done, [own]) => {
+                own.subscribed_at.insert(node);
+                let knew_all = subscribed || own.subscribed_at.len() == 1;
+                own.subscribed = knew_all.then_some(subscribed);
+            }
+            (_, _, refused) => refused.iter_mut().for_each(|own| own.forget()),
         }
+        self.all.extend(own);
+    }
+}
+
+impl Own {
+    fn forget(&mut self) {
+        (self.holds, self.subscribed) = (None, None);
     }
 }
 
@@ -200,7 +201,7 @@ impl World {
                 copied_at: BTreeSet::new(),
                 subscribed: None,
                 subscribed_at: BTreeSet::new(),
-                waits: true,
+                waits: false,
             };
             self.names.all.insert(name, own);
         }
@@ -221,25 +222,7 @@ impl World {
         did: Did,
         reply: &Reply,
     ) {
-        match (did, reply) {
-            (Did::Copy(name), Reply::Copied { uids, .. }) => {
-                if let Some(own) = self.names.all.get_mut(&name) {
-                    own.waits = false;
-                    own.copied_at.insert(node);
-                    if let Some(Some(count)) = &mut own.holds {
-                        *count += uids.len();
-                    }
-                }
-            }
-            (Did::Make(_), Reply::Created(_))
-            | (Did::Rename(..) | Did::Remove(_) | Did::Subscribe(..), Reply::Done) => {
-                self.names.answered(node, did);
-            }
-            _ => did
-                .names()
-                .into_iter()
-                .for_each(|name| self.names.forget(name)),
-        }
+        self.names.answered(node, did, reply);
         for name in did.names() {
             self.acked(node, account, Acked::Name(name));
         }

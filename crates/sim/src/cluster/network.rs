@@ -271,8 +271,7 @@ impl Network {
         // What was sent when it was lost comes no sooner on its stream: there is a new one.
         for ((from, to), until) in std::mem::take(&mut self.lost_until) {
             if until > now {
-                let pause = self.pair(from, to).latency_micros;
-                self.flap(now, from, to, pause);
+                self.end(from, to, [now; 2]);
             }
         }
         let pairs: Vec<(usize, usize)> = self.pairs.keys().copied().collect();

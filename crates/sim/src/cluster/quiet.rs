@@ -92,14 +92,13 @@ impl World {
     /// later.
     pub(super) fn unapplied(&self) -> Option<String> {
         self.there().into_iter().find_map(|index| {
-            let living = |id| self.members.iter().any(|of| of.id == id && !of.out);
             let reports = self.members[index].node.reports().into_iter();
             let mut logs = reports.flat_map(|report| {
                 let logs = report.open.unwrap_or_default().logs.into_iter();
                 logs.map(move |(of, log)| (report.partition, of, log))
             });
             let (partition, of, log) =
-                logs.find(|(_, of, log)| living(*of) && log.applied < log.stored)?;
+                logs.find(|(_, of, log)| self.is_there(*of) && log.applied < log.stored)?;
             Some(format!(
                 "node {index} has not applied what it has of {of:?} in {partition:?}: {log:?}"
             ))
@@ -205,8 +204,7 @@ impl World {
             }
             for report in node.reports() {
                 let open = report.open.unwrap_or_default();
-                let living = |id| self.members.iter().any(|of| of.id == id && !of.out);
-                let mut peers = open.peers.iter().filter(|(id, _)| living(**id));
+                let mut peers = open.peers.iter().filter(|(id, _)| self.is_there(**id));
                 let waits =
                     peers.find(|(_, peer)| peer.queued_bytes + peer.lacks + peer.has_more > 0);
                 if let Some((id, peer)) = waits {
