@@ -126,6 +126,10 @@ impl World {
         loop {
             let lacks = |(node, count): &(&usize, &u64)| self.bodies_missing(**node) > **count;
             let Some((&node, _)) = lacking.iter().find(lacks) else {
+                // A message whose body has just come is looked at as if it had come then, and waits for other nodes (rule 5).
+                if !watched.is_empty() {
+                    self.run_until(self.now + PAUSE_MICROS)?;
+                }
                 for (node, sessions) in watched {
                     let node = &mut self.members[node].node;
                     sessions
