@@ -246,10 +246,9 @@ impl Replica {
         self.by_id.remove(&record.id);
         self.boxes[record.mailbox].records -= 1;
         self.dirty_rows.insert(RowKey::Message(record.id), None);
-        let is_left = record.entry == Some(EntryTag::IMPORT)
-            && tombstones == Tombstones::Left
-            && !broken("imports-leave-nothing");
-        if is_left && self.tombstones.insert(record.id) {
+        let is_import = record.entry == Some(EntryTag::IMPORT);
+        let leaves = tombstones == Tombstones::Left && !broken("imports-leave-nothing");
+        if is_import && leaves && self.tombstones.insert(record.id) {
             self.dirty_keys.insert(RowKey::Tombstone(record.id));
         }
         let origin = record.origin();
@@ -273,6 +272,7 @@ impl Replica {
         Some(Dropped {
             message: record.id,
             content,
+            forgotten: is_import && tombstones == Tombstones::None,
         })
     }
 }

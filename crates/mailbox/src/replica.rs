@@ -191,6 +191,8 @@ pub struct Dropped {
     /// The content row that goes with it, by origin, and the blob that it named. Two rows may name one blob: a transaction with two targets
     /// in one account is two messages.
     pub content: Option<(MessageId, BlobName)>,
+    /// Nothing says that it was here: who imports it again brings it back ([`Tombstones::None`]).
+    pub forgotten: bool,
 }
 
 /// A name that some mailbox bears.

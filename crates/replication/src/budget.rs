@@ -51,21 +51,24 @@ impl<K: Ord + Copy> Budget<K> {
         }
     }
 
-    /// A new window: what changed, itself included.
-    pub fn open(&mut self, key: K) -> Vec<(K, u64)> {
-        let before = self.bytes();
-        let window = Window {
-            bytes: self.config.window_bytes_min,
-            used: 0,
-        };
-        self.windows.insert(key, window);
+    /// New windows: what changed, themselves included.
+    pub fn open(&mut self, keys: impl IntoIterator<Item = K>) -> Vec<(K, u64)> {
+        let mut before = self.bytes();
+        for key in keys {
+            let window = Window {
+                bytes: self.config.window_bytes_min,
+                used: 0,
+            };
+            self.windows.insert(key, window);
+            before.remove(&key);
+        }
         self.fit();
         self.changes(&before)
     }
 
-    /// It is gone.
-    pub fn close(&mut self, key: K) {
-        self.windows.remove(&key);
+    /// All others are gone.
+    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.windows.retain(|key, _| keep(key));
     }
 
     /// So much of it was in use at one moment.
@@ -102,6 +105,13 @@ impl<K: Ord + Copy> Budget<K> {
             window.used = 0;
         }
         self.changes(&before)
+    }
+
+    /// Whether all are as small as can be, and nothing was used of any since the last division.
+    pub fn is_idle(&self) -> bool {
+        let min = self.config.window_bytes_min;
+        let mut windows = self.windows.values();
+        windows.all(|window| window.used == 0 && window.bytes == min)
     }
 
     fn free(&self) -> u64 {

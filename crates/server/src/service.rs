@@ -134,6 +134,10 @@ impl<S: Store> Service<S> {
             in_cluster,
             young,
             shipping,
+            windows: peers::budget::Config {
+                total_bytes_max: config.cluster.windows_bytes_max.0 / owners as u64,
+                ..peers::budget::Config::default()
+            },
             waits: queue::waits::Config {
                 patience_micros: duration_micros(config.cluster.write_patience),
                 ..queue::waits::Config::default()

@@ -105,6 +105,7 @@ mod broken {
             &["U3", "never answered", "causal_delivery"],
             Lost(181),
         ),
+        ("sends-beyond-the-window", &["memory"], Anywhere),
         ("takeover-claims-nothing", &["overlooks"], Cluster(5)),
         ("uids-told-at-once", &["told UID", "claims:"], Regions(0)),
         ("unconfirmed-stays", &["told to come back"], Lost(7)),

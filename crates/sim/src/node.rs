@@ -400,6 +400,12 @@ impl Node {
         owners.chain(others).chain(self.queue.reports()).collect()
     }
 
+    /// Bytes of bodies in memory, that come from other nodes.
+    #[must_use]
+    pub fn bodies_bytes(&self) -> u64 {
+        self.bodies.memory_bytes()
+    }
+
     /// A frame has come from another node.
     pub fn receive(&mut self, peer: Incarnation, frame: Frame) {
         if let Some(partition) = frame.partition() {

@@ -176,6 +176,8 @@ pub struct Report {
     pub stable: u64,
     /// Bytes of states that came since this machine was made.
     pub state_bytes: u64,
+    /// Bytes in memory: of batches that are being stored, applied or sent, and of states.
+    pub memory_bytes: usize,
     /// What is known of each peer that was ever linked.
     pub peers: BTreeMap<Incarnation, PeerReport>,
 }
@@ -238,6 +240,8 @@ pub enum Input {
     Closed(BTreeMap<Incarnation, u64>),
     /// Numbers of this log up to this one are kept for no member that lacks them and is not linked: it gets a state.
     GiveUp(Incarnation, u64),
+    /// What operations of this log up to this number made is forgotten, as nobody else may do who hears of them: nobody is given them, be he linked.
+    Forgotten(Incarnation, u64),
     /// State transfer: see there.
     State(StateInput),
     /// The deadline has come.

@@ -37,6 +37,7 @@ pub use api::{
     Alarm, Config, Entry, Foreign, Input, LogEnd, Membership, Output, PeerReport, Report, Resume,
     ResumeError, Taking, Ticket,
 };
+pub use peer::Used;
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
@@ -197,6 +198,7 @@ impl Partition {
             Input::Members(members) => self.belong(now, members),
             Input::Closed(closed) => self.close_logs(closed),
             Input::GiveUp(origin, number) => self.give_up(origin, number),
+            Input::Forgotten(origin, number) => self.forgotten(origin, number),
             Input::Time => self.time(now),
         }
         self.grow();
@@ -324,6 +326,7 @@ impl Partition {
             logs: logs.map(|(id, origin)| (*id, of(*id, origin))).collect(),
             stable: self.stable.iter().map(|(_, number)| number).sum(),
             state_bytes: self.state_bytes,
+            memory_bytes: self.memory_bytes(),
             peers: peers.collect(),
         }
     }

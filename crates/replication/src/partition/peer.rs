@@ -1,6 +1,9 @@
 //! What is known of one peer.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    hash::{Hash, Hasher},
+};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, VersionVector};
@@ -33,10 +36,25 @@ pub(super) enum Lag {
     Forwarding,
 }
 
+/// What was used of a peer's window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    /// The most bytes that were queued or on the way to it, or came of it and were not durable, at one moment.
+    pub most: u64,
+    /// Bytes that came of it. Over a long way few of them are here at one moment, however many are on the way.
+    pub came: u64,
+}
+
+impl Hash for Used {
+    // Nothing that the machine does follows from it.
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
 #[derive(Clone, Default, Hash)]
 pub(super) struct Peer {
     /// What it may send, and what is queued to it, if less than the configuration says.
     pub(super) window: Option<Room>,
+    pub(super) used: Used,
     /// There is a link.
     pub(super) there: bool,
     /// The same, it holds the partition, and nothing wrong was said on the link.
@@ -131,6 +149,7 @@ impl Peer {
         self.unlink();
         *self = Peer {
             window: self.window,
+            used: self.used,
             there: self.there,
             reading: self.reading,
             round: self.round,
@@ -173,13 +192,38 @@ impl Peer {
         };
         let ours = self.window.map_or(u64::MAX, |window| window.bytes);
         on_the_way == 0
+            || crate::broken("sends-beyond-the-window")
             || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes.min(ours)
                 && (on_the_way as u64) < u64::from(room.batches))
+    }
+
+    /// So many bytes of a log, at most, are worth being read for it: what finds no room has been read in vain, and so has little for each acknowledgement.
+    pub(super) fn worth_reading(&self, most: usize) -> Option<usize> {
+        let room = self.room.filter(|_| self.has_room(1))?;
+        let window = self
+            .window
+            .map_or(room.bytes, |ours| room.bytes.min(ours.bytes));
+        let batches = u64::from(room.batches);
+        let under_way = self.queue_bytes + self.flight_bytes;
+        let count = (self.queue.len() + self.flight.len()) as u64;
+        let left = window.saturating_sub(under_way);
+        let batches_left = batches.saturating_sub(count);
+        if count > 0 && (left < window / 4 || batches_left < batches / 4) {
+            return None;
+        }
+        // About as many bytes as make so many batches.
+        let fit = match under_way.checked_div(count) {
+            Some(mean) => left.min(batches_left.saturating_mul(mean)),
+            None => left,
+        };
+        let fit = usize::try_from(fit).unwrap_or(usize::MAX);
+        Some(most.min(fit.max(1)))
     }
 
     pub(super) fn push(&mut self, origin: Incarnation, last: u64, bytes: Bytes) {
         self.sent.insert(origin, last);
         self.queue_bytes += bytes.len() as u64;
+        self.used.most = self.used.most.max(self.queue_bytes + self.flight_bytes);
         self.queue.push_back(Queued {
             origin,
             last,

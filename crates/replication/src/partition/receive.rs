@@ -239,10 +239,13 @@ impl Partition {
         };
         let full = peer.storing_bytes + length as u64 > window.bytes
             || peer.storing_batches >= window.batches;
+        peer.used.came += length as u64;
         if full && peer.storing_batches > 0 && !broken("window-ignored") {
+            peer.used.most = peer.used.most.max(window.bytes);
             return Fate::Again;
         }
         peer.storing_bytes += length as u64;
+        peer.used.most = peer.used.most.max(peer.storing_bytes);
         peer.storing_batches += 1;
         let (from, last) = (batch.origin, batch.last());
         self.remembers(id, batch.deps.get(self.me));

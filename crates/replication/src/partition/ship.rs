@@ -9,7 +9,7 @@ use super::{
     Entry, Output, Partition, Pending,
     apply::AHEAD_RETRY_MICROS,
     origin::Origin,
-    peer::{Lag, Peer, Sent},
+    peer::{Lag, Peer, Sent, Used},
     within,
 };
 use crate::{
@@ -99,7 +99,8 @@ impl Partition {
             }
         }
         let wake = !peer.queue.is_empty();
-        if !peer.reading && !peer.stalled && peer.has_room(1) {
+        let worth = peer.worth_reading(self.config.read_bytes_max);
+        if let (false, false, Some(bytes_max)) = (peer.reading, peer.stalled, worth) {
             // In turn, so that no log waits for another one's end.
             let next = due
                 .iter()
@@ -119,7 +120,7 @@ impl Partition {
                     ticket,
                     origin,
                     from,
-                    bytes_max: self.config.read_bytes_max,
+                    bytes_max,
                 });
             }
         }
@@ -181,6 +182,12 @@ impl Partition {
             peer.ack_due = true;
             self.wake(id);
         }
+    }
+
+    /// What was used of a peer's window since this was asked last.
+    pub fn take_used(&mut self, id: Incarnation) -> Used {
+        let peer = self.peers.get_mut(&id);
+        peer.map_or(Used::default(), |peer| std::mem::take(&mut peer.used))
     }
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].

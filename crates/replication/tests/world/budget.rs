@@ -28,10 +28,10 @@ fn random() -> Result<(), String> {
         for _ in 0..400 {
             let key = rng.below(120);
             let changes = match rng.below(4) {
-                0 if !told.contains_key(&key) => budget.open(key),
+                0 if !told.contains_key(&key) => budget.open([key]),
                 1 if rng.one_in(3) => {
                     told.remove(&key);
-                    budget.close(key);
+                    budget.retain(|other| *other != key);
                     Vec::new()
                 }
                 2 => {
@@ -43,6 +43,10 @@ fn random() -> Result<(), String> {
                 _ => budget.divide(),
             };
             told.extend(changes);
+            ensure(
+                !budget.is_idle() || told.values().all(|bytes| *bytes == 100),
+                "an idle one keeps nothing back",
+            )?;
             let total: u64 = told.values().sum();
             let most = CONFIG.total_bytes_max.max(told.len() as u64 * 100);
             ensure(total <= most, &format!("{total} bytes, seed {seed}"))?;
@@ -57,9 +61,7 @@ fn random() -> Result<(), String> {
 fn one_busy() -> Result<(), String> {
     let mut budget = Budget::new(CONFIG);
     let mut bytes = 0;
-    for key in 0..50 {
-        budget.open(key);
-    }
+    budget.open(0..50);
     for _ in 0..10 {
         budget.used(7, bytes);
         for (key, now) in budget.divide() {
@@ -81,9 +83,7 @@ fn were_busy() -> Result<(), String> {
         windows.extend(budget.divide());
         windows.clone()
     };
-    for key in 0..20 {
-        budget.open(key);
-    }
+    budget.open(0..20);
     let mut now = BTreeMap::new();
     for _ in 0..10 {
         now = round(&mut budget, 0..10);

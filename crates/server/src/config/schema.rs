@@ -428,6 +428,9 @@ schema! {
         /// Memory for small bodies that another node has sent before they are needed here, and again as much for those that the disk has not taken yet. All members have the same share
         /// of it. What finds no place is asked for when it is needed, two ways later.
         ahead_bytes: Size = "\"16MiB\"", "\"0B\"" ..= "\"4GiB\"";
+        /// Memory for operations that wait to be sent to other nodes, and again as much for theirs that wait for the disk. Partitions that are busy share it; each may have 16 KiB for each
+        /// node in any case.
+        windows_bytes_max: Size = "\"64MiB\"", "\"1MiB\"" ..= "\"64GiB\"";
     }
 
     /// Connections.

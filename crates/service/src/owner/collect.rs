@@ -146,6 +146,7 @@ impl PartitionOwner {
         if collected.messages.is_empty() && collected.mailboxes.is_empty() {
             return remains;
         }
+        let forgets = collected.messages.iter().any(|of| of.forgotten);
         let mut rows: BTreeMap<RowKey, Option<Vec<u8>>> =
             replica.take_dirty().into_iter().collect();
         let mut units: Vec<Vec<Mutation>> = Vec::with_capacity(collected.messages.len());
@@ -193,6 +194,9 @@ impl PartitionOwner {
         self.bytes = self.bytes - entry.bytes + bytes;
         entry.bytes = bytes;
         let partition = entry.partition;
+        if forgets {
+            self.is_forgotten(now, partition);
+        }
         self.write_rows(account, Room::Frees, units.into_iter().chain(last));
         self.missed_no_more(partition, missed.into_keys());
         remains

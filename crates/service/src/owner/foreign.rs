@@ -67,6 +67,8 @@ impl PartitionOwner {
                 );
                 self.drop_early(peer);
                 self.of_all(now, |own, now| own.linked(now, peer, None));
+                let all: Vec<_> = self.partitions.keys().map(|of| (*of, peer)).collect();
+                self.open_windows(now, all);
             }
             PeerInput::Unlinked(peer) => {
                 self.links.remove(&peer);
@@ -88,6 +90,7 @@ impl PartitionOwner {
                 if let Some(own) = self.running(partition)
                     && let Some(frame) = own.transmit(now, peer)
                 {
+                    self.windows.moved(now, &frame);
                     self.out.extend(bodies::send(peer, frame));
                 }
                 self.ship(now, partition);
@@ -151,6 +154,7 @@ impl PartitionOwner {
             return;
         }
         self.open(partition);
+        self.windows.moved(now, &frame);
         match self.partitions.get_mut(&partition) {
             Some(Partition::Loading(opening)) if is_kept_early(&opening.frames, &frame) => {
                 opening.frames.push((peer, frame));
@@ -194,6 +198,11 @@ impl PartitionOwner {
             let peers = links.iter().map(|(peer, _)| *peer);
             own.shipping.begin_anew(now, peers);
         }
+        let windows = links.iter().map(|(peer, _)| (partition, *peer));
+        self.open_windows(now, windows);
+        let Some(own) = self.running(partition) else {
+            return;
+        };
         let lacking: Vec<BlobName> = own.lacking.keys().copied().collect();
         for (peer, frame) in frames {
             own.received(now, peer, frame);

@@ -35,6 +35,7 @@ mod sent;
 mod spread;
 mod stalled;
 mod state;
+mod windows;
 mod writing;
 mod young;
 
@@ -94,6 +95,8 @@ pub struct Config {
     pub young: bool,
     /// Bounds and times of what goes to and comes from them.
     pub shipping: peers::Config,
+    /// How much of it waits at once, of all partitions. `cluster.windows_bytes_max`.
+    pub windows: peers::budget::Config,
     /// How long answers wait for other nodes, where calls ask for that (`cluster.write_patience`), and how many of a partition at once.
     pub waits: waits::Config,
 }
@@ -134,6 +137,7 @@ impl Default for Config {
             in_cluster: false,
             young: false,
             shipping: peers::Config::default(),
+            windows: peers::budget::Config::default(),
             waits: waits::Config::default(),
         }
     }
@@ -158,6 +162,7 @@ pub struct PartitionOwner {
     commits: BTreeMap<Ticket, PartitionId>,
     /// Bodies that are lacking, in all partitions.
     lacked: BTreeSet<(BlobName, PartitionId)>,
+    windows: windows::Windows,
     /// Nodes to which there is a stream.
     links: BTreeMap<Incarnation, Link>,
     /// Nodes of whose logs there is no more than is here.
@@ -359,6 +364,7 @@ impl PartitionOwner {
     #[must_use]
     pub fn new(config: Config) -> Self {
         PartitionOwner {
+            windows: windows::Windows::new(config.windows),
             config,
             stamps: Stamps::default(),
             partitions: BTreeMap::new(),
@@ -537,6 +543,7 @@ impl Machine for PartitionOwner {
             Input::Time => {
                 self.collect_due(now);
                 self.peers_due(now);
+                self.divide_windows(now);
                 self.waits_due(now);
             }
         }
@@ -618,6 +625,8 @@ impl Machine for PartitionOwner {
         let collection = self.due.first().map(|(at, _)| *at);
         let peers = self.timers.first().map(|(at, _)| *at);
         let waits = self.waits.first().map(|(at, _)| *at);
-        collection.into_iter().chain(peers).chain(waits).min()
+        let windows = self.windows.deadline();
+        let all = [collection, peers, waits, windows];
+        all.into_iter().flatten().min()
     }
 }

@@ -441,13 +441,28 @@ impl PartitionOwner {
             for ((_, origin), number) in logs.iter().filter(|((of, _), _)| *of == partition) {
                 own.shipping.give_up(now, *origin, *number);
             }
-            self.ship(now, partition);
-            let ticket = self.ticket();
-            if let Some(own) = self.running(partition).filter(|own| own.log.cuts()) {
-                let mut commit = own.log.commit();
-                commit.room = Room::Frees;
-                self.hand_out_for(partition, ticket, commit);
-            }
+            self.cut_now(now, partition);
+        }
+    }
+
+    /// An import was forgotten that may come again. A node that heard of both, and of the removal between them, would keep it dead: should this one be made a cluster,
+    /// the others are given a state (docs/decisions/0042).
+    pub(super) fn is_forgotten(&mut self, now: Now, partition: PartitionId) {
+        if let Some(own) = self.running(partition) {
+            let upto = own.shipping.stable().clone();
+            own.shipping.forgotten(now, &upto);
+            self.cut_now(now, partition);
+        }
+    }
+
+    /// What the machine has cut of logs does not wait for the next commit.
+    fn cut_now(&mut self, now: Now, partition: PartitionId) {
+        self.ship(now, partition);
+        let ticket = self.ticket();
+        if let Some(own) = self.running(partition).filter(|own| own.log.cuts()) {
+            let mut commit = own.log.commit();
+            commit.room = Room::Frees;
+            self.hand_out_for(partition, ticket, commit);
         }
     }
 

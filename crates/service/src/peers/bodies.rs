@@ -194,6 +194,12 @@ impl Bodies {
         self.settle();
     }
 
+    /// Bytes that came and are not written, or not wanted, yet.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.fetches.memory_bytes()
+    }
+
     /// When [`Bodies::time`] is wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {

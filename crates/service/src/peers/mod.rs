@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, BlobName};
 pub use whimbrel_replication::{
+    budget,
     holders::{Holders, Phase, Standing},
     members::Ends,
     partition::{Config, Entry, Held, LogEnd, PeerReport, Report, Rows, Snapshot},

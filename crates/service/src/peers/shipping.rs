@@ -8,9 +8,9 @@ use whimbrel_replication::{
     members::{Ends, ends_in},
     partition::{
         Alarm, Config, Entry, Foreign, Held, Input, Membership, Output, Partition, Report, Resume,
-        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked,
+        ResumeError, Rows, Snapshot, StateInput, StateOutput, Taking, Ticket as Asked, Used,
     },
-    wire::Frame,
+    wire::{Frame, Room},
 };
 use whimbrel_storage::Commit;
 
@@ -193,6 +193,25 @@ impl Shipping {
     pub(crate) fn give_up(&mut self, now: Now, origin: Incarnation, number: u64) {
         let input = Input::GiveUp(origin, number);
         self.machine.handle(clocks(now), input);
+    }
+
+    /// What these operations made is forgotten here: they are given to nobody.
+    pub(crate) fn forgotten(&mut self, now: Now, upto: &VersionVector) {
+        for (origin, number) in upto.iter() {
+            let input = Input::Forgotten(origin, number);
+            self.machine.handle(clocks(now), input);
+        }
+    }
+
+    /// What was used of a peer's window since this was asked last.
+    pub(crate) fn take_used(&mut self, peer: Incarnation) -> Used {
+        self.machine.take_used(peer)
+    }
+
+    /// How many bytes may wait for this peer, and of it.
+    pub(crate) fn set_window(&mut self, peer: Incarnation, bytes: u64) {
+        let batches = u32::MAX;
+        self.machine.set_window(peer, Room { bytes, batches });
     }
 
     /// How it stands.

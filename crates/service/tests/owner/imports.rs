@@ -19,6 +19,17 @@ fn import() -> MailboxCall {
     importing(ENTRY, import_upload(ENTRY, ANNE))
 }
 
+fn seen(uids: Vec<u32>) -> MailboxCall {
+    MailboxCall::Store {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids,
+        change: FlagChange::Add,
+        flags: Flags::from_iter([whimbrel_mailbox::Flag::Seen]),
+        unchanged_since: None,
+    }
+}
+
 fn added(reply: Reply) -> usize {
     match reply {
         Reply::Appended { uids, .. } => uids.len(),
@@ -83,17 +94,7 @@ fn nodes_agree_on_what_was_imported_again() {
     }
     pair.settle();
     let uids = pair.uids(0, "INBOX");
-    pair.call(
-        0,
-        MailboxCall::Store {
-            session: SessionId(1),
-            name: name("INBOX"),
-            uids,
-            change: FlagChange::Add,
-            flags: Flags::from_iter([whimbrel_mailbox::Flag::Seen]),
-            unchanged_since: None,
-        },
-    );
+    pair.call(0, seen(uids));
     pair.settle();
     assert_eq!(pair.stalled(), 0);
     assert_eq!(pair.uids(0, "INBOX"), pair.uids(1, "INBOX"));
@@ -115,6 +116,34 @@ fn a_node_alone_forgets_what_was_imported() {
     world.collect();
     assert_eq!(world.rows_of(is_message), 0);
     assert_eq!(added(world.call(import())), 1);
+}
+
+/// It is made a cluster: the log that the other node is given has neither the import, nor its removal, which would keep the second one dead there.
+#[test]
+fn what_was_forgotten_alone_is_in_no_log() {
+    let mut pair = Pair::with(Config {
+        collect_after_seconds: 1,
+        ..Config::default()
+    });
+    pair.unlink();
+    let peers = std::mem::take(&mut pair.nodes[0].config.peers);
+    pair.restart(0);
+    assert_eq!(added(pair.call(0, import())), 1);
+    pair.remove(0, "INBOX");
+    pair.pass(0, 2);
+    assert_eq!(pair.nodes[0].rows_of(is_message).len(), 0);
+    assert_eq!(added(pair.call(0, import())), 1);
+    pair.nodes[0].config.peers = peers;
+    pair.restart(0);
+    pair.link();
+    for _ in 0..4 {
+        pair.settle();
+    }
+    let uids = pair.uids(0, "INBOX");
+    assert_eq!(uids.len(), 1);
+    pair.call(0, seen(uids.clone()));
+    pair.settle();
+    assert_eq!((pair.uids(1, "INBOX"), pair.stalled()), (uids, 0));
 }
 
 /// The first node is lost before anybody has the body from it: who imports the message again has brought it, and is not told that all is here already while it is not.

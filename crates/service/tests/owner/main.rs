@@ -15,4 +15,5 @@ mod placed;
 mod states;
 mod steps;
 mod untold;
+mod windows;
 mod world;

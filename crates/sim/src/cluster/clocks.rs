@@ -142,7 +142,7 @@ impl World {
 
     /// Whom it has a stream to.
     fn reached(&self, index: usize) -> Vec<usize> {
-        let linked = self.members[index].linked.iter().copied();
+        let linked = self.members[index].linked.keys().copied();
         linked
             .filter(|peer| self.network.has_stream(index, *peer))
             .collect()

@@ -366,7 +366,7 @@ impl World {
         }
         let linked = |id: &Incarnation| {
             let index = self.index_of(*id);
-            index.is_some_and(|index| member.linked.contains(&index))
+            index.is_some_and(|index| member.linked.contains_key(&index))
         };
         if member.down.is_none()
             && !closing.iter().any(linked)

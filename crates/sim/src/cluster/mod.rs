@@ -10,6 +10,7 @@
 //! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod bodies;
+mod bounds;
 mod checks;
 pub mod claims;
 mod clients;
@@ -209,8 +210,8 @@ struct Member {
     id: Incarnation,
     node: Node,
     roster: Roster,
-    /// Nodes that it was told to be linked with.
-    linked: BTreeSet<usize>,
+    /// Nodes that it was told to be linked with, and who they were then.
+    linked: BTreeMap<usize, Incarnation>,
     /// Of which closed logs it has all, as its machines were told.
     whole: Ends,
     /// Until when it is down.
@@ -234,7 +235,7 @@ impl Member {
             id,
             node,
             roster,
-            linked: BTreeSet::new(),
+            linked: BTreeMap::new(),
             whole: Ends::new(),
             down: None,
             full_until: None,
@@ -318,7 +319,12 @@ impl World {
             .map(|number| Incarnation::from_hash(plan.seed << 8 | number))
             .collect();
         let mut shipping = peers::Config::default();
+        let mut windows = peers::budget::Config::default();
         if plan.small_windows {
+            windows.total_bytes_max = 16 << 10;
+            windows.window_bytes_min = 1 << 10;
+            shipping.state.window_bytes = 4 << 10;
+            shipping.state.chunk_bytes = 1 << 10;
             shipping.window_bytes = 4 << 10;
             shipping.window_batches = 8;
             shipping.applying_bytes_max = 4 << 10;
@@ -338,6 +344,7 @@ impl World {
         let joins = owner::Config {
             in_cluster: true,
             shipping,
+            windows,
             collect_after_seconds: 2,
             accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
             ..owner::Config::default()
@@ -352,6 +359,7 @@ impl World {
                     peers,
                     in_cluster: true,
                     shipping,
+                    windows,
                     collect_after_seconds: rng.between(1, 3),
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
                     ..owner::Config::default()
@@ -534,6 +542,7 @@ impl World {
                 if member.node.steps > STEPS_MAX {
                     return Err(format!("node {index} never comes to rest"));
                 }
+                self.is_bounded(index)?;
                 return self.outcomes(index);
             }
         }

@@ -363,12 +363,17 @@ impl World {
     }
 
     fn tell_link(&mut self, at: usize, peer: usize, up: bool) -> Result<(), String> {
-        let id = self.members[peer].id;
+        let mut id = self.members[peer].id;
         self.bring(at);
+        let linked = &mut self.members[at].linked;
         if up {
-            self.members[at].linked.insert(peer);
+            // Another one may have come in the place of who was there.
+            let before = linked.insert(peer, id).filter(|before| *before != id);
+            if let Some(before) = before {
+                self.members[at].node.link(before, false);
+            }
         } else {
-            self.members[at].linked.remove(&peer);
+            id = linked.remove(&peer).unwrap_or(id);
             self.door_link_gone(at, peer);
         }
         // Some pairs do not give bodies unasked, as with an older version at one end.

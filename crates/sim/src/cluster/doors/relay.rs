@@ -30,7 +30,7 @@ impl World {
         let mut there = self.there();
         there.retain(|to| {
             *to != from
-                && self.members[from].linked.contains(to)
+                && self.members[from].linked.contains_key(to)
                 && self.network.has_stream(from, *to)
                 && self.members[*to].down.is_none()
                 && self.serves(*to, account)

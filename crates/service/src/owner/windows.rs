@@ -1,0 +1,101 @@
+//! One budget for what waits to be sent to other nodes, and what of theirs waits for the disk, in all partitions of an owner (`replication::budget`).
+//!
+//! A window of the size that one busy partition needs, for each peer and partition, is more memory than a node has for it. So all begin small; once a second, as long as anything
+//! moves, those that are in use get more, and those that are not give it back.
+
+use whimbrel_crdt::{Incarnation, PartitionId};
+
+use super::{Partition, PartitionOwner};
+use crate::{
+    machine::Now,
+    peers::{
+        Frame,
+        budget::{Budget, Config},
+    },
+};
+
+/// Between two divisions.
+const DIVIDE_MICROS: u64 = 1_000_000;
+
+type Key = (PartitionId, Incarnation);
+
+/// The windows of an owner.
+pub(super) struct Windows {
+    budget: Budget<Key>,
+    divided_at: u64,
+    /// `None`: nothing has moved for a while, and all are as small as can be.
+    divide_at: Option<u64>,
+}
+
+impl Windows {
+    pub(super) fn new(config: Config) -> Self {
+        Windows {
+            budget: Budget::new(config),
+            divided_at: 0,
+            divide_at: None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.divide_at
+    }
+
+    /// A frame was sent, or came.
+    pub(super) fn moved(&mut self, now: Now, frame: &Frame) {
+        if self.divide_at.is_none() && matches!(frame, Frame::Batches(_)) {
+            self.divided_at = now.mono_micros;
+            self.divide_at = Some(now.mono_micros + DIVIDE_MICROS);
+        }
+    }
+}
+
+impl PartitionOwner {
+    /// There are streams for these.
+    pub(super) fn open_windows(&mut self, now: Now, keys: impl IntoIterator<Item = Key>) {
+        let changed = self.windows.budget.open(keys);
+        self.set_windows(now, changed);
+    }
+
+    pub(super) fn divide_windows(&mut self, now: Now) {
+        if self.windows.divide_at.is_none_or(|at| at > now.mono_micros) {
+            return;
+        }
+        let Windows {
+            budget,
+            divided_at,
+            divide_at,
+        } = &mut self.windows;
+        let elapsed = (now.mono_micros - *divided_at).max(1);
+        let (partitions, links) = (&mut self.partitions, &self.links);
+        let is_open = |(partition, peer): &Key| {
+            let of = partitions.get(partition);
+            matches!(of, Some(Partition::Running(_))) && links.contains_key(peer)
+        };
+        budget.retain(is_open);
+        for (partition, of) in partitions {
+            let Partition::Running(own) = of else {
+                continue;
+            };
+            for (peer, link) in links {
+                let used = own.shipping.take_used(*peer);
+                // What is on its way here is as much as comes while an acknowledgement and what it allows are on theirs.
+                let way = link.round_trip.unwrap_or(0);
+                let coming = used.came.saturating_mul(way) / elapsed;
+                budget.used((*partition, *peer), used.most.max(coming));
+            }
+        }
+        *divided_at = now.mono_micros;
+        *divide_at = (!budget.is_idle()).then_some(now.mono_micros + DIVIDE_MICROS);
+        let changed = budget.divide();
+        self.set_windows(now, changed);
+    }
+
+    fn set_windows(&mut self, now: Now, changed: Vec<(Key, u64)>) {
+        for ((partition, peer), bytes) in changed {
+            if let Some(own) = self.running(partition) {
+                own.shipping.set_window(peer, bytes);
+            }
+            self.ship(now, partition);
+        }
+    }
+}
