@@ -14,7 +14,7 @@ impl World {
     /// Whether a node has more in memory than it may, looked at now and then.
     pub(super) fn is_bounded(&self, index: usize) -> Result<(), String> {
         let node = &self.members[index].node;
-        if node.steps % LOOK_STEPS != 0 {
+        if !node.steps.is_multiple_of(LOOK_STEPS) {
             return Ok(());
         }
         let shipping = &self.config.shipping;
