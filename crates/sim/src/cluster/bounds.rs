@@ -1,7 +1,5 @@
 //! Bounded memory: what is in a node on its way to and from others, while it is.
 
-use whimbrel_service::peers::PartitionReport;
-
 use super::World;
 
 /// Steps of a node between two looks.
@@ -25,12 +23,16 @@ impl World {
         let states = shipping.state.window_bytes as usize
             + (shipping.state.gives_max + 1) * (shipping.state.chunk_bytes + LARGEST_BYTES);
         let most = 2 * window * peers + shipping.applying_bytes_max + page * peers + states;
-        let open = |report: PartitionReport| Some((report.partition, report.open?.memory_bytes));
-        let mut partitions = node.reports().into_iter().filter_map(open);
-        if let Some((partition, bytes)) = partitions.find(|(_, bytes)| *bytes > most) {
-            return Err(format!(
-                "memory: node {index} has {bytes} bytes of batches of {partition:?}, and may have {most}"
-            ));
+        for report in node.reports() {
+            let (partition, open) = (report.partition, report.open.unwrap_or_default());
+            let queued = open.peers.values().map(|peer| peer.queued_bytes as usize);
+            let queued = queued.max().unwrap_or(0);
+            if open.memory_bytes > most || queued > window {
+                let bytes = open.memory_bytes;
+                return Err(format!(
+                    "memory: node {index} has {bytes} bytes of batches of {partition:?}, and may have {most}; {queued} for one peer, and may have {window}"
+                ));
+            }
         }
         let bodies = self.plan.bodies();
         let most = bodies.fetches_max as u64 * bodies.window_bytes + 2 * bodies.ahead_bytes_max;
