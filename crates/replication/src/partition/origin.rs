@@ -18,8 +18,6 @@ pub(super) struct Origin {
     pub(super) low: u64,
     /// Numbers up to here are kept for nobody who is not linked.
     pub(super) given_up: u64,
-    /// Numbers up to here are kept for nobody.
-    pub(super) forgotten: u64,
     pub(super) taken: u64,
     pub(super) taken_hash: Hash,
     pub(super) stored: u64,
@@ -78,7 +76,6 @@ impl Origin {
         let mut origin = Self {
             low: end.low,
             given_up: 0,
-            forgotten: 0,
             taken: 0,
             taken_hash: Hash::default(),
             stored: end.last,

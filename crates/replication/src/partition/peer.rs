@@ -45,6 +45,12 @@ pub struct Used {
     pub came: u64,
 }
 
+impl Used {
+    pub(super) fn at_once(&mut self, bytes: u64) {
+        self.most = self.most.max(bytes);
+    }
+}
+
 impl Hash for Used {
     // Nothing that the machine does follows from it.
     fn hash<H: Hasher>(&self, _: &mut H) {}
@@ -184,30 +190,39 @@ impl Peer {
         }
     }
 
+    /// Batches that are queued or on the way, and their bytes.
+    fn under_way(&self) -> (u64, u64) {
+        let count = self.queue.len() + self.flight.len();
+        (count as u64, self.queue_bytes + self.flight_bytes)
+    }
+
+    /// How many bytes may be, by this room of the peer's and by what is ours.
+    fn window_bytes(&self, room: Room) -> u64 {
+        let ours = self.window.map_or(u64::MAX, |window| window.bytes);
+        room.bytes.min(ours)
+    }
+
     /// Whether a batch of so many bytes may be queued. One always may, unless the peer takes none at all.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
-        let on_the_way = self.queue.len() + self.flight.len();
+        let (count, under_way) = self.under_way();
         let Some(room) = self.room.filter(|room| room.batches > 0) else {
             return false;
         };
-        let ours = self.window.map_or(u64::MAX, |window| window.bytes);
-        on_the_way == 0
-            || (self.queue_bytes + self.flight_bytes + bytes <= room.bytes.min(ours)
-                && (on_the_way as u64) < u64::from(room.batches))
+        count == 0
+            || (under_way + bytes <= self.window_bytes(room) && count < u64::from(room.batches))
     }
 
-    /// So many bytes of a log, at most, are worth being read for it: what finds no room has been read in vain, and so has little for each acknowledgement.
+    /// So many bytes of a log, at most, are worth being read for it now: what finds no room has been read in vain, and so has little for each acknowledgement.
     pub(super) fn worth_reading(&self, most: usize) -> Option<usize> {
+        if self.reading || self.stalled {
+            return None;
+        }
         if crate::broken("sends-beyond-the-window") {
             return Some(most);
         }
         let room = self.room.filter(|_| self.has_room(1))?;
-        let window = self
-            .window
-            .map_or(room.bytes, |ours| room.bytes.min(ours.bytes));
-        let batches = u64::from(room.batches);
-        let under_way = self.queue_bytes + self.flight_bytes;
-        let count = (self.queue.len() + self.flight.len()) as u64;
+        let (count, under_way) = self.under_way();
+        let (window, batches) = (self.window_bytes(room), u64::from(room.batches));
         let left = window.saturating_sub(under_way);
         let batches_left = batches.saturating_sub(count);
         if count > 0 && (left < window / 4 || batches_left < batches / 4) {
@@ -225,7 +240,7 @@ impl Peer {
     pub(super) fn push(&mut self, origin: Incarnation, last: u64, bytes: Bytes) {
         self.sent.insert(origin, last);
         self.queue_bytes += bytes.len() as u64;
-        self.used.most = self.used.most.max(self.queue_bytes + self.flight_bytes);
+        self.used.at_once(self.under_way().1);
         self.queue.push_back(Queued {
             origin,
             last,

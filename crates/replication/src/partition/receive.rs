@@ -241,11 +241,11 @@ impl Partition {
             || peer.storing_batches >= window.batches;
         peer.used.came += length as u64;
         if full && peer.storing_batches > 0 && !broken("window-ignored") {
-            peer.used.most = peer.used.most.max(window.bytes);
+            peer.used.at_once(window.bytes);
             return Fate::Again;
         }
         peer.storing_bytes += length as u64;
-        peer.used.most = peer.used.most.max(peer.storing_bytes);
+        peer.used.at_once(peer.storing_bytes);
         peer.storing_batches += 1;
         let (from, last) = (batch.origin, batch.last());
         self.remembers(id, batch.deps.get(self.me));

@@ -99,8 +99,7 @@ impl Partition {
             }
         }
         let wake = !peer.queue.is_empty();
-        let worth = peer.worth_reading(self.config.read_bytes_max);
-        if let (false, false, Some(bytes_max)) = (peer.reading, peer.stalled, worth) {
+        if let Some(bytes_max) = peer.worth_reading(self.config.read_bytes_max) {
             // In turn, so that no log waits for another one's end.
             let next = due
                 .iter()

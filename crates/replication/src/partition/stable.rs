@@ -84,8 +84,11 @@ impl Partition {
     /// Nobody is given these numbers of a log any more.
     pub(super) fn forgotten(&mut self, id: Incarnation, number: u64) {
         if let Some(origin) = self.origins.get_mut(&id) {
-            origin.forgotten = origin.forgotten.max(number);
-            self.cut();
+            let below = number.min(origin.applied) + 1;
+            if below > origin.low {
+                origin.low = below;
+                self.out.push_back(Output::Cut { origin: id, below });
+            }
         }
     }
 
@@ -102,12 +105,8 @@ impl Partition {
                     .get(*id)
                     .max(too_far.min(sent.unwrap_or(too_far)))
             };
-            let kept = (upto + 1).saturating_sub(self.config.kept);
-            let is_worth_it =
-                kept >= origin.low + self.config.cut_step && !broken("nothing-is-cut");
-            let forgotten = origin.forgotten.min(origin.applied) + 1;
-            if is_worth_it || forgotten > origin.low {
-                let below = kept.max(forgotten);
+            let below = (upto + 1).saturating_sub(self.config.kept);
+            if below >= origin.low + self.config.cut_step && !broken("nothing-is-cut") {
                 origin.low = below;
                 self.out.push_back(Output::Cut { origin: *id, below });
             }

@@ -22,7 +22,6 @@ type Key = (PartitionId, Incarnation);
 /// The windows of an owner.
 pub(super) struct Windows {
     budget: Budget<Key>,
-    divided_at: u64,
     /// `None`: nothing has moved for a while, and all are as small as can be.
     divide_at: Option<u64>,
 }
@@ -31,7 +30,6 @@ impl Windows {
     pub(super) fn new(config: Config) -> Self {
         Windows {
             budget: Budget::new(config),
-            divided_at: 0,
             divide_at: None,
         }
     }
@@ -43,7 +41,6 @@ impl Windows {
     /// A frame was sent, or came.
     pub(super) fn moved(&mut self, now: Now, frame: &Frame) {
         if self.divide_at.is_none() && matches!(frame, Frame::Batches(_)) {
-            self.divided_at = now.mono_micros;
             self.divide_at = Some(now.mono_micros + DIVIDE_MICROS);
         }
     }
@@ -57,15 +54,12 @@ impl PartitionOwner {
     }
 
     pub(super) fn divide_windows(&mut self, now: Now) {
-        if self.windows.divide_at.is_none_or(|at| at > now.mono_micros) {
+        let Windows { budget, divide_at } = &mut self.windows;
+        let Some(at) = divide_at.filter(|at| *at <= now.mono_micros) else {
             return;
-        }
-        let Windows {
-            budget,
-            divided_at,
-            divide_at,
-        } = &mut self.windows;
-        let elapsed = (now.mono_micros - *divided_at).max(1);
+        };
+        // Since the last division, or since something moved.
+        let elapsed = now.mono_micros - at + DIVIDE_MICROS;
         let (partitions, links) = (&mut self.partitions, &self.links);
         let is_open = |(partition, peer): &Key| {
             let of = partitions.get(partition);
@@ -84,7 +78,6 @@ impl PartitionOwner {
                 budget.used((*partition, *peer), used.most.max(coming));
             }
         }
-        *divided_at = now.mono_micros;
         *divide_at = (!budget.is_idle()).then_some(now.mono_micros + DIVIDE_MICROS);
         let changed = budget.divide();
         self.set_windows(now, changed);

@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod bodies;
 mod bounds;
@@ -323,8 +323,6 @@ impl World {
         if plan.small_windows {
             windows.total_bytes_max = 16 << 10;
             windows.window_bytes_min = 1 << 10;
-            shipping.state.window_bytes = 4 << 10;
-            shipping.state.chunk_bytes = 1 << 10;
             shipping.window_bytes = 4 << 10;
             shipping.window_batches = 8;
             shipping.applying_bytes_max = 4 << 10;
@@ -336,9 +334,11 @@ impl World {
             _ => {
                 shipping.kept = 0;
                 shipping.cut_step = 1;
-                shipping.state.window_bytes = 4 << 10;
-                shipping.state.chunk_bytes = 1 << 10;
             }
+        }
+        if plan.small_windows || plan.kept > 0 {
+            shipping.state.window_bytes = 4 << 10;
+            shipping.state.chunk_bytes = 1 << 10;
         }
         let roster = membership::founded(&ids);
         let joins = owner::Config {
