@@ -92,21 +92,23 @@ impl Replica {
     }
 
     /// The greatest UID among the numbers that a client names (a UID, or one more: a UIDNEXT) which another node may have told it. Of a slot of `others` it may
-    /// be any that is plausible; of another one it must be known here. `told`: the UIDNEXT that was told here before it came, below which all may be
+    /// be any that is plausible; of another one it must be known here. `None`: it says that it comes from another member, who may know of slots of which nothing is
+    /// known here, and any that is plausible is believed. `told`: the UIDNEXT that was told here before it came, below which all may be
     /// from here; `None`: it is known to come from elsewhere.
     pub fn elsewhere(
         &self,
         at: &At,
         told: Option<u32>,
         numbers: &[u32],
-        others: &BTreeSet<u8>,
+        others: Option<&BTreeSet<u8>>,
     ) -> Option<u32> {
         let ahead_max = self.named_max(at);
         let from = told.unwrap_or(1).max(1);
         let plausible = |uid: &u32| {
             let (slot, counter) = ((uid % 64) as u8, uid / 64);
             let known = self.claimed.get(&slot).is_some_and(|of| *of >= counter);
-            *uid >= from && counter <= ahead_max && (known || others.contains(&slot))
+            let may_be = others.is_none_or(|others| others.contains(&slot));
+            *uid >= from && counter <= ahead_max && (known || may_be)
         };
         let named = numbers
             .iter()

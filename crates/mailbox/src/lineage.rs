@@ -104,7 +104,9 @@ impl Replica {
                         known: known.clone(),
                     });
                 }
-                self.raise_all_marks(counter.saturating_add(1).saturating_mul(64));
+                // As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (rule 6), as he is by any UID of a member.
+                let given = counter.saturating_mul(64) + u32::from(self.slot);
+                self.raise_all_marks(given.saturating_add(1));
             }
         }
         for cut in std::mem::take(&mut self.history) {

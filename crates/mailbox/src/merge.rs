@@ -10,6 +10,36 @@ use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
 };
 
+/// What a replica has applied. A delivery has no dot of its own that would say so: who has applied it and keeps no record has removed and collected it, and who keeps one all the same has
+/// an older copy of a disk, or the state of who has.
+struct Knew {
+    /// All that the other one has.
+    all: bool,
+    epoch: u32,
+    claimed: BTreeMap<u8, u32>,
+}
+
+impl Knew {
+    fn of(replica: &Replica, applied: &VersionVector, others: &VersionVector) -> Self {
+        Knew {
+            all: applied.covers_all(others),
+            epoch: replica.epoch,
+            claimed: replica.claimed.clone(),
+        }
+    }
+
+    /// Whether this message, of which the other one has the record. Claims of a slot are made known in their order.
+    fn has(&self, record: &Record) -> bool {
+        let claimed = |uid: &u32| {
+            let counter = self.claimed.get(&((uid % 64) as u8));
+            *uid > 0 && counter.is_some_and(|counter| *counter >= uid / 64)
+        };
+        let mut claims = record.older().iter().chain([&record.uid]);
+        let is_known = self.all || (record.epoch == self.epoch && claims.any(claimed));
+        is_known && !broken("older-disk-revives-delivery")
+    }
+}
+
 impl Replica {
     /// Joins another replica's state: `mine` and `theirs` are the vectors that the two states have applied.
     ///
@@ -25,6 +55,7 @@ impl Replica {
     ) -> Effects {
         self.created = self.created.max(other.created);
         self.uidvalidity_floor = self.uidvalidity_floor.max(other.uidvalidity_floor);
+        let knew = [Knew::of(self, mine, theirs), Knew::of(other, theirs, mine)];
         self.raise_epoch(other.epoch);
         if self.epoch == other.epoch {
             self.counter = self.counter.max(other.counter);
@@ -40,7 +71,7 @@ impl Replica {
             .extend(names.map(|(name, _)| RowKey::Subscription(name.clone())));
         self.subscriptions.join(mine, &other.subscriptions, theirs);
         self.join_boxes(mine, other, theirs);
-        self.join_records(mine, other, theirs);
+        self.join_records(mine, other, theirs, &knew);
         self.count_origins();
         let mut applied = mine.clone();
         applied.merge(theirs);
@@ -83,7 +114,13 @@ impl Replica {
         }
     }
 
-    fn join_records(&mut self, mine: &VersionVector, other: &Self, theirs: &VersionVector) {
+    fn join_records(
+        &mut self,
+        mine: &VersionVector,
+        other: &Self,
+        theirs: &VersionVector,
+        [here, there]: &[Knew; 2],
+    ) {
         // The other's numbers of keywords and mailboxes in ours.
         let registers: Vec<u32> = other
             .keywords
@@ -97,6 +134,7 @@ impl Replica {
                 let record = &mut self.records[slot];
                 record.exist.join(mine, &nothing, theirs);
                 record.killed |= other.tombstones.contains(&record.id);
+                record.killed |= there.has(record);
                 record.join_flags(mine, &[], theirs);
                 self.touch(slot);
             }
@@ -133,7 +171,7 @@ impl Replica {
                     translated.view_box = translated.mailbox;
                     translated.bits = Bits::default();
                     // It is collected once more.
-                    translated.killed |= self.take_tombstone(record.id);
+                    translated.killed |= self.take_tombstone(record.id) || here.has(record);
                     let origin = self.by_id.get(&record.origin());
                     let origin = origin.map(|slot| self.records[*slot].message());
                     if let Some(message) = origin.or(copied.get(&record.origin()).cloned()) {

@@ -4,8 +4,8 @@
 
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::{
-    AccountId, At, BlobName, Date, Flags, MailboxName, NewMessage, Op, Peers, Renewal, Renewed,
-    Replica, Step,
+    AccountId, At, BlobName, Date, EntryId, Flags, MailboxName, NewMessage, Op, Peers, Renewal,
+    Renewed, Replica, Step, Tombstones,
 };
 
 const ANNE: AccountId = AccountId([1; 16]);
@@ -67,27 +67,29 @@ impl Node {
     }
 
     fn append(&mut self, name: &MailboxName, count: usize) -> Vec<u32> {
-        let message = NewMessage {
-            flags: Flags::none(),
-            blob: BlobName {
-                hash: [0; 32],
-                upload: [0; 16],
-            },
-            size: 1,
-            open_end: false,
-            date: Date {
-                seconds: 0,
-                zone_minutes: 0,
-            },
-            content: Vec::new(),
-        };
         let plan = self
             .replica
-            .plan_append(&self.at(), name, vec![message; count])
+            .plan_append(&self.at(), name, vec![message(); count])
             .unwrap();
         self.apply(plan.ops);
         self.replica.announce(name);
         plan.outcome
+    }
+
+    /// What a queue entry is delivered as; its UID.
+    fn deliver(&mut self, entry: u8) -> u32 {
+        let inbox = MailboxName::inbox();
+        let entry = EntryId([entry; 16]);
+        let plan = self
+            .replica
+            .plan_deliver(&self.at(), entry, &inbox, &inbox, message());
+        self.apply(plan.unwrap().ops);
+        let uids = self.uids();
+        uids[uids.len() - 1]
+    }
+
+    fn uids(&self) -> Vec<u32> {
+        self.replica.uids(&MailboxName::inbox())
     }
 
     fn next(&mut self, name: &MailboxName) -> u32 {
@@ -112,6 +114,23 @@ impl Node {
         let again = Replica::load(ANNE, slot, node.replica.all_rows(), &node.applied).unwrap();
         assert!(!again.needs_renewal(renewal), "it is kept");
         (node, plan.outcome)
+    }
+}
+
+fn message() -> NewMessage {
+    NewMessage {
+        flags: Flags::none(),
+        blob: BlobName {
+            hash: [0; 32],
+            upload: [0; 16],
+        },
+        size: 1,
+        open_end: false,
+        date: Date {
+            seconds: 0,
+            zone_minutes: 0,
+        },
+        content: Vec::new(),
     }
 }
 
@@ -300,4 +319,39 @@ fn an_epoch_that_a_crash_interrupts_goes_on() {
     let late = again.replica.plan_late(&again.at(), &Peers::none());
     again.apply(late.ops);
     assert_eq!(again.replica.uids(&inbox).len(), 10_000);
+}
+
+/// An older copy has a delivery that was removed, and collected everywhere: by the state of who knew it and has no record of it, it is gone. What that one never knew stays, whether or not
+/// it knew all else.
+#[test]
+fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
+    for delivered_since in [false, true] {
+        let mut node = Node::new();
+        let uid = node.deliver(1);
+        let kept = node.deliver(2);
+        let (mut older, _) = node.put_back(2, 5, &renewal(2));
+        let before = node.applied.clone();
+        let plan = node.replica.plan_expunge(&MailboxName::inbox(), &[uid]);
+        node.apply(plan.unwrap().ops);
+        let (applied, tombstones) = (node.applied.clone(), Tombstones::Left);
+        let collected = node
+            .replica
+            .collect(&applied, &|_, _| true, tombstones, usize::MAX);
+        assert_eq!(collected.messages.len(), 1);
+
+        let mut mine = before;
+        let mut expected = vec![kept];
+        if delivered_since {
+            expected.push(older.deliver(3));
+            mine = older.applied.clone();
+        } else {
+            // As its disk had it.
+            let rows = older.replica.all_rows();
+            older.replica = Replica::load(ANNE, 5, rows, &mine).unwrap();
+        }
+        older
+            .replica
+            .join(&mine, &node.replica, &applied, NOW, &Peers::none());
+        assert_eq!(older.uids(), expected);
+    }
 }

@@ -35,6 +35,20 @@ pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 /// Key of the row which says where this node's log ended when it dropped the partition: a [`Position`] with nothing applied. It is alone then.
 pub const AWAY_KEY: &[u8] = b"\0away";
 
+/// Whether this is the position of another incarnation, which does not apply all that it once wrote: it dropped that, and came back to a partition of which it had nothing. No
+/// log has these operations, they come with a state, and a state is given for them to who wrote them.
+pub(crate) fn lacks_own_of_before(
+    origin: Incarnation,
+    record: &[u8],
+    last: impl Fn(Incarnation) -> u64,
+) -> bool {
+    let position = minicbor::decode::<Position>(record).ok();
+    position.is_some_and(|position| {
+        let wrote = position.origin.and_then(|of| Incarnation::new(of.get()));
+        wrote.is_some_and(|of| of != origin && position.applied.get(of) < last(of))
+    })
+}
+
 /// Key of the row which says that this node has once dropped the partition: without [`GROWN_KEY`] it has not all again.
 pub const DROPPED_KEY: &[u8] = b"\0dropped";
 

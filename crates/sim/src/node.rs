@@ -379,6 +379,11 @@ impl Node {
         self.reopen();
     }
 
+    /// Who holds which partition, for the next start.
+    pub fn set_holders(&mut self, holders: Holders) {
+        self.owner_config.holders = holders;
+    }
+
     /// Who holds which partition; this one of accounts is to be looked at.
     pub fn placed(&mut self, holders: &Holders, partition: PartitionId) {
         self.owner_config.holders.clone_from(holders);

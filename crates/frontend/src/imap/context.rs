@@ -47,6 +47,8 @@ pub(super) struct Context {
     pub(super) compressed: bool,
     /// The selected mailbox.
     pub(super) view: Option<Box<View>>,
+    /// Something has changed since a mailbox was asked for. The answer waits for the disk, and does not say it: it was made before.
+    pub(super) has_changed: bool,
     /// Not before this moment of the monotonic clock a session in IDLE asks what has changed: it was refused.
     pub(super) asks_from: u64,
     /// Gathered output; given away when it is sent, so that an idle session holds none.
@@ -84,6 +86,7 @@ impl Context {
             qresync,
             compressed,
             view,
+            has_changed: _,
             asks_from: _,
             out: _,
             notes: _,

@@ -160,6 +160,7 @@ impl ImapSession {
                 qresync: false,
                 compressed: false,
                 view: None,
+                has_changed: false,
                 asks_from: 0,
                 out: Vec::new(),
                 notes: std::collections::VecDeque::new(),
@@ -682,6 +683,7 @@ impl Session for ImapSession {
     fn on_event(&mut self, _now: Now, event: Event) {
         match event {
             Event::Changed => {
+                self.cx.has_changed = true;
                 if let Some(view) = &mut self.cx.view {
                     view.dirty = true;
                 }

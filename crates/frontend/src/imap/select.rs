@@ -85,7 +85,8 @@ impl Select {
         }
     }
 
-    fn ask(&mut self, cx: &Context, name: MailboxName, was_selected: bool) -> Step {
+    fn ask(&mut self, cx: &mut Context, name: MailboxName, was_selected: bool) -> Step {
+        cx.has_changed = false;
         self.state = State::Asked(name.clone(), was_selected);
         let call = MailboxCall::Select {
             session: cx.peer.session,
@@ -166,12 +167,13 @@ impl Task for Select {
                 let first_unseen = selected.first_unseen;
                 let id = objectid::mailbox_id(selected.status.id);
                 let name = name.clone();
-                let view = View::new(
+                let mut view = View::new(
                     name.clone(),
                     self.read_only,
                     selected,
                     cx.limits.keywords_max,
                 );
+                view.dirty = cx.has_changed;
                 cx.view = Some(Box::new(view));
                 tell(cx, &name, &id, first_unseen);
                 self.selected(cx)

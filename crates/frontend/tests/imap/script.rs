@@ -5,7 +5,7 @@
 //! - `S:` is the next line of the server: `...` stands for any text, `$x` for a number, the same one wherever `$x` stands; `$idx`
 //!   for hexadecimal digits, which no other id has.
 //! - `connect tls`, `connect plain`, `tls`, `eof`, `shutdown`, `closed` (the server has closed), `stop CALL` (the next call of this name is
-//!   not carried out until `go`; `next` carries it out and stops at the next of its name).
+//!   not carried out until `go`; `next` carries it out and stops at the next of its name; `late` carries it out, and `answer` gives the answer).
 //! - `few COUNT`, at the beginning: one call moves or removes so many messages.
 //! - `wait SECONDS`, `fill MAILBOX COUNT`, `fail CALL` (it fails with Storage), `forget` (the history of vanished messages is cut; the
 //!   real owner keeps it).
@@ -61,6 +61,8 @@ pub(crate) fn run_in(mut world: World, file: &str, text: &str, cut: &Cut) {
             "stop" => world.get(name).stop_at = Some(text.to_owned()),
             "go" => world.go_on(name, false),
             "next" => world.go_on(name, true),
+            "late" => world.carry_out_late(name),
+            "answer" => world.answer(name),
             "few" => world.fake.few(text.parse().unwrap()),
             "wait" => world.pass(text.parse().unwrap()),
             "fill" => {

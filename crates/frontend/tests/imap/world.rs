@@ -7,7 +7,7 @@ use whimbrel_frontend::{
     session::{Action, Binding, Note, Peer, Session, Tls},
 };
 use whimbrel_service::{
-    api::{Call, Event, SessionId},
+    api::{Call, Event, Reply, SessionId},
     machine::Now,
 };
 
@@ -47,6 +47,8 @@ pub(crate) struct Connection {
     /// A call of this name is not carried out until told.
     pub(crate) stop_at: Option<String>,
     held: Option<Call>,
+    /// An answer that has not come yet.
+    late: Option<Reply>,
     /// Does not read: output is not taken.
     pub(crate) stuck: bool,
     pub(crate) sends: usize,
@@ -146,6 +148,7 @@ impl World {
             wants_tls: false,
             stop_at: None,
             held: None,
+            late: None,
             stuck: false,
             sends: 0,
             yields: 0,
@@ -190,7 +193,30 @@ impl World {
         self.run();
     }
 
+    /// A call that was stopped is carried out; its answer waits, as for the disk.
+    pub(crate) fn carry_out_late(&mut self, name: &str) {
+        let connection = self.get(name);
+        let call = connection.held.take().expect("a call is held");
+        connection.stop_at = None;
+        let reply = self.call(call);
+        self.get(name).late = Some(reply);
+    }
+
+    pub(crate) fn answer(&mut self, name: &str) {
+        let now = self.now;
+        let connection = self.get(name);
+        let reply = connection.late.take().expect("an answer waits");
+        connection.session.on_reply(now, reply);
+        self.run();
+    }
+
     fn carry_out(&mut self, name: &str, call: Call) {
+        let reply = self.call(call);
+        let now = self.now;
+        self.get(name).session.on_reply(now, reply);
+    }
+
+    fn call(&mut self, call: Call) -> Reply {
         let reply = self.fake.call(call);
         // Events reach a session before any reply that was made after them.
         for (id, event) in self.fake.events() {
@@ -202,8 +228,7 @@ impl World {
                 connection.session.on_event(self.now, event);
             }
         }
-        let now = self.now;
-        self.get(name).session.on_reply(now, reply);
+        reply
     }
 
     /// Until nobody has anything to do.

@@ -335,7 +335,9 @@ impl PartitionOwner {
         let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
         let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
-        let Some(named) = replica.elsewhere(&at, told, names.numbers, &others) else {
+        let of_member = was_here || slot.is_some_and(|slot| others.contains(&slot));
+        let others = (!of_member).then_some(&others);
+        let Some(named) = replica.elsewhere(&at, told, names.numbers, others) else {
             return Ok(None);
         };
         if was_here {

@@ -112,12 +112,21 @@ impl PartitionOwner {
         self.look_at_left(partition);
     }
 
-    /// Not all that was left is gone, and this node does not know that it is away.
-    pub(super) fn go_on_dropping(&mut self, partition: PartitionId, logs: Vec<Incarnation>) {
-        let (end, step) = (0, Step::Dropping(logs));
-        let left = Partition::Left(Box::new(Left { end, step }));
+    /// What another incarnation left, or came back to, is not all gone, or not all here: all of it goes, and this one begins with nothing.
+    pub(super) fn drop_of_another(
+        &mut self,
+        partition: PartitionId,
+        rows: Vec<(Vec<u8>, Bytes)>,
+        logs: BTreeMap<Incarnation, LogEnd>,
+    ) {
+        let step = Step::Looking {
+            rows,
+            read: true,
+            logs: Some(logs),
+        };
+        let left = Partition::Left(Box::new(Left { end: 0, step }));
         self.partitions.insert(partition, left);
-        self.drop_next_of_left(partition);
+        self.looked_at_left(partition);
     }
 
     fn left(&mut self, partition: PartitionId) -> Option<&mut Left> {

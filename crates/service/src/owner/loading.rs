@@ -300,12 +300,16 @@ impl PartitionOwner {
         // All that is left of an earlier life.
         let mut rows = opening.rows.iter();
         let away = rows.find(|(key, _)| key == log::AWAY_KEY);
-        let others = logs.iter().flatten().map(|(of, _)| *of);
-        let others: Vec<Incarnation> = others.filter(|of| *of != origin).collect();
-        let is_alone = others.is_empty() && opening.rows.len() == 1;
-        if away.is_some() && !is_alone {
-            // It was left under another incarnation, and an older copy of the disk put back.
-            return self.go_on_dropping(partition, others);
+        let mut known = logs.iter().flatten();
+        let is_alone = opening.rows.len() == 1 && known.all(|(of, _)| *of == origin);
+        let end = |of: Incarnation| logs.as_ref().and_then(|logs| logs.get(&of));
+        let last = |of| end(of).map_or(0, |end| end.last);
+        let lacks =
+            position.is_some_and(|(_, record)| log::lacks_own_of_before(origin, record, last));
+        // An older copy of the disk was put back, with a partition that it had left under another incarnation; or had come back to, and nothing had come yet of what that one wrote before.
+        if away.is_some() && !is_alone || lacks {
+            let (rows, logs) = (std::mem::take(&mut opening.rows), opening.logs.take());
+            return self.drop_of_another(partition, rows, logs.flatten().unwrap_or_default());
         }
         let comes_back = away.is_some();
         let mut log = match position.or(away) {

@@ -217,12 +217,27 @@ fn what_no_node_can_have_told_changes_nothing() {
         0,
     ] {
         names(&mut pair, 1, nonsense, None);
+    }
+    for nonsense in [u32::MAX, (counter + (1 << 21)) * 64, 0] {
         names(&mut pair, 1, nonsense, Some(64 * 5));
     }
     assert_eq!(taken_over(&pair), (0, 0, 0));
     assert_eq!(pair.uids(1, "INBOX"), before);
     pair.append(1, "INBOX", 1);
     assert!(*pair.uids(1, "INBOX").last().expect("mail") < next + 64 * 100);
+}
+
+/// A UIDNEXT need not be one more than a UID of anybody: another node may have told one that it drew ahead, or knows of slots that are not known here.
+#[test]
+fn who_comes_from_another_member_is_believed_whatever_slot_it_names() {
+    for slot in [40, 2] {
+        let mut pair = two_with_mail();
+        let next = pair.uids(1, "INBOX").last().expect("mail") + 1;
+        let named = (next / 64 + 5) * 64 + slot;
+        names(&mut pair, 1, named, Some(64 * 5));
+        pair.append(1, "INBOX", 1);
+        assert!(*pair.uids(1, "INBOX").last().expect("mail") > named);
+    }
 }
 
 #[test]

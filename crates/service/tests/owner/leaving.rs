@@ -8,7 +8,7 @@ use whimbrel_mailbox::RowKey;
 use whimbrel_replication::wire::{Covered, Leaving};
 use whimbrel_service::{
     api::{Failure, MailboxCall, MailboxName, Reply},
-    log::AWAY_KEY,
+    log::{AWAY_KEY, DROPPED_KEY, POSITION_KEY},
     machine::{Input, Machine, Others, Ticket},
     owner::{PartitionOwner, keys::partition_of},
     peers::{Frame, Holders, LeftReport, PeerInput, Phase},
@@ -74,6 +74,17 @@ impl Placed {
     fn restart(&mut self, node: usize) {
         self.pair.restart(node);
         self.pair.peer(node, PeerInput::Open(partition_of(ANNE)));
+    }
+
+    /// An older copy of node 1's disk is put back: it goes on as another incarnation, of which nobody knows that it ever left anything.
+    fn restart_as_another(&mut self) {
+        self.holders = Holders::default();
+        let config = &mut self.pair.nodes[1].config;
+        config.origin = Incarnation::from_hash(77);
+        config.slot = 7;
+        config.holders = Holders::default();
+        self.pair.nodes[1].owner = PartitionOwner::new(config.clone());
+        self.pair.peer(1, PeerInput::Open(partition_of(ANNE)));
     }
 
     /// A message, which the other node has heard of when this is answered: it may have readers.
@@ -528,13 +539,7 @@ fn what_another_incarnation_has_left_is_not_served() {
         }
         placed.pair.unlink();
         placed.pair.nodes[1].slow = None;
-        placed.holders = Holders::default();
-        let config = &mut placed.pair.nodes[1].config;
-        config.origin = Incarnation::from_hash(77);
-        config.slot = 7;
-        config.holders = Holders::default();
-        placed.pair.nodes[1].owner = PartitionOwner::new(config.clone());
-        placed.pair.peer(1, PeerInput::Open(partition_of(ANNE)));
+        placed.restart_as_another();
         let request = placed.pair.ask(1, ANNE, appending("INBOX", 1), 0);
         let reply = placed.pair.answer(1, request);
         assert!(
@@ -555,6 +560,31 @@ fn what_another_incarnation_has_left_is_not_served() {
         let reports = placed.pair.nodes[1].owner.reports();
         assert!(reports.iter().all(|report| report.young), "{commits}");
     }
+}
+
+/// The same, of a moment at which the partition was held again, and nothing had come yet: no log has what the node wrote in its earlier life.
+#[test]
+fn what_another_incarnation_came_back_to_and_lacked_is_dropped() {
+    let mut placed = placed();
+    placed.leave();
+    placed.pair.unlink();
+    placed.say(1, Phase::Holds, &[0, 1]);
+    let reports = placed.pair.nodes[1].owner.reports();
+    assert!(
+        reports
+            .iter()
+            .all(|report| report.young && report.left.is_none())
+    );
+    placed.restart_as_another();
+    let node = &placed.pair.nodes[1];
+    let rows: Vec<&[u8]> = node.rows.keys().map(Vec::as_slice).collect();
+    assert!(node.logs.is_empty() && rows == [DROPPED_KEY, POSITION_KEY]);
+    let reports = node.owner.reports();
+    assert!(
+        reports
+            .iter()
+            .all(|report| report.young && report.left.is_none())
+    );
 }
 
 /// A client of an earlier life names what it was told then, here or at the other node: what came from there under lower UIDs was claimed again before the node left.
@@ -595,7 +625,7 @@ fn who_was_there_in_an_earlier_life_is_told_no_lesser_uidnext() {
     placed.come_back();
     let before = look(&mut placed.pair, 1);
     assert!(before.uid_next < knows.uid_next, "it knows nothing of that");
-    names(&mut placed.pair, 1, knows.uid_next, Some(knows.modseq));
+    names(&mut placed.pair, 1, knows.uid_next - 1, Some(knows.modseq));
     assert_eq!(look(&mut placed.pair, 1).uid_next, knows.uid_next);
     assert_eq!(taken_over(&placed.pair), (0, 0, 0));
 }

@@ -32,6 +32,8 @@ pub(super) struct Looks {
     nexts: BTreeMap<(usize, AccountId, String), u32>,
     /// By node: messages on an older disk that was put back.
     back: BTreeMap<usize, BTreeSet<(AccountId, MessageId)>>,
+    /// What is shown again, it seems, at a node with an older disk, of which it is not known yet which message it is.
+    back_unproved: BTreeMap<(AccountId, u32), usize>,
     /// By node: what was ever shown in INBOX.
     in_inbox: BTreeMap<(usize, AccountId), Uids>,
 }
@@ -103,8 +105,16 @@ impl Looks {
         id: MessageId,
     ) -> Result<(), String> {
         match self.owners.insert((account, uid), id) {
-            Some(before) if before != id => Err(format!(
-                "U1: UID {uid} of {account} denoted {before}, and now {id}"
+            Some(before) if before != id => {
+                return Err(format!(
+                    "U1: UID {uid} of {account} denoted {before}, and now {id}"
+                ));
+            }
+            _ => {}
+        }
+        match self.back_unproved.remove(&(account, uid)) {
+            Some(node) if !self.back[&node].contains(&(account, id)) => Err(format!(
+                "U2: node {node} has shown the new UID {uid} of {account}, below a UIDNEXT that it told, and {id} was not on its older disk"
             )),
             _ => Ok(()),
         }
@@ -130,18 +140,17 @@ impl Looks {
         }
         let key = (node, account, name.to_owned());
         let back = self.back.get(&node);
-        let owners = &self.owners;
-        let comes_back = |uid: &u32| {
-            let id = owners.get(&(account, *uid));
-            back.zip(id)
-                .is_some_and(|(back, id)| back.contains(&(account, *id)))
-        };
         let (known, told) = self.told.entry(key).or_default();
-        let mut new = uids.difference(known);
-        if let Some(low) = new.find(|uid| *uid < told && !comes_back(uid)) {
-            return Err(format!(
-                "U2: node {node} shows the new UID {low} in {name} of {account}, its UIDNEXT was told to be {told}"
-            ));
+        for low in uids.difference(known).filter(|uid| *uid < told) {
+            match (back, self.owners.get(&(account, *low))) {
+                (Some(back), Some(id)) if back.contains(&(account, *id)) => {}
+                (Some(_), None) => _ = self.back_unproved.insert((account, *low), node),
+                _ => {
+                    return Err(format!(
+                        "U2: node {node} shows the new UID {low} in {name} of {account}, its UIDNEXT was told to be {told}"
+                    ));
+                }
+            }
         }
         let least = self.nexts.get(&(node, account, name.to_owned()));
         let least = least.copied().unwrap_or(0).max(*told);

@@ -111,12 +111,11 @@ impl Losses {
 }
 
 impl Plan {
-    /// Where members do not change: there is one loss at a time, and a removal may be another. Nor where clients come by bytes: what these hold against
-    /// nodes knows no loss.
+    /// Where members do not change: there is one loss at a time, and a removal may be another.
     pub(super) fn with_disks(mut self) -> Self {
         let drawn = Rng::new(self.seed ^ 0x0d15_c51e_57ed).below(5);
         self.disks = match drawn {
-            _ if self.membership > 0 || self.leaves > 0 || self.doors > 0 => Disks::Own,
+            _ if self.membership > 0 => Disks::Own,
             0 | 1 => Disks::Older,
             2 | 3 if self.other_nodes == 2 => Disks::TwoLost,
             2 | 3 => Disks::Lost,
@@ -224,7 +223,8 @@ impl World {
             victims = [older].into();
         }
         let is_ready = |index: &usize| self.members[*index].down.is_none();
-        if victims.len() == count && victims.iter().all(is_ready) && self.lets_in(&victims) {
+        let goes_on = self.lets_in(&victims) && self.is_whole_without(&victims);
+        if victims.len() == count && victims.iter().all(is_ready) && goes_on {
             self.lose_disks(&victims);
         }
     }
@@ -317,6 +317,11 @@ impl World {
             let down = self.losses.rng.below(20 * SECOND);
             self.crash(*index, self.now + 1 + down);
         }
+    }
+
+    /// Whether it will come back with another disk.
+    pub(super) fn has_lost_its_disk(&self, index: usize) -> bool {
+        self.losses.pending.contains_key(&index)
     }
 
     /// A node starts; whether it can. With another disk it needs a member that gives it a slot.

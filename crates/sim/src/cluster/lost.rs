@@ -61,7 +61,11 @@ impl World {
             self.network.heal(self.now);
             self.run_until(self.now + SECOND)?;
         }
-        let (_, shown, _) = self.inbox(lost, self.accounts[0])?;
+        // A full disk does not take what SELECT tells.
+        let shown = match self.members[lost].node.disk.faults.full {
+            true => Vec::new(),
+            false => self.inbox(lost, self.accounts[0])?.1,
+        };
         let before = self.kept.count();
         let mut what = Rng::new(self.plan.seed ^ 0x0010_57d1_5c01);
         match what.below(3) {

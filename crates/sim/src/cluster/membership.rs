@@ -87,6 +87,7 @@ impl World {
         config.origin = id;
         config.peers = roster.slots();
         config.former = roster.former();
+        config.holders = roster.holders();
         config.slot = config.peers.remove(&id).unwrap_or(0);
         let limits = queue::Limits {
             retry_after_seconds: 2,
@@ -104,6 +105,7 @@ impl World {
         });
         self.network
             .add(number, self.plan.latency_micros, self.plan.seed);
+        self.begin_placing_at(number);
         for other in 0..number {
             self.network.connect_at(self.now + 1, number, other);
         }
@@ -175,6 +177,7 @@ impl World {
         member.renewed = true;
         member.whole.clear();
         member.roster = roster;
+        member.node.set_holders(member.roster.holders());
         member.node.renew(copy, identity, peers, self.now);
         let roster = &member.roster;
         member.node.members(roster.slots(), roster.former());
@@ -196,6 +199,9 @@ impl World {
             return Ok(());
         }
         let victim = *self.rng.pick(&others);
+        if !self.is_whole_without(&[victim].into()) {
+            return Ok(());
+        }
         let (by, id) = (self.members[at].id, self.members[victim].id);
         let roster = &mut self.members[at].roster;
         if !roster.remove(by, id, self.now).map_err(|e| e.to_string())? {
@@ -255,28 +261,36 @@ impl World {
         let gone: BTreeSet<Incarnation> = gone.map(|(_, member)| member.id).collect();
         let of = |index: usize| {
             let reports = self.members[index].node.reports().into_iter();
-            let logs = reports.flat_map(|report| {
+            let partitions = reports.map(|report| {
                 let (open, missing) = (report.open.unwrap_or_default(), report.bodies_missing);
                 let logs = open.logs.into_iter().filter(|(of, _)| gone.contains(of));
-                logs.map(move |(of, log)| {
+                let logs = logs.map(|(of, log)| {
                     let has = if missing == 0 { log.applied } else { 0 };
-                    ((report.partition, of), (log.stored, has))
-                })
+                    (of, (log.stored, has))
+                });
+                (report.partition, logs.collect::<BTreeMap<_, _>>())
             });
-            logs.collect::<BTreeMap<_, _>>()
+            partitions.collect::<BTreeMap<_, _>>()
         };
-        let holds = |other: usize| {
-            let theirs = of(other);
-            (of(victim).iter()).all(|(log, (stored, _))| {
-                *stored == 0 || theirs.get(log).is_some_and(|(_, has)| has >= stored)
+        let others = (0..self.members.len()).filter(|other| {
+            let member = &self.members[*other];
+            *other != victim && !member.doubtful && member.down.is_none()
+        });
+        let others: Vec<_> = others.map(of).collect();
+        let holds = |theirs: &BTreeMap<Incarnation, (u64, u64)>, own: &BTreeMap<_, (u64, _)>| {
+            own.iter().all(|(of, (stored, _))| {
+                *stored == 0 || theirs.get(of).is_some_and(|(_, has)| has >= stored)
             })
         };
+        let own = of(victim);
+        let mut own = own.iter();
         let member = &self.members[victim];
-        let mut others = (0..self.members.len())
-            .filter(|other| !self.members[*other].doubtful && self.members[*other].down.is_none());
         member.down.is_none()
             && member.node.queue_len() == 0
-            && others.any(|other| other != victim && holds(other))
+            && own.all(|(partition, own)| {
+                let mut theirs = others.iter().filter_map(|of| of.get(partition));
+                theirs.any(|theirs| holds(theirs, own))
+            })
     }
 
     /// A node's list of members has changed: its machines and peers are told, and who was removed is not listened to.

@@ -613,7 +613,9 @@ impl World {
     /// All is mended and at rest; then a disk is lost. What only its node had would be lost with it, and nobody could say what.
     fn renew_a_node(&mut self) -> Result<(), String> {
         self.doors_rest(true);
+        self.calm = true;
         let renewed = self.renew_at_rest();
+        self.calm = false;
         self.doors_rest(false);
         renewed
     }

@@ -2,6 +2,8 @@
 //! anybody may go whenever enough others have all.
 //!
 //! Clients go to nodes that hold their account. Of what a node has told in an earlier life it knows nothing any more: U2 is of a node and a life. In the end all come back.
+//!
+//! Where members change, or disks are lost, too, one that is left holds each partition as a whole: nobody removes the last one, nor can anything be done for what was on its disk.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +28,11 @@ const PATIENCE_LOOKS: u64 = 20;
 const AWAY_LOOKS: u64 = 8;
 
 impl Plan {
-    /// In a quarter of the seeds nodes leave partitions; members do not change then.
+    /// In a quarter of the seeds nodes leave partitions.
     pub(super) fn with_leaving(mut self) -> Self {
         let mut rng = Rng::new(self.seed ^ 0x01ea_5e5e_ed00);
         if rng.one_in(4) {
             self.leaves = rng.between(5, 40);
-            self.membership = 0;
-            self.loses = false;
         }
         self
     }
@@ -51,20 +51,38 @@ impl World {
     }
 
     pub(super) fn begin_placing(&mut self) {
+        (0..self.members.len()).for_each(|index| self.begin_placing_at(index));
+    }
+
+    pub(super) fn begin_placing_at(&mut self, index: usize) {
         if self.plan.leaves == 0 {
             return;
         }
         let least = self.plan.holders_min();
-        for index in 0..self.members.len() {
-            self.members[index].node.hold_at_least(least);
-            let first = self.rng.between(1, LOOK_MICROS);
-            self.network.at(self.now + first, Event::Place(index));
-        }
+        self.members[index].node.hold_at_least(least);
+        let first = self.rng.between(1, LOOK_MICROS);
+        self.network.at(self.now + first, Event::Place(index));
     }
 
     fn phase(&self, at: usize, partition: PartitionId) -> Phase {
         let member = &self.members[at];
         member.roster.standing(member.id, partition).phase
+    }
+
+    /// Whether there is somebody else with all of each partition.
+    pub(super) fn is_whole_without(&self, gone: &BTreeSet<usize>) -> bool {
+        if self.plan.leaves == 0 {
+            return true;
+        }
+        let mut left = self.there();
+        left.retain(|index| !gone.contains(index) && !self.members[*index].doubtful);
+        let has_all = |index: usize, partition| {
+            let report = self.report_of(index, partition);
+            let whole = report.is_some_and(|of| of.open.is_some() && !of.young);
+            whole && self.phase(index, partition) != Phase::Away
+        };
+        let mut partitions = self.placed_partitions().into_iter();
+        partitions.all(|partition| left.iter().any(|index| has_all(*index, partition)))
     }
 
     fn report_of(&self, at: usize, partition: PartitionId) -> Option<PartitionReport> {

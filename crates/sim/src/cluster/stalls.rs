@@ -32,9 +32,9 @@ pub(super) struct Stalls {
 impl Stalls {
     pub(super) fn new(plan: &Plan) -> Self {
         let mut rng = Rng::new(plan.seed ^ 0x005b_a115_0000);
-        // Where turns are not drawn nothing of this is, nor where clients come by bytes, whose connections know no node that stands still.
+        // Where turns are not drawn nothing of this is.
         let mut often = |seeds: u64, turns: u64| match rng.one_in(seeds) {
-            true if plan.calls > 0 && plan.doors == 0 => rng.between(turns, turns * 4),
+            true if plan.calls > 0 => rng.between(turns, turns * 4),
             _ => 0,
         };
         let (stop, hang, fail, burst) = (often(3, 40), often(3, 40), often(3, 40), often(4, 80));
@@ -105,6 +105,12 @@ impl World {
                 self.network.fall_silent(self.now + silence, index, other);
             }
         }
+        for number in self.doors_at(index) {
+            let patience = self.stalls.rng.between(MS, 2 * (until - self.now));
+            if self.now + patience < until {
+                self.door_loses_patience(self.now + patience, number);
+            }
+        }
     }
 
     /// It goes on where it was, later.
@@ -131,8 +137,8 @@ impl World {
             Event::Gone { at, .. } => stopped(*at),
             Event::Look(at) | Event::Place(at) | Event::Clock(at) => stopped(*at),
             Event::Connect(a, b) | Event::Mend(a, b) => stopped(*a).max(stopped(*b)),
-            // Where clients come by bytes no node stands still.
-            Event::Silent { .. } | Event::Door(_) => None,
+            Event::Door(happening) => self.door_happens_at(happening).and_then(stopped),
+            Event::Silent { .. } => None,
         };
         let Some(until) = until else {
             return Some(event);

@@ -13,12 +13,12 @@ use whimbrel_service::{
 };
 
 use super::{
-    super::{Uids, World},
+    super::{Uids, World, losses::Acked},
     Happening,
 };
 
 /// One connection. Its number is never used again.
-pub(super) struct Connection {
+pub(in super::super) struct Connection {
     pub(super) door: usize,
     /// Where the session is.
     pub(super) node: usize,
@@ -333,7 +333,10 @@ impl World {
                 }
             }
             (What::Expunge, reply) if !self.members[node].doubtful => {
-                self.removals.answered(node, account, reply, &self.looks);
+                let gone = self.removals.answered(node, account, reply, &self.looks);
+                for id in gone {
+                    self.acked(node, account, Acked::Expunged(id));
+                }
             }
             (What::Select(name), Reply::Selected(selected)) => {
                 let uids: Uids = selected.uids.iter().collect();

@@ -21,6 +21,7 @@ use std::{
     sync::Arc,
 };
 
+use whimbrel_crdt::Incarnation;
 use whimbrel_frontend::{
     imap::{ImapSession, Limits},
     session::{Binding, Peer, Tls},
@@ -35,7 +36,9 @@ use self::{
     told::Told,
     wishes::Wish,
 };
-use super::{MS, Plan, SECOND, World, bodies::REAL_FROM, is_keeping, network::Event};
+use super::{
+    MS, Plan, SECOND, World, bodies::REAL_FROM, is_keeping, losses::Acked, network::Event,
+};
 use crate::rng::Rng;
 
 /// All is healed: a client must know all after so long, and after so many visits.
@@ -56,6 +59,8 @@ pub(super) enum Happening {
     Rings(u64),
     /// A session arrives at the node where it goes on.
     Passes(u64, Box<Passage>),
+    /// A node that stood still finds that a session which was brought to it is over.
+    HangsUp(Box<Connection>),
     /// A client does something.
     Turn(usize),
     /// The client's network goes, in the middle of whatever it does.
@@ -74,6 +79,8 @@ struct Door {
     current: Option<u64>,
     /// Where that is.
     node: usize,
+    /// Who that was then: with another disk it is another one.
+    served_by: Option<Incarnation>,
     /// A turn is under way.
     turns: bool,
     /// The message that it appends.
@@ -149,6 +156,7 @@ impl World {
                 mind,
                 current: None,
                 node: 0,
+                served_by: None,
                 turns: false,
                 sends: None,
             });
@@ -171,6 +179,10 @@ impl World {
             Happening::Closed(number) => self.door_closed(number),
             Happening::Rings(number) => self.door_rings(number),
             Happening::Passes(number, passage) => self.door_passes(number, *passage),
+            Happening::HangsUp(connection) => {
+                self.door_hangs_up_at_once(*connection);
+                Ok(())
+            }
             Happening::Turn(door) => self.door_turn(door),
             Happening::Back(number, bytes) => match self.door_of(number) {
                 Some(door) => self.door_hears(door, &bytes),
@@ -183,6 +195,30 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    /// The node at which something happens; `None`: at the client's end, or nowhere any more.
+    pub(super) fn door_happens_at(&self, happening: &Happening) -> Option<usize> {
+        match happening {
+            Happening::There(number, _) | Happening::Closed(number) | Happening::Rings(number) => {
+                let connection = self.doors.connections.get(number);
+                connection.map(|connection| connection.node)
+            }
+            Happening::Passes(_, passage) => Some(passage.to()),
+            Happening::HangsUp(connection) => Some(connection.node),
+            _ => None,
+        }
+    }
+
+    /// Connections of clients to a node.
+    pub(super) fn doors_at(&self, node: usize) -> Vec<u64> {
+        let of = self.doors.doors.iter().filter(|door| door.node == node);
+        of.filter_map(|door| door.current).collect()
+    }
+
+    /// A client does not wait any longer for a node that stands still.
+    pub(super) fn door_loses_patience(&mut self, time: u64, number: u64) {
+        self.network.at(time, event(Happening::Breaks(number)));
     }
 
     /// Whose connection that is, if he has not given it up.
@@ -222,7 +258,7 @@ impl World {
             false if self.doors.rng.one_in(3) => self.door_anywhere(),
             false => self.door_any(account),
         };
-        if self.members[node].down.is_some() || !self.is_serving(node) {
+        if !self.members[node].is_up() || !self.is_serving(node) {
             self.door_turns(door, SECOND);
             return Ok(());
         }
@@ -250,6 +286,7 @@ impl World {
         let of = &mut self.doors.doors[door];
         of.current = Some(number);
         of.node = node;
+        of.served_by = Some(self.members[node].id);
         of.mind.connected();
         self.with_session(number, |_, _| Ok(()))
     }
@@ -354,7 +391,8 @@ impl World {
 
     fn door_effects(&mut self, door: usize, effects: Vec<Effect>) -> Result<(), String> {
         let (node, account) = (self.doors.doors[door].node, self.doors.doors[door].account);
-        let counts = !self.members[node].doubtful;
+        let is_who_it_was = self.doors.doors[door].served_by == Some(self.members[node].id);
+        let counts = !self.members[node].doubtful && is_who_it_was && !self.has_lost_its_disk(node);
         for effect in effects {
             match effect {
                 Effect::Rest => {
@@ -363,11 +401,15 @@ impl World {
                 }
                 Effect::Idling => self.door_turns(door, 2 * self.plan.pause_micros + SECOND),
                 Effect::Note(what) => self.note(what),
-                Effect::Appended(body) if counts => self.kept.acknowledged(account, body),
+                Effect::Appended(body) if counts => {
+                    self.kept.acknowledged(account, body);
+                    self.acked(node, account, Acked::Body(body));
+                }
                 Effect::Flagged(uids, set) if counts => {
                     for uid in uids {
                         if let Some(id) = self.looks.owner(account, uid) {
                             self.kept.flagged(account, id, &set);
+                            self.acked(node, account, Acked::Flags(id));
                         }
                     }
                 }

@@ -18,6 +18,12 @@ pub(in super::super) struct Passage {
     handover: Handover,
 }
 
+impl Passage {
+    pub(super) fn to(&self) -> usize {
+        self.to
+    }
+}
+
 impl World {
     /// Whether the node takes those who log in there to another one: as it must where it does not serve the account, and as a drained node does.
     pub(super) fn door_relays(&mut self, node: usize, account: AccountId) -> bool {
@@ -32,7 +38,7 @@ impl World {
             *to != from
                 && self.members[from].linked.contains_key(to)
                 && self.network.has_stream(from, *to)
-                && self.members[*to].down.is_none()
+                && self.members[*to].is_up()
                 && self.serves(*to, account)
                 && self.is_serving(*to)
         });
@@ -93,6 +99,7 @@ impl World {
         let door = connection.door;
         if self.door_of(number) == Some(door) {
             self.doors.doors[door].node = to;
+            self.doors.doors[door].served_by = Some(self.members[to].id);
         }
         self.doors.connections.insert(number, connection);
         self.with_session(number, |_, _| Ok(()))
@@ -103,6 +110,15 @@ impl World {
         self.note("door: relay ended");
         let at = connection.back_at.max(self.now) + connection.latency_micros;
         self.network.at(at, event(Happening::Ended(number)));
+        if self.members[connection.node].stopped_until.is_some() {
+            let hangs_up = Happening::HangsUp(Box::new(connection));
+            self.network.at(self.now, event(hangs_up));
+        } else {
+            self.door_hangs_up_at_once(connection);
+        }
+    }
+
+    pub(super) fn door_hangs_up_at_once(&mut self, connection: Connection) {
         let node = connection.node;
         if self.members[node].down.is_none() && !self.members[node].out {
             self.bring(node);
