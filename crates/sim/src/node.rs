@@ -405,6 +405,16 @@ impl Node {
         owners.chain(others).chain(self.queue.reports()).collect()
     }
 
+    /// How one of them stands.
+    #[must_use]
+    pub fn report(&self, partition: PartitionId) -> Option<PartitionReport> {
+        match self.dest_of(partition) {
+            Dest::Owner(index) => self.owners[index].report_on(partition),
+            Dest::Directory => self.directory.reports().pop(),
+            Dest::Queue => self.queue.reports().pop(),
+        }
+    }
+
     /// Bytes of bodies in memory, that come from other nodes.
     #[must_use]
     pub fn bodies_bytes(&self) -> u64 {

@@ -192,46 +192,11 @@ impl Partition {
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
-        let (durable, applied) = (self.durable(), self.applied());
-        let room = self.room(self.peers.get(&id)?.window);
-        let lives = self.lives(id);
-        let peer = self.peers.get_mut(&id).filter(|peer| peer.linked)?;
+        let peer = self.peers.get(&id).filter(|peer| peer.linked)?;
         if peer.hello_due || peer.ack_due {
-            peer.dirty = false;
-            peer.told_at = now.mono_micros;
+            return self.tell(now, id);
         }
-        if std::mem::take(&mut peer.hello_due) {
-            // Where a closed log ends before what is on disk the hash is not known.
-            let known = |log: &Origin| log.stored > 0 && log.stored_hash != Hash::default();
-            let heads = self.origins.iter().filter(|(_, log)| known(log));
-            let heads = heads
-                .map(|(origin, log)| Head {
-                    origin: *origin,
-                    hash: log.stored_hash.0,
-                })
-                .collect();
-            return Some(Frame::Hello(Hello {
-                partition: self.id,
-                durable,
-                applied,
-                heads,
-                room,
-                yours: Some(peer.durable.clone()),
-                anew: Some(std::mem::take(&mut peer.anew)),
-                young: self.young.then_some(true),
-                lives,
-            }));
-        }
-        if std::mem::take(&mut peer.ack_due) {
-            return Some(Frame::Ack(Ack {
-                partition: self.id,
-                durable,
-                applied,
-                room,
-                again: peer.again.take(),
-                lives,
-            }));
-        }
+        let peer = self.peers.get_mut(&id)?;
         if std::mem::take(&mut peer.hint_due) {
             peer.hinted_at = now.mono_micros;
             if let Some(hint) = self.hint(id) {
@@ -264,8 +229,48 @@ impl Partition {
         }))
     }
 
-    pub(super) fn time(&mut self, now: Now) {
+    /// The hello or the acknowledgement that is due.
+    fn tell(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
         let (durable, applied) = (self.durable(), self.applied());
+        let room = self.room(self.peers.get(&id)?.window);
+        let lives = self.lives(id);
+        let peer = self.peers.get_mut(&id)?;
+        peer.dirty = false;
+        peer.told_at = now.mono_micros;
+        if std::mem::take(&mut peer.hello_due) {
+            // Where a closed log ends before what is on disk the hash is not known.
+            let known = |log: &Origin| log.stored > 0 && log.stored_hash != Hash::default();
+            let heads = self.origins.iter().filter(|(_, log)| known(log));
+            let heads = heads
+                .map(|(origin, log)| Head {
+                    origin: *origin,
+                    hash: log.stored_hash.0,
+                })
+                .collect();
+            return Some(Frame::Hello(Hello {
+                partition: self.id,
+                durable,
+                applied,
+                heads,
+                room,
+                yours: Some(peer.durable.clone()),
+                anew: Some(std::mem::take(&mut peer.anew)),
+                young: self.young.then_some(true),
+                lives,
+            }));
+        }
+        peer.ack_due = false;
+        Some(Frame::Ack(Ack {
+            partition: self.id,
+            durable,
+            applied,
+            room,
+            again: peer.again.take(),
+            lives,
+        }))
+    }
+
+    pub(super) fn time(&mut self, now: Now) {
         let mut wake = Vec::new();
         for (id, peer) in &mut self.peers {
             if !peer.linked {
@@ -281,9 +286,7 @@ impl Partition {
                 peer.hint_due = true;
                 wake.push(*id);
             }
-            if since(peer.told_at)
-                >= refresh(&self.config, &self.closed, peer, (&durable, &applied))
-            {
+            if since(peer.told_at) >= refresh(&self.config, &self.closed, peer, &self.origins) {
                 peer.ack_due = true;
                 // Told, though it may lie here while the stream takes nothing: the deadline must move.
                 peer.told_at = now.mono_micros;
@@ -301,11 +304,10 @@ impl Partition {
 
     /// When [`super::Input::Time`] is wanted, on the monotonic clock.
     pub fn deadline(&self, now: Now) -> Option<u64> {
-        let (durable, applied) = (self.durable(), self.applied());
         let mut first: Option<u64> = None;
         let mut at = |time: u64| first = Some(first.map_or(time, |first| first.min(time)));
         for peer in self.peers.values().filter(|peer| peer.linked) {
-            at(peer.told_at + refresh(&self.config, &self.closed, peer, (&durable, &applied)));
+            at(peer.told_at + refresh(&self.config, &self.closed, peer, &self.origins));
             if !peer.flight.is_empty() {
                 at(peer.progress_at + self.config.resend_after_micros);
             }
@@ -339,11 +341,18 @@ fn refresh(
     config: &super::Config,
     closed: &BTreeMap<Incarnation, u64>,
     peer: &Peer,
-    (durable, applied): (&VersionVector, &VersionVector),
+    origins: &BTreeMap<Incarnation, Origin>,
 ) -> u64 {
-    let has = within(closed, &peer.durable);
-    let same = peer.greeted && *has == *durable && peer.applied == *applied;
-    if same && !peer.dirty {
+    // Of each frame that comes or goes this is asked: no vectors are made for it.
+    let is_here = |of: fn(&Origin) -> u64, has: &VersionVector| {
+        let here = origins.iter().map(|(id, origin)| (*id, of(origin)));
+        has.iter().eq(here.filter(|(_, number)| *number > 0))
+    };
+    let same = || {
+        is_here(|origin| origin.applied, &peer.applied)
+            && is_here(|origin| origin.stored, &within(closed, &peer.durable))
+    };
+    if !peer.dirty && peer.greeted && same() {
         config.quiet_refresh_micros
     } else {
         config.refresh_micros

@@ -490,6 +490,50 @@ impl PartitionOwner {
     }
 }
 
+impl PartitionOwner {
+    /// How a partition stands, if it is open, or being opened.
+    #[must_use]
+    pub fn report_on(&self, partition: PartitionId) -> Option<PartitionReport> {
+        let of = self.partitions.get(&partition)?;
+        Some(self.report_of(partition, of))
+    }
+
+    fn report_of(&self, partition: PartitionId, state: &Partition) -> PartitionReport {
+        PartitionReport {
+            partition,
+            open: match state {
+                Partition::Running(own) if !own.failed => Some(own.shipping.report()),
+                _ => None,
+            },
+            bodies_missing: match state {
+                Partition::Running(own) => own.lacking.len() as u64,
+                _ => 0,
+            },
+            accounts_stalled: match state {
+                Partition::Running(own) => own.stalled.len() as u64,
+                _ => 0,
+            },
+            claims_again: self.claims.get(&partition).copied().unwrap_or(0),
+            young: match state {
+                Partition::Running(own) => own.is_young(),
+                _ => self.config.young,
+            },
+            whole_at: match state {
+                Partition::Running(own) => self.whole_at(own),
+                _ => BTreeSet::new(),
+            },
+            left: match state {
+                Partition::Left(left) => Some(LeftReport {
+                    end: left.end,
+                    is_gone: left.is_gone(),
+                }),
+                _ => None,
+            },
+            keeps: BTreeSet::new(),
+        }
+    }
+}
+
 impl Machine for PartitionOwner {
     fn handle(&mut self, now: Now, input: Input) {
         self.stamps.look(now);
@@ -586,39 +630,9 @@ impl Machine for PartitionOwner {
     }
 
     fn reports(&self) -> Vec<PartitionReport> {
-        let of = |(partition, state): (&PartitionId, &Partition)| PartitionReport {
-            partition: *partition,
-            open: match state {
-                Partition::Running(own) if !own.failed => Some(own.shipping.report()),
-                _ => None,
-            },
-            bodies_missing: match state {
-                Partition::Running(own) => own.lacking.len() as u64,
-                _ => 0,
-            },
-            accounts_stalled: match state {
-                Partition::Running(own) => own.stalled.len() as u64,
-                _ => 0,
-            },
-            claims_again: self.claims.get(partition).copied().unwrap_or(0),
-            young: match state {
-                Partition::Running(own) => own.is_young(),
-                _ => self.config.young,
-            },
-            whole_at: match state {
-                Partition::Running(own) => self.whole_at(own),
-                _ => BTreeSet::new(),
-            },
-            left: match state {
-                Partition::Left(left) => Some(LeftReport {
-                    end: left.end,
-                    is_gone: left.is_gone(),
-                }),
-                _ => None,
-            },
-            keeps: BTreeSet::new(),
-        };
-        self.partitions.iter().map(of).collect()
+        let all = self.partitions.iter();
+        all.map(|(partition, of)| self.report_of(*partition, of))
+            .collect()
     }
 
     fn deadline(&self) -> Option<u64> {

@@ -86,8 +86,7 @@ impl World {
     }
 
     fn report_of(&self, at: usize, partition: PartitionId) -> Option<PartitionReport> {
-        let reports = self.members[at].node.reports();
-        reports.into_iter().find(|of| of.partition == partition)
+        self.members[at].node.report(partition)
     }
 
     /// Whether a node holds an account, and has all that clients may know of it.
