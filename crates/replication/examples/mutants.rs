@@ -74,6 +74,7 @@ const MUTANTS: &[&str] = &[
     "wait-without-blobs",
     "window-ignored",
     "window-never-smaller",
+    "young-ends-a-log",
     "young-trust-each-other",
 ];
 

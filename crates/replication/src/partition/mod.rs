@@ -39,7 +39,7 @@ pub use api::{
 };
 pub use peer::Used;
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
-use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_crdt::{Dot, Hash, Incarnation, PartitionId, VersionVector};
 
 use crate::{Now, roster::Holding, wire::Room};
 use give::Give;
@@ -295,7 +295,7 @@ impl Partition {
             taken: origin.taken,
             stored: origin.stored,
             applied: origin.applied,
-            lacks: origin.head.as_ref().and_then(|head| self.lacks(id, head)),
+            lacks: self.lacks_for_good(id, origin),
         };
         let logs = self.origins.iter();
         let peers = self.peers_that_stay().map(|(id, peer)| {
@@ -329,6 +329,14 @@ impl Partition {
             memory_bytes: self.memory_bytes(),
             peers: peers.collect(),
         }
+    }
+
+    /// What the next batch of a log rests on and is not here, as far as no state will bring it: what is young has not all that it once knew, and must not say of anything that nobody has it
+    /// (`docs/decisions/0024`).
+    fn lacks_for_good(&self, id: Incarnation, origin: &Origin) -> Option<Dot> {
+        let head = origin.head.as_ref();
+        let lacks = head.and_then(|head| self.lacks(id, head));
+        lacks.filter(|_| !self.young || crate::broken("young-ends-a-log"))
     }
 
     /// What all members have applied.

@@ -19,7 +19,7 @@ pub struct Holding {
     pub stored: u64,
     /// Applied, and that on disk.
     pub applied: u64,
-    /// The first operation that is not applied here and on which the next batch of this log depends.
+    /// The first operation that is not applied here and on which the next batch of this log depends; `None`, too, where a state may bring it.
     pub lacks: Option<Dot>,
 }
 

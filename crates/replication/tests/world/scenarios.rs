@@ -511,6 +511,16 @@ fn closed_below() -> Result<(), String> {
         lacks: Some(Dot::new(node(4), 7)),
     };
     ensure(held(&machine) == holding, "it is told what is lacking")?;
+    let mut young = Machine::resume(Resume {
+        young: true,
+        ..Resume::default()
+    });
+    let outputs = young.batches(&batches);
+    young.finish(&outputs);
+    ensure(
+        held(&young).lacks.is_none() && held(&young).stored == 4,
+        "a state may bring it to who is young",
+    )?;
     // The peer had all of it, too, and says no less on this link.
     machine.hello(&[(3, 4)], &[(3, batches[3].1)], 1 << 20);
     machine.input(Input::Closed([(node(3), 2)].into()));

@@ -335,8 +335,8 @@ impl PartitionOwner {
         let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
         let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
-        let of_member = was_here || slot.is_some_and(|slot| others.contains(&slot));
-        let others = (!of_member).then_some(&others);
+        let is_from_elsewhere = was_here || slot.is_some();
+        let others = (!is_from_elsewhere).then_some(&others);
         let Some(named) = replica.elsewhere(&at, told, names.numbers, others) else {
             return Ok(None);
         };

@@ -162,7 +162,7 @@ impl World {
         self.lose_doors_of(node);
         for index in 0..self.clients.len() {
             if self.clients[index].node == node {
-                let to = if !self.is_serving(node) || self.rng.one_in(2) {
+                let to = if self.members[node].out || self.rng.one_in(2) {
                     self.any_serving_of(self.clients[index].account)
                 } else {
                     node
@@ -568,7 +568,7 @@ impl World {
 
     /// A message comes for an address, at some node.
     pub(super) fn deliver(&mut self) {
-        let node = self.any_serving();
+        let node = self.any_member();
         self.deliver_at(node);
     }
 

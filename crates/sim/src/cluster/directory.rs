@@ -83,7 +83,7 @@ impl World {
 
     /// An administrator does something at some node.
     pub(super) fn administer(&mut self) {
-        let node = self.any_serving();
+        let node = self.any_member();
         if !self.members[node].is_up() {
             return;
         }

@@ -124,16 +124,6 @@ impl World {
         *self.rng.pick(&there)
     }
 
-    /// One that clients are served by.
-    pub(super) fn any_serving(&mut self) -> usize {
-        let mut there = self.there();
-        there.retain(|index| self.is_serving(*index));
-        if there.is_empty() {
-            return self.any_member();
-        }
-        *self.rng.pick(&there)
-    }
-
     pub(super) fn pair(&mut self) -> (usize, usize) {
         let (a, nodes) = (self.any_member(), self.members.len() as u64);
         let step = self.rng.between(1, nodes - 1);

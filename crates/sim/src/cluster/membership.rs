@@ -14,7 +14,7 @@ use whimbrel_replication::{
 use whimbrel_service::{peers::bodies, queue};
 use whimbrel_storage::memory::DiskCopy;
 
-use super::{Applied, MS, Member, World};
+use super::{MS, Member, World};
 use crate::node::{Identity, Node};
 
 /// Between two looks at what is held of removed members' logs.
@@ -88,6 +88,7 @@ impl World {
         config.peers = roster.slots();
         config.former = roster.former();
         config.holders = roster.holders();
+        config.young = true;
         config.slot = config.peers.remove(&id).unwrap_or(0);
         let limits = queue::Limits {
             retry_after_seconds: 2,
@@ -97,10 +98,9 @@ impl World {
         node.kept_bytes = self.plan.kept_bytes();
         node.set_bodies(self.plan.bodies());
         node.advance_to(self.now);
-        let (doubtful, lacks) = (self.members[at].doubtful, self.applied(at));
+        let doubtful = self.members[at].doubtful;
         self.members.push(Member {
             doubtful,
-            lacks,
             ..Member::new(id, node, roster)
         });
         self.network
@@ -162,7 +162,6 @@ impl World {
             }
         }
         self.changed(at)?;
-        let lacks = self.applied(at);
         let roster = self.members[at].roster.clone();
         let mut peers = roster.slots();
         let slot = peers.remove(&id).ok_or("who was let in has no slot")?;
@@ -173,7 +172,6 @@ impl World {
         };
         let member = &mut self.members[index];
         member.id = id;
-        member.lacks = lacks;
         member.renewed = true;
         member.whole.clear();
         member.roster = roster;
@@ -193,9 +191,16 @@ impl World {
             })
             .collect();
         // Somebody must be left that knows all.
-        let young = self.there().into_iter().any(|of| !self.is_serving(of));
+        let is_young = |of: usize| self.members[of].node.figures().partitions_young > 0;
+        let young = self.there().into_iter().any(is_young);
+        // Whoever was let in by the removed one, and is not known, goes with it.
+        let knows = |of: &usize| {
+            let members = self.members[at].roster.members();
+            members.get(self.members[*of].id).is_some()
+        };
+        let all_known = self.there().iter().all(knows);
         let unrest = young || self.directories_differ().is_some();
-        if others.len() < 2 || self.members[at].doubtful || unrest {
+        if others.len() < 2 || self.members[at].doubtful || unrest || !all_known {
             return Ok(());
         }
         let victim = *self.rng.pick(&others);
@@ -456,27 +461,6 @@ impl World {
     /// Whether somebody was removed.
     pub(super) fn nodes_were_removed(&self) -> bool {
         self.members.iter().any(|member| member.doubtful)
-    }
-
-    /// What is applied at a node.
-    fn applied(&self, index: usize) -> Applied {
-        let reports = self.members[index].node.reports().into_iter();
-        let logs = reports.flat_map(|report| {
-            let logs = report.open.unwrap_or_default().logs.into_iter();
-            logs.map(move |(of, log)| ((report.partition, of), log.applied))
-        });
-        logs.filter(|(_, applied)| *applied > 0).collect()
-    }
-
-    /// Whether clients go to it.
-    pub(super) fn is_serving(&mut self, index: usize) -> bool {
-        let mut lacks = std::mem::take(&mut self.members[index].lacks);
-        if !lacks.is_empty() {
-            let has = self.applied(index);
-            lacks.retain(|log, number| has.get(log).is_none_or(|has| has < number));
-        }
-        self.members[index].lacks = lacks;
-        self.members[index].lacks.is_empty() && !self.members[index].out
     }
 
     /// The first node that was not removed: there is one, since a node is removed only if two others are left.

@@ -36,7 +36,7 @@ mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{members::Ends, roster::Roster};
 use whimbrel_service::{
     api::{AccountId, Reply},
@@ -219,8 +219,6 @@ struct Member {
     full_until: Option<u64>,
     /// Until when it is stopped.
     stopped_until: Option<u64>,
-    /// A new one: what whoever let it in had applied then, and it has not. Until then nobody asks it anything.
-    lacks: Applied,
     /// Another incarnation has come for one whose disk was lost.
     renewed: bool,
     /// Somebody has removed it, or whoever let it in: what it acknowledges may be lost.
@@ -240,7 +238,6 @@ impl Member {
             down: None,
             full_until: None,
             stopped_until: None,
-            lacks: Applied::new(),
             renewed: false,
             doubtful: false,
             out: false,
@@ -252,9 +249,6 @@ impl Member {
         self.down.is_none() && self.stopped_until.is_none() && !self.out
     }
 }
-
-/// Up to which number which logs are applied.
-type Applied = BTreeMap<(PartitionId, Incarnation), u64>;
 
 struct World {
     plan: Plan,

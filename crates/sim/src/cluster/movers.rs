@@ -79,7 +79,7 @@ impl World {
                 continue;
             };
             knows.left.clear();
-            let node = self.any_serving();
+            let node = self.any_member();
             if with_qresync {
                 self.ask_and_wait(node, account, knows.before_select())?;
             }
@@ -106,11 +106,11 @@ impl World {
         Ok(())
     }
 
-    /// Counted only where nodes were let in, which had to be so while they answered before they had all mail; and of clients without QRESYNC
-    /// where nodes were removed: nothing shows that they were there, unless they have a UID that nobody else gave (`docs/decisions/0033`).
+    /// Counted only, of clients without QRESYNC, where nodes were removed or lost their disks: nothing shows that they were there, unless they have a UID that nobody else gave
+    /// (`docs/decisions/0033`).
     pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
-        let moved = self.nodes_were_let_in();
-        let is_excused = moved || (!with_qresync && self.nodes_were_removed());
+        let is_known = self.nodes_were_removed() || self.members.iter().any(|of| of.renewed);
+        let is_excused = !with_qresync && is_known;
         if !is_excused {
             return Err(cause);
         }

@@ -105,9 +105,9 @@ impl World {
     /// One that clients of the account are served by.
     pub(super) fn any_serving_of(&mut self, account: AccountId) -> usize {
         let mut there = self.there();
-        there.retain(|index| self.is_serving(*index) && self.serves(*index, account));
+        there.retain(|index| self.serves(*index, account));
         if there.is_empty() {
-            return self.any_serving();
+            return self.any_member();
         }
         *self.rng.pick(&there)
     }

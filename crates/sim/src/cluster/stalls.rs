@@ -158,7 +158,7 @@ impl World {
     /// Mail and APPENDs of many clients come to one node in one moment.
     fn burst(&mut self) {
         let (node, _) = self.one_and_until();
-        if !self.members[node].is_up() || !self.is_serving(node) {
+        if !self.members[node].is_up() {
             return;
         }
         self.note("cluster: burst");

@@ -258,7 +258,7 @@ impl World {
             false if self.doors.rng.one_in(3) => self.door_anywhere(),
             false => self.door_any(account),
         };
-        if !self.members[node].is_up() || !self.is_serving(node) {
+        if !self.members[node].is_up() {
             self.door_turns(door, SECOND);
             return Ok(());
         }
@@ -307,7 +307,7 @@ impl World {
     /// A node that serves the account.
     fn door_any(&mut self, account: AccountId) -> usize {
         let mut there = self.there();
-        there.retain(|index| self.is_serving(*index) && self.serves(*index, account));
+        there.retain(|index| self.serves(*index, account));
         match there.is_empty() {
             true => self.first_there(),
             false => *self.doors.rng.pick(&there),

@@ -40,7 +40,6 @@ impl World {
                 && self.network.has_stream(from, *to)
                 && self.members[*to].is_up()
                 && self.serves(*to, account)
-                && self.is_serving(*to)
         });
         (!there.is_empty()).then(|| *self.doors.rng.pick(&there))
     }
