@@ -109,7 +109,7 @@ mod broken {
         ("takeover-claims-nothing", &["overlooks"], Cluster(4)),
         ("uids-told-at-once", &["told UID", "claims:"], Regions(0)),
         ("unconfirmed-stays", &["told to come back"], Lost(7)),
-        ("untold-is-known", &["U2"], Cluster(662)),
+        ("untold-is-known", &["U2"], Cluster(1018)),
         ("vanishing-keeps-highest", &["MODSEQ"], Regions(3)),
         ("wait-without-blobs", &["D1/D2"], Lost(29)),
         ("waits-alike", &["claims:"], Regions(3)),
