@@ -119,12 +119,13 @@ impl PartitionOwner {
         rows: Vec<(Vec<u8>, Bytes)>,
         logs: BTreeMap<Incarnation, LogEnd>,
     ) {
+        let end = logs.get(&self.config.origin).map_or(0, |own| own.last);
         let step = Step::Looking {
             rows,
             read: true,
             logs: Some(logs),
         };
-        let left = Partition::Left(Box::new(Left { end: 0, step }));
+        let left = Partition::Left(Box::new(Left { end, step }));
         self.partitions.insert(partition, left);
         self.looked_at_left(partition);
     }
