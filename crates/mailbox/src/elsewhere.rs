@@ -6,7 +6,7 @@
 //!
 //! A node that is alone has none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{Incarnation, VersionVector};
@@ -32,6 +32,12 @@ impl Point {
     fn is_covered_by(&self, vector: &VersionVector) -> bool {
         vector.get(self.origin) >= self.number
     }
+}
+
+/// Whether all claims up to this UID of its slot are among these, the greatest counter of each. Claims of a slot are made known in their order.
+pub(crate) fn is_claimed(claimed: &BTreeMap<u8, u32>, uid: u32) -> bool {
+    let greatest = claimed.get(&((uid % 64) as u8));
+    greatest.is_some_and(|counter| *counter >= uid / 64)
 }
 
 impl Replica {
@@ -105,10 +111,9 @@ impl Replica {
         let ahead_max = self.named_max(at);
         let from = told.unwrap_or(1).max(1);
         let plausible = |uid: &u32| {
-            let (slot, counter) = ((uid % 64) as u8, uid / 64);
-            let known = self.claimed.get(&slot).is_some_and(|of| *of >= counter);
-            let may_be = others.is_none_or(|others| others.contains(&slot));
-            *uid >= from && counter <= ahead_max && (known || may_be)
+            let may_be = others.is_none_or(|others| others.contains(&((uid % 64) as u8)));
+            let known = is_claimed(&self.claimed, *uid);
+            *uid >= from && uid / 64 <= ahead_max && (known || may_be)
         };
         let named = numbers
             .iter()
@@ -125,10 +130,7 @@ impl Replica {
         numbers: &[u32],
     ) -> BTreeSet<u8> {
         let from = told.unwrap_or(1).max(1);
-        let is_unknown = |uid: &u32| {
-            let known = self.claimed.get(&((uid % 64) as u8));
-            *uid >= from && known.is_none_or(|counter| uid / 64 > *counter)
-        };
+        let is_unknown = |uid: &u32| *uid >= from && !is_claimed(&self.claimed, *uid);
         let is_there = |uid: u32| {
             let mut records = self.members(name);
             records.any(|(_, record)| record.uids.contains_key(&uid))

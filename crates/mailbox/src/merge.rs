@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_crdt::mutants::broken;
 use whimbrel_crdt::{DotSet, VersionVector};
 
+use crate::elsewhere::is_claimed;
 use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Record};
 use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
@@ -28,12 +29,9 @@ impl Knew {
         }
     }
 
-    /// Whether this message, of which the other one has the record. Claims of a slot are made known in their order.
+    /// Whether this message, of which the other one has the record.
     fn has(&self, record: &Record) -> bool {
-        let claimed = |uid: &u32| {
-            let counter = self.claimed.get(&((uid % 64) as u8));
-            *uid > 0 && counter.is_some_and(|counter| *counter >= uid / 64)
-        };
+        let claimed = |uid: &u32| *uid > 0 && is_claimed(&self.claimed, *uid);
         let mut claims = record.older().iter().chain([&record.uid]);
         self.all || (record.epoch == self.epoch && claims.any(claimed))
     }

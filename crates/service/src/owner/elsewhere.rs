@@ -334,10 +334,10 @@ impl PartitionOwner {
         let told = names.told.unwrap_or_else(|| replica.told(names.name));
         let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
-        let others: BTreeSet<u8> = all().map(|(_, slot)| *slot).collect();
         let is_from_elsewhere = was_here || slot.is_some();
-        let others = (!is_from_elsewhere).then_some(&others);
-        let Some(named) = replica.elsewhere(&at, told, names.numbers, others) else {
+        let others = || all().map(|(_, slot)| *slot).collect::<BTreeSet<u8>>();
+        let others = (!is_from_elsewhere).then(others);
+        let Some(named) = replica.elsewhere(&at, told, names.numbers, others.as_ref()) else {
             return Ok(None);
         };
         if was_here {

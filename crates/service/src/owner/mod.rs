@@ -488,9 +488,7 @@ impl PartitionOwner {
             self.answer(account, Output::Reply(request, reply));
         }
     }
-}
 
-impl PartitionOwner {
     /// How a partition stands, if it is open, or being opened.
     #[must_use]
     pub fn report_on(&self, partition: PartitionId) -> Option<PartitionReport> {
@@ -499,29 +497,21 @@ impl PartitionOwner {
     }
 
     fn report_of(&self, partition: PartitionId, state: &Partition) -> PartitionReport {
+        let own = match state {
+            Partition::Running(own) => Some(own),
+            _ => None,
+        };
+        let count = |of: fn(&Own) -> usize| own.map_or(0, |own| of(own) as u64);
         PartitionReport {
             partition,
-            open: match state {
-                Partition::Running(own) if !own.failed => Some(own.shipping.report()),
-                _ => None,
-            },
-            bodies_missing: match state {
-                Partition::Running(own) => own.lacking.len() as u64,
-                _ => 0,
-            },
-            accounts_stalled: match state {
-                Partition::Running(own) => own.stalled.len() as u64,
-                _ => 0,
-            },
+            open: own
+                .filter(|own| !own.failed)
+                .map(|own| own.shipping.report()),
+            bodies_missing: count(|own| own.lacking.len()),
+            accounts_stalled: count(|own| own.stalled.len()),
             claims_again: self.claims.get(&partition).copied().unwrap_or(0),
-            young: match state {
-                Partition::Running(own) => own.is_young(),
-                _ => self.config.young,
-            },
-            whole_at: match state {
-                Partition::Running(own) => self.whole_at(own),
-                _ => BTreeSet::new(),
-            },
+            young: own.map_or(self.config.young, |own| own.is_young()),
+            whole_at: own.map_or_else(BTreeSet::new, |own| self.whole_at(own)),
             left: match state {
                 Partition::Left(left) => Some(LeftReport {
                     end: left.end,

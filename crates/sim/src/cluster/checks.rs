@@ -291,8 +291,7 @@ impl World {
         let Some((&low, others)) = there.split_first() else {
             return Err("no node is left".into());
         };
-        let young = |node: &&usize| self.members[**node].node.figures().partitions_young > 0;
-        if let Some(node) = there.iter().find(young) {
+        if let Some(node) = there.iter().find(|node| self.is_young(**node)) {
             return Ok(Some(format!("node {node} has not all that the others had")));
         }
         let opens = |node: &&usize| {

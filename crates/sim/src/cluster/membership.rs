@@ -191,8 +191,7 @@ impl World {
             })
             .collect();
         // Somebody must be left that knows all.
-        let is_young = |of: usize| self.members[of].node.figures().partitions_young > 0;
-        let young = self.there().into_iter().any(is_young);
+        let young = self.there().into_iter().any(|of| self.is_young(of));
         // Whoever was let in by the removed one, and is not known, goes with it.
         let knows = |of: &usize| {
             let members = self.members[at].roster.members();
@@ -255,7 +254,7 @@ impl World {
         let waiting: BTreeSet<usize> = (there.iter())
             .map(|index| self.members[*index].node.queue_len())
             .collect();
-        let removed = there.len() < self.members.len() || self.members.iter().any(|m| m.renewed);
+        let removed = there.len() < self.members.len() || self.nodes_were_renewed();
         removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
     }
 
@@ -455,7 +454,17 @@ impl World {
     /// Whether somebody was let in, or has come for a lost disk.
     pub(super) fn nodes_were_let_in(&self) -> bool {
         let more = self.members.len() as u64 != self.plan.nodes;
-        more || self.members.iter().any(|member| member.renewed)
+        more || self.nodes_were_renewed()
+    }
+
+    /// Whether another incarnation has come for a lost disk.
+    pub(super) fn nodes_were_renewed(&self) -> bool {
+        self.members.iter().any(|member| member.renewed)
+    }
+
+    /// Whether a node has not all that clients may know.
+    pub(super) fn is_young(&self, index: usize) -> bool {
+        self.members[index].node.figures().partitions_young > 0
     }
 
     /// Whether somebody was removed.

@@ -109,8 +109,7 @@ impl World {
     /// Counted only, of clients without QRESYNC, where nodes were removed or lost their disks: nothing shows that they were there, unless they have a UID that nobody else gave
     /// (`docs/decisions/0033`).
     pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
-        let is_known = self.nodes_were_removed() || self.members.iter().any(|of| of.renewed);
-        let is_excused = !with_qresync && is_known;
+        let is_excused = !with_qresync && (self.nodes_were_removed() || self.nodes_were_renewed());
         if !is_excused {
             return Err(cause);
         }

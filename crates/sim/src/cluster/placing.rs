@@ -27,6 +27,11 @@ const PATIENCE_LOOKS: u64 = 20;
 /// Who is away comes back after so many looks, about.
 const AWAY_LOOKS: u64 = 8;
 
+/// Whether all is here that clients may know.
+fn is_whole(report: &PartitionReport) -> bool {
+    report.open.is_some() && !report.young
+}
+
 impl Plan {
     /// In a quarter of the seeds nodes leave partitions.
     pub(super) fn with_leaving(mut self) -> Self {
@@ -78,8 +83,7 @@ impl World {
         left.retain(|index| !gone.contains(index) && !self.members[*index].doubtful);
         let has_all = |index: usize, partition| {
             let report = self.report_of(index, partition);
-            let whole = report.is_some_and(|of| of.open.is_some() && !of.young);
-            whole && self.phase(index, partition) != Phase::Away
+            report.is_some_and(|of| is_whole(&of)) && self.phase(index, partition) != Phase::Away
         };
         let mut partitions = self.placed_partitions().into_iter();
         partitions.all(|partition| left.iter().any(|index| has_all(*index, partition)))
@@ -98,8 +102,8 @@ impl World {
         let member = &self.members[at];
         let came_back = member.roster.standing(member.id, partition).life > 0;
         let report = self.report_of(at, partition);
-        let is_whole = report.is_some_and(|of| of.open.is_some() && !of.young);
-        self.phase(at, partition) == Phase::Holds && (is_whole || !came_back)
+        let has_all = report.is_some_and(|of| is_whole(&of));
+        self.phase(at, partition) == Phase::Holds && (has_all || !came_back)
     }
 
     /// One that clients of the account are served by.
@@ -168,7 +172,7 @@ impl World {
                 self.say_placed(at, "comes back to", |roster| roster.come(id, partition))
             }
             (Phase::Holds, None) if !calm => {
-                let whole = report.open.is_some() && !report.young;
+                let whole = is_whole(&report);
                 let enough = report.whole_at.len() >= self.plan.holders_min();
                 let keeps = self.report_of(at, PartitionId::QUEUE);
                 let alone = keeps.is_none_or(|queue| queue.keeps.contains(&partition));
