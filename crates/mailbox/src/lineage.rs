@@ -9,9 +9,9 @@
 //!
 //! When all slots are used up their round begins anew, and with it an epoch of every account (rule 7).
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, mutants::broken};
 
-use crate::{MailboxName, Replica, RowKey, Takeover};
+use crate::{At, MailboxName, Replica, RowKey, Takeover};
 
 /// Who this node is, for its accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,28 @@ impl Replica {
         self.lineage.incarnation != Some(renewal.incarnation)
     }
 
+    /// Before something is joined to an account that is to be renewed, or applied to it: what comes so must not be shown below what was told in the
+    /// lost time. The marks rise at once to where the renewal will bring them, or to where it would in what comes, if that is further.
+    pub fn lead(&mut self, at: &At, renewal: &Renewal, coming: Option<&Replica>) {
+        if !self.needs_renewal(renewal) || broken("leads-afterwards") {
+            return;
+        }
+        let plans = [Some(&*self), coming].into_iter().flatten();
+        let counters = plans.filter_map(|of| match of.plan_renewal(at, renewal).outcome {
+            Renewed::Ahead(counter) => Some(counter),
+            Renewed::Epoch => None,
+        });
+        if let Some(counter) = counters.max() {
+            self.raise_marks_to(counter);
+        }
+    }
+
+    /// As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (rule 6), as he is by any UID of a member.
+    fn raise_marks_to(&mut self, counter: u32) {
+        let given = counter.saturating_mul(64) + u32::from(self.slot);
+        self.raise_all_marks(given.saturating_add(1));
+    }
+
     /// Carries a renewal out, as far as it is this replica's own: marks and history. To be called before the operations of
     /// [`Self::plan_renewal`] are applied, in whose write the rows must be, but for [`Self::take_first_rows`].
     pub fn renew(&mut self, renewal: &Renewal, renewed: Renewed, now_micros: u64) {
@@ -104,9 +126,7 @@ impl Replica {
                         known: known.clone(),
                     });
                 }
-                // As if a UID of our slot had been given: who names what he was told, one below it, is believed elsewhere (rule 6), as he is by any UID of a member.
-                let given = counter.saturating_mul(64) + u32::from(self.slot);
-                self.raise_all_marks(given.saturating_add(1));
+                self.raise_marks_to(counter);
             }
         }
         for cut in std::mem::take(&mut self.history) {

@@ -355,3 +355,39 @@ fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
         assert_eq!(older.uids(), expected);
     }
 }
+
+/// What comes to an older copy before it is renewed (a state, here) may be below what was told in the lost time: it is not shown under its UID of then.
+#[test]
+fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
+    let inbox = MailboxName::inbox();
+    let mut node = Node::new();
+    let kept = node.append(&inbox, 1);
+    let rows = node.replica.all_rows();
+    let mine = node.applied.clone();
+    // Told in the lost time, when this message was late here and was shown elsewhere.
+    node.append(&inbox, 2);
+    let told = node.next(&inbox);
+
+    let again = renewal(2);
+    let mut older = Node {
+        replica: Replica::load(ANNE, 5, rows, &mine).unwrap(),
+        origin: Incarnation::from_hash(2),
+        applied: node.applied.clone(),
+        now: node.now,
+    };
+    older.replica.lead(&older.at(), &again, Some(&node.replica));
+    let (now, peers) = (older.now, Peers::none());
+    older
+        .replica
+        .join(&mine, &node.replica, &node.applied, now, &peers);
+    assert_eq!(older.uids(), kept, "what the copy has keeps its UID");
+    let plan = older.replica.plan_renewal(&older.at(), &again);
+    older.replica.renew(&again, plan.outcome, older.now);
+    older.apply(plan.ops);
+    let plan = older.replica.plan_late(&older.at(), &Peers::none());
+    older.apply(plan.ops);
+    let uids = older.uids();
+    assert_eq!((uids[0], uids.len()), (kept[0], 3));
+    let next = older.next(&inbox);
+    assert!(uids[1..].iter().all(|uid| (told..next).contains(uid)));
+}

@@ -12,7 +12,7 @@ mod harness;
 mod broken {
     use std::panic::catch_unwind;
 
-    use whimbrel_crdt::mutants::broken;
+    use whimbrel_crdt::mutants::{break_rule, broken};
     use whimbrel_sim::cluster::{self, Plan, claims};
 
     use crate::harness;
@@ -89,6 +89,7 @@ mod broken {
         ("late-not-claimed", &["U3"], Regions(2)),
         ("latest-decoy", &["U3"], Cluster(2)),
         ("left-unasked", &["causal_delivery", "D1"], Cluster(396)),
+        ("leads-afterwards", &["U2"], Cluster(1018)),
         ("mark-goes-with-name", &["U2"], Cluster(148)),
         ("move-last-arrival-wins", &["U3"], Cluster(17)),
         ("nobody-comes-from-elsewhere", &["overlooks"], Cluster(7)),
@@ -156,22 +157,38 @@ mod broken {
     }
 
     fn try_at(at: At, checkers: &[&str]) -> Option<String> {
-        let (cause, seed, place) = match at {
-            Regions(index) => (regions(index)?, 1, format!("regions {index}")),
-            Lost(seed) => {
-                let run = catch_unwind(|| cluster::lost::run(seed, false));
-                (cause(run)?, seed, "a disk lost".to_owned())
+        let objection = objection(at)?;
+        let by = checkers
+            .iter()
+            .find(|checker| objection.contains(**checker))?;
+        if let Some((name, ..)) = MUTANTS.iter().find(|(name, ..)| broken(name)) {
+            // A place that has a fault of its own shows nothing.
+            break_rule(None);
+            let is_sound = self::objection(at).is_none();
+            break_rule(Some(name));
+            if !is_sound {
+                return None;
             }
-            Cluster(seed) => {
-                let run = catch_unwind(|| cluster::run(&Plan::new(seed), false));
-                (cause(run)?, seed, "a cluster".to_owned())
-            }
+        }
+        let (seed, place) = match at {
+            Regions(index) => (1, format!("regions {index}")),
+            Lost(seed) => (seed, "a disk lost".to_owned()),
+            Cluster(seed) => (seed, "a cluster".to_owned()),
             Anywhere => return None,
         };
-        let by = checkers.iter().find(|checker| cause.contains(**checker))?;
-        let line = cause.lines().next().unwrap_or_default();
+        let line = objection.lines().next().unwrap_or_default();
         let line: String = line.chars().take(110).collect();
         Some(format!("at seed {seed}, {place}, by '{by}' ({line})"))
+    }
+
+    /// What objects to a run at this place.
+    fn objection(at: At) -> Option<String> {
+        match at {
+            Regions(index) => regions(index),
+            Lost(seed) => cause(catch_unwind(|| cluster::lost::run(seed, false))),
+            Cluster(seed) => cause(catch_unwind(|| cluster::run(&Plan::new(seed), false))),
+            Anywhere => None,
+        }
     }
 
     /// What a run objected to. A panic is an objection like any other.

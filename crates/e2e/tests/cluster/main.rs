@@ -498,3 +498,28 @@ fn an_older_disk_is_noticed_when_the_peers_are_met() {
     node.start(&[]);
     old.goes_on();
 }
+
+#[test]
+fn an_older_disk_that_was_written_to_does_not_meet_what_was_lost() {
+    let mut old = Old::new();
+    old.proxies.iter().for_each(Proxy::cut);
+    old.scene.nodes[1].server.start(&[]);
+    let add = ["account", "add", "eve@example.org", "--password-stdin"];
+    let added = old.scene.nodes[1].server.admin(&add, "eve's");
+    let _ = added.expect("account add");
+    old.proxies.iter().for_each(Proxy::heal);
+    let node = &mut old.scene.nodes[1].server;
+    assert_eq!(node.wait_end(), 3, "{}", node.tail());
+    for _ in 0..2 {
+        let refused = node.admin(&["serve"], "");
+        let said = format!("{refused:?}");
+        assert!(
+            !refused.success && said.contains("Move DATA/store away"),
+            "{said}"
+        );
+    }
+    let data = node.path("data");
+    fs::rename(data.join("store"), data.join("moved")).unwrap();
+    node.start(&[]);
+    old.goes_on();
+}

@@ -131,7 +131,7 @@ impl Replica {
     /// What is due when the account is loaded under another incarnation than last time: see the module `lineage`.
     ///
     /// The lead grows with the time since the account changed last: so two incarnations that begin from one copy, put back twice, hardly
-    /// give one UID even when they have drawn one slot.
+    /// give one UID even when they have drawn one slot. It is not below the marks of [`Self::lead`].
     pub fn plan_renewal(&self, at: &At, renewal: &Renewal) -> Plan<Renewed> {
         let idle_seconds = at.now_micros.saturating_sub(self.last_change) / 1_000_000;
         let grown = idle_seconds
@@ -140,7 +140,8 @@ impl Replica {
         let next = self.claims(at).next;
         let counter = next
             .saturating_add(renewal.lead)
-            .saturating_add(u32::try_from(grown).unwrap_or(u32::MAX));
+            .saturating_add(u32::try_from(grown).unwrap_or(u32::MAX))
+            .max(self.floor / 64);
         let room = counter <= COUNTER_MAX - NAMED_AHEAD_MAX;
         if renewal.round > self.lineage.round || !room {
             let Plan { ops, .. } = self.plan_epoch(at, 0);

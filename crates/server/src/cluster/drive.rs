@@ -290,16 +290,11 @@ impl<S: Store> Ways<S> {
         match settle::judge(&self.state, self.state.me(), peer, hello).await {
             Ok(None) => true,
             Ok(Some(because)) => {
-                let because = settle::told(&because);
-                if let Err(error) = self.state.files.keep_renew(&because) {
-                    tracing::error!(%error, "run `whimbrel node renew` before the next start");
-                }
-                self.state.die(&format!(
-                    "this disk is older than what was told from it: {because}. At the next start the node takes a new incarnation"
-                ));
+                self.state.is_older(&settle::told(&because));
                 false
             }
             Err(error) => {
+                self.state.not_judged(peer, hello.partition);
                 tracing::warn!(%error, "a log cannot be read");
                 false
             }

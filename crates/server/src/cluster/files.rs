@@ -10,6 +10,7 @@
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
 //! | `young` | this node came with an empty disk, or goes on under a new incarnation: of each partition it serves nothing before it has what another node had. It goes when all have it |
+//! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember; it goes when all have answered |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
@@ -26,6 +27,8 @@ use whimbrel_cluster::{Authority, AuthorityError, ClusterId, Credentials, Tokens
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
 use zeroize::Zeroizing;
+
+use super::unasked::Unasked;
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -268,10 +271,31 @@ impl Files {
     /// # Errors
     /// [`FilesError::Io`]
     pub fn renewed(&self) -> Result<(), FilesError> {
-        match fs::remove_file(self.0.join("renew")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("renew")(error)),
-            _ => Ok(()),
-        }
+        self.remove("renew")
+    }
+
+    /// Where the own logs ended when not all could be asked.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn unasked(&self) -> Result<Option<Unasked>, FilesError> {
+        self.read_checked("unasked")
+    }
+
+    /// Keeps it, before anything is written to these logs.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn keep_unasked(&self, unasked: &Unasked) -> Result<(), FilesError> {
+        self.write_checked("unasked", unasked)
+    }
+
+    /// All have answered.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`]
+    pub fn all_asked(&self) -> Result<(), FilesError> {
+        self.remove("unasked")
     }
 
     /// Whether this incarnation has all that was written under its slot before it joined.
@@ -317,6 +341,13 @@ impl Files {
         let whole = whole.filter(|(sum, rest)| blake3::hash(rest) == **sum);
         let read = whole.and_then(|(_, rest)| minicbor::decode(rest).ok());
         read.ok_or_else(|| self.damaged(name)).map(Some)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), FilesError> {
+        match fs::remove_file(self.0.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(name)(error)),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FilesError> {

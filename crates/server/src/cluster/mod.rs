@@ -9,7 +9,7 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
 //! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
 //! tries to leave one).
 
@@ -29,16 +29,20 @@ mod settle;
 mod state;
 mod status;
 mod tries;
+mod unasked;
 mod young;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
     task::JoinSet,
 };
-use whimbrel_cluster::{Clock as Clocks, Transport, handshake};
+use whimbrel_cluster::{Clock as Clocks, NodeName, Transport, handshake};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{holders::Holders, roster::Place};
 
@@ -88,6 +92,8 @@ pub struct Cluster<S> {
     clock: Clock,
     /// The clocks of those who were asked at the start.
     asked: clocks::PeerTimes,
+    /// Those that could not be asked.
+    unasked: BTreeSet<NodeName>,
 }
 
 /// What a newcomer says that has the slot of a node that was removed.
@@ -156,7 +162,12 @@ impl<S: Store> Cluster<S> {
         ));
         tasks.spawn(Arc::clone(&state).answer_all(asked));
         let settled = settle::settle(&state, data, config.cluster.patience, clock).await?;
-        let Settled { me, slot, asked } = settled;
+        let Settled {
+            me,
+            slot,
+            asked,
+            unasked,
+        } = settled;
         let place = Place {
             version: wall_micros(),
             incarnation: me,
@@ -191,6 +202,7 @@ impl<S: Store> Cluster<S> {
             tasks,
             clock,
             asked,
+            unasked,
         }))
     }
 
@@ -215,6 +227,7 @@ impl<S: Store> Cluster<S> {
             mut tasks,
             clock: of_links,
             asked,
+            unasked,
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
@@ -239,6 +252,9 @@ impl<S: Store> Cluster<S> {
             room,
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        if !unasked.is_empty() {
+            tasks.spawn(unasked::ask_later(Arc::clone(&state), unasked));
+        }
         if state.is_young() {
             tasks.spawn(young::watch(Arc::clone(&state), Arc::clone(&board)));
         }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout_at};
-use whimbrel_cluster::{JoinError, Peer, ask_member};
+use whimbrel_cluster::{JoinError, NodeName, Peer, ask_member};
 use whimbrel_crdt::{Hash, Incarnation};
 use whimbrel_replication::{
     Now,
@@ -22,6 +22,7 @@ use super::{
     clocks::PeerTimes,
     question::{Held, Question, Remembered, encoded},
     state::{State, was_removed},
+    unasked::{Unasked, refuse_written},
 };
 use crate::{
     clock::Clock,
@@ -43,6 +44,8 @@ pub(super) struct Settled {
     pub(super) slot: u8,
     /// The clocks of the peers that answered.
     pub(super) asked: PeerTimes,
+    /// Those that did not.
+    pub(super) unasked: BTreeSet<NodeName>,
 }
 
 pub(super) async fn settle<S: Store>(
@@ -52,10 +55,13 @@ pub(super) async fn settle<S: Store>(
     clock: Clock,
 ) -> Result<Settled, StartError> {
     if state.files.must_renew() {
+        refuse_written(state, incarnation(data)).await?;
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
     let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
+    let peers = state.peers(&*state.roster.lock().await).into_iter();
+    let mut unasked: BTreeSet<NodeName> = peers.map(|peer| peer.name).collect();
     for (peer, remembered, mono_micros) in ask_all(state, me, patience, clock).await {
         let roster = &remembered.roster;
         if forgotten.is_none() {
@@ -71,6 +77,7 @@ pub(super) async fn settle<S: Store>(
         let heard = state.heard(from, roster).await;
         heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
         told.push(remembered);
+        unasked.remove(&peer.name);
     }
     refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
@@ -78,6 +85,7 @@ pub(super) async fn settle<S: Store>(
             because,
             "this disk is older than what its peers remember of it"
         );
+        refuse_written(state, me).await?;
         data.renew(Copy::Peers);
     }
     let roster = state.roster.lock().await.clone();
@@ -89,6 +97,13 @@ pub(super) async fn settle<S: Store>(
     let me = incarnation(data);
     let roster = state.roster.lock().await.clone();
     let member = roster.members().get(me).ok_or_else(nobody)?;
+    if unasked.is_empty() {
+        state.files.all_asked()?;
+    } else if state.files.unasked()?.is_none_or(|of| of.incarnation != me) {
+        let logs = state.logs_of(me).await;
+        let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
+        state.files.keep_unasked(&Unasked::new(me, &logs))?;
+    }
     data.assign(member.slot);
     data.write()?;
     state.files.renewed()?;
@@ -96,6 +111,7 @@ pub(super) async fn settle<S: Store>(
         me,
         slot: member.slot,
         asked,
+        unasked,
     })
 }
 
@@ -215,7 +231,7 @@ async fn all<F: Future + Unpin>(mut running: Vec<F>) -> Vec<F::Output> {
 }
 
 /// Why this disk is older than what the peer remembers, if it is.
-async fn forgotten_by<S: Store>(
+pub(super) async fn forgotten_by<S: Store>(
     state: &State<S>,
     me: Incarnation,
     peer: &Peer,

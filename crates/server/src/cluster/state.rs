@@ -193,6 +193,22 @@ impl<S: Store> State<S> {
         judged.insert((peer, partition))
     }
 
+    /// It could not be.
+    pub(super) fn not_judged(&self, peer: Incarnation, partition: PartitionId) {
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.remove(&(peer, partition));
+    }
+
+    /// The peers know more of this node than its disk: it stops.
+    pub(super) fn is_older(&self, because: &str) {
+        if let Err(error) = self.files.keep_renew(because) {
+            tracing::error!(%error, "run `whimbrel node renew` before the next start");
+        }
+        self.die(&format!(
+            "this disk is older than what was told from it: {because}. At the next start the node takes a new incarnation"
+        ));
+    }
+
     pub(super) fn clock_is(&self, refused: Option<clocks::Refused>) {
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = refused;
     }

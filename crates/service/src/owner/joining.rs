@@ -306,6 +306,7 @@ impl PartitionOwner {
 
     /// All that is needed is in memory, and the contents are copied.
     fn join_account(&mut self, now: Now, account: AccountId) {
+        let planned = self.at(now, account);
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -356,6 +357,7 @@ impl PartitionOwner {
         let epoch = replica.epoch();
         let peers = own.peers(now, account, &self.config.peers);
         let at = own.log.hlc().last();
+        replica.lead(&planned, &self.config.renewal(), Some(&other));
         let effects = replica.join(&joined.mine, &other, &joined.theirs, at, &peers);
         let risen = (replica.epoch() > epoch).then(|| replica.uidvalidity());
         if !self.config.peers.is_empty() {

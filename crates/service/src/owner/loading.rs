@@ -479,6 +479,7 @@ impl PartitionOwner {
         account: AccountId,
         mut replica: Option<Box<Replica>>,
     ) {
+        let at = self.at(now, account);
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -495,7 +496,10 @@ impl PartitionOwner {
             }
         }
         match replica {
-            Some(replica) if stalled => self.resume(account, *replica),
+            Some(mut replica) if stalled => {
+                replica.lead(&at, &self.config.renewal(), None);
+                self.resume(account, *replica);
+            }
             Some(replica) => self.run(now, account, *replica, Vec::new()),
             None if stalled => {
                 let mut replica = Replica::new(account, self.config.slot);

@@ -554,6 +554,7 @@ impl World {
     /// Carries out what has left a node.
     fn outcomes(&mut self, index: usize) -> Result<(), String> {
         self.wrote(index)?;
+        let mut stopped = false;
         while let Some(outcome) = self.members[index].node.outcome() {
             match outcome {
                 Outcome::Reply(request, reply) => self.replied(index, request, reply)?,
@@ -575,7 +576,10 @@ impl World {
                     self.door_notified(session, event)?;
                 }
                 Outcome::Note(note) => self.say(|| format!("node {index}: {note:?}")),
+                // Several of its parts may say so.
+                Outcome::Stopped(_) if stopped => {}
                 Outcome::Stopped(_) if self.members[index].node.disk.faults.sync_fails => {
+                    stopped = true;
                     self.sync_failed(index);
                 }
                 Outcome::Stopped(cause) => return Err(format!("node {index} stopped: {cause}")),
