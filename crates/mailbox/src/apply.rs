@@ -216,12 +216,8 @@ impl Replica {
             }
             None => {
                 let killed = self.take_tombstone(id);
-                // Copies of what was removed keep its content, and an import may bring another.
-                let of_copies = match killed {
-                    true => self.message_of_copies(id),
-                    false => None,
-                };
-                let message = match of_copies {
+                // Copies of what is gone keep its content, and an import may bring another.
+                let message = match self.message_of_copies(id) {
                     Some(of_copies) => {
                         *self.origins.entry(id).or_default() += 1;
                         of_copies
@@ -307,7 +303,9 @@ impl Replica {
         rescue: bool,
     ) -> Result<(), ApplyError> {
         let set: Vec<u32> = set.iter().map(|flag| self.register(&flag)).collect();
-        let clear: Vec<u32> = clear.iter().map(|flag| self.register(&flag)).collect();
+        // What nobody has ever set need not be cleared, and is not remembered.
+        let clear = clear.iter();
+        let clear: Vec<u32> = clear.filter_map(|flag| self.find_register(&flag)).collect();
         for message in messages {
             let slot = self.slot_of(*message)?;
             let record = &mut self.records[slot];

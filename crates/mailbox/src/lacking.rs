@@ -30,6 +30,11 @@ impl Replica {
             let held = record.alive() && record.shown == 0 && blobs.contains_key(&record.blob);
             held.then_some((slot, record.blob))
         };
+        // What is removed may come back before its body does: it was moved, or a flag was taken from it, at the same time.
+        let gone = |record: &&Record| !record.alive() && blobs.contains_key(&record.blob);
+        let gone = self.records.iter().map(|(_, record)| record).filter(gone);
+        let gone: Vec<BlobName> = gone.map(|record| record.blob).collect();
+        gone.into_iter().for_each(|blob| self.lack(blob));
         let held: Vec<(u32, BlobName)> = self.records.iter().filter_map(held).collect();
         for (slot, blob) in held {
             self.stop_waiting(slot);

@@ -41,12 +41,12 @@ impl Replica {
                 }
                 RowKey::Vanished(modseq) => {
                     let row: VanishedRow = decode_row(&key, &bytes)?;
-                    replica.history_uids +=
-                        row.names.iter().map(|(_, uids)| uids.len()).sum::<usize>();
-                    replica.history.push_back(Vanished {
+                    let vanished = Vanished {
                         modseq: *modseq,
                         names: row.names,
-                    });
+                    };
+                    replica.history_uids += vanished.cost();
+                    replica.history.push_back(vanished);
                 }
                 RowKey::Message(id) => {
                     let row: MessageRow = decode_row(&key, &bytes)?;

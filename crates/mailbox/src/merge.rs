@@ -204,7 +204,7 @@ impl Replica {
         copy.map(|(_, record)| record.message())
     }
 
-    /// Counts the records of each origin anew, and keeps the counts above one, and those of copies of what has a tombstone.
+    /// Counts the records of each origin anew, and keeps the counts above one, and those of copies of what is gone: it may come back, as an import does.
     pub(crate) fn count_origins(&mut self) {
         let mut origins: BTreeMap<_, u32> = BTreeMap::new();
         for (_, record) in self.records.iter() {
@@ -214,7 +214,7 @@ impl Replica {
                     .or_insert(u32::from(self.by_id.contains_key(&origin))) += 1;
             }
         }
-        origins.retain(|origin, count| *count > 1 || self.tombstones.contains(origin));
+        origins.retain(|origin, count| *count > 1 || !self.by_id.contains_key(origin));
         self.origins = origins;
     }
 
@@ -301,7 +301,8 @@ impl Replica {
                 self.dirty_rows.insert(RowKey::Content(origin), None);
                 content = Some((origin, record.blob));
             }
-            1 if !self.tombstones.contains(&origin) => drop(self.origins.remove(&origin)),
+            // Its own record is one that need not be counted; copies of what is gone are.
+            1 if self.by_id.contains_key(&origin) => drop(self.origins.remove(&origin)),
             _ => {}
         }
         Some(Dropped {

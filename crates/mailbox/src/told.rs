@@ -13,6 +13,18 @@ use crate::{MailboxName, Replica, RowKey};
 /// UIDs kept in an account's vanished history: 64 KiB. A client that was away for longer compares all it knows.
 pub(crate) const HISTORY_UIDS_MAX: usize = 16_384;
 
+/// What vanished under a name counts as so many UIDs: a name has a length, too, and whoever renames empty mailboxes again and again fills memory with names.
+pub(crate) fn history_cost(name: &MailboxName, uids: &[u32]) -> usize {
+    uids.len() + 8 + name.as_str().len() / 4
+}
+
+impl Vanished {
+    pub(crate) fn cost(&self) -> usize {
+        let all = self.names.iter();
+        all.map(|(name, uids)| history_cost(name, uids)).sum()
+    }
+}
+
 /// Marks of gone names kept apart. The lowest of more are folded into the account's floor.
 pub(crate) const GONE_MARKS_MAX: usize = 256;
 
@@ -51,7 +63,7 @@ impl Replica {
         for (name, mut uids) in vanished {
             if uids.len() <= HISTORY_UIDS_MAX / 4 {
                 uids.sort_unstable();
-                self.history_uids += uids.len();
+                self.history_uids += history_cost(&name, &uids);
                 names.push((name, uids));
             } else if let Some(state) = self.names.get_mut(&name) {
                 state.history_from = modseq;
@@ -65,7 +77,7 @@ impl Replica {
         while self.history_uids > HISTORY_UIDS_MAX
             && let Some(cut) = self.history.pop_front()
         {
-            self.history_uids -= cut.names.iter().map(|(_, uids)| uids.len()).sum::<usize>();
+            self.history_uids -= cut.cost();
             self.history_from = cut.modseq;
             self.dirty_keys.insert(RowKey::Vanished(cut.modseq));
             self.dirty_keys.insert(RowKey::Account);

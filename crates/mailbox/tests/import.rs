@@ -316,3 +316,41 @@ fn stays_removed(copies: u32) {
     let new = Replica::new(AccountId([9; 16]), 3);
     join(&new, &VersionVector::new(), &one.replica, &stable);
 }
+
+/// What leaves no tombstone is brought back while a copy of it is there: both have one content, which goes with the last of them, in whatever order.
+#[test]
+fn what_comes_back_shares_the_content_of_its_copy() {
+    for copy_first in [false, true] {
+        let mut world = World::new();
+        let uids = world.import("INBOX", &[1]);
+        let plan = world
+            .replica
+            .plan_copy(&world.at(), &name("INBOX"), &uids, &name("Sent"));
+        world.apply(plan.expect("planned").ops);
+        let remove = |world: &mut World, from: &str| {
+            let uids = world.replica.uids(&name(from));
+            let plan = world.replica.plan_expunge(&name(from), &uids);
+            world.apply(plan.expect("planned").ops);
+            let stable = world.applied.clone();
+            let collected =
+                world
+                    .replica
+                    .collect(&stable, &|_, _| true, Tombstones::None, usize::MAX);
+            let contents = collected.messages.into_iter();
+            contents.filter_map(|gone| gone.content).count()
+        };
+        assert_eq!(remove(&mut world, "INBOX"), 0, "the copy has it");
+        world.import("INBOX", &[1]);
+        let contents: Vec<_> = world.replica.contents().collect();
+        assert!(
+            contents.iter().all(|content| *content == contents[0]),
+            "{contents:?}"
+        );
+        let order = match copy_first {
+            true => ["Sent", "INBOX"],
+            false => ["INBOX", "Sent"],
+        };
+        assert_eq!(remove(&mut world, order[0]), 0, "the other one has it");
+        assert_eq!(remove(&mut world, order[1]), 1);
+    }
+}

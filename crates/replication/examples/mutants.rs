@@ -26,6 +26,7 @@ const MUTANTS: &[&str] = &[
     "chain-unchecked",
     "clock-unguarded",
     "closed-log-goes-on",
+    "closed-not-asked",
     "closed-too-early",
     "counter-not-told",
     "cut-at-own-pace",

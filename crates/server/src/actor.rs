@@ -123,6 +123,31 @@ struct Link {
     handle: Handle,
     /// Partitions that have something for it, each once; the first is next.
     awake: VecDeque<whimbrel_crdt::PartitionId>,
+    /// Rows for which there was no room: one frame of a partition, which is asked for more when it is gone.
+    parked: VecDeque<(whimbrel_crdt::PartitionId, Frame)>,
+}
+
+impl Link {
+    fn new(handle: Handle) -> Link {
+        Link {
+            handle,
+            awake: VecDeque::new(),
+            parked: VecDeque::new(),
+        }
+    }
+
+    /// Takes up what waits for room, as far as there is some. Whether a partition has something.
+    fn unpark(&mut self) -> bool {
+        while !self.parked.is_empty() && self.handle.has_room(true) {
+            if let Some((partition, frame)) = self.parked.pop_front() {
+                self.handle.push(&frame);
+                if !self.awake.contains(&partition) {
+                    self.awake.push_back(partition);
+                }
+            }
+        }
+        !self.awake.is_empty()
+    }
 }
 
 impl<M, S> Actor<M, S>
@@ -352,8 +377,7 @@ where
     fn of_peer(&mut self, input: PeerInput, handle: Option<Handle>) -> (Input, Work) {
         match (&input, handle) {
             (PeerInput::Linked(peer, _), Some(handle)) => {
-                let awake = VecDeque::new();
-                self.links.insert(*peer, Link { handle, awake });
+                self.links.insert(*peer, Link::new(handle));
             }
             (PeerInput::Unlinked(peer), _) => _ = self.links.remove(peer),
             _ => {}
@@ -462,18 +486,23 @@ where
         let peers: Vec<Incarnation> = self.links.keys().copied().collect();
         for peer in peers {
             while let Some(link) = self.links.get_mut(&peer)
-                && !link.awake.is_empty()
+                && link.unpark()
                 && link.handle.has_room(false)
                 && let Some(partition) = link.awake.pop_front()
             {
+                if link.parked.iter().any(|(of, _)| *of == partition) {
+                    continue;
+                }
                 let ready = Input::Peer(PeerInput::Ready(partition, peer));
                 self.machine.handle(self.shared.clock.now(), ready);
                 self.carry_out()?;
                 if let Some(frame) = self.sending.take()
                     && let Some(link) = self.links.get_mut(&peer)
                 {
-                    link.handle.push(&frame);
-                    if !link.awake.contains(&partition) {
+                    // There is room for small frames. For rows there may be none.
+                    if link.handle.offer(&frame).is_err() {
+                        link.parked.push_back((partition, frame));
+                    } else if !link.awake.contains(&partition) {
                         link.awake.push_back(partition);
                     }
                 }

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
+use whimbrel_cluster::BULK_BYTES_MAX;
 use whimbrel_mailbox::AccountId;
+use whimbrel_replication::wire::StateChunk;
 use whimbrel_service::{
     api::{Call, Event, MailboxCall, SessionId},
     machine::Now,
@@ -98,7 +100,8 @@ fn world(mut script: Script) -> World {
         registry: Arc::clone(&registry),
         verifier: Verifier::new(&crate::config::Config::default().auth),
         loads: Arc::new(Semaphore::new(1)),
-        wants: None,
+        // Nobody fetches what is wanted.
+        wants: Some(mpsc::unbounded_channel().0),
         fatal: {
             let died = Arc::clone(&died);
             Arc::new(move |reason| died.lock().unwrap().push(reason.to_owned()))
@@ -368,4 +371,46 @@ async fn the_node_stops_and_nothing_is_acknowledged_after() {
             Some(crate::switchboard::Stopped)
         );
     }
+}
+
+/// Rows wait with their partitions when a link has no room for them; whoever gives them from many partitions at once fills no memory.
+#[tokio::test]
+async fn rows_wait_for_room_on_their_link() {
+    const PARTITIONS: u16 = 64;
+    let peer = Incarnation::from_hash(1);
+    let world = world(Script {
+        answer: Some(|input| match input {
+            Input::Peer(PeerInput::Linked(peer, _)) => {
+                let of = whimbrel_crdt::PartitionId::accounts;
+                let wake = |id| Output::Peer(PeerOutput::Wake(of(id), peer));
+                (0..PARTITIONS as u8).map(wake).collect()
+            }
+            // They never come to an end.
+            Input::Peer(PeerInput::Ready(partition, peer)) => {
+                let chunk = Frame::StateChunk(StateChunk {
+                    partition,
+                    state: 1,
+                    after: Vec::new(),
+                    last: vec![1],
+                    rows: vec![0; 64 << 10].into(),
+                });
+                vec![Output::Peer(PeerOutput::Send(peer, chunk))]
+            }
+            Input::Call(request, _) => vec![Output::Reply(request, Reply::Done)],
+            _ => Vec::new(),
+        }),
+        ..Script::default()
+    });
+    world.board.link_up(peer, &Handle::default(), 0).await;
+    until("rows", || {
+        let log = world.log.lock().unwrap();
+        log.iter().any(|line| line.contains("Ready"))
+    })
+    .await;
+    let reply = world.board.call(call()).await.unwrap().await;
+    assert!(reply.is_ok(), "it goes on");
+    let log = world.log.lock().unwrap();
+    let asked = log.iter().filter(|line| line.contains("Ready")).count();
+    let most = usize::from(PARTITIONS) + (BULK_BYTES_MAX >> 16) + 1;
+    assert!((1..=most).contains(&asked), "{asked}");
 }

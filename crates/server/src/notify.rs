@@ -103,7 +103,8 @@ impl Notifier {
             ticks.tick().await;
             match tokio::time::timeout(patience, board.figures()).await {
                 Ok(Some(_)) => self.tell("WATCHDOG=1"),
-                Ok(None) => return,
+                // Too many ask already, or a machine has ended, which stops the node.
+                Ok(None) => {}
                 Err(_) => tracing::error!("the machines do not answer"),
             }
         }

@@ -26,6 +26,7 @@ use crate::{
     actor::Fatal,
     admin,
     answers::Answers,
+    clock::Clock,
     cluster::{Cluster, NOT_FILLED, Running, files::FilesError},
     config::Config,
     driver::Context,
@@ -353,12 +354,15 @@ impl Server {
             certificates.shown(),
         );
         let (store, admin_socket) = open_waiting(config, &mut data, waits, &door, &mail).await?;
-        let cluster = Cluster::open(config, &mut data, peers, store.clone()).await?;
+        // One for all: machines are told by it how their clocks stand.
+        let clock = Clock::start();
+        let cluster = Cluster::open(config, &mut data, peers, store.clone(), clock).await?;
         let service = Service::start(
             config,
             data.identity(),
             store.clone(),
             cluster.as_ref().map(Cluster::membership),
+            clock,
             Arc::clone(&fatal),
         )?;
         let cluster = match cluster {
@@ -371,7 +375,7 @@ impl Server {
                     let all = (0..=u8::MAX).map(whimbrel_crdt::PartitionId::accounts);
                     all.for_each(|partition| board.open_partition(partition));
                 }
-                Some(cluster.run(board, service.clock, Arc::clone(&fatal)).await)
+                Some(cluster.run(board, Arc::clone(&fatal)).await)
             }
         };
         let mut server = Server {

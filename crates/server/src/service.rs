@@ -54,6 +54,7 @@ impl<S: Store> Service<S> {
         identity: &Identity,
         store: S,
         membership: Option<Membership>,
+        clock: Clock,
         fatal: Fatal,
     ) -> Result<Self, PasswordError> {
         let origin = Incarnation::from_hash(identity.incarnation);
@@ -67,7 +68,6 @@ impl<S: Store> Service<S> {
             },
         ) = Switchboard::new(owners);
         let registry = Registry::new(config.limits.connections_per_account_max);
-        let clock = Clock::start();
         let shared = Arc::new(Shared {
             clock,
             store: store.clone(),

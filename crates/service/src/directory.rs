@@ -693,7 +693,7 @@ impl Machine for DirectoryOwner {
         self.stamps.look(now);
         if let (
             Phase::Loading(loading),
-            Input::Call(..) | Input::Admin(..) | Input::UidValidity(..),
+            Input::Call(..) | Input::Admin(..) | Input::UidValidity(..) | Input::Verified(..),
         ) = (&mut self.state, &input)
         {
             return loading.waiting.push(input);

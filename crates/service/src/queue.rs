@@ -560,9 +560,15 @@ impl QueueOwner {
         let ticket = self.ticket();
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
         commit.lazy = true;
+        commit.follows = self.has_commits_under_way();
         commit.mutations = mutations;
         self.commits.insert(ticket, Waiting::Remove(id));
         self.out.push_back(Output::Commit(ticket, commit));
+    }
+
+    /// Whether what is written now fails if something before it does: else the store would take it for a new beginning, and what rests on what was refused behind it.
+    fn has_commits_under_way(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if !running.under_way.is_empty())
     }
 
     /// Hands out again what was not confirmed in time. An owner that has it in hand already answers twice, which is harmless.

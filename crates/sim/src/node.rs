@@ -567,16 +567,27 @@ impl Node {
     /// Whether a body and the content row of a message are here and whole.
     #[must_use]
     pub fn holds(&self, account: AccountId, row: &Row, text: &Bytes, content: &Bytes) -> bool {
-        let read = self
-            .disk
-            .blob_read(owner::blob_name(&row.blob), 0, text.len() + 1);
+        let read = self.blob_text(&row.blob);
         let partition = store_partition(keys::partition_of(account));
         let rows = self
             .disk
             .get(partition, &[keys::content_key(account, row.origin)]);
         let found = rows.first().and_then(Option::as_ref);
         let found = found.and_then(|row| keys::content_of_row(row).ok());
-        read.is_ok_and(|bytes| bytes == text) && found.as_ref() == Some(content)
+        read.is_some_and(|bytes| bytes[..] == text[..]) && found.as_ref() == Some(content)
+    }
+
+    /// A body, in as many pieces as it was written.
+    fn blob_text(&self, blob: &BlobName) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        loop {
+            let name = owner::blob_name(blob);
+            let piece = self.disk.blob_read(name, text.len() as u64, usize::MAX);
+            match piece.ok()? {
+                end if end.is_empty() => return Some(text),
+                piece => text.extend_from_slice(&piece),
+            }
+        }
     }
 
     /// Uploads a body at once; `None`: the disk is full.

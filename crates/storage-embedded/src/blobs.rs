@@ -52,6 +52,17 @@ impl Uploads {
     pub(crate) fn lose_all(&self) {
         self.lock().values_mut().for_each(|lost| *lost = true);
     }
+
+    /// The store was opened again, and has kept these: they were finished, and something durable names them.
+    pub(crate) fn keep(&self, sealer: &Sealer) -> Result<(), StoreError> {
+        let all: Vec<UploadId> = self.lock().keys().copied().collect();
+        for upload in all {
+            if sealer.is_kept(upload)? {
+                self.forget(upload);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An upload under way.
@@ -115,7 +126,12 @@ impl EmbeddedWriter {
                         keys::info_value(&info, chunk_bytes),
                     );
                 }
-                core.told(sealer.write(write, false))
+                core.told(sealer.write(write, false))?;
+                // A body that was got from elsewhere is mostly named before it comes.
+                if info.is_some() && sealer.is_kept(upload)? {
+                    core.uploads.forget(upload);
+                }
+                Ok(())
             })
             .await;
         self.writing = false;
@@ -151,6 +167,13 @@ impl Sealer {
         let info = info
             .ok_or_else(|| StoreError::Damaged(format!("what {name} is cannot be read").into()))?;
         Ok(Some(info).filter(|(info, _)| info.name == name))
+    }
+
+    /// Whether it is whole, and something that is written names it.
+    pub(crate) fn is_kept(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let whole = self.trees.meta.contains_key(keys::info(upload));
+        let view = self.db().snapshot();
+        Ok(whole.map_err(read_error)? && sweep::is_referenced(&view, self, upload)?)
     }
 
     fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {
@@ -197,27 +220,35 @@ impl BlobWriter for EmbeddedWriter {
             size: self.size,
         };
         let last = Bytes::copy_from_slice(&self.pending);
-        self.put(last, Some(info)).await?;
+        if let Err(error) = self.put(last, Some(info)).await {
+            // Something may name it already: then it comes again, which what is left of this one would prevent.
+            let _ = self.abort().await;
+            return Err(error);
+        }
         self.ended = true;
         Ok(info)
     }
 
     async fn abort(mut self) -> Result<(), StoreError> {
-        self.ended = true;
-        self.core.uploads.forget(self.upload);
-        if self.chunks == 0 {
-            return Ok(());
-        }
         let upload = self.upload;
-        let (core, permits) = (self.core.clone(), &self.core.uploaders);
-        self.core
-            .blocking(permits, move |sealer| {
+        if self.chunks > 0 {
+            let (core, permits) = (self.core.clone(), &self.core.uploaders);
+            let removed = self.core.blocking(permits, move |sealer| {
                 if let Some(lack) = writer::Lack::now(&core.config).any {
                     return Err(lack);
                 }
+                // Another one of this name may have been finished meanwhile.
+                if sealer.is_kept(upload)? {
+                    return Ok(());
+                }
                 core.told(sweep::remove(sealer, upload))
-            })
-            .await
+            });
+            // If it cannot be removed now, it is abandoned.
+            removed.await?;
+        }
+        self.ended = true;
+        self.core.uploads.forget(upload);
+        Ok(())
     }
 }
 

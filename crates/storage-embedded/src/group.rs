@@ -392,7 +392,12 @@ impl<'a> Group<'a> {
             }
         }
         for upload in std::mem::take(&mut self.abandoned) {
-            if !self.is_named(upload)? {
+            let meta = &self.sealer.trees.meta;
+            let info = self.view.contains_key(meta, keys::info(upload));
+            let mark = self.view.contains_key(meta, keys::doubtful(upload));
+            // What is named and was not finished comes again, as a body of another node: what is left of this one would prevent that. While its mark is there no other can have begun.
+            let is_left = !info.map_err(read_error)? && mark.map_err(read_error)?;
+            if is_left || !self.is_named(upload)? {
                 unnamed.push(upload);
             }
         }

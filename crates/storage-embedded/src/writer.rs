@@ -382,6 +382,9 @@ impl Writer {
         *tree = None;
         core.uploads.lose_all();
         let (sealer, opened) = open::open(&core.config, &core.directory, Some(last))?;
+        if let Err(error) = core.uploads.keep(&sealer) {
+            tracing::warn!(%error, "uploads that were named are refused until the next start");
+        }
         self.opened = opened;
         self.lacked = false;
         self.reopened_at = Some(Instant::now());
@@ -501,13 +504,18 @@ impl Writer {
     /// What lags behind: blobs without a name, entries below a cut.
     fn after(&mut self, sealer: &Sealer, after: After) -> Result<(), StoreError> {
         for upload in after.named {
-            self.core.uploads.forget(upload);
+            // One that is still being written is in use.
+            if sealer.is_kept(upload)? {
+                self.core.uploads.forget(upload);
+            }
         }
         self.opened.untrimmed.extend(after.cut);
-        let removed = after
-            .unnamed
-            .into_iter()
-            .try_for_each(|upload| sweep::remove(sealer, upload));
+        let removed = after.unnamed.into_iter().try_for_each(|upload| {
+            sweep::remove(sealer, upload)?;
+            // It may come again: named and let go of in one group it was named at no time.
+            self.core.uploads.forget(upload);
+            Ok(())
+        });
         match removed.and_then(|()| self.trim(sealer)) {
             // It is marked, and goes when the store is opened next.
             Err(error @ StoreError::Read(_)) => {

@@ -7,7 +7,9 @@ use super::*;
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
 
 /// Commands that other tests run, which need more than a few nodes on one machine.
-const ELSEWHERE: [&str; 1] = [
+const ELSEWHERE: [&str; 2] = [
+    // On a node alone: `restore.rs`.
+    "whimbrel node renew",
     // An older disk is put back: `an_older_disk_is_noticed_by_the_peers_before_anything_is_written`, and `admin.rs`.
     "whimbrel cluster remove NAME --earlier",
 ];

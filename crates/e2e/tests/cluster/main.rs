@@ -523,3 +523,29 @@ fn an_older_disk_that_was_written_to_does_not_meet_what_was_lost() {
     node.start(&[]);
     old.goes_on();
 }
+
+/// A node that waits for its peers for long when it starts takes writes all the same: its clock is judged by the one that its machines have.
+#[test]
+fn a_start_that_asks_in_vain_takes_writes() {
+    let ports = [free_port(), free_port()];
+    let mut a = Node::new("a", ports[0], ports[0], &[], true);
+    let patient = [("cluster", "patience = \"6s\"")];
+    let mut b = Node::among("b", ports[1], ports[1], &[], false, &patient);
+    a.begin(None);
+    b.begin(Some(&a));
+    let mut scene = Scene::new(vec![a, b]);
+    scene.deliver(0, "before");
+    scene.wait_alike(&[0, 1]);
+    scene.nodes.iter_mut().for_each(|node| node.server.stop());
+    let b = &mut scene.nodes[1].server;
+    b.start(&[]);
+    let log = b.log();
+    assert!(
+        log.contains("could not be asked what it remembers"),
+        "{log}"
+    );
+    scene.store(1, "before", "\\Flagged");
+    scene.nodes[0].server.start(&[]);
+    scene.wait_alike(&[0, 1]);
+    scene.nodes.iter_mut().for_each(|node| node.server.stop());
+}

@@ -61,7 +61,7 @@ impl Finish {
                 let code = cx
                     .view
                     .as_ref()
-                    .map(|view| Code::HighestModSeq(view.highest_modseq));
+                    .map(|view| Code::HighestModSeq(view.known_to));
                 short(cx, code)
             }
             EndCode::MailboxId(id) => short(cx, Some(Code::MailboxId(id))),

@@ -851,7 +851,7 @@ mod size_tests {
         }
         check::<ImapSession>(1024);
         check::<Running>(192);
-        check::<view::View>(200);
+        check::<view::View>(208);
         check::<idle::Idle>(32);
     }
 }

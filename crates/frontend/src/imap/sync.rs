@@ -117,7 +117,7 @@ impl Sync {
                 cx.view_mut().dirty = true;
                 cx.asks_from = cx.now.mono_micros + IDLE_PAUSE_MICROS;
                 if cx.qresync {
-                    told_up_to(cx, Some(cx.view().highest_modseq));
+                    told_up_to(cx, Some(cx.view().known_to));
                 }
                 SyncStep::Done
             }
@@ -157,6 +157,10 @@ impl Tell {
         view.uid_next = changes.uid_next;
         view.highest_modseq = changes.highest_modseq;
         view.as_of = changes.as_of;
+        view.known_to = changes.held_back.unwrap_or(changes.highest_modseq);
+        if changes.more {
+            view.known_to = view.known_to.min(changes.as_of);
+        }
         view.told.sort_unstable();
         Tell {
             gone,

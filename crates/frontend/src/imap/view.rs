@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) highest_modseq: u64,
     /// Up to where changes were told.
     pub(super) as_of: u64,
+    /// Up to here the client knows everything: less than HIGHESTMODSEQ when an EXPUNGE could not be told, or not all has been told yet.
+    pub(super) known_to: u64,
     /// Keywords that FLAGS has told, sorted.
     pub(super) keywords: Vec<Keyword>,
     /// `$` (RFC 5182) as inclusive ranges of UIDs. What comes later has a greater UID than all of them, and what goes leaves them, so
@@ -75,6 +77,7 @@ impl View {
             uid_next: selected.status.uid_next,
             highest_modseq: selected.status.highest_modseq,
             as_of: selected.as_of,
+            known_to: selected.status.highest_modseq,
             told_before: Some(selected.told),
             keywords,
             saved: Vec::new(),

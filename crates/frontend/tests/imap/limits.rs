@@ -73,6 +73,41 @@ fn idle_pauses_when_it_is_refused() {
     assert_eq!(said(&mut world), "c OK Done idling\r\n");
 }
 
+/// What is refused after an EXPUNGE could not be told: the client hears up to where it knows everything, not up to where the mailbox is.
+#[test]
+fn a_refused_look_tells_no_more_than_is_known() {
+    let mut world = logged_in();
+    world.fake.fill("INBOX", 3, |_| vec![b'x'; 10]);
+    world.send("1", b"b ENABLE QRESYNC\r\nc SELECT INBOX\r\n");
+    let selected = said(&mut world);
+    let known = |said: &str| {
+        let (_, rest) = said.rsplit_once("[HIGHESTMODSEQ ")?;
+        rest.split_once(']')?.0.parse::<u64>().ok()
+    };
+    let before = known(&selected).unwrap();
+    world.connect("2", true);
+    world.send("2", b"a LOGIN anne secret\r\n");
+    world.send("2", b"b SELECT INBOX\r\nc STORE 2 +FLAGS (\\Deleted)\r\nd EXPUNGE\r\ne STORE 1 +FLAGS (\\Flagged)\r\n");
+    world.send("1", b"d FETCH 1 (FLAGS)\r\n");
+    let held_back = said(&mut world);
+    assert!(
+        known(&held_back).is_some_and(|known| known >= before),
+        "{held_back}"
+    );
+    let held_back = known(&held_back).unwrap();
+    world.fake.fail = Some(("Changes", Failure::Storage));
+    world.send("1", b"e NOOP\r\n");
+    let refused = said(&mut world);
+    assert_eq!(known(&refused), Some(held_back), "{refused}");
+    world.send("1", b"f NOOP\r\n");
+    let told = said(&mut world);
+    assert!(told.contains("* VANISHED "), "{told}");
+    assert!(
+        known(&told).is_some_and(|known| known > held_back),
+        "{told}"
+    );
+}
+
 #[test]
 fn idle_ends_it_too() {
     let mut world = logged_in();

@@ -200,7 +200,10 @@ impl Replica {
         for (old, new) in names {
             let mark = self.gone_marks.get(new).copied().unwrap_or(self.floor);
             for (_, record) in self.members(old) {
-                late.extend(record.uids.range(..mark).map(|(uid, slot)| (*uid, *slot)));
+                // Those that were claimed again above the mark, and wait for other nodes, will be above it.
+                let below = record.uids.range(..mark);
+                let below = below.filter(|(_, slot)| self.records[**slot].uid < mark);
+                late.extend(below.map(|(uid, slot)| (*uid, *slot)));
             }
         }
         late.sort_unstable();

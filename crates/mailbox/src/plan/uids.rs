@@ -6,7 +6,7 @@ impl Replica {
     /// Late messages claimed again (rule 4). `peers` are those who will do the same at once: they give the rank.
     ///
     /// The blocks of replicas that claim the same messages again do not interleave: block `rank` begins `rank` times the
-    /// number of messages further on. So one replica's claims win for all messages, and nothing is late again.
+    /// number of messages of this part further on. So one replica's claims win for all messages, and nothing is late again.
     ///
     /// At most [`CLAIMS_PER_OP_MAX`] at a time, and fewer of messages with many keywords: apply, and plan again. Without UIDs to give, it
     /// is empty while [`Replica::is_clean`] is not: an epoch is due.
@@ -17,14 +17,15 @@ impl Replica {
                 outcome: (),
             };
         }
-        let rank = peers.rank(self.slot);
-        let mut claims = self.claims(at);
-        claims.next = claims
-            .next
-            .saturating_add((self.late.len() as u32).saturating_mul(rank));
         let late = self.late.values().copied().take(CLAIMS_PER_OP_MAX);
         let mut slots: Vec<u32> = late.collect();
         slots.truncate(self.first_within(&slots, CLAIMS_BYTES_MAX));
+        let rank = peers.rank(self.slot);
+        let mut claims = self.claims(at);
+        // Of each part by itself: by as many as there are in all, at each part, UIDs would not last.
+        claims.next = claims
+            .next
+            .saturating_add((slots.len() as u32).saturating_mul(rank));
         let ops = self
             .claim_again(&mut claims, slots.into_iter())
             .unwrap_or_default();

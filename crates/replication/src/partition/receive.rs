@@ -1,7 +1,7 @@
 //! What comes from peers.
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, Hash, Incarnation};
+use whimbrel_crdt::{Batch, Hash, Incarnation, VersionVector};
 
 use super::{
     Alarm, Foreign, Output, Partition, Pending,
@@ -81,6 +81,9 @@ impl Partition {
                 return self.stop(id, alarm);
             }
         }
+        if self.tells_of_too_many(id, [&hello.durable, &hello.applied]) {
+            return self.stop(id, Alarm::Origins(id));
+        }
         self.remembers(id, hello.durable.get(self.me));
         if hello.begins_anew() {
             self.linked(now, id);
@@ -108,9 +111,25 @@ impl Partition {
         self.ship(now, id);
     }
 
+    /// Whether a peer has told of more logs than there may be. What it says is kept, and told to it again.
+    fn tells_of_too_many(&self, id: Incarnation, told: [&VersionVector; 2]) -> bool {
+        let Some(peer) = self.peers.get(&id) else {
+            return false;
+        };
+        let known = [&peer.durable, &peer.applied].into_iter().zip(told);
+        let mut counts = known.map(|(known, told)| {
+            let new = told.iter().filter(|(origin, _)| known.get(*origin) == 0);
+            known.len() + new.count()
+        });
+        counts.any(|count| count > self.config.origins_max)
+    }
+
     fn ack(&mut self, now: Now, id: Incarnation, ack: Ack) {
         if !self.is_of_now(id, ack.lives) {
             return;
+        }
+        if self.tells_of_too_many(id, [&ack.durable, &ack.applied]) {
+            return self.stop(id, Alarm::Origins(id));
         }
         self.remembers(id, ack.durable.get(self.me));
         let Some(peer) = self.peers.get_mut(&id) else {

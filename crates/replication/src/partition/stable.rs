@@ -61,6 +61,10 @@ impl Partition {
                 None => return self.cut(),
             }
         }
+        // What a member wrote that is none any more may have been made without it, too, and be not applied yet.
+        if self.lacks_of_removed() && !broken("closed-not-asked") {
+            return self.cut();
+        }
         if let Some(applied) = self.take_applied() {
             stable.meet(applied);
         }
@@ -71,6 +75,20 @@ impl Partition {
         self.stable.merge(&stable);
         self.cut();
         self.out.push_back(Output::Stable(self.stable.clone()));
+    }
+
+    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on.
+    fn lacks_of_removed(&self) -> bool {
+        let removed = self.origins.iter();
+        let mut removed =
+            removed.filter(|(id, _)| **id != self.me && !self.members.contains_key(id));
+        removed.any(|(id, origin)| {
+            let holders = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
+            let most = holders.map(|(_, peer)| peer.durable.get(*id)).max();
+            let last = origin.stored.max(most.unwrap_or(0));
+            let end = self.closed.get(id).copied().unwrap_or(u64::MAX);
+            origin.applied < last.min(end)
+        })
     }
 
     /// Who lacks these numbers of a log, and is away, gets a state.

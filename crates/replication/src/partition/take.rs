@@ -330,7 +330,8 @@ impl Partition {
                 Some(held) => !taken.covers_all(&held.snapshot.applied),
                 None => self.hints.contains_key(&take.donor) || !self.hints.is_empty(),
             };
-            if !needed {
+            // A donor that is gone gives no more, and what it had may be nowhere else: then it is lacking for ever.
+            if !needed || !self.holds(take.donor) {
                 return self.forget();
             }
             let silent = now.mono_micros.saturating_sub(take.heard_at) >= patience;

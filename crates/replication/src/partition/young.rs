@@ -54,9 +54,14 @@ impl Partition {
         let others = self.members.keys();
         let mut others = others.filter(|id| **id != self.me && self.holds(**id));
         if self.lacks_own() {
+            let handed = self.origins.get(&self.me).map_or(0, |own| own.handed);
+            // By its word of now, too: it may have got them since it was first heard.
             let lacks_it_too = |member: &Incarnation| {
-                let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
-                first.is_some_and(has_all)
+                let peer = self.peers.get(member);
+                peer.is_some_and(|peer| {
+                    let lacks = peer.durable.get(self.me) <= handed;
+                    (peer.greeted && lacks) && peer.first.as_ref().is_some_and(has_all)
+                })
             };
             if others.all(lacks_it_too) {
                 self.do_without_own();
@@ -66,8 +71,8 @@ impl Partition {
         let mut firsts = self.peers.values().filter_map(|peer| peer.first.as_ref());
         let one_is_old = firsts.any(|first| !first.young && has_all(first));
         let is_no_better = |member: &Incarnation| {
-            let first = self.peers.get(member).and_then(|peer| peer.first.as_ref());
-            first.is_some_and(|first| first.young && has_all(first))
+            let peer = self.peers.get(member).filter(|peer| peer.greeted);
+            peer.is_some_and(|peer| peer.young && applied.covers_all(&peer.applied))
         };
         if !one_is_old {
             if !others.all(is_no_better) {

@@ -9,7 +9,7 @@ use whimbrel_replication::{
 };
 
 use super::PARTITION;
-use super::scenarios::{ME, Machine, Scenario, chain, ensure, node};
+use super::scenarios::{ME, Machine, ORIGINS_MAX, Scenario, chain, ensure, node};
 
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("the word of an earlier life", earlier_life),
@@ -20,6 +20,15 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("the state that our own are in", state_of_our_own),
     ("all who had our own are lost", our_own_are_lost),
     ("our own are with one of two", our_own_are_somewhere),
+    (
+        "who said that it lacks our own is away",
+        our_own_may_have_come,
+    ),
+    ("a peer tells of too many logs", too_many_logs),
+    (
+        "one is removed before all is applied that it wrote",
+        removed_too_early,
+    ),
 ];
 
 const ROOM: Room = Room {
@@ -263,6 +272,79 @@ fn our_own_are_lost() -> Result<(), String> {
         ensure(machine.0.durable() == vector(&[(ME, 4)]), "it goes on")?;
     }
     Ok(())
+}
+
+/// What another one said on a stream that is gone counts no more: our own may have come to it since.
+fn our_own_may_have_come() -> Result<(), String> {
+    let mut machine = back();
+    machine.input(members(&[(ME, 1, None), (2, 0, None), (3, 1, None)]));
+    machine.input(Input::Linked(node(3)));
+    let back = Lives { mine: 1, yours: 1 };
+    let says = |machine: &mut Machine, young: bool, has: &[(u64, u64)]| {
+        let Frame::Hello(mut said) = hello(machine, has, has, back) else {
+            return Err("it is a hello".to_owned());
+        };
+        said.young = Some(young);
+        Ok(machine.input(Input::Received(node(3), Frame::Hello(said))))
+    };
+    let outputs = says(&mut machine, true, &[])?;
+    ensure(joins(&outputs).is_none(), "the node 2 is a member")?;
+    machine.input(Input::Unlinked(node(3)));
+    // All came to the node 3 meanwhile, and the one that had them was removed.
+    let outputs = machine.input(members(&[(ME, 1, None), (3, 1, None)]));
+    ensure(joins(&outputs).is_none(), "what was said is of before")?;
+    machine.input(Input::Linked(node(3)));
+    let outputs = says(&mut machine, false, &[(ME, 3)])?;
+    ensure(joins(&outputs).is_none(), "they are not lost")?;
+    ensure(machine.0.is_young(), "it waits for the state")
+}
+
+/// Who was removed counts no more. What it wrote may have been made without what the others have applied: as long as it waits here nothing gets stable for it.
+fn removed_too_early() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.input(members(&[(ME, 0, None), (2, 0, None), (3, 0, None)]));
+    own(&mut machine, 1);
+    // Made without our own, and resting on what is not here.
+    let outputs = machine.batches(&chain(3, 1, &[(2, 1)]));
+    machine.finish(&outputs);
+    let all = [(ME, 1), (2, 1), (3, 1)];
+    machine.receive(ack(&all, &all, None));
+    machine.input(members(&[(ME, 0, None), (2, 0, None)]));
+    let given = machine.batches(&chain(2, 1, &[]));
+    let outputs = machine.finish(&given);
+    ensure(stable(&outputs).is_none(), "it waits to be applied")?;
+    let asked = given.iter().find_map(|output| match output {
+        Output::Read { ticket, .. } => Some(*ticket),
+        _ => None,
+    });
+    let (bytes, _) = chain(3, 1, &[(2, 1)]).remove(0);
+    let (first, last) = (1, 1);
+    let entries = vec![Entry { first, last, bytes }];
+    let Some(ticket) = asked else {
+        return Err("it is read".into());
+    };
+    let outputs = machine.input(Input::Log(ticket, entries));
+    let outputs = machine.finish(&outputs);
+    ensure(stable(&outputs) == Some(vector(&all)), "all is applied")
+}
+
+fn too_many_logs() -> Result<(), String> {
+    let most = ORIGINS_MAX as u64;
+    let all: Vec<(u64, u64)> = (10..10 + most).map(|id| (id, 1)).collect();
+    let more: Vec<(u64, u64)> = all.iter().map(|(id, seq)| (id + most, *seq)).collect();
+    let mut machine = Machine::new();
+    machine.input(members(&[(ME, 0, None), (2, 0, None), (3, 0, None)]));
+    machine.input(Input::Linked(node(2)));
+    let stops = |outputs: &[Output]| warned(outputs).contains(&&Alarm::Origins(node(2)));
+    let outputs = machine.receive(ack(&all, &all, None));
+    ensure(!stops(&outputs), "as many as there may be")?;
+    let outputs = machine.receive(ack(&more, &more, None));
+    ensure(stops(&outputs), "more, little by little")?;
+    machine.input(Input::Unlinked(node(2)));
+    machine.input(Input::Linked(node(2)));
+    let all = [all, more].concat();
+    let said = hello(&machine, &all, &[], Lives::default());
+    ensure(stops(&machine.receive(said)), "at once")
 }
 
 fn our_own_are_somewhere() -> Result<(), String> {

@@ -43,6 +43,9 @@ pub(super) fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
 }
 
+/// Logs that a machine of these histories may hear of.
+pub(super) const ORIGINS_MAX: usize = 8;
+
 pub(super) const ME: u64 = 1;
 
 pub(super) fn now() -> Now {
@@ -58,7 +61,7 @@ const KEPT_FOR_ABSENT: u64 = 64;
 fn config() -> Config {
     Config {
         window_bytes: 16 << 10,
-        origins_max: 8,
+        origins_max: ORIGINS_MAX,
         frame_bytes_max: 2 << 10,
         kept: 16,
         cut_step: 10,

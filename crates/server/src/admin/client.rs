@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     actor::Fatal,
+    clock::Clock,
     cluster,
     config::Config,
     node::{DataDir, NodeError},
@@ -137,6 +138,7 @@ async fn ask_store(
         data.identity(),
         store,
         cluster::offline(&data)?,
+        Clock::start(),
         fatal,
     )
     .map_err(StartError::from)?;

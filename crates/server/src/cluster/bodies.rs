@@ -124,7 +124,16 @@ impl<S: Store> Driver<S> {
                         }
                     }
                 }
-                Some(ask) = wants.recv(), if self.calls.has_room() => self.asked(ask),
+                Some(ask) = wants.recv(), if self.calls.has_room() => {
+                    if matches!(ask, Ask::Push(..)) {
+                        // The link was told of before that, in the other channel.
+                        for _ in 0..TOLD_MAX {
+                            let Ok(told) = told.try_recv() else { break };
+                            self.told(told);
+                        }
+                    }
+                    self.asked(ask);
+                }
                 Some(told) = told.recv() => self.told(told),
                 // All are looked at below.
                 () = room.notified() => {}

@@ -19,6 +19,7 @@ mod clocks;
 mod drain;
 mod drive;
 pub mod files;
+mod held;
 mod kept;
 mod links;
 mod placing;
@@ -106,7 +107,7 @@ const EVENTS_MAX: usize = 64;
 const ASKED_MAX: usize = 16;
 
 impl<S: Store> Cluster<S> {
-    /// Settles who this node is, if it belongs to a cluster. The store has been opened, and nothing else has been done with it.
+    /// Settles who this node is, if it belongs to a cluster; `clock` is that of the machines. The store has been opened, and nothing else has been done with it.
     ///
     /// # Errors
     /// When the configuration and the files do not fit, or the node needs a slot and no member can be asked.
@@ -115,6 +116,7 @@ impl<S: Store> Cluster<S> {
         data: &mut DataDir,
         listener: Vec<TcpListener>,
         store: S,
+        clock: Clock,
     ) -> Result<Option<Self>, StartError> {
         let files = Files::of(data.path());
         let Some(kept) = files.open()? else {
@@ -135,7 +137,6 @@ impl<S: Store> Cluster<S> {
         }
         let (to_events, events) = mpsc::channel(EVENTS_MAX);
         let (to_asked, asked) = mpsc::channel(ASKED_MAX);
-        let clock = Clock::start();
         let clocks: Clocks = Arc::new(move || clock.of_peers());
         let transport = Transport::new(
             &kept.credentials,
@@ -168,8 +169,11 @@ impl<S: Store> Cluster<S> {
             asked,
             unasked,
         } = settled;
+        let roster = state.roster.lock().await.clone();
+        let known = roster.places().get(name.as_str());
         let place = Place {
-            version: wall_micros(),
+            // Above what was told by a clock that was ahead.
+            version: wall_micros().max(known.map_or(0, |known| known.version + 1)),
             incarnation: me,
             address: config.cluster_address(),
             region: config.cluster.region.clone(),
@@ -211,12 +215,7 @@ impl<S: Store> Cluster<S> {
     }
 
     /// The machines run: links are made from now on.
-    pub(crate) async fn run(
-        self,
-        board: Arc<Switchboard>,
-        clock: Clock,
-        fatal: Fatal,
-    ) -> Running<S> {
+    pub(crate) async fn run(self, board: Arc<Switchboard>, fatal: Fatal) -> Running<S> {
         let Cluster {
             state,
             wants,
@@ -225,19 +224,19 @@ impl<S: Store> Cluster<S> {
             wanted,
             bodies,
             mut tasks,
-            clock: of_links,
+            clock,
             asked,
             unasked,
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
-        let mut guard = clocks::Guard::new(of_links.of_peers(), &asked);
+        let mut guard = clocks::Guard::new(clock.of_peers(), &asked);
         // Before anybody is served.
-        guard.tell(&state, &board, of_links).await;
+        guard.tell(&state, &board, clock).await;
         tasks.spawn(clocks::watch(
             Arc::clone(&state),
             Arc::clone(&board),
-            of_links,
+            clock,
             guard,
         ));
         let (to_bodies, told) = mpsc::channel(bodies::TOLD_MAX);

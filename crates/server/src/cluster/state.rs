@@ -8,13 +8,8 @@ use std::{
     },
 };
 
-use tokio::{
-    sync::{Mutex, mpsc, oneshot, watch},
-    time::timeout,
-};
-use whimbrel_cluster::{
-    Asked, Credentials, NodeName, Peer, Refused, Shown, TokenError, Transport, ask_member,
-};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use whimbrel_cluster::{Asked, Credentials, NodeName, Peer, Refused, Shown, TokenError, Transport};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     clocks,
@@ -27,10 +22,9 @@ use whimbrel_storage::{LogPosition, Origin, StoreError};
 
 use super::{
     NOT_FILLED,
-    drain::UNFINISHED_WAIT_MAX,
     files::{Files, FilesError},
     links::Links,
-    question::{Held, LOGS_MAX, LogHeld, Question, Remembered, encoded, pages},
+    question::{Held, LOGS_MAX, LogHeld, Question, Remembered, encoded},
     status::{Drain, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -467,63 +461,6 @@ impl<S: Store> State<S> {
             }));
         }
         Ok(encoded(&held))
-    }
-
-    /// What those who hold the partitions have of the logs of these; `None`: of some partition no linked one says it.
-    pub(super) async fn held_elsewhere(
-        &self,
-        partitions: &BTreeSet<PartitionId>,
-        of: &[Incarnation],
-    ) -> Option<Vec<LogHeld>> {
-        let peers = self.peers(&*self.roster.lock().await);
-        let links = self.transport.links();
-        let linked = peers.iter().filter(|peer| {
-            let mut links = links.iter();
-            links.any(|link| link.name == peer.name)
-        });
-        let mut missing = partitions.clone();
-        let mut held = Vec::new();
-        // Who comes back itself says less than there is, as long as another one is left. When none is, it is the only one to be asked.
-        for young in [false, true] {
-            for peer in linked.clone() {
-                let said = self.held_by(peer, &missing, of, young).await;
-                // Of a partition all or nothing: it may have been left between two questions.
-                missing.retain(|partition| {
-                    let logs = said.iter().filter(|log| log.partition == *partition);
-                    let logs: BTreeMap<Incarnation, LogHeld> =
-                        logs.map(|log| (log.of, *log)).collect();
-                    let all = of.iter().all(|of| logs.contains_key(of));
-                    if all {
-                        held.extend(logs.into_values());
-                    }
-                    !all
-                });
-            }
-        }
-        missing.is_empty().then_some(held)
-    }
-
-    /// What one says.
-    async fn held_by(
-        &self,
-        peer: &Peer,
-        partitions: &BTreeSet<PartitionId>,
-        of: &[Incarnation],
-        young: bool,
-    ) -> Vec<LogHeld> {
-        let mut held = Vec::new();
-        for page in pages(partitions, of, young) {
-            let question = encoded(&page);
-            let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
-            let Ok(Ok(answer)) = timeout(UNFINISHED_WAIT_MAX, asking).await else {
-                break;
-            };
-            let Ok(said) = minicbor::decode::<Vec<LogHeld>>(&answer) else {
-                break;
-            };
-            held.extend(said);
-        }
-        held
     }
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.

@@ -275,6 +275,17 @@ impl PartitionOwner {
                     Named::Since(_) => {}
                 }
             }
+            let named_by: Vec<AccountId> = lacking.accounts.iter().flatten().copied().collect();
+            let mut is_waiting = false;
+            for account in named_by {
+                is_waiting |= self.is_to_be_loaded(account, blob, looked);
+            }
+            if is_waiting {
+                continue;
+            }
+            let Some(own) = self.running(partition) else {
+                continue;
+            };
             let accounts = own.lacking.remove(&blob).and_then(|of| of.accounts);
             self.lacked.remove(&(blob, partition));
             self.leaving_with(partition);

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, Stamp, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, MessageId};
+use whimbrel_mailbox::{AccountId, BlobName, MessageId, Op};
 use whimbrel_replication::{
     blobs::FEATURE_CONFIRM,
     waits::{self, Outcome, Refused, Waits},
@@ -300,22 +300,38 @@ impl PartitionOwner {
         }))
     }
 
-    /// The call is carried out: what it has written waits, if it has written anything.
+    /// The call is carried out: what it has written waits. If it has written nothing it has found done what others may lack; then an operation that changes nothing is written, and
+    /// waits as any other does: whoever has applied it has all that was known here.
     pub(super) fn confirm(
         &mut self,
         now: Now,
         account: AccountId,
         of: ToConfirm,
     ) -> Option<Confirm> {
-        let own = self.running(keys::partition_of(account))?;
-        let (next, adds) = (own.log.next(), of.adds);
-        if next == of.next {
+        let partition = keys::partition_of(account);
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return None;
+        };
+        if own.log.next() == of.next {
+            let applied = own.log.applied();
+            let peers = self.config.peers.keys();
+            let have = peers.filter(|peer| own.shipping.has_applied(**peer, applied));
+            let is_enough = of.bodies.is_empty() && have.count() >= of.needed;
+            if is_enough {
+                return None;
+            }
+            let replica = self.replica(account).ok()?;
+            let (counter, epoch) = (replica.counter(), replica.epoch());
+            self.write(now, account, vec![Op::Bump { counter, epoch }], &[]);
         }
-        let number = next - 1;
+        let own = self.running(partition)?;
+        let number = own.log.next() - 1;
         own.confirming
             .begin(now, number, of.needed, account, of.bodies);
-        Some(Confirm { number, adds })
+        Some(Confirm {
+            number,
+            adds: of.adds,
+        })
     }
 
     /// A peer may have more, or time has passed: answers that need not wait are ready.

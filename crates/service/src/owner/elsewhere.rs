@@ -165,6 +165,7 @@ impl PartitionOwner {
         let known = lacking.is_some();
         except.extend(lacking.into_iter().flatten().map(|account| account.0));
         except.extend(own.stalled.keys().map(|account| account.0));
+        except.extend(own.late.iter().map(|account| account.0));
         own.reporting.excepts = !except.is_empty();
         if broken("hidden-is-reported") {
             except.clear();

@@ -357,6 +357,7 @@ impl PartitionOwner {
                 self.stirred.insert(partition);
                 self.joins.insert(partition);
                 self.sweep_on(partition);
+                self.load_unlooked(partition);
                 for (ticket, read) in &mut self.reads {
                     if read.partition == partition && std::mem::take(&mut read.failed) {
                         self.out.push_back(read.output(*ticket));
@@ -608,6 +609,7 @@ impl PartitionOwner {
                 out: &mut self.out,
             };
             told.of(account, &mut entry.watchers, &effects, risen);
+            self.looked.extend(risen.map(|_| account));
         }
         for (blob, accounts) in naming.0 {
             self.lacked.insert((blob, partition));

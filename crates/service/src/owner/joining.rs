@@ -46,11 +46,15 @@ pub(super) struct Joining {
 
 enum Busy {
     Idle,
-    /// It reads which account is next.
-    Looking,
+    /// It reads which account is next; another page is of an earlier attempt.
+    Looking(Ticket),
     Account(AccountId),
-    /// Rows of an account that was joined, or is removed, go: the commit that has to be durable before the next page.
-    Dropping(AccountId, Option<Ticket>),
+    /// Rows of an account that was joined, or is removed, go: a page of them is read.
+    Finding(Ticket),
+    /// The commit that has to be durable before the next page.
+    Dropping(AccountId, Ticket),
+    /// All but those accounts that cannot be joined.
+    Ended,
 }
 
 /// An account that is being joined.
@@ -180,6 +184,13 @@ impl PartitionOwner {
                 return self.joined_already(now, *account);
             }
         }
+        let busy = self.joining(partition).map(|joining| &joining.busy);
+        match (&of, busy) {
+            (Paging::Next, Some(Busy::Looking(reading))) if *reading == ticket => {}
+            (Paging::Drop(_), Some(Busy::Finding(reading))) if *reading == ticket => {}
+            (Paging::Next | Paging::Drop(_), _) => return,
+            (Paging::Rows(_) | Paging::Contents(_), _) => {}
+        }
         match of {
             Paging::Next => self.next_found(partition, page),
             Paging::Rows(account) => self.rows_came(now, account, page),
@@ -296,7 +307,7 @@ impl PartitionOwner {
             coming.after = Some(ticket);
             entry.newest = Some(ticket);
             let mut commit = own.log.commit();
-            commit.mutations = mutations;
+            commit.mutations.extend(mutations);
             self.hand_out_for(partition, ticket, commit);
             // Goes on when this is durable: so nothing piles up, and no page has the same rows.
             return;
@@ -370,6 +381,7 @@ impl PartitionOwner {
             out: &mut self.out,
         };
         told.of(account, &mut entry.watchers, &effects, risen);
+        self.looked.extend(risen.map(|_| account));
         // Mailboxes before messages, what vanished before what is no longer shown: half of it can be loaded, and tells too much rather than too little.
         let mut rows = replica.take_dirty();
         rows.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -435,11 +447,9 @@ impl PartitionOwner {
         }
         let mut copying = Vec::new();
         if let Some(joining) = self.joining(partition)
-            && let Busy::Dropping(account, after) = &mut joining.busy
-            && after.is_some_and(|after| after <= ticket)
+            && let Busy::Dropping(account, after) = joining.busy
+            && after <= ticket
         {
-            *after = None;
-            let account = *account;
             self.drop_next(account);
         }
         for (account, entry) in &mut self.accounts {
@@ -473,7 +483,7 @@ impl PartitionOwner {
             let wanted = self.accounts.get(&account).is_some_and(|entry| {
                 !entry.waiting.is_empty() || !entry.watchers.is_empty() || !entry.held.is_empty()
             });
-            if wanted {
+            if wanted || self.is_unlooked(account) {
                 self.load(account);
             } else {
                 self.accounts.remove(&account);
@@ -494,7 +504,7 @@ impl PartitionOwner {
             return;
         }
         match joining.busy {
-            Busy::Looking | Busy::Dropping(..) => return,
+            Busy::Looking(_) | Busy::Finding(_) | Busy::Dropping(..) | Busy::Ended => return,
             Busy::Idle => {}
             Busy::Account(account) => {
                 let entry = self.accounts.get(&account);
@@ -515,14 +525,13 @@ impl PartitionOwner {
                 }
             }
         }
-        let Some(joining) = self.joining(partition) else {
-            return;
-        };
-        joining.busy = Busy::Looking;
         let (_, to) = keys::coming_range(joining.joined.state);
         let from = joining.cursor.clone();
         let of = Pages::Join(Paging::Next);
-        self.page(partition, of, None, (from, to), 1);
+        let reading = self.page(partition, of, None, (from, to), 1);
+        if let Some(joining) = self.joining(partition) {
+            joining.busy = Busy::Looking(reading);
+        }
     }
 
     /// The next row that came, and is not joined.
@@ -545,6 +554,8 @@ impl PartitionOwner {
                 commit.mutations.push(Mutation::Delete { key });
                 self.hand_out_for(partition, ticket, commit);
                 self.answer_of_bodies(partition);
+            } else {
+                joining.busy = Busy::Ended;
             }
             // Who cannot be joined is not served: the others need not wait for that.
             return self.all_joined(partition);
@@ -583,7 +594,7 @@ impl PartitionOwner {
     fn drop_rows(&mut self, account: AccountId) {
         if let Some(joining) = self.joining(keys::partition_of(account)) {
             // Whatever the background does: it looks again from where it was.
-            joining.busy = Busy::Dropping(account, None);
+            joining.busy = Busy::Idle;
             self.drop_next(account);
         }
     }
@@ -595,7 +606,10 @@ impl PartitionOwner {
         };
         let range = keys::coming_of(state, keys::whole_range(account));
         let of = Pages::Join(Paging::Drop(account));
-        self.page(partition, of, None, range, PAGE_BYTES);
+        let reading = self.page(partition, of, None, range, PAGE_BYTES);
+        if let Some(joining) = self.joining(partition) {
+            joining.busy = Busy::Finding(reading);
+        }
     }
 
     fn drop_page(&mut self, partition: PartitionId, account: AccountId, page: Page) {
@@ -611,7 +625,7 @@ impl PartitionOwner {
             self.joins.insert(partition);
             return;
         }
-        joining.busy = Busy::Dropping(account, Some(ticket));
+        joining.busy = Busy::Dropping(account, ticket);
         let mut commit = own.log.commit();
         commit.room = Room::Frees;
         let gone = page
@@ -623,19 +637,16 @@ impl PartitionOwner {
     }
 
     /// Reading has failed.
-    pub(super) fn join_page_failed(&mut self, _now: Now, of: &Paging) {
+    pub(super) fn join_page_failed(&mut self, partition: PartitionId, of: &Paging) {
         match of {
             Paging::Rows(account) | Paging::Contents(account) => {
                 self.drop_account(*account, Failure::Temporary);
             }
             Paging::Next | Paging::Drop(_) => {
-                for own in self.partitions.values_mut() {
-                    if let Partition::Running(own) = own
-                        && let Some(joining) = &mut own.states.joining
-                        && matches!(joining.busy, Busy::Looking | Busy::Dropping(_, None))
-                    {
-                        joining.busy = Busy::Idle;
-                    }
+                if let Some(joining) = self.joining(partition)
+                    && matches!(joining.busy, Busy::Looking(_) | Busy::Finding(_))
+                {
+                    joining.busy = Busy::Idle;
                 }
             }
         }

@@ -77,9 +77,10 @@ impl Own {
         self.covering.clear();
     }
 
-    /// Whether accounts are here in part: what is below the UIDs that were told of them is not claimed again. Who is young has told none.
+    /// Whether accounts are here in part, or were not looked at: what is below the UIDs that were told of them is not claimed again. Who is young has told none.
     fn overlooks(&self) -> bool {
-        let in_part = self.states.joining.is_some() || !self.stalled.is_empty();
+        let in_part =
+            self.states.joining.is_some() || !self.stalled.is_empty() || !self.late.is_empty();
         in_part && !self.is_young() && !broken("left-in-part")
     }
 

@@ -386,6 +386,7 @@ impl PartitionOwner {
             confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),
             retry_at: None,
+            late: Default::default(),
             stalled,
             states,
             age: if young { Age::Young } else { Age::Grown },
@@ -617,13 +618,17 @@ impl PartitionOwner {
             self.out
                 .push_back(Output::UidValidity(account, replica.uidvalidity()));
         }
+        let is_late = own.is_young() && replica.late() > 0;
         self.counted.accounts_loads += 1;
         let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
         let waiting = std::mem::take(&mut entry.waiting);
         if !entry.watchers.is_empty() {
-            // They have stayed through a failed commit.
+            // They have stayed through a failed commit, and what waited then is shown now.
             self.looked.insert(account);
+            let told = entry.watchers.iter();
+            let told = told.map(|session| Output::Notify(*session, Event::Changed));
+            self.out.extend(told);
         }
         if hidden {
             // Removed before the last stop, and not yet collected.
@@ -631,6 +636,10 @@ impl PartitionOwner {
         }
         self.write_rows(account, Room::Ordinary, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);
+        if is_late {
+            self.claim_late(now, account);
+        }
+        self.is_looked_at(now, account);
         for input in waiting {
             self.handle(now, input);
         }
@@ -661,6 +670,9 @@ impl PartitionOwner {
     }
 
     pub(super) fn drop_account(&mut self, account: AccountId, failure: Failure) {
+        if failure == Failure::NoSuchAccount {
+            self.is_not_looked_at(account);
+        }
         let Some(entry) = self.accounts.remove(&account) else {
             return;
         };

@@ -35,6 +35,7 @@ mod sent;
 mod spread;
 mod stalled;
 mod state;
+mod unlooked;
 mod windows;
 mod writing;
 mod young;
@@ -162,6 +163,8 @@ pub struct PartitionOwner {
     commits: BTreeMap<Ticket, PartitionId>,
     /// Bodies that are lacking, in all partitions.
     lacked: BTreeSet<(BlobName, PartitionId)>,
+    /// Bodies that have come, and the accounts that are loaded for it; and when they were here.
+    arrived: BTreeMap<AccountId, BTreeMap<BlobName, u64>>,
     windows: windows::Windows,
     /// Nodes to which there is a stream.
     links: BTreeMap<Incarnation, Link>,
@@ -260,6 +263,8 @@ struct Own {
     gate: Gate,
     /// Nothing of other nodes is applied before this time: reading from the store failed.
     retry_at: Option<u64>,
+    /// Accounts in which messages were late while the partition was young.
+    late: BTreeSet<AccountId>,
     /// Accounts that cannot go on.
     stalled: BTreeMap<AccountId, stalled::Stalled>,
     /// What is given to and taken from other nodes in place of logs.
@@ -374,6 +379,7 @@ impl PartitionOwner {
             searches: sent::Searches::default(),
             commits: BTreeMap::new(),
             lacked: BTreeSet::new(),
+            arrived: BTreeMap::new(),
             links: BTreeMap::new(),
             closed: Ends::new(),
             spreads: BTreeMap::new(),

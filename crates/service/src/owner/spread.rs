@@ -35,7 +35,8 @@ impl Spread {
     fn is_done(&self, own: &Own) -> bool {
         let nodes = self.others.nodes.iter();
         let have = nodes.filter(|peer| own.shipping.has_applied(**peer, &self.made));
-        have.count() >= self.others.needed
+        // What another node made may be applied here and not be durable: then its commit may be refused yet.
+        own.shipping.applied_all(&self.made) && have.count() >= self.others.needed
     }
 }
 
@@ -71,7 +72,7 @@ impl PartitionOwner {
         self.spread_on(partition);
     }
 
-    /// A peer may have applied more.
+    /// A peer may have applied more, or more is durable here.
     pub(super) fn spread_on(&mut self, partition: PartitionId) {
         let Some(of) = self.spreads.get_mut(&partition) else {
             return;

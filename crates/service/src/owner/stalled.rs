@@ -154,6 +154,7 @@ impl PartitionOwner {
         {
             own.stalled.entry(account).or_default().tried = true;
         }
+        self.is_not_looked_at(account);
         self.out.push_back(Output::Log(Note::Warning(format!(
             "account {account} is stalled until the next start: {cause}"
         ))));

@@ -252,7 +252,7 @@ impl PartitionOwner {
                     own.states.sweeping = None;
                 }
             }
-            Paging::Join(of) => self.join_page_failed(now, &of),
+            Paging::Join(of) => self.join_page_failed(partition, &of),
         }
         self.wait_with_work(now, partition);
         true

@@ -101,7 +101,11 @@ impl PartitionOwner {
                             .push_back(Output::Fatal(format!("account {account}: {error}")));
                     }
                 };
-                late = effects.late;
+                // In a young partition that waits (`claim_late`).
+                late = effects.late && (!own.is_young() || broken("young-claims"));
+                if effects.late && !late {
+                    own.late.insert(account);
+                }
                 if !self.config.peers.is_empty() {
                     let last = reserved.first + u64::from(count) - 1;
                     let shown = own.announced.all_shown(account.0);
@@ -116,6 +120,8 @@ impl PartitionOwner {
                 };
                 let risen = epoch.then(|| replica.uidvalidity());
                 told.of(account, &mut entry.watchers, &effects, risen);
+                // Nobody looks at it any more: what others were told of its counter is of the old epoch.
+                self.looked.extend(risen.map(|_| account));
                 let section = Section {
                     subject: account.0,
                     counter: replica.counter(),
@@ -272,6 +278,11 @@ impl PartitionOwner {
             return;
         };
         if own.is_young() && !broken("young-claims") {
+            if replica.late() > 0
+                && let Some(own) = self.running(keys::partition_of(account))
+            {
+                own.late.insert(account);
+            }
             return;
         }
         let at = At {
@@ -328,6 +339,9 @@ impl PartitionOwner {
         }
         if told {
             self.confirm_on(partition);
+        }
+        if done && !reset {
+            self.spread_on(partition);
         }
         if reset {
             self.reset(now, partition);

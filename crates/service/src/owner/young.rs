@@ -196,7 +196,11 @@ impl PartitionOwner {
                 self.epoch_if_due(now, account, 0);
             }
             self.claim_late(now, account);
+            if let Some(own) = self.running(partition) {
+                own.late.remove(&account);
+            }
         }
+        self.load_unlooked(partition);
     }
 
     /// Does with what waits for accounts of a partition what can be done with it now.

@@ -60,6 +60,7 @@ impl QueueOwner {
         self.has_room(bytes)?;
         self.bytes += bytes;
         let mut commit = Commit::new(log::store_partition(PartitionId::QUEUE));
+        commit.follows = self.has_commits_under_way();
         commit.mutations.extend(with(entry.id, &entry.blob, row));
         let ticket = self.ticket();
         self.accepting += 1;
@@ -192,7 +193,9 @@ impl QueueOwner {
         self.accepting -= 1;
         self.bytes -= of.bytes;
         if !is_writable || broken("abort-not-logged") {
-            // The disk is full: it is found when the rows are read again, and counts.
+            // The disk is full, and the rows are read again, or will be. It counts: its row may have been read over already, since it was known.
+            let taken = self.taken_here(number);
+            self.insert(of.entry, of.bytes, None, Some(taken));
             let reply = Reply::Failed(Failure::NotConfirmed);
             return self.out.push_back(Output::Reply(of.request, reply));
         }

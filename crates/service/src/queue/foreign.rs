@@ -235,6 +235,7 @@ impl QueueOwner {
         for (peer, frame) in frames {
             self.frame(now, peer, frame);
         }
+        self.say_again();
         // What peers have asked for meanwhile.
         self.make_idle();
         self.look_later(now);

@@ -82,6 +82,26 @@ impl QueueOwner {
         }
     }
 
+    /// What was said of bodies while entries were not known is said, and asked, once more.
+    pub(super) fn say_again(&mut self) {
+        for peer in self.links.iter().copied().collect::<Vec<_>>() {
+            self.tell_again(peer);
+            self.ask_again(peer);
+        }
+    }
+
+    /// Asks a peer whether it has the bodies of what was taken here.
+    fn ask_again(&mut self, peer: Incarnation) {
+        let own = self.entries.values().filter(|of| {
+            let by = of.taken.map(|taken| taken.by);
+            by == Some(self.config.origin)
+        });
+        let own: Vec<BlobName> = own.map(|of| of.entry.blob).collect();
+        for blob in own {
+            self.tell_of(peer, blob, true);
+        }
+    }
+
     pub(super) fn tell_of(&mut self, peer: Incarnation, blob: BlobName, ask: bool) {
         if self.links.contains(&peer) {
             self.haves.entry(peer).or_default().push_back((blob, ask));

@@ -341,6 +341,36 @@ fn what_changed_something_and_is_not_confirmed_stays() {
     }
 }
 
+/// What a client was refused and does again is done already: it is answered when the other node has it, and not before.
+#[test]
+fn what_is_found_done_is_confirmed_too() {
+    let mut pair = pair();
+    pair.append(0, "a", 2);
+    pair.settle();
+    let uids = pair.uids(0, "a");
+    let replace = || MailboxCall::Store {
+        session: SessionId(1),
+        name: name("a"),
+        uids: uids[..1].to_vec(),
+        change: FlagChange::Replace,
+        flags: Flags::from_iter([Flag::Seen]),
+        unchanged_since: None,
+    };
+    let first = ask(&mut pair, replace());
+    pair.pass(0, PATIENCE_SECONDS);
+    is_refused(pair.answer(0, first), Failure::DoneHere);
+    let again = ask(&mut pair, replace());
+    assert!(pair.answer(0, again).is_none(), "nobody has it yet");
+    pair.settle();
+    let is_stored = |reply: Option<Reply>| matches!(reply, Some(Reply::Stored { .. }));
+    assert!(is_stored(pair.answer(0, again)));
+    // All is there now: nothing has to be written for this one.
+    let before = written(&pair);
+    let once_more = ask(&mut pair, replace());
+    assert!(is_stored(pair.answer(0, once_more)));
+    assert_eq!(written(&pair), before);
+}
+
 #[test]
 fn a_body_that_is_not_there_is_waited_for() {
     for again in [false, true] {

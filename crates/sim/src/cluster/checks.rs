@@ -172,6 +172,8 @@ pub(super) struct Kept {
     bodies: BTreeMap<(AccountId, u32), bool>,
     /// Bodies whose senders were told that too few nodes have them.
     refused: BTreeSet<u32>,
+    /// Bodies whose senders were refused before anything was written.
+    unwritten: BTreeSet<u32>,
     /// Flags that were set, and acknowledged.
     flags: BTreeMap<(AccountId, MessageId), BTreeSet<u8>>,
 }
@@ -195,6 +197,10 @@ impl Kept {
 
     pub(super) fn refused(&mut self, body: u32) {
         self.refused.insert(body);
+    }
+
+    pub(super) fn unwritten(&mut self, body: u32) {
+        self.unwritten.insert(body);
     }
 
     pub(super) fn was_refused(&self, body: u32) -> bool {
@@ -288,9 +294,9 @@ impl World {
     /// U3: what is not alike, if anything.
     pub(super) fn differences(&mut self) -> Result<Option<String>, String> {
         let there = self.there();
-        let Some((&low, others)) = there.split_first() else {
+        if there.is_empty() {
             return Err("no node is left".into());
-        };
+        }
         if let Some(node) = there.iter().find(|node| self.is_young(**node)) {
             return Ok(Some(format!("node {node} has not all that the others had")));
         }
@@ -318,15 +324,26 @@ impl World {
                     return Ok(Some(format!("node {node} refuses account {account}")));
                 }
             }
-            let first = self.picture(low, account)?;
-            for &node in others {
-                let other = self.picture(node, account)?;
-                if other != first {
-                    let (at0, at) = (self.stands(low, account), self.stands(node, account));
-                    return Ok(Some(format!(
-                        "account {account}: node {low} shows\n  {first:?}\n  {at0}\nnode {node} shows\n  {other:?}\n  {at}"
-                    )));
-                }
+            let difference = self.difference_of(account)?;
+            if difference.is_some() {
+                return Ok(difference);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What nodes do not show alike of an account, if anything.
+    pub(super) fn difference_of(&mut self, account: AccountId) -> Result<Option<String>, String> {
+        let there = self.there();
+        let low = there[0];
+        let first = self.picture(low, account)?;
+        for &node in &there[1..] {
+            let other = self.picture(node, account)?;
+            if other != first {
+                let (at0, at) = (self.stands(low, account), self.stands(node, account));
+                return Ok(Some(format!(
+                    "account {account}: node {low} shows\n  {first:?}\n  {at0}\nnode {node} shows\n  {other:?}\n  {at}"
+                )));
             }
         }
         Ok(None)
@@ -526,27 +543,42 @@ impl World {
         Ok(())
     }
 
+    /// What was acknowledged of an account in which nothing is removed is there, and once; what was refused before it was written is not.
+    pub(super) fn all_there_once(&mut self, account: AccountId) -> Result<Picture, String> {
+        let low = self.there()[0];
+        let picture = self.picture(low, account)?;
+        let all: Vec<&Shown> = picture.boxes.values().flatten().collect();
+        for ((of, body), acknowledged) in &self.kept.bodies {
+            if *of != account {
+                continue;
+            }
+            let found = all.iter().filter(|shown| shown.body == *body).count();
+            if found > 1 || (found == 0 && *acknowledged) {
+                return Err(format!(
+                    "D1/D2: message {body} of {account} (acknowledged: {acknowledged}) is there {found} times"
+                ));
+            }
+        }
+        if let Some(shown) = all
+            .iter()
+            .find(|shown| self.kept.unwritten.contains(&shown.body))
+        {
+            return Err(format!(
+                "message {} of {account} is there, and was refused before it was written",
+                shown.body
+            ));
+        }
+        Ok(picture)
+    }
+
     /// D1 and D2, when nodes are alike: what was acknowledged is there, and once.
     pub(super) fn nothing_lost(&mut self) -> Result<(), String> {
         for account in self.accounts.clone() {
             if !is_keeping(account) {
                 continue;
             }
-            let low = self.there()[0];
-            let picture = self.picture(low, account)?;
-            let all: Vec<&Shown> = picture.boxes.values().flatten().collect();
-            for ((of, body), acknowledged) in &self.kept.bodies {
-                if *of != account {
-                    continue;
-                }
-                let found = all.iter().filter(|shown| shown.body == *body).count();
-                if found > 1 || (found == 0 && *acknowledged) {
-                    return Err(format!(
-                        "D1/D2: message {body} of {account} (acknowledged: {acknowledged}) is there {found} times"
-                    ));
-                }
-            }
-            for shown in all {
+            let picture = self.all_there_once(account)?;
+            for shown in picture.boxes.values().flatten() {
                 let set = self.kept.flags.get(&(account, shown.id));
                 if set.is_some_and(|set| !shown.flags.is_superset(set)) {
                     return Err(format!(

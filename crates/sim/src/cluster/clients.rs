@@ -687,6 +687,10 @@ impl World {
                 self.note("cluster: not confirmed");
                 self.kept.refused(*body);
             }
+            (
+                What::Append(body) | What::Deliver(body, _),
+                Reply::Failed(Failure::TooFewNodes | Failure::Clock),
+            ) => self.kept.unwritten(*body),
             (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
                 let targets = targets.iter().map(|target| target.account).collect();
                 self.accept(node, targets);

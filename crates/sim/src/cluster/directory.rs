@@ -252,6 +252,30 @@ impl World {
         }
     }
 
+    /// U3, D1 and D2 of accounts that administrators made, and nobody asked to remove: nodes show the same, and of mail that was accepted for them all, once.
+    pub(super) fn guests_hold(&mut self) -> Result<(), String> {
+        let living = self.living()?;
+        let guests = self.guests.made.iter().filter(|(account, address)| {
+            living.contains_key(account) && !self.guests.removed.contains(*address)
+        });
+        let guests: Vec<AccountId> = guests.map(|(account, _)| *account).collect();
+        for account in guests {
+            if self.accounts.contains(&account) {
+                continue;
+            }
+            let end = self.now + 300 * SECOND;
+            while let Some(apart) = self.difference_of(account)? {
+                if self.now > end {
+                    return Err(format!("U3: nodes do not become alike: {apart}"));
+                }
+                self.run_until(self.now + SECOND)?;
+            }
+            self.all_there_once(account)?;
+            self.note("cluster: looked at a guest");
+        }
+        Ok(())
+    }
+
     fn validities_differ(&mut self, living: &BTreeMap<AccountId, String>) -> Result<(), String> {
         let mut given: BTreeMap<(String, u32), AccountId> = BTreeMap::new();
         for (account, address) in living {

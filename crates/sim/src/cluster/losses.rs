@@ -224,6 +224,13 @@ impl World {
         }
         let is_ready = |index: &usize| self.members[*index].down.is_none();
         let goes_on = self.lets_in(&victims) && self.is_whole_without(&victims);
+        // Who has come for a lost disk may have nothing yet: with the others all would be lost.
+        let mut left = self.there().into_iter();
+        let one_has_all = left.any(|index| {
+            let may_know = self.members[index].is_up() && !self.is_young(index);
+            may_know && !victims.contains(&index)
+        });
+        let goes_on = goes_on && one_has_all;
         if victims.len() == count && victims.iter().all(is_ready) && goes_on {
             self.lose_disks(&victims);
         }

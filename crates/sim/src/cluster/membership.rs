@@ -46,6 +46,9 @@ impl super::Plan {
                 pushes_max: 8,
                 pushing_max: 2,
                 ahead_bytes_max: 1000 + 10 * u64::from(self.first_body()),
+                // Of those that are asked for most come in several pieces.
+                window_bytes: 128,
+                chunk_bytes: 64,
                 ..bodies::Config::default()
             },
             false => bodies::Config::default(),

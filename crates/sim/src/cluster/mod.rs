@@ -699,7 +699,8 @@ impl World {
         self.nothing_overlooked()?;
         self.doors_agree()?;
         self.directory_holds()?;
-        self.goes_on_quietly()
+        self.goes_on_quietly()?;
+        self.guests_hold()
     }
 }
 

@@ -139,6 +139,15 @@ impl Network {
         self.events.insert((time, self.count), event);
     }
 
+    /// What was to happen at one time happens at another one, in its order.
+    pub(super) fn bring_forward(&mut self, from: u64, to: u64) {
+        let all = self
+            .events
+            .extract_if((from, 0)..=(from, u64::MAX), |_, _| true);
+        let all: Vec<Event> = all.map(|(_, event)| event).collect();
+        all.into_iter().for_each(|event| self.at(to, event));
+    }
+
     fn pair(&mut self, a: usize, b: usize) -> &mut Pair {
         self.pairs.entry((a.max(b), a.min(b))).or_default()
     }

@@ -118,7 +118,12 @@ impl World {
         self.say(|| format!("node {index} goes on"));
         let now = self.now;
         let member = &mut self.members[index];
-        member.stopped_until = None;
+        if let Some(until) = member.stopped_until.take()
+            && until > now
+        {
+            // Sooner than it was to: what came meanwhile must not come behind what comes from now on.
+            self.network.bring_forward(until + 1, now + 1);
+        }
         member.node.sleep_until(now);
         self.clock_slept(index);
         for other in self.there() {

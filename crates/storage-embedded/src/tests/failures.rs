@@ -5,10 +5,11 @@ use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use fjall::AbstractTree as _;
 use whimbrel_storage::{
-    BlobStore, BlobWriter, Commit, Cut, LogStore, Mutation, Origin, PartitionId, Room, StoreError,
-    UploadId,
+    BlobName, BlobStore, BlobWriter, Commit, Cut, Hash, LogStore, Mutation, Origin, PartitionId,
+    Refusal, Room, StoreError, UploadId,
 };
 
 use super::{Log, config, runtime, tempdir, tree};
@@ -131,6 +132,81 @@ fn a_full_disk_refuses_to_add_until_there_is_room() {
         engine.commit(frees).await.unwrap();
         disk.below_reserve.store(false, Ordering::SeqCst);
         engine.commit(refused).await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// A body of another node is named before it comes. If there is no room for its end it comes again; and what is given up does not take away what came meanwhile.
+#[test]
+fn a_named_body_that_was_not_finished_comes_again() {
+    let directory = tempdir();
+    let (config, disk) = config(directory.path());
+    block_on(async {
+        let engine = Embedded::open(config).unwrap();
+        let text = Bytes::from(vec![6; 100_000]);
+        let blob = BlobName {
+            upload: UploadId([6; 16]),
+            hash: Hash::of(&text),
+        };
+        let naming = Commit {
+            mutations: vec![Mutation::Reference {
+                blob,
+                holder: "message".into(),
+            }],
+            ..Commit::new(P)
+        };
+        engine.commit(naming.clone()).await.unwrap();
+        let begin = || async {
+            let mut upload = engine.create(blob.upload).await?;
+            upload.write(text.clone()).await?;
+            Ok::<_, StoreError>(upload)
+        };
+        for full in [&disk.below_reserve, &disk.full] {
+            let upload = begin().await.unwrap();
+            full.store(true, Ordering::SeqCst);
+            let refused = upload.finish().await;
+            assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+            full.store(false, Ordering::SeqCst);
+        }
+        // Named while it is being written: nobody else may write it until it is given up.
+        let upload = begin().await.unwrap();
+        engine.commit(naming).await.unwrap();
+        let other = begin().await.map(|_| ());
+        assert!(
+            matches!(other, Err(StoreError::Refused(Refusal::UploadExists(_)))),
+            "{other:?}"
+        );
+        upload.abort().await.unwrap();
+        let info = begin().await.unwrap().finish().await.unwrap();
+        assert_eq!(info.name, blob);
+        assert_eq!(engine.stat(blob).await.unwrap(), Some(info));
+        // One that came before its name, which is let go of in the same commit: it may come again.
+        let short = BlobName {
+            upload: UploadId([7; 16]),
+            hash: Hash::of(b"short"),
+        };
+        for _ in 0..2 {
+            let mut upload = engine.create(short.upload).await.unwrap();
+            upload.write(Bytes::from_static(b"short")).await.unwrap();
+            upload.finish().await.unwrap();
+            let holder = Bytes::from_static(b"entry");
+            let named = Mutation::Reference {
+                blob: short,
+                holder: holder.clone(),
+            };
+            let left = Mutation::Release {
+                blob: short,
+                holder,
+            };
+            let commit = Commit {
+                mutations: vec![named, left],
+                ..Commit::new(P)
+            };
+            engine.commit(commit).await.unwrap();
+            // Behind its removal.
+            engine.commit(Commit::new(P)).await.unwrap();
+            assert_eq!(engine.stat(short).await.unwrap(), None);
+        }
         engine.close().await;
     });
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use whimbrel_storage::{
-    BlobName, BlobReader, BlobStore, BlobWriter, Commit, LogStore, Mutation, Origin, PartitionId,
-    StoreError, UploadId,
+    BlobName, BlobReader, BlobStore, BlobWriter, Commit, Hash, LogStore, Mutation, Origin,
+    PartitionId, StoreError, UploadId,
 };
 
 use super::{Log, config, runtime, tempdir};
@@ -74,6 +74,15 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
         engine.commit(naming(named.name)).await.unwrap();
         let finished = upload(2, 200_000).await.unwrap().finish().await.unwrap();
         let mut begun = upload(3, 200_000).await.unwrap();
+        // As a body of another node: named first, and got then.
+        let hash = Hash::of(&vec![6; 100_000]);
+        let got = BlobName {
+            upload: UploadId([6; 16]),
+            hash,
+        };
+        engine.commit(naming(got)).await.unwrap();
+        let came = upload(6, 100_000).await.unwrap().finish().await.unwrap();
+        assert_eq!(came.name, got);
 
         disk.refuses.store(true, Ordering::SeqCst);
         refuse(&engine, true);
@@ -97,6 +106,8 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
         engine.commit(refused).await.unwrap();
         assert!(!probe.exists());
 
+        // What was named stays, and is named again.
+        engine.commit(naming(got)).await.unwrap();
         // What nothing named went, and is never named: it would be a message without its text.
         assert_refused(engine.commit(naming(finished.name)).await);
         assert_refused(begun.write(vec![3; 100_000].into()).await);
@@ -111,7 +122,7 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
         let engine = Embedded::open(config).unwrap();
         assert_eq!(engine.log_positions(P).await.unwrap()[0].1.next, 3);
         let blobs = engine.list(None, 10).await.unwrap();
-        assert_eq!(blobs, [named, again]);
+        assert_eq!(blobs, [named, again, came]);
         assert_eq!(
             engine
                 .read_log(P, Origin(1), 1, usize::MAX)

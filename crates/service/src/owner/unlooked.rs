@@ -1,0 +1,96 @@
+//! Accounts that have to be looked at and are not in memory: a body has come that their records name, or messages were late in them while the partition was young. They are loaded for it.
+//!
+//! Until then what is hidden in them counts as not shown: else a client that goes from here to another node would be taken there for one that has seen it (rule 6), and a node that leaves the partition would
+//! leave it to nobody.
+
+use whimbrel_crdt::PartitionId;
+use whimbrel_mailbox::{AccountId, BlobName};
+
+use super::{Partition, PartitionOwner, Phase, keys};
+use crate::{
+    machine::{Now, Output},
+    peers::PeerOutput,
+};
+
+impl PartitionOwner {
+    /// A body has come, or was here at this time of the monotonic clock. Whether an account that names it has to be loaded first; it will be.
+    pub(super) fn is_to_be_loaded(
+        &mut self,
+        account: AccountId,
+        blob: BlobName,
+        looked: u64,
+    ) -> bool {
+        let phase = self.accounts.get(&account).map(|entry| &entry.phase);
+        let is_here = match phase {
+            None
+            | Some(Phase::Absent | Phase::Loading { .. } | Phase::Asking | Phase::Joining(_)) => {
+                // A stalled one is loaded by the next start.
+                self.is_stalled(account)
+            }
+            Some(Phase::Resuming(_)) => false,
+            Some(Phase::Running(_) | Phase::Unopened | Phase::Removed | Phase::Purging) => true,
+        };
+        if is_here {
+            return false;
+        }
+        self.arrived
+            .entry(account)
+            .or_default()
+            .insert(blob, looked);
+        self.entry(account);
+        self.load(account);
+        true
+    }
+
+    /// Whether the account is to be loaded, whoever waits for it.
+    pub(super) fn is_unlooked(&self, account: AccountId) -> bool {
+        let late = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.late.contains(&account) && !own.is_young(),
+            _ => false,
+        };
+        late || self.arrived.contains_key(&account)
+    }
+
+    /// The account is in memory, and what was late in it is claimed again, but in a young partition.
+    pub(super) fn is_looked_at(&mut self, now: Now, account: AccountId) {
+        if let Some(own) = self.running(keys::partition_of(account))
+            && !own.is_young()
+        {
+            own.late.remove(&account);
+        }
+        for (blob, looked) in self.arrived.remove(&account).into_iter().flatten() {
+            self.body_came(now, blob, looked);
+        }
+    }
+
+    /// It will not be in memory: it stalls, or there is no such account any more.
+    pub(super) fn is_not_looked_at(&mut self, account: AccountId) {
+        if let Some(own) = self.running(keys::partition_of(account)) {
+            own.late.remove(&account);
+        }
+        for blob in self
+            .arrived
+            .remove(&account)
+            .unwrap_or_default()
+            .into_keys()
+        {
+            // It is said again that it is here, and others may name it.
+            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+        }
+    }
+
+    /// Loads those of a partition that are not being loaded: reading may have failed.
+    pub(super) fn load_unlooked(&mut self, partition: PartitionId) {
+        let late = match self.partitions.get(&partition) {
+            Some(Partition::Running(own)) if !own.is_young() => own.late.iter(),
+            _ => return,
+        };
+        let arrived = self.arrived.keys();
+        let arrived = arrived.filter(|account| keys::partition_of(**account) == partition);
+        let all: Vec<AccountId> = late.chain(arrived).copied().collect();
+        for account in all {
+            self.entry(account);
+            self.load(account);
+        }
+    }
+}
