@@ -192,8 +192,8 @@ impl Handle {
     }
 }
 
-/// What ends a row of pieces stays behind them.
-fn is_bulk(frame: &Frame) -> bool {
+/// Whether a frame is of bodies or states, which have their own room. What ends a row of pieces stays behind them.
+pub fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
         Frame::BlobChunk(_)

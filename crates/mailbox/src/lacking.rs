@@ -27,18 +27,18 @@ impl Replica {
             return;
         }
         let held = |(slot, record): (u32, &Record)| {
-            let held = record.alive() && record.shown == 0 && blobs.contains_key(&record.blob);
-            held.then_some((slot, record.blob))
+            let hidden = !record.alive() || record.shown == 0;
+            let held = hidden && blobs.contains_key(&record.blob);
+            held.then_some((slot, record.blob, record.alive()))
         };
-        // What is removed may come back before its body does: it was moved, or a flag was taken from it, at the same time.
-        let gone = |record: &&Record| !record.alive() && blobs.contains_key(&record.blob);
-        let gone = self.records.iter().map(|(_, record)| record).filter(gone);
-        let gone: Vec<BlobName> = gone.map(|record| record.blob).collect();
-        gone.into_iter().for_each(|blob| self.lack(blob));
-        let held: Vec<(u32, BlobName)> = self.records.iter().filter_map(held).collect();
-        for (slot, blob) in held {
-            self.stop_waiting(slot);
-            self.lacking.entry(blob).or_default().push(slot);
+        let held: Vec<(u32, BlobName, bool)> = self.records.iter().filter_map(held).collect();
+        for (slot, blob, is_alive) in held {
+            // What is removed may come back before its body does: it was moved, or a flag was taken from it, at the same time.
+            self.lack(blob);
+            if is_alive {
+                self.stop_waiting(slot);
+                self.lacking.entry(blob).or_default().push(slot);
+            }
         }
     }
 

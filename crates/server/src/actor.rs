@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use whimbrel_cluster::Handle;
+use whimbrel_cluster::{Handle, is_bulk};
 use whimbrel_crdt::{Hash, Incarnation};
 use whimbrel_service::{
     admin::AdminReply,
@@ -140,13 +140,18 @@ impl Link {
     fn unpark(&mut self) -> bool {
         while !self.parked.is_empty() && self.handle.has_room(true) {
             if let Some((partition, frame)) = self.parked.pop_front() {
-                self.handle.push(&frame);
-                if !self.awake.contains(&partition) {
-                    self.awake.push_back(partition);
-                }
+                self.push(partition, &frame);
             }
         }
         !self.awake.is_empty()
+    }
+
+    /// A frame of a partition, which may have more.
+    fn push(&mut self, partition: whimbrel_crdt::PartitionId, frame: &Frame) {
+        self.handle.push(frame);
+        if !self.awake.contains(&partition) {
+            self.awake.push_back(partition);
+        }
     }
 }
 
@@ -499,11 +504,11 @@ where
                 if let Some(frame) = self.sending.take()
                     && let Some(link) = self.links.get_mut(&peer)
                 {
-                    // There is room for small frames. For rows there may be none.
-                    if link.handle.offer(&frame).is_err() {
+                    // There was room for small frames a moment ago. For rows there may be none.
+                    if is_bulk(&frame) && !link.handle.has_room(true) {
                         link.parked.push_back((partition, frame));
-                    } else if !link.awake.contains(&partition) {
-                        link.awake.push_back(partition);
+                    } else {
+                        link.push(partition, &frame);
                     }
                 }
             }

@@ -171,9 +171,13 @@ impl Sealer {
 
     /// Whether it is whole, and something that is written names it.
     pub(crate) fn is_kept(&self, upload: UploadId) -> Result<bool, StoreError> {
+        Ok(self.is_whole(upload)? && sweep::is_referenced(&self.db().snapshot(), self, upload)?)
+    }
+
+    /// Whether it was finished.
+    pub(crate) fn is_whole(&self, upload: UploadId) -> Result<bool, StoreError> {
         let whole = self.trees.meta.contains_key(keys::info(upload));
-        let view = self.db().snapshot();
-        Ok(whole.map_err(read_error)? && sweep::is_referenced(&view, self, upload)?)
+        whole.map_err(read_error)
     }
 
     fn is_used(&self, upload: UploadId) -> Result<bool, StoreError> {

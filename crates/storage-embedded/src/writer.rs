@@ -505,7 +505,7 @@ impl Writer {
     fn after(&mut self, sealer: &Sealer, after: After) -> Result<(), StoreError> {
         for upload in after.named {
             // One that is still being written is in use.
-            if sealer.is_kept(upload)? {
+            if sealer.is_whole(upload)? {
                 self.core.uploads.forget(upload);
             }
         }

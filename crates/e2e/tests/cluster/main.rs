@@ -519,8 +519,15 @@ fn an_older_disk_that_was_written_to_does_not_meet_what_was_lost() {
         );
     }
     let data = node.path("data");
-    fs::rename(data.join("store"), data.join("moved")).unwrap();
+    // What was written to it is in the store, which a server of its own can read.
+    let mut alone = Builder::default().empty().build();
+    let _ = fs::create_dir(alone.path("data"));
+    fs::rename(data.join("store"), alone.path("data/store")).unwrap();
     node.start(&[]);
+    alone.start(&[]);
+    let listed = alone.admin(&["account", "list"], "");
+    assert!(listed.stdout.contains("eve@example.org"), "{listed:?}");
+    alone.stop();
     old.goes_on();
 }
 

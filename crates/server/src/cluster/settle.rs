@@ -164,6 +164,18 @@ fn nobody() -> StartError {
     )
 }
 
+/// Asks one peer what it remembers; else why that cannot be known.
+pub(super) async fn remembered_by<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    peer: &Peer,
+) -> Result<Remembered, String> {
+    let question = encoded(&Question::Remember { incarnation: me });
+    let asking = ask_member(&state.credentials, &peer.name, &peer.address, question);
+    let answer = asking.await.map_err(|error| error.to_string())?;
+    minicbor::decode(&answer).map_err(|error| error.to_string())
+}
+
 /// Asks all peers at once what they remember; who does not answer in time is left. Says, too, when each was asked, by the monotonic clock.
 async fn ask_all<S: Store>(
     state: &State<S>,
@@ -173,31 +185,22 @@ async fn ask_all<S: Store>(
 ) -> Vec<(Peer, Remembered, u64)> {
     let until = Instant::now() + patience;
     let peers = state.peers(&*state.roster.lock().await);
-    let question = encoded(&Question::Remember { incarnation: me });
-    let asked = peers.into_iter().map(|peer| {
-        let question = question.clone();
-        async move {
-            loop {
-                let began = clock.now().mono_micros;
-                let asking =
-                    ask_member(&state.credentials, &peer.name, &peer.address, question.clone());
-                let failed = match timeout_at(until, asking).await {
-                    Ok(Ok(answer)) => match minicbor::decode::<Remembered>(&answer) {
-                        Ok(remembered) => {
-                            let ended = clock.now().mono_micros;
-                            return Some((peer, remembered, began.midpoint(ended)));
-                        }
-                        Err(error) => error.to_string(),
-                    },
-                    Ok(Err(error)) => error.to_string(),
-                    Err(late) => late.to_string(),
-                };
-                if Instant::now() + PAUSE >= until {
-                    tracing::warn!(peer = %peer.name, failed, "a peer could not be asked what it remembers of this node");
-                    return None;
+    let asked = peers.into_iter().map(|peer| async move {
+        loop {
+            let began = clock.now().mono_micros;
+            let failed = match timeout_at(until, remembered_by(state, me, &peer)).await {
+                Ok(Ok(remembered)) => {
+                    let ended = clock.now().mono_micros;
+                    return Some((peer, remembered, began.midpoint(ended)));
                 }
-                sleep(PAUSE).await;
+                Ok(Err(error)) => error,
+                Err(late) => late.to_string(),
+            };
+            if Instant::now() + PAUSE >= until {
+                tracing::warn!(peer = %peer.name, failed, "a peer could not be asked what it remembers of this node");
+                return None;
             }
+            sleep(PAUSE).await;
         }
     });
     let mut answers = Vec::new();

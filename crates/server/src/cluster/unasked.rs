@@ -12,12 +12,12 @@ use std::{
 
 use minicbor::{Decode, Encode};
 use tokio::time::{sleep, timeout};
-use whimbrel_cluster::{NodeName, ask_member};
+use whimbrel_cluster::NodeName;
 use whimbrel_crdt::{Incarnation, PartitionId};
 
 use super::{
-    question::{Held, Question, Remembered, encoded},
-    settle::forgotten_by,
+    question::Held,
+    settle::{forgotten_by, remembered_by},
     state::State,
 };
 use crate::{serve::StartError, store_calls::Store};
@@ -87,12 +87,8 @@ pub(super) async fn ask_later<S: Store>(state: Arc<State<S>>, mut names: BTreeSe
             if !names.contains(&peer.name) {
                 continue;
             }
-            let question = encoded(&Question::Remember { incarnation: me });
-            let asking = ask_member(&state.credentials, &peer.name, &peer.address, question);
-            let Ok(Ok(answer)) = timeout(ANSWER_TIME_MAX, asking).await else {
-                continue;
-            };
-            let Ok(remembered) = minicbor::decode::<Remembered>(&answer) else {
+            let asking = remembered_by(&state, me, peer);
+            let Ok(Ok(remembered)) = timeout(ANSWER_TIME_MAX, asking).await else {
                 continue;
             };
             match forgotten_by(&state, me, peer, &remembered).await {

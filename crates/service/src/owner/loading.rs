@@ -618,7 +618,7 @@ impl PartitionOwner {
             self.out
                 .push_back(Output::UidValidity(account, replica.uidvalidity()));
         }
-        let is_late = own.is_young() && replica.late() > 0;
+        let is_young = own.is_young();
         self.counted.accounts_loads += 1;
         let hidden = replica.hidden() > 0;
         entry.phase = Phase::Running(Box::new(replica));
@@ -636,7 +636,7 @@ impl PartitionOwner {
         }
         self.write_rows(account, Room::Ordinary, first.into_iter().map(Some));
         self.write(now, account, ops, &[]);
-        if is_late {
+        if is_young {
             self.claim_late(now, account);
         }
         self.is_looked_at(now, account);

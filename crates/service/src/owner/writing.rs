@@ -103,9 +103,6 @@ impl PartitionOwner {
                 };
                 // In a young partition that waits (`claim_late`).
                 late = effects.late && (!own.is_young() || broken("young-claims"));
-                if effects.late && !late {
-                    own.late.insert(account);
-                }
                 if !self.config.peers.is_empty() {
                     let last = reserved.first + u64::from(count) - 1;
                     let shown = own.announced.all_shown(account.0);

@@ -196,9 +196,7 @@ impl PartitionOwner {
                 self.epoch_if_due(now, account, 0);
             }
             self.claim_late(now, account);
-            if let Some(own) = self.running(partition) {
-                own.late.remove(&account);
-            }
+            self.is_looked_at(now, account);
         }
         self.load_unlooked(partition);
     }
