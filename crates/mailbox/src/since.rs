@@ -1,5 +1,7 @@
 //! What has changed under a name since a MODSEQ: all of it, or part by part, so that a part costs what it tells.
 
+use std::collections::BTreeSet;
+
 use crate::record::BoxRecord;
 use crate::{MailboxName, Replica, steps};
 
@@ -47,6 +49,38 @@ impl Replica {
         let mut changed: Vec<u32> = changed.map(|(_, uid)| uid).collect();
         changed.sort_unstable();
         changed
+    }
+
+    /// Whether a client that names this MODSEQ in a condition on messages under the name may have been told it here, or the one before it (who knows
+    /// all up to what it was told asks for what is one more), and not by another replica. Beside the slots of `others` that shows only where
+    /// something here has just that MODSEQ. Nobody was told one of a time after `now_micros` and a day.
+    pub fn may_have_told(
+        &self,
+        name: &MailboxName,
+        modseq: u64,
+        others: &BTreeSet<u8>,
+        now_micros: u64,
+    ) -> bool {
+        // Every message has a greater one.
+        let Some(before) = modseq.checked_sub(1).filter(|before| *before > 0) else {
+            return true;
+        };
+        let slots = [modseq, before].map(|modseq| (modseq % 64) as u8);
+        if slots.iter().any(|slot| others.contains(slot)) {
+            let highest = self.names.get(name).map(|state| state.highest);
+            let has = |(number, record)| {
+                let least = self.changed_in(number, record, before - 1).next();
+                least.is_some_and(|(at, _)| at <= modseq)
+            };
+            return highest.is_some_and(|highest| highest == modseq || highest == before)
+                || self.members(name).any(has);
+        }
+        // A number that nobody gave out is taken at its word.
+        let day = 24 * 3600 * 1_000_000;
+        !slots.contains(&self.slot)
+            || modseq / 64 > self.last_change.max(now_micros.saturating_add(day))
+            || self.is_own_modseq(modseq)
+            || self.is_own_modseq(before)
     }
 
     /// Some `count_max` of the messages up to `uid_max` that [`Self::changed_since`] tells, those that changed first. A part ends between two

@@ -6,6 +6,8 @@
 //!
 //! Whatever a reply tells is already on disk: owners hold replies until the sync that covers all they saw.
 
+mod mailboxes;
+
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -14,6 +16,8 @@ pub use whimbrel_mailbox::{
     SpecialUse, Uids,
 };
 use zeroize::Zeroizing;
+
+pub use self::mailboxes::{Changes, Mailbox, Row, Selected, Since, Status};
 
 /// Names one client session for as long as its connection lasts. Given by the driver, never used twice in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +53,9 @@ pub enum Call {
         account: AccountId,
         /// What.
         call: MailboxCall,
+        /// Under which UIDVALIDITY the UIDs in it were told: under another one they mean other messages, and nothing is done
+        /// ([`Failure::Gone`]). `None`: it has none.
+        uid_validity: Option<u32>,
         /// So many other nodes must have what it writes before it is answered, at most all.
         other_nodes: usize,
     },
@@ -119,6 +126,7 @@ impl Call {
         Call::Mailbox {
             account,
             call,
+            uid_validity: None,
             other_nodes: 0,
         }
     }
@@ -240,6 +248,14 @@ pub enum MailboxCall {
         /// Whether vanished messages are asked for, too.
         vanished: bool,
     },
+    /// Which of these MODSEQs, which a client names in conditions (RFC 7162, 3.1.5), this replica may have told it: of any other it is not
+    /// known what the client had seen when it was told it. [`Reply::Believed`].
+    Believed {
+        /// Which mailbox.
+        name: MailboxName,
+        /// As the client names them: what it was told, or one more.
+        modseqs: Vec<u64>,
+    },
     /// Flags and figures of these messages, in the order of their UIDs; those that are gone are left out. [`Reply::Rows`]. At most
     /// [`ROWS_PER_CALL_MAX`].
     Rows {
@@ -327,8 +343,6 @@ pub enum MailboxCall {
     Remove {
         /// Which mailbox.
         name: MailboxName,
-        /// Under which the UIDs were shown: under another one they mean other messages, and nothing is removed ([`Failure::Gone`]).
-        uid_validity: u32,
         /// UIDs as this session knows them, ascending.
         uids: Vec<u32>,
     },
@@ -402,9 +416,26 @@ impl MailboxCall {
             | MailboxCall::Changes { .. }
             | MailboxCall::Known { .. }
             | MailboxCall::Since { .. }
+            | MailboxCall::Believed { .. }
             | MailboxCall::Rows { .. }
             | MailboxCall::Flagged { .. }
             | MailboxCall::Named { .. } => false,
+        }
+    }
+
+    /// Whether it names messages by UIDs that the session was told: only under their UIDVALIDITY they mean these.
+    #[must_use]
+    pub fn names_uids(&self) -> bool {
+        match self {
+            MailboxCall::Append { replaces, .. } => replaces.is_some(),
+            MailboxCall::Since { .. }
+            | MailboxCall::Rows { .. }
+            | MailboxCall::Flagged { .. }
+            | MailboxCall::Copy { .. }
+            | MailboxCall::Store { .. }
+            | MailboxCall::Expunge { .. }
+            | MailboxCall::Remove { .. } => true,
+            _ => false,
         }
     }
 }
@@ -506,6 +537,8 @@ pub enum Reply {
     Changes(Changes),
     /// To [`MailboxCall::Since`].
     Since(Since),
+    /// To [`MailboxCall::Believed`]: those that are, in the order asked.
+    Believed(Vec<u64>),
     /// To [`MailboxCall::Rows`].
     Rows(Vec<Row>),
     /// To [`MailboxCall::Flagged`].
@@ -690,130 +723,11 @@ pub fn sent_target() -> MailboxName {
     MailboxName::new("Sent copy").expect("a name of letters and a space is valid")
 }
 
-/// One name in [`Reply::Mailboxes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mailbox {
-    /// The name.
-    pub name: MailboxName,
-    /// Whether a mailbox bears it; else it is only subscribed.
-    pub exists: bool,
-    /// Its special use.
-    pub special_use: Option<SpecialUse>,
-    /// Whether it is subscribed.
-    pub subscribed: bool,
-}
-
-/// Figures of one mailbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// MAILBOXID of RFC 8474.
-    pub id: MailboxId,
-    /// UIDVALIDITY.
-    pub uid_validity: u32,
-    /// UIDNEXT.
-    pub uid_next: u32,
-    /// MESSAGES.
-    pub messages: u32,
-    /// UNSEEN: how many.
-    pub unseen: u32,
-    /// DELETED: how many.
-    pub deleted: u32,
-    /// SIZE: the sum, in bytes.
-    pub size: u64,
-    /// How many do not end with CRLF.
-    pub open_ends: u32,
-    /// HIGHESTMODSEQ.
-    pub highest_modseq: u64,
-}
-
-/// What SELECT tells.
-#[derive(Clone, Debug)]
-pub struct Selected {
-    /// The figures.
-    pub status: Status,
-    /// All UIDs, ascending: the session's sequence numbers are their places.
-    pub uids: Uids,
-    /// Place in `uids` of the first message that is not `\Seen` (rev1's UNSEEN), if any.
-    pub first_unseen: Option<u32>,
-    /// Keywords that messages of this mailbox have, or have had since the account was loaded; the first of them, if they are very many.
-    pub keywords: Vec<Keyword>,
-    /// To be given to the next [`MailboxCall::Changes`].
-    pub as_of: u64,
-    /// The UIDNEXT that was told under the name before: who knows a greater UID has it from elsewhere.
-    pub told: u32,
-}
-
-/// What has changed since.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    /// UIDs that are gone, ascending; may name some that the session was never told of. Empty unless expunges were allowed.
-    pub vanished: Vec<u32>,
-    /// New UIDs, ascending, all greater than any UID told before.
-    pub arrived: Vec<u32>,
-    /// Messages known before whose flags changed, ascending by UID.
-    pub changed: Vec<Row>,
-    /// The session slept longer than the history of vanished messages reaches: these are all UIDs there are now, ascending; what it
-    /// knows besides is gone (told only when expunges were allowed). `vanished` is empty then.
-    pub present: Option<Vec<u32>>,
-    /// Messages are gone, and it could not be told (expunges were not allowed): up to this MODSEQ the session was told everything.
-    pub held_back: Option<u64>,
-    /// Which mailbox has the name now; `None`: none has, it was deleted or renamed away. Another than was selected: that one is gone, too, and
-    /// all of this is about one that the session has not seen.
-    pub id: Option<MailboxId>,
-    /// Whether more has changed than this answer holds (`changed` has at most [`CHANGES_PER_CALL_MAX`] rows): the session asks
-    /// again at once, with the new `as_of`, which covers just what was told.
-    pub more: bool,
-    /// HIGHESTMODSEQ.
-    pub highest_modseq: u64,
-    /// UIDNEXT.
-    pub uid_next: u32,
-    /// To be given to the next call.
-    pub as_of: u64,
-}
-
-/// What has changed since a MODSEQ that a client named.
-#[derive(Clone, Debug, Default)]
-pub struct Since {
-    /// Whether this replica gave the MODSEQ out. If not, nothing is known of what the client has seen: everything may have changed, and
-    /// the other fields are empty.
-    pub believed: bool,
-    /// UIDs of messages that are new or have new flags, ascending.
-    pub changed: Vec<u32>,
-    /// UIDs that have vanished, ascending; may name some that no client was told of. `None` if they were not asked for, or if the history
-    /// does not reach back so far: then what the client knows and is not there is gone.
-    pub vanished: Option<Vec<u32>>,
-}
-
 /// Numbers in [`MailboxCall::Named`]: only the greatest that is plausible counts, and a client names few that are not.
 pub const NAMED_PER_CALL_MAX: usize = 64;
 
 /// Most rows in one [`Changes`]: no session holds more at a time, whatever was changed while it slept.
 pub const CHANGES_PER_CALL_MAX: usize = 1024;
-
-/// One message, without its content.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Its UID under this name.
-    pub uid: u32,
-    /// Its identity.
-    pub id: MessageId,
-    /// EMAILID; key of its content row.
-    pub origin: MessageId,
-    /// Flags and keywords.
-    pub flags: Flags,
-    /// MODSEQ.
-    pub modseq: u64,
-    /// RFC822.SIZE.
-    pub size: u32,
-    /// It does not end with CRLF.
-    pub open_end: bool,
-    /// INTERNALDATE.
-    pub date: Date,
-    /// SAVEDATE (RFC 8514), in seconds since the epoch.
-    pub saved: i64,
-    /// Where the body lies.
-    pub blob: BlobName,
-}
 
 /// What a session is told without having asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -942,6 +942,7 @@ fn kind(call: &MailboxCall) -> &'static str {
         MailboxCall::Changes { .. } => "NOOP",
         MailboxCall::Known { .. } => "IDLE",
         MailboxCall::Since { .. } => "UID FETCH (CHANGEDSINCE)",
+        MailboxCall::Believed { .. } => "SEARCH (MODSEQ)",
         MailboxCall::Rows { .. } | MailboxCall::Flagged { .. } => "FETCH",
         MailboxCall::Append { .. } => "APPEND",
         MailboxCall::Import { .. } => "import",

@@ -695,7 +695,6 @@ fn below_the_reserve_room_can_be_made() {
     );
     let last = MailboxCall::Remove {
         name: name("INBOX"),
-        uid_validity: world.status("INBOX").uid_validity,
         uids: uids[2..].to_vec(),
     };
     let reply = world.mailbox(last);

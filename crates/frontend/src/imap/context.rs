@@ -113,16 +113,28 @@ impl Context {
         };
         Call::Mailbox {
             account,
+            uid_validity: self.uid_validity(&call),
             call,
             other_nodes,
         }
+    }
+
+    /// Under which the UIDs in a call were told.
+    fn uid_validity(&self, call: &MailboxCall) -> Option<u32> {
+        let view = self.view.as_deref().filter(|_| call.names_uids());
+        view.map(|view| view.uid_validity)
     }
 
     /// As [`Context::call`], of what is written beside reading: that neither waits for other nodes nor fails without them.
     pub(super) fn call_beside(&self, call: MailboxCall) -> Call {
         // As above.
         let account = self.account.expect("mail is asked for only after a login");
-        Call::mailbox(account, call)
+        Call::Mailbox {
+            account,
+            uid_validity: self.uid_validity(&call),
+            call,
+            other_nodes: 0,
+        }
     }
 
     /// The selected mailbox, in commands that are accepted only in the selected state.

@@ -63,9 +63,14 @@ impl Context {
 
     /// A call about the mail of who is logged in.
     pub(super) fn call(&self, call: MailboxCall) -> Call {
-        let account = self.maildrop().account;
+        let Maildrop {
+            account,
+            uid_validity,
+            ..
+        } = *self.maildrop();
         Call::Mailbox {
             account,
+            uid_validity: call.names_uids().then_some(uid_validity),
             call,
             other_nodes: self.limits.other_nodes,
         }

@@ -12,7 +12,7 @@ use whimbrel_service::api::{
 pub(super) struct Maildrop {
     pub(super) account: AccountId,
     name: MailboxName,
-    uid_validity: u32,
+    pub(super) uid_validity: u32,
     /// UIDs, ascending.
     uids: Uids,
     /// Octets of all.
@@ -140,7 +140,6 @@ impl Maildrop {
         let (places, next) = self.places(from, true, ROWS_PER_CALL_MAX);
         let call = MailboxCall::Remove {
             name: self.name.clone(),
-            uid_validity: self.uid_validity,
             uids: places.iter().map(|place| self.uid(*place)).collect(),
         };
         (!places.is_empty()).then_some((call, next))
@@ -196,19 +195,10 @@ mod tests {
         assert_eq!(drop.places(0, true, 100).0, [0, 63, 64, 129]);
         assert_eq!(drop.places(0, false, 2), (vec![1, 2], 3));
         assert_eq!(drop.places(128, false, 9), (vec![128], 130));
-        let Some((
-            MailboxCall::Remove {
-                uids, uid_validity, ..
-            },
-            next,
-        )) = drop.remove(0)
-        else {
+        let Some((MailboxCall::Remove { uids, .. }, next)) = drop.remove(0) else {
             panic!("nothing is removed");
         };
-        assert_eq!(
-            (uids, uid_validity),
-            (vec![71, 64 * 64 + 7, 65 * 64 + 7, 130 * 64 + 7], 5)
-        );
+        assert_eq!(uids, vec![71, 64 * 64 + 7, 65 * 64 + 7, 130 * 64 + 7]);
         assert!(drop.remove(next).is_none());
         drop.reset();
         assert!(drop.remove(0).is_none());

@@ -33,6 +33,9 @@ pub(crate) struct Fake {
     pub(crate) forgets: bool,
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
+    pub(crate) uid_validity: u32,
+    /// It believes no MODSEQ in a condition.
+    pub(crate) disbelieves: bool,
     /// Messages that one call moves or removes.
     per_call: usize,
     /// Messages are stored as before there were previews.
@@ -122,6 +125,8 @@ impl Fake {
             modseq: MODSEQ_STEP,
             forgets: false,
             fail: None,
+            uid_validity: 7,
+            disbelieves: false,
             per_call: MESSAGES_PER_CALL_MAX,
             no_previews: false,
             turns: 0,
@@ -205,11 +210,17 @@ impl Fake {
         if let Call::Mailbox {
             call: of,
             other_nodes,
+            uid_validity,
             ..
         } = &call
-            && of.writes()
         {
-            self.writes.push((name_of(&call), *other_nodes));
+            assert!(uid_validity.is_none() || of.names_uids());
+            if uid_validity.is_some_and(|told| told != self.uid_validity) {
+                return Reply::Failed(Failure::Gone);
+            }
+            if of.writes() {
+                self.writes.push((name_of(&call), *other_nodes));
+            }
         }
         if let Some((name, failure)) = self.fail
             && name_of(&call) == name
@@ -344,12 +355,12 @@ impl Fake {
     }
 
     fn status(&mut self, name: &MailboxName) -> Result<Status, Failure> {
-        let counter = self.counter;
+        let (counter, uid_validity) = (self.counter, self.uid_validity);
         let store = self.store(name)?;
         let has = |row: &Row, flag: &Flag| row.flags.contains(flag);
         Ok(Status {
             id: id_of(store.number),
-            uid_validity: 7,
+            uid_validity,
             uid_next: (counter as u32 + 1) * 64,
             messages: store.messages.len() as u32,
             unseen: store
@@ -473,6 +484,10 @@ impl Fake {
                     vanished: (vanished && !forgets).then(|| gone.map(|gone| *gone.0).collect()),
                 })
             }
+            MailboxCall::Believed { modseqs, .. } => Reply::Believed(match self.disbelieves {
+                true => Vec::new(),
+                false => modseqs,
+            }),
             MailboxCall::Rows { name, uids } => {
                 assert!(!uids.is_empty() && uids.len() <= ROWS_PER_CALL_MAX && uids.is_sorted());
                 let store = self.store(&name)?;
@@ -551,7 +566,7 @@ impl Fake {
                     ));
                 }
                 Reply::Appended {
-                    uid_validity: 7,
+                    uid_validity: self.uid_validity,
                     uids,
                 }
             }
@@ -582,7 +597,7 @@ impl Fake {
                     done.push((uid, self.add(&to, row)));
                 }
                 Reply::Copied {
-                    uid_validity: 7,
+                    uid_validity: self.uid_validity,
                     uids: done,
                     done: asked,
                 }

@@ -14,6 +14,7 @@ mod qresync;
 mod real;
 mod script;
 mod streams;
+mod validity;
 mod world;
 
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! The TRANSACTION and UPDATE states: numbers, marks, removal, several sessions, ends of all kinds.
 
-use whimbrel_service::api::{MailboxCall, Reply};
+use whimbrel_service::api::{Call, Failure, MailboxCall, Reply};
 
 use crate::{
     script::check,
-    world::{Cut, World, name},
+    world::{ANNE, Cut, World, name},
 };
 
 fn three(world: &mut World) {
@@ -309,10 +309,15 @@ fn uids_of_another_validity_remove_nothing() {
     let uid_validity = world.uid_validity("INBOX") + 1;
     let call = MailboxCall::Remove {
         name: name("INBOX"),
-        uid_validity,
         uids,
     };
-    assert!(matches!(world.mailbox(call), Reply::Failed(_)));
+    let call = Call::Mailbox {
+        account: ANNE,
+        call,
+        uid_validity: Some(uid_validity),
+        other_nodes: 0,
+    };
+    assert!(matches!(world.call(call), Reply::Failed(Failure::Gone)));
     assert_eq!(world.rows("INBOX").len(), 3);
 }
 

@@ -208,10 +208,8 @@ impl World {
 
     /// Another session removes messages.
     pub(crate) fn remove(&mut self, mailbox: &str, uids: Vec<u32>) {
-        let uid_validity = self.uid_validity(mailbox);
         let removed = self.mailbox(MailboxCall::Remove {
             name: name(mailbox),
-            uid_validity,
             uids,
         });
         assert!(matches!(removed, Reply::Done), "{removed:?}");

@@ -39,6 +39,18 @@ pub(super) fn new_message(new: NewMail) -> NewMessage {
 }
 
 impl PartitionOwner {
+    /// UIDVALIDITY may have risen while a session's command was under way: its UIDs mean other messages then, or none.
+    pub(super) fn is_of(
+        &self,
+        account: AccountId,
+        uid_validity: Option<u32>,
+    ) -> Result<(), Failure> {
+        match uid_validity {
+            Some(told) if self.replica(account)?.uidvalidity() != told => Err(Failure::Gone),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn carry_out(
         &mut self,
         now: Now,
@@ -79,6 +91,9 @@ impl PartitionOwner {
                 let replica = self.replica(account)?;
                 Ok(Reply::Since(since(replica, &name, modseq, vanished)))
             }
+            MailboxCall::Believed { name, modseqs } => Ok(Reply::Believed(
+                self.believed(now, account, &name, modseqs)?,
+            )),
             MailboxCall::Rows { name, uids } => {
                 let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
                 Ok(Reply::Rows(rows(self.replica(account)?, &name, uids)))
@@ -123,11 +138,7 @@ impl PartitionOwner {
             MailboxCall::Expunge {
                 name, uids, up_to, ..
             } => self.expunge(now, account, &name, uids, up_to),
-            MailboxCall::Remove {
-                name,
-                uid_validity,
-                uids,
-            } => self.remove(now, account, &name, uid_validity, &uids),
+            MailboxCall::Remove { name, uids } => self.remove(now, account, &name, &uids),
             MailboxCall::Create { name, special_use } => {
                 let at = self.at(now, account);
                 let plan = self
@@ -693,13 +704,9 @@ impl PartitionOwner {
         now: Now,
         account: AccountId,
         name: &MailboxName,
-        uid_validity: u32,
         uids: &[u32],
     ) -> Result<Reply, Failure> {
         self.selected_exists(account, name)?;
-        if self.replica(account)?.uidvalidity() != uid_validity {
-            return Err(Failure::Gone);
-        }
         let plan = |replica: &Replica, _: &At, uids: &[u32]| replica.plan_expunge(name, uids);
         self.in_batches(now, account, uids, plan)?;
         if !uids.is_empty() {

@@ -308,6 +308,25 @@ impl PartitionOwner {
         Ok(())
     }
 
+    /// [`MailboxCall::Believed`].
+    pub(super) fn believed(
+        &self,
+        now: Now,
+        account: AccountId,
+        name: &MailboxName,
+        mut modseqs: Vec<u64>,
+    ) -> Result<Vec<u64>, Failure> {
+        let members = self
+            .config
+            .peers
+            .values()
+            .chain(self.config.former.values());
+        let others: BTreeSet<u8> = members.copied().collect();
+        let replica = self.replica(account)?;
+        modseqs.retain(|modseq| replica.may_have_told(name, *modseq, &others, now.wall_micros));
+        Ok(modseqs)
+    }
+
     /// What follows from numbers that other members may have told.
     ///
     /// A MODSEQ says where the client was: its slot is that of who gave it. Without one it may have been anywhere, if it names what was not told here.

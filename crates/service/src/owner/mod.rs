@@ -463,7 +463,10 @@ impl PartitionOwner {
         let Ok(Input::Call(
             request,
             Call::Mailbox {
-                call, other_nodes, ..
+                call,
+                uid_validity,
+                other_nodes,
+                ..
             },
         )) = self.ready(account, input)
         else {
@@ -480,7 +483,8 @@ impl PartitionOwner {
             (true, _) => Err(Failure::Clock),
             (false, Err(failure)) => Err(failure),
             (false, Ok(confirm)) => self
-                .carry_out(now, account, call)
+                .is_of(account, uid_validity)
+                .and_then(|()| self.carry_out(now, account, call))
                 .map(|reply| (reply, confirm)),
         };
         let reply = match done {

@@ -26,7 +26,6 @@ fn a_crash_within_a_collection_leaves_nothing_for_ever() {
             let uids = world.uids(mailbox);
             let reply = world.call(MailboxCall::Remove {
                 name: name(mailbox),
-                uid_validity: 7,
                 uids,
             });
             assert!(matches!(reply, Reply::Done), "{reply:?}");

@@ -224,7 +224,6 @@ fn with_too_few_nodes_nothing_is_written() {
         seen(uids.clone()),
         MailboxCall::Remove {
             name: name("a"),
-            uid_validity: 7,
             uids,
         },
         MailboxCall::Delete { name: name("b") },

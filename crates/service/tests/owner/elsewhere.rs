@@ -1,7 +1,7 @@
 //! A client that comes from another node (DESIGN, 4, rule 6): what it may not have been shown there is claimed again, and nothing else.
 
 use whimbrel_service::{
-    api::{MailboxCall, Reply, SessionId},
+    api::{Failure, Flag, FlagChange, Flags, MailboxCall, Reply, SessionId},
     machine::Machine,
 };
 
@@ -256,4 +256,75 @@ fn a_client_cannot_raise_uids_again_and_again() {
     let next = pair.uids(1, "INBOX").last().expect("mail") / 64;
     names(&mut pair, 1, (next + 1_000_000) * 64, None);
     assert_eq!(taken_over(&pair).0, 2);
+}
+
+/// SEARCH MODSEQ: what another node told, or is one more than what it told, says nothing of what was told here.
+#[test]
+fn conditions_believe_what_was_told_here() {
+    let mut pair = two_with_mail();
+    let before = look(&mut pair, 0).modseq;
+    // Shown there, and not here yet.
+    pair.append(1, "INBOX", 3);
+    let told = [before, look(&mut pair, 1).modseq];
+    assert_eq!(told.map(|modseq| modseq % 64), [0, 1]);
+    let believed = |pair: &mut Pair, modseq: u64| {
+        let call = MailboxCall::Believed {
+            name: name("INBOX"),
+            modseqs: vec![modseq],
+        };
+        match pair.call(0, call) {
+            Reply::Believed(modseqs) => !modseqs.is_empty(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (modseq, expected) in [
+        (0, true),
+        (1, true),
+        (told[0], true),
+        (told[0] + 1, true),
+        (told[1], false),
+        (told[1] + 1, false),
+        // Of nobody: neither of the slots 0 and 1, nor one more.
+        (told[0] + 9, true),
+        // One of a time before anything was told here.
+        (64_001, false),
+        // One of a time that nobody can have told.
+        (1 << 62, true),
+    ] {
+        assert_eq!(believed(&mut pair, modseq), expected, "{modseq}, {told:?}");
+    }
+    // What has changed since leaves it known, as long as something has it.
+    pair.append(0, "INBOX", 3);
+    pair.settle();
+    assert!(believed(&mut pair, told[0] + 1));
+}
+
+/// The UIDs of a call are of the UIDVALIDITY that it names, or the call does nothing.
+#[test]
+fn uids_of_another_uidvalidity_mean_nothing() {
+    let mut pair = two_with_mail();
+    let uids = pair.uids(0, "INBOX");
+    let session = SessionId(9);
+    let calls = || {
+        let name = name("INBOX");
+        let (store, rows) = (uids.clone(), uids.clone());
+        [
+            MailboxCall::Store {
+                session,
+                name: name.clone(),
+                uids: store,
+                change: FlagChange::Add,
+                flags: Flags::from_iter([Flag::Seen]),
+                unchanged_since: None,
+            },
+            MailboxCall::Rows { name, uids: rows },
+        ]
+    };
+    for (told, refused) in [(6, true), (8, true), (7, false)] {
+        for call in calls() {
+            let reply = pair.call_under(0, call, told);
+            let gone = matches!(reply, Reply::Failed(Failure::Gone));
+            assert_eq!(gone, refused, "{told}: {reply:?}");
+        }
+    }
 }

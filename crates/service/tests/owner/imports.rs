@@ -108,7 +108,6 @@ fn a_node_alone_forgets_what_was_imported() {
     let uids = world.uids("INBOX");
     let remove = MailboxCall::Remove {
         name: name("INBOX"),
-        uid_validity: 7,
         uids,
     };
     assert!(matches!(world.call(remove), Reply::Done));

@@ -46,7 +46,6 @@ fn remove(pair: &mut Pair, account: AccountId, mailbox: &str) {
     assert_eq!(uids.len(), 1);
     let call = MailboxCall::Remove {
         name: name(mailbox),
-        uid_validity: 7,
         uids,
     };
     let reply = pair.try_call(0, account, call);

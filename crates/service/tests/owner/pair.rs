@@ -673,17 +673,36 @@ impl Pair {
         call: MailboxCall,
         other_nodes: usize,
     ) -> RequestId {
+        self.ask_of(
+            node,
+            Call::Mailbox {
+                account,
+                call,
+                uid_validity: None,
+                other_nodes,
+            },
+        )
+    }
+
+    fn ask_of(&mut self, node: usize, call: Call) -> RequestId {
         self.requests += 1;
         self.now.wall_micros += 1000;
         self.now.mono_micros += 1000;
         let request = RequestId(self.requests);
-        let call = Call::Mailbox {
-            account,
-            call,
-            other_nodes,
-        };
         self.input(node, Input::Call(request, call));
         request
+    }
+
+    /// A call whose UIDs were told under this UIDVALIDITY.
+    pub(crate) fn call_under(&mut self, node: usize, call: MailboxCall, told: u32) -> Reply {
+        let call = Call::Mailbox {
+            account: ANNE,
+            call,
+            uid_validity: Some(told),
+            other_nodes: 0,
+        };
+        let request = self.ask_of(node, call);
+        self.answer(node, request).expect("an answer")
     }
 
     pub(crate) fn answer(&mut self, node: usize, request: RequestId) -> Option<Reply> {
@@ -770,14 +789,7 @@ impl Pair {
     pub(crate) fn remove(&mut self, node: usize, mailbox: &str) {
         let uids = self.uids(node, mailbox);
         let name = name(mailbox);
-        let reply = self.call(
-            node,
-            MailboxCall::Remove {
-                name,
-                uid_validity: 7,
-                uids,
-            },
-        );
+        let reply = self.call(node, MailboxCall::Remove { name, uids });
         assert!(matches!(reply, Reply::Done), "{reply:?}");
     }
 

@@ -99,7 +99,6 @@ fn a_large_call_comes_in_several() {
         },
         MailboxCall::Remove {
             name: name("Drafts"),
-            uid_validity: 7,
             uids,
         },
     ] {

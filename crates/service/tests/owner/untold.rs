@@ -54,7 +54,6 @@ fn what_has_vanished_is_told_after_a_full_disk() {
     let remove = MailboxCall::Remove {
         name: name("INBOX"),
         uids: uids.clone(),
-        uid_validity: 7,
     };
     world.call(remove);
     world.deliver(3);

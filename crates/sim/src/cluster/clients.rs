@@ -185,8 +185,11 @@ impl World {
             MailboxCall::Import { .. } => 0,
             _ => self.plan.other_nodes,
         };
+        let view = self.clients[index].view.as_ref();
+        let uid_validity = view.filter(|_| call.names_uids());
         let call = Call::Mailbox {
             account,
+            uid_validity: uid_validity.map(|view| view.uid_validity),
             call,
             other_nodes,
         };
@@ -229,6 +232,7 @@ impl World {
         let call = Call::Mailbox {
             account,
             call,
+            uid_validity: None,
             other_nodes: 1,
         };
         self.members[node].node.call(request, call);

@@ -76,7 +76,7 @@ impl World {
             uids.filter(|_| rng.one_in(one_in)).collect()
         };
         let (uids, few) = (some(3), some(8));
-        let (known, uid_validity) = (view.uids.clone(), view.uid_validity);
+        let known = view.uids.clone();
         let up_to = known.last().copied().unwrap_or(0);
         let foreign = client.knows.as_ref().map(|knows| knows.modseq);
         let (note, call, what) = match rng.below(11) {
@@ -143,11 +143,7 @@ impl World {
                 ("cluster: STORE, UNCHANGEDSINCE", call, What::Store(set))
             }
             8 if !keeping => {
-                let call = MailboxCall::Remove {
-                    name,
-                    uid_validity,
-                    uids: few,
-                };
+                let call = MailboxCall::Remove { name, uids: few };
                 ("cluster: removed by POP3", call, What::More(More::Remove))
             }
             9 if !keeping => {

@@ -92,6 +92,8 @@ enum Looked {
 }
 
 enum State {
+    /// Asks which of the MODSEQs that the client names it may have been told here.
+    Believed,
     Window,
     Rows,
     Contents,
@@ -106,13 +108,17 @@ impl Find {
     ) -> Result<Find, Outcome> {
         let now = cx.now.wall_seconds() as i64;
         let program = Program::new(cx.view(), key, charset, now)?;
-        if program.modseq {
+        let state = match program.with_modseq() {
+            true => State::Believed,
+            false => State::Window,
+        };
+        if program.with_modseq() {
             cx.enable_condstore();
         }
         let bounds = program.bounds(cx.view().count());
         Ok(Find {
             found: Found {
-                with_modseq: program.modseq,
+                with_modseq: program.with_modseq(),
                 ..Found::default()
             },
             program,
@@ -130,13 +136,13 @@ impl Find {
             message: None,
             ahead: ReadAhead::default(),
             hits: Vec::new(),
-            state: State::Window,
+            state,
         })
     }
 
     /// Whether a MODSEQ key was used.
     pub(super) fn with_modseq(&self) -> bool {
-        self.program.modseq
+        self.program.with_modseq()
     }
 
     /// Stops when this is found. Before the first step.
@@ -147,6 +153,15 @@ impl Find {
     pub(super) fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Finding {
         match (&self.state, wake) {
             (State::Window, Wake::Go) => self.next_window(cx),
+            (State::Believed, Wake::Go) => {
+                let name = cx.view().name.clone();
+                let modseqs = self.program.modseqs.clone();
+                Finding::Step(Step::Call(cx.call(MailboxCall::Believed { name, modseqs })))
+            }
+            (State::Believed, Wake::Reply(Reply::Believed(modseqs))) => {
+                self.program.believe(&modseqs);
+                self.next_window(cx)
+            }
             (State::Rows, Wake::Reply(Reply::Rows(rows))) => self.take_rows(cx, rows),
             (State::Rows, Wake::Reply(Reply::Flagged { mut rows, up_to })) => {
                 let rest = |(_, to)| (up_to < to).then_some((up_to + 1, to));
@@ -173,7 +188,7 @@ impl Find {
                 }
                 reply => Finding::Failed(Outcome::of_reply(reply)),
             },
-            (State::Rows | State::Contents, Wake::Reply(reply)) => {
+            (State::Believed | State::Rows | State::Contents, Wake::Reply(reply)) => {
                 Finding::Failed(Outcome::of_reply(reply))
             }
             _ => Finding::Failed(Outcome::bug()),
@@ -243,7 +258,7 @@ impl Find {
                 }) {
                     Some(false) => {}
                     // Its MODSEQ is part of the answer.
-                    Some(true) if !self.program.modseq => self.hits.push((place, 0)),
+                    Some(true) if !self.program.with_modseq() => self.hits.push((place, 0)),
                     _ => self.asked.push(place),
                 }
             }

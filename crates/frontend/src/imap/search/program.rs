@@ -27,8 +27,8 @@ pub(super) struct Program {
     pub(super) bodies: Vec<Needle>,
     /// TEXT.
     pub(super) texts: Vec<Needle>,
-    /// A MODSEQ key was used.
-    pub(super) modseq: bool,
+    /// What MODSEQ keys name, ascending.
+    pub(super) modseqs: Vec<u64>,
     /// Flags that each message has that is found.
     pub(super) set: Flags,
     /// Flags that none has that is found.
@@ -126,13 +126,15 @@ impl Program {
             fields: Vec::new(),
             bodies: Vec::new(),
             texts: Vec::new(),
-            modseq: false,
+            modseqs: Vec::new(),
             set: Flags::none(),
             unset: Flags::none(),
             sent: false,
             now,
         };
         program.root = program.node(view, key, charset)?;
+        program.modseqs.sort_unstable();
+        program.modseqs.dedup();
         program.require_flags();
         Ok(program)
     }
@@ -165,6 +167,16 @@ impl Program {
             }),
             _ => all,
         }
+    }
+
+    /// Whether a MODSEQ key was used.
+    pub(super) fn with_modseq(&self) -> bool {
+        !self.modseqs.is_empty()
+    }
+
+    /// Of MODSEQs that are not among these it is not known what the client has seen: every message may have changed since.
+    pub(super) fn believe(&mut self, modseqs: &[u64]) {
+        self.root.believe(modseqs);
     }
 
     /// Yes, no, or not yet known.
@@ -252,7 +264,7 @@ impl Program {
             K::Older(seconds) => Node::Older(self.now - i64::from(seconds)),
             K::Younger(seconds) => Node::Younger(self.now - i64::from(seconds)),
             K::ModSeq(modseq) => {
-                self.modseq = true;
+                self.modseqs.push(modseq);
                 Node::ModSeq(modseq)
             }
             K::Bcc(text) => self.field("bcc", &text, charset)?,
@@ -327,6 +339,20 @@ impl Node {
             Node::Flag(flag) => Some(flag.clone()),
             Node::Keyword(keyword) => Some(Flag::Keyword(keyword.clone())),
             _ => None,
+        }
+    }
+
+    /// As deep as [`Self::holds`].
+    fn believe(&mut self, modseqs: &[u64]) {
+        match self {
+            Node::And(nodes) | Node::Or(nodes) => {
+                nodes.iter_mut().for_each(|node| node.believe(modseqs));
+            }
+            Node::Not(node) => node.believe(modseqs),
+            Node::ModSeq(modseq) if modseqs.binary_search(modseq).is_err() => {
+                *self = Node::Known(true);
+            }
+            _ => {}
         }
     }
 
