@@ -88,6 +88,10 @@ impl Replica {
         if !self.needs_renewal(renewal) {
             return;
         }
+        // Marks are of an epoch: in a later one this node may have told something, too, of which the copy knows nothing.
+        if let Some(coming) = coming {
+            self.raise_epoch(coming.epoch);
+        }
         let plans = [Some(&*self), coming].into_iter().flatten();
         let counters = plans.filter_map(|of| match of.plan_renewal(at, renewal).outcome {
             Renewed::Ahead(counter) => Some(counter),

@@ -391,3 +391,45 @@ fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
     let next = older.next(&inbox);
     assert!(uids[1..].iter().all(|uid| (told..next).contains(uid)));
 }
+
+/// The same if UIDVALIDITY has risen since the copy was made: marks are of an epoch.
+#[test]
+fn what_comes_with_a_state_of_a_later_epoch_is_not_shown_below_what_was_told() {
+    let inbox = MailboxName::inbox();
+    let mut node = Node::new();
+    node.append(&inbox, 1);
+    let rows = node.replica.all_rows();
+    let mine = node.applied.clone();
+    let plan = node.replica.plan_epoch(&node.at(), 0);
+    node.apply(plan.ops);
+    let plan = node.replica.plan_late(&node.at(), &Peers::none());
+    node.apply(plan.ops);
+    // Told in the lost time, when this message was late here and was shown elsewhere.
+    node.append(&inbox, 2);
+    let told = node.next(&inbox);
+
+    let again = renewal(2);
+    let mut older = Node {
+        replica: Replica::load(ANNE, 5, rows, &mine).unwrap(),
+        origin: Incarnation::from_hash(2),
+        applied: node.applied.clone(),
+        now: node.now,
+    };
+    older.replica.lead(&older.at(), &again, Some(&node.replica));
+    let (now, peers) = (older.now, Peers::none());
+    older
+        .replica
+        .join(&mine, &node.replica, &node.applied, now, &peers);
+    let plan = older.replica.plan_renewal(&older.at(), &again);
+    older.replica.renew(&again, plan.outcome, older.now);
+    older.apply(plan.ops);
+    let plan = older.replica.plan_late(&older.at(), &Peers::none());
+    older.apply(plan.ops);
+    let (uids, next) = (older.uids(), older.next(&inbox));
+    assert_eq!(older.replica.uidvalidity(), node.replica.uidvalidity());
+    assert_eq!(uids.len(), 3);
+    assert!(
+        uids.iter().all(|uid| (told..next).contains(uid)),
+        "{uids:?}, {told}"
+    );
+}

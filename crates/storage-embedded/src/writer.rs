@@ -503,21 +503,22 @@ impl Writer {
 
     /// What lags behind: blobs without a name, entries below a cut.
     fn after(&mut self, sealer: &Sealer, after: After) -> Result<(), StoreError> {
-        for upload in after.named {
+        self.opened.untrimmed.extend(after.cut);
+        let named = after.named.into_iter().try_for_each(|upload| {
             // One that is still being written is in use.
             if sealer.is_whole(upload)? {
                 self.core.uploads.forget(upload);
             }
-        }
-        self.opened.untrimmed.extend(after.cut);
+            Ok(())
+        });
         let removed = after.unnamed.into_iter().try_for_each(|upload| {
             sweep::remove(sealer, upload)?;
             // It may come again: named and let go of in one group it was named at no time.
             self.core.uploads.forget(upload);
             Ok(())
         });
-        match removed.and_then(|()| self.trim(sealer)) {
-            // It is marked, and goes when the store is opened next.
+        match named.and(removed).and_then(|()| self.trim(sealer)) {
+            // It is marked, and goes when the store is opened next. What is named stays remembered as an upload: one of its name is refused until then.
             Err(error @ StoreError::Read(_)) => {
                 tracing::warn!(%error, "what nothing names could not be removed yet");
                 Ok(())

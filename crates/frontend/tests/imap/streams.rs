@@ -608,6 +608,10 @@ fn damage_is_told_and_not_guessed_at() {
             .contains("x OK Done, but some messages could not be read")
     );
     assert!(command(&mut world, "FETCH 1:2 FLAGS").contains("* 2 FETCH (FLAGS ())"));
+    // It is seen all the same, and that is told.
+    let said = command(&mut world, "FETCH 1 BODY[]") + &command(&mut world, "NOOP");
+    assert!(said.contains("x NO [CORRUPTION]"), "{said}");
+    assert!(said.contains("* 1 FETCH (FLAGS (\\Seen))"), "{said}");
     world.fake.lose_contents();
     assert!(command(&mut world, "FETCH 1:2 ENVELOPE").starts_with("x NO [EXPUNGEISSUED]"));
 }

@@ -77,18 +77,20 @@ impl Partition {
         self.out.push_back(Output::Stable(self.stable.clone()));
     }
 
-    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on.
+    /// Whether something is not applied here that a member wrote which is none any more, as far as its log goes on. Of some nothing has come yet but that others have it.
     fn lacks_of_removed(&self) -> bool {
-        let removed = self.origins.iter();
-        let mut removed =
-            removed.filter(|(id, _)| **id != self.me && !self.members.contains_key(id));
-        removed.any(|(id, origin)| {
-            let holders = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
-            let most = holders.map(|(_, peer)| peer.durable.get(*id)).max();
-            let last = origin.stored.max(most.unwrap_or(0));
+        let lacks = |id: &Incarnation, known: u64| {
+            if *id == self.me || self.members.contains_key(id) {
+                return false;
+            }
+            let applied = self.origins.get(id).map_or(0, |origin| origin.applied);
             let end = self.closed.get(id).copied().unwrap_or(u64::MAX);
-            origin.applied < last.min(end)
-        })
+            applied < known.min(end)
+        };
+        let mut holders = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
+        let mut here = self.origins.iter();
+        here.any(|(id, origin)| lacks(id, origin.stored))
+            || holders.any(|(_, peer)| peer.durable.iter().any(|(id, known)| lacks(&id, known)))
     }
 
     /// Who lacks these numbers of a log, and is away, gets a state.

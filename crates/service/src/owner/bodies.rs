@@ -276,11 +276,13 @@ impl PartitionOwner {
                 }
             }
             let named_by: Vec<AccountId> = lacking.accounts.iter().flatten().copied().collect();
-            let mut is_waiting = false;
-            for account in named_by {
-                is_waiting |= self.is_to_be_loaded(account, blob, looked);
-            }
-            if is_waiting {
+            let (waiting, here): (Vec<AccountId>, Vec<AccountId>) = named_by
+                .into_iter()
+                .partition(|account| self.is_to_be_loaded(*account, blob, looked));
+            if !waiting.is_empty() {
+                for account in here {
+                    self.body_came_to(now, partition, account, blob);
+                }
                 continue;
             }
             let Some(own) = self.running(partition) else {
@@ -320,6 +322,37 @@ impl PartitionOwner {
                 own.confirming.here(&blob, own.newest());
             }
             self.not_awaited(partition, &blob);
+        }
+    }
+
+    /// Others that name a body which has come are loaded yet: the account is done with it. It may not be in memory any more when they are, and were all waited for none might ever be there
+    /// together with the others.
+    fn body_came_to(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        account: AccountId,
+        blob: BlobName,
+    ) {
+        let entry = self.accounts.get(&account);
+        let Some(Phase::Running(replica)) = entry.map(|entry| &entry.phase) else {
+            // One that stalls, or goes: at the end, with the last.
+            return;
+        };
+        let lacks = replica.lacks(&blob);
+        let Some(own) = self.running(partition) else {
+            return;
+        };
+        let row = own.names_no_more(account, [blob]).pop();
+        if lacks {
+            self.show_with(now, account, row, |replica, at, peers| {
+                replica.body_came(&blob, at, peers)
+            });
+        } else if let Some(row) = row {
+            let mut commit = own.log.commit();
+            commit.mutations.push(row);
+            let ticket = self.ticket();
+            self.hand_out_for(partition, ticket, commit);
         }
     }
 

@@ -88,6 +88,11 @@ pub(super) enum Paging {
 }
 
 impl Joining {
+    /// Only accounts that cannot be joined are left.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.busy, Busy::Ended)
+    }
+
     /// As it was at the start.
     pub(super) fn of(joined: Joined) -> Self {
         let (cursor, _) = keys::coming_range(joined.state);

@@ -81,10 +81,11 @@ impl PartitionOwner {
 
     /// Loads those of a partition that are not being loaded: reading may have failed.
     pub(super) fn load_unlooked(&mut self, partition: PartitionId) {
-        let late = match self.partitions.get(&partition) {
-            Some(Partition::Running(own)) if !own.is_young() => own.late.iter(),
-            _ => return,
+        let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
+            return;
         };
+        // What is late in a young partition is claimed when it is young no more; bodies are shown before: it waits for them.
+        let late = own.late.iter().filter(|_| !own.is_young());
         let arrived = self.arrived.keys();
         let arrived = arrived.filter(|account| keys::partition_of(**account) == partition);
         let all: Vec<AccountId> = late.chain(arrived).copied().collect();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Renewal, Replica};
 
-use super::{Account, Own, Partition, PartitionOwner, Phase, keys};
+use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining, keys};
 use crate::{
     api::Failure,
     log,
@@ -86,7 +86,9 @@ impl PartitionOwner {
     pub(super) fn grown(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition) {
             own.age = Age::Joining;
-            if own.states.joining.is_none() {
+            // Those that cannot be joined are waited for by nobody.
+            let joining = own.states.joining.as_ref();
+            if joining.is_none_or(Joining::has_ended) {
                 self.all_joined(partition);
             }
         }

@@ -184,6 +184,28 @@ fn a_row_that_does_not_say_whose_it_is_stays_until_the_body_is_here() {
     }
 }
 
+/// Two accounts name it, and there is room in memory for neither: each is read once for it, whichever goes first.
+#[test]
+fn a_body_of_two_accounts_comes_to_one_after_the_other() {
+    let mut pair = Pair::with(Config {
+        accounts_bytes_max: 1,
+        ..Config::default()
+    });
+    pair.nowhere = true;
+    let mut pair = recovered(pair);
+    for account in [ANNE, bea()] {
+        append(&mut pair, account, "INBOX");
+    }
+    let rows = pair.nodes[1].rows.keys();
+    let blob = rows.filter_map(|key| lacking_of_key(key)).next().unwrap();
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    for account in [ANNE, bea()] {
+        assert_eq!(pair.uids_of(1, account, &name("INBOX")).len(), 1);
+    }
+}
+
 /// What has a greater UID waits two seconds for a body (docs/decisions/0019), unless it is known that nobody has it.
 #[test]
 fn nothing_waits_for_a_body_that_nobody_has() {

@@ -59,6 +59,8 @@ pub(crate) struct Node {
     /// What became of deliveries.
     pub(crate) delivered: Vec<(Ticket, bool)>,
     replies: BTreeMap<RequestId, Reply>,
+    /// Pages that were read.
+    pub(crate) loads: usize,
     /// Frames that came and were not taken.
     pub(crate) inbox: VecDeque<(Incarnation, Frame)>,
     pub(crate) partition: PartitionId,
@@ -166,6 +168,7 @@ impl Node {
             slow: None,
             delivered: Vec::new(),
             replies: BTreeMap::new(),
+            loads: 0,
             inbox: VecDeque::new(),
             partition: PartitionId::accounts(blake3::hash(&ANNE.0).as_bytes()[0]),
         }
@@ -475,6 +478,8 @@ impl Pair {
             Output::Load {
                 ticket, from, to, ..
             } => {
+                node.loads += 1;
+                assert!(node.loads < 20_000, "it reads without end");
                 let rows = node.rows.range(from..to);
                 let rows = rows.map(|(k, v)| (k.clone(), v.clone())).collect();
                 let done = true;

@@ -298,9 +298,6 @@ impl Fetch {
     /// `\Seen` was set; a failure of that is no reason to withhold the message.
     fn take_seen(&mut self, cx: &mut Context, reply: Reply) -> Step {
         if let Reply::Stored { rows, .. } = reply {
-            cx.view_mut()
-                .told
-                .extend(rows.iter().map(|row| (row.uid, row.modseq)));
             let mut stored = rows.into_iter().peekable();
             for fetched in &mut self.rows {
                 while stored.peek().is_some_and(|row| row.uid < fetched.row.uid) {
@@ -393,6 +390,10 @@ impl Fetch {
                 continue;
             }
             let uid_is_due = row.changed && cx.condstore && !self.items.contains(&FetchItem::Uid);
+            if row.changed {
+                // Those that cannot be given are told of by the next telling of changes.
+                cx.view_mut().told.push((row.row.uid, row.row.modseq));
+            }
             self.message = Some(Box::new(Message::begin(
                 cx,
                 row.place,
