@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fjall::{
-    AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue,
+    AbstractTree as _, Database, Keyspace, OwnedWriteBatch, PersistMode, Snapshot, UserKey,
+    UserValue,
 };
 use whimbrel_storage::StoreError;
 
@@ -316,6 +317,13 @@ impl Sealer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .number
+    }
+
+    /// What is there between two writes. The tree's own snapshots may show half of one: its threads, when they move a buffer into a file, take numbers as writes do
+    /// and have all below them seen, be they applied or not.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let _between = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.db.snapshot()
     }
 
     /// Waits for the tree if it is behind, as long as it works.

@@ -68,7 +68,7 @@ impl Snapshots {
 
 impl Sealer {
     pub(crate) fn take_snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
-        let view = self.db().snapshot();
+        let view = self.snapshot();
         self.lock().take(Instant::now(), partition, view)
     }
 
@@ -92,7 +92,10 @@ impl Sealer {
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_storage::{Commit, KeyRange, LogStore as _, Mutation, ScanLimit};
+
     use super::*;
+    use crate::{Config, Embedded};
 
     #[test]
     fn one_that_nobody_reads_gives_way_to_another() {
@@ -109,5 +112,54 @@ mod tests {
         assert!(another.is_ok());
         assert!(snapshots.find(later, taken[3]).is_ok(), "it was read");
         assert!(snapshots.find(later, taken[4]).is_err(), "it was not");
+    }
+
+    /// The tree's own threads number what they change, too, and let all below that be seen: half of a commit that is just being made would be.
+    #[test]
+    fn what_a_snapshot_shows_of_a_commit_is_all_of_it() {
+        const ROWS: u16 = 4000;
+        const COMMITS: u32 = 200;
+        const P: PartitionId = PartitionId(1);
+        let directory = crate::tests::tempdir();
+        let config = Config {
+            // So that each commit fills one.
+            write_buffer_bytes: 64 << 10,
+            background_threads: 3,
+            ..crate::tests::config(directory.path()).0
+        };
+        crate::tests::runtime().block_on(async {
+            let engine = Embedded::open(config).unwrap();
+            let writer = engine.clone();
+            let writing = tokio::spawn(async move {
+                for number in 0..COMMITS {
+                    let mut commit = Commit::new(P);
+                    commit.mutations.extend((0..ROWS).map(|row| Mutation::Put {
+                        key: row.to_be_bytes().to_vec().into(),
+                        value: number.to_be_bytes().to_vec().into(),
+                    }));
+                    writer.commit(commit).await.unwrap();
+                }
+            });
+            // Rows of a commit are not written in the order of their keys.
+            let some = ScanLimit {
+                rows: 64,
+                ..ScanLimit::default()
+            };
+            while !writing.is_finished() {
+                let mut taken = Vec::new();
+                while taken.len() < SNAPSHOTS_MAX {
+                    taken.push(engine.snapshot(P).await.unwrap());
+                }
+                for snapshot in taken {
+                    let page = engine.scan_at(snapshot, KeyRange::all(), some).await;
+                    let rows = page.unwrap().rows;
+                    engine.release(snapshot);
+                    let whole = rows.is_empty() || rows.len() == some.rows;
+                    assert!(whole && rows.iter().all(|(_, value)| *value == rows[0].1));
+                }
+            }
+            writing.await.unwrap();
+            engine.close().await;
+        });
     }
 }
