@@ -15,7 +15,7 @@
 //!   (`docs/decisions/0017`);
 //! - what is read is covered by checksums of the tree; logs also by their own hash chain, walked at start (`verify`).
 //!
-//! Reading order: `config`, `keys` (what lies where), `seal`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`,
+//! Reading order: `config`, `keys` (what lies where), `seal`, `buffers`, `journal`, `manifest`, `open`, `verify`, `writer`, `follow`,
 //! `group` (one atomic write made of many commits), `blobs`, `reads`, `snapshots`, `along`; `check` (every byte, without opening).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -28,6 +28,7 @@ mod config;
 mod directory;
 mod engine;
 mod failure;
+mod follow;
 #[doc(hidden)]
 pub mod fuzz;
 mod group;

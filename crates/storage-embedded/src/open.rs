@@ -11,9 +11,10 @@ use whimbrel_storage::StoreError;
 use crate::config::{Config, FILES_OPEN_MIN};
 use crate::directory::{Directory, SyncedFile};
 use crate::failure::OpenError;
+use crate::follow::JournalFile;
 use crate::keys::SEAL_KEY;
 use crate::seal::{Seal, Sealer, TREE_NAMES, Tree, Trees};
-use crate::writer::{JournalFile, Opened};
+use crate::writer::Opened;
 use crate::{buffers, journal, manifest, sweep, verify};
 
 /// Opens the tree of a store. `last` is the last write that was made, when this process had it open before: what is behind that was refused.

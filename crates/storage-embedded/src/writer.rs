@@ -4,9 +4,6 @@
 //! while the disk works, so that no blob could be written meanwhile. It is as safe: the tree syncs a journal whole before it
 //! begins the next, so after a write the journal to sync is the newest one.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,11 +14,11 @@ use crate::config::Config;
 use crate::directory::SyncedFile;
 use crate::engine::Core;
 use crate::failure::{OpenError, passes};
+use crate::follow::{JournalFile, Unsynced};
 use crate::group::{After, Group};
-use crate::removed::Removed;
 use crate::seal::{Failure, Sealer, Tree};
 use crate::verify::Positions;
-use crate::{journal, keys, open, sweep};
+use crate::{keys, open, sweep};
 
 /// Entries of cut logs removed after one group.
 const TRIM_ROWS_MAX: usize = 1024;
@@ -378,8 +375,12 @@ impl Writer {
     fn reopen(&mut self, last: u64) -> Result<(), OpenError> {
         let core = Arc::clone(&self.core);
         let mut tree = core.tree.write().unwrap_or_else(PoisonError::into_inner);
+        // The tree tells nobody of a sync of its own that fails, and the files as they are read show nothing of it. The descriptors at hand do, which were
+        // opened before.
+        self.opened.journal.vouch(&*core.config.disk)?;
         // What it still holds back goes to the journal now, if that is possible; what was refused is cut off again.
         *tree = None;
+        self.opened.journal.vouch(&*core.config.disk)?;
         core.uploads.lose_all();
         let (sealer, opened) = open::open(&core.config, &core.directory, Some(last))?;
         if let Err(error) = core.uploads.keep(&sealer) {
@@ -464,21 +465,12 @@ impl Writer {
         let until = Instant::now() + FOLLOW_WAIT_MAX;
         let began = Instant::now();
         let changed = loop {
-            let error = match opened.journal.follow() {
-                Ok(changed) => {
-                    self.core
-                        .config
-                        .disk
-                        .sync(&opened.journal.file)
-                        .map_err(|error| {
-                            sealer.fail(&format!(
-                                "syncing {}: {error}",
-                                opened.journal.path().display()
-                            ))
-                        })?;
-                    break changed;
+            let error = match opened.journal.sync(&*self.core.config.disk) {
+                Ok(changed) => break changed,
+                Err(Unsynced::Sync(path, error)) => {
+                    return Err(sealer.fail(&format!("syncing {}: {error}", path.display())));
                 }
-                Err(error) => error,
+                Err(Unsynced::Find(error)) => error,
             };
             // Without a descriptor for a new journal: the tree has one.
             if passes(&error) && sealer.persist().is_ok() {
@@ -623,61 +615,6 @@ impl Lack {
     }
 }
 
-/// The newest journal, open for syncing.
-pub(crate) struct JournalFile {
-    directory: PathBuf,
-    number: u64,
-    file: File,
-    removed: Removed,
-}
-
-impl JournalFile {
-    pub(crate) fn open(directory: PathBuf, number: u64) -> std::io::Result<Self> {
-        let file = File::open(journal::path_of(&directory, number))?;
-        Ok(JournalFile {
-            directory,
-            number,
-            file,
-            removed: Removed::new()?,
-        })
-    }
-
-    fn path(&self) -> PathBuf {
-        journal::path_of(&self.directory, self.number)
-    }
-
-    /// Goes on to the newest journal. Whether it was another one.
-    ///
-    /// The next one is usually there or not. But blobs alone can fill several journals, and those that became superfluous are removed,
-    /// the oldest first, before anything had to be synced here: when the one at hand is gone, the directory tells.
-    fn follow(&mut self) -> std::io::Result<bool> {
-        let mut changed = false;
-        loop {
-            let next = journal::path_of(&self.directory, self.number + 1);
-            // Looked for before it is opened: without a free descriptor opening fails even where there is nothing, and nothing new is
-            // needed then.
-            if next.try_exists()? {
-                match File::open(next) {
-                    Ok(file) => self.removed.keep(std::mem::replace(&mut self.file, file)),
-                    // Removed meanwhile, and so the one at hand.
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                    Err(error) => return Err(error),
-                }
-                self.number += 1;
-            } else if self.file.metadata()?.nlink() > 0 {
-                return Ok(changed);
-            } else {
-                let newest = journal::newest(&self.directory).map_err(std::io::Error::other)?;
-                let (number, path) = newest.ok_or(std::io::ErrorKind::NotFound)?;
-                let file = File::open(path)?;
-                self.removed.keep(std::mem::replace(&mut self.file, file));
-                self.number = number;
-            }
-            changed = true;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -735,33 +672,5 @@ mod tests {
         assert!(group(&queue, Duration::from_secs(3600)).is_some());
         queue.done(Ok(()));
         assert!(group(&queue, Duration::from_secs(3600)).is_none());
-    }
-
-    #[test]
-    fn the_newest_journal_is_found_even_when_those_between_are_gone() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |number| journal::path_of(directory.path(), number);
-        let make = |number| drop(File::create(path(number)).unwrap());
-        make(5);
-        let mut journal = JournalFile::open(directory.path().to_owned(), 5).unwrap();
-        let mut check = |changed: bool, number: u64| {
-            assert_eq!(journal.follow().unwrap(), changed);
-            assert_eq!(journal.number, number);
-            assert_eq!(
-                journal.file.metadata().unwrap().ino(),
-                std::fs::metadata(path(number)).unwrap().ino()
-            );
-        };
-        check(false, 5);
-        make(6);
-        make(7);
-        check(true, 7);
-        make(9);
-        make(10);
-        std::fs::remove_file(path(5)).unwrap();
-        std::fs::remove_file(path(6)).unwrap();
-        std::fs::remove_file(path(7)).unwrap();
-        check(true, 10);
-        check(false, 10);
     }
 }

@@ -9,9 +9,10 @@ mod refusals;
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tempfile::TempDir;
@@ -26,6 +27,8 @@ use crate::seal::Sealer;
 #[derive(Debug, Default)]
 pub(crate) struct TestDisk {
     pub(crate) sync_fails: AtomicBool,
+    /// The file of which something could not be written, until that was told: once, as by the system.
+    lost: Mutex<Option<u64>>,
     pub(crate) full: AtomicBool,
     /// Less room than is kept free, but as much as the tree needs.
     pub(crate) below_reserve: AtomicBool,
@@ -36,13 +39,21 @@ pub(crate) struct TestDisk {
     pub(crate) syncs: AtomicU64,
 }
 
+impl TestDisk {
+    /// The system could not write this file, which a descriptor is told that was open then.
+    pub(crate) fn lose(&self, file: &File) {
+        *self.lost.lock().unwrap() = Some(file.metadata().unwrap().ino());
+    }
+}
+
 impl Disk for TestDisk {
     fn sync(&self, file: &File) -> io::Result<()> {
-        if self.sync_fails.load(Ordering::SeqCst) {
+        let inode = file.metadata()?.ino();
+        let lost = self.lost.lock().unwrap().take_if(|lost| *lost == inode);
+        if self.sync_fails.load(Ordering::SeqCst) || lost.is_some() {
             return Err(io::Error::other("the disk is broken"));
         }
         self.syncs.fetch_add(1, Ordering::SeqCst);
-        let _ = file;
         Ok(())
     }
 

@@ -204,6 +204,42 @@ fn a_tree_that_gives_up_again_and_again_for_no_reason_stops() {
     });
 }
 
+/// A sync of the tree's own that fails is told to nobody, and what follows looks as if a write had been refused.
+#[test]
+fn a_sync_that_failed_inside_the_tree_is_no_refusal() {
+    for known in [true, false] {
+        let directory = tempdir();
+        let (config, disk) = config(directory.path());
+        runtime().block_on(async {
+            let engine = Embedded::open(config).unwrap();
+            let mut log = Log::new(3);
+            engine.commit(log.commit(10)).await.unwrap();
+            let (_, newest) = journal::newest(&directory.path().join("lsm"))
+                .unwrap()
+                .unwrap();
+            disk.lose(&fs::File::open(newest).unwrap());
+            refuse(&engine, known);
+            let core = engine.core();
+            let error = loop {
+                if let Some(error) = core.queue.failed().borrow().clone() {
+                    break error;
+                }
+                // A descriptor that is opened now hears nothing of it.
+                let failure = core.with(|sealer| Ok(sealer.failure()));
+                assert_ne!(failure, Ok(None), "it was opened again");
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            assert!(error.to_string().contains("the disk is broken"), "{error}");
+            assert!(error.stops_node());
+            let refused = engine.commit(log.commit(10)).await;
+            assert!(refused.expect_err("it was taken").stops_node());
+            // Reading goes on, so that sessions can end in order.
+            assert_eq!(engine.log_positions(P).await.unwrap().len(), 1);
+            engine.close().await;
+        });
+    }
+}
+
 #[test]
 fn nothing_is_tried_on_a_file_system_that_is_read_only() {
     let directory = tempdir();
