@@ -4,6 +4,7 @@
 //! blob is one write: mark, its only chunk, and what it is.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
@@ -20,19 +21,34 @@ use crate::seal::{Sealer, Tree};
 use crate::writer::{self, Work};
 use crate::{keys, sweep};
 
-/// Uploads of this process that nothing durable names yet, begun or finished, and whether they are lost: the store was opened again meanwhile, which
-/// removes what nothing names.
+/// Uploads of this process that nothing durable names yet, begun or finished, and those that something named while they were being written.
 #[derive(Debug, Default)]
-pub(crate) struct Uploads(Mutex<BTreeMap<UploadId, bool>>);
+pub(crate) struct Uploads(Mutex<BTreeMap<UploadId, Upload>>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Upload {
+    Begun,
+    /// The last that named it let go of it while it was being written: nobody may ever come for it.
+    LetGo,
+    /// The store was opened again meanwhile, which removes what nothing names.
+    Lost,
+}
 
 impl Uploads {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<UploadId, bool>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<UploadId, Upload>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it was not known.
     fn begin(&self, upload: UploadId) -> bool {
-        self.lock().insert(upload, false).is_none()
+        match self.lock().entry(upload) {
+            Entry::Vacant(of) => {
+                of.insert(Upload::Begun);
+                true
+            }
+            // It stays what it is: what is lost must not be named.
+            Entry::Occupied(_) => false,
+        }
     }
 
     /// It is named, or never will be.
@@ -42,7 +58,7 @@ impl Uploads {
 
     /// Refuses what is lost.
     pub(crate) fn check(&self, upload: UploadId) -> Result<(), StoreError> {
-        if self.lock().get(&upload) == Some(&true) {
+        if self.lock().get(&upload) == Some(&Upload::Lost) {
             let what = format!("{upload} went when the store was opened again");
             return Err(StoreError::Full(what.into()));
         }
@@ -50,7 +66,18 @@ impl Uploads {
     }
 
     pub(crate) fn lose_all(&self) {
-        self.lock().values_mut().for_each(|lost| *lost = true);
+        self.lock().values_mut().for_each(|of| *of = Upload::Lost);
+    }
+
+    /// Nothing names it any more, and it was being written. If something names it again, it is kept all the same.
+    pub(crate) fn let_go(&self, upload: UploadId) {
+        if let Some(of @ Upload::Begun) = self.lock().get_mut(&upload) {
+            *of = Upload::LetGo;
+        }
+    }
+
+    fn is_let_go(&self, upload: UploadId) -> bool {
+        self.lock().get(&upload) == Some(&Upload::LetGo)
     }
 
     /// The store was opened again, and has kept these: they were finished, and something durable names them.
@@ -95,8 +122,8 @@ impl Drop for EmbeddedWriter {
 }
 
 impl EmbeddedWriter {
-    /// Writes one chunk and, with `info`, ends the upload.
-    async fn put(&mut self, chunk: Bytes, info: Option<BlobInfo>) -> Result<(), StoreError> {
+    /// Writes one chunk and, with `info`, ends the upload. Gives whether it was let go of and nothing names it.
+    async fn put(&mut self, chunk: Bytes, info: Option<BlobInfo>) -> Result<bool, StoreError> {
         let (upload, index, chunk_bytes) = (self.upload, self.chunks, self.chunk_bytes as u32);
         let next = index.checked_add(1).ok_or(Refusal::Size {
             what: "blob",
@@ -127,17 +154,30 @@ impl EmbeddedWriter {
                     );
                 }
                 core.told(sealer.write(write, false))?;
-                // A body that was got from elsewhere is mostly named before it comes.
-                if info.is_some() && sealer.is_kept(upload)? {
-                    core.uploads.forget(upload);
+                if info.is_none() {
+                    return Ok(false);
                 }
-                Ok(())
+                // A body that was got from elsewhere is mostly named before it comes.
+                if sealer.is_kept(upload)? {
+                    core.uploads.forget(upload);
+                    return Ok(false);
+                }
+                // Behind the write: who lets go of it says so first, and looks then whether it is whole.
+                Ok(core.uploads.is_let_go(upload))
             })
             .await;
         self.writing = false;
-        written?;
+        let let_go = written?;
         self.chunks = next;
-        Ok(())
+        Ok(let_go)
+    }
+
+    /// Removes what was let go of while it was being written, unless it is named again: the writer's thread knows. Gives whether it went.
+    async fn remove(&self, name: BlobName) -> Result<bool, StoreError> {
+        self.core.submit(Work::Delete(name)).await?;
+        let core = &self.core;
+        let look = move |sealer: &Sealer| sealer.is_whole(name.upload);
+        core.blocking(&core.readers, look).await.map(|whole| !whole)
     }
 }
 
@@ -204,7 +244,7 @@ impl BlobWriter for EmbeddedWriter {
                 Bytes::from(std::mem::take(&mut self.pending))
             };
             bytes.advance(missing);
-            self.put(chunk, None).await?;
+            let _ = self.put(chunk, None).await?;
         }
         if self.pending.is_empty() && !bytes.is_empty() && self.chunks > 0 {
             // A large blob: what follows will fill a chunk as well.
@@ -224,12 +264,24 @@ impl BlobWriter for EmbeddedWriter {
             size: self.size,
         };
         let last = Bytes::copy_from_slice(&self.pending);
-        if let Err(error) = self.put(last, Some(info)).await {
-            // Something may name it already: then it comes again, which what is left of this one would prevent.
-            let _ = self.abort().await;
-            return Err(error);
-        }
+        let let_go = match self.put(last, Some(info)).await {
+            Ok(let_go) => let_go,
+            Err(error) => {
+                // Something may name it already: then it comes again, which what is left of this one would prevent.
+                let _ = self.abort().await;
+                return Err(error);
+            }
+        };
+        // If it cannot be removed it is there, and goes when the store is opened next.
+        let gone = let_go && self.remove(info.name).await.unwrap_or(false);
         self.ended = true;
+        if gone {
+            let what = format!(
+                "all that named {} let go of it before it was whole",
+                info.name
+            );
+            return Err(StoreError::Full(what.into()));
+        }
         Ok(info)
     }
 
@@ -336,15 +388,12 @@ impl BlobStore for Embedded {
 
     async fn create(&self, upload: UploadId) -> Result<EmbeddedWriter, StoreError> {
         let core = self.core().clone();
-        let used = core
-            .blocking(&core.readers, move |sealer| sealer.is_used(upload))
-            .await?;
-        if used || !core.uploads.begin(upload) {
+        if !core.uploads.begin(upload) {
             return Err(Refusal::UploadExists(upload).into());
         }
         let chunk_bytes = core.config.chunk_bytes.clamp(4 << 10, 4 << 20);
-        Ok(EmbeddedWriter {
-            core,
+        let writer = EmbeddedWriter {
+            core: core.clone(),
             upload,
             hasher: blake3::Hasher::new(),
             size: 0,
@@ -353,7 +402,15 @@ impl BlobStore for Embedded {
             chunks: 0,
             ended: false,
             writing: false,
-        })
+        };
+        // Behind its beginning: who lets go of it has left a mark that is found here, or finds it begun.
+        let used = core
+            .blocking(&core.readers, move |sealer| sealer.is_used(upload))
+            .await?;
+        if used {
+            return Err(Refusal::UploadExists(upload).into());
+        }
+        Ok(writer)
     }
 
     async fn stat(&self, name: BlobName) -> Result<Option<BlobInfo>, StoreError> {

@@ -51,6 +51,8 @@ pub(crate) struct Group<'a> {
 pub(crate) struct After {
     /// Blobs that nothing names any more.
     pub(crate) unnamed: Vec<UploadId>,
+    /// The same of what was not whole when the group was begun.
+    pub(crate) unfinished: Vec<UploadId>,
     /// Logs that were cut.
     pub(crate) cut: BTreeSet<Log>,
     /// Uploads that something names now.
@@ -369,6 +371,7 @@ impl<'a> Group<'a> {
 
     fn try_write(&mut self) -> Result<(u64, After), StoreError> {
         let mut unnamed = Vec::new();
+        let mut unfinished = Vec::new();
         let touched: BTreeSet<UploadId> = self
             .references
             .keys()
@@ -382,12 +385,12 @@ impl<'a> Group<'a> {
             } else if self.let_go.contains(&upload) {
                 self.write.put(Tree::Meta, doubtful, Bytes::new());
                 // An upload that is still being written is left alone: it may yet be named.
-                if self
+                let info = self
                     .view
-                    .contains_key(&self.sealer.trees.meta, keys::info(upload))
-                    .map_err(read_error)?
-                {
-                    unnamed.push(upload);
+                    .contains_key(&self.sealer.trees.meta, keys::info(upload));
+                match info.map_err(read_error)? {
+                    true => unnamed.push(upload),
+                    false => unfinished.push(upload),
                 }
             }
         }
@@ -410,6 +413,7 @@ impl<'a> Group<'a> {
             .map(|(upload, _)| *upload);
         let after = After {
             unnamed,
+            unfinished,
             cut: std::mem::take(&mut self.cut),
             named: named.collect(),
         };

@@ -503,13 +503,22 @@ impl Writer {
             }
             Ok(())
         });
-        let removed = after.unnamed.into_iter().try_for_each(|upload| {
+        let mut unnamed = after.unnamed;
+        let unfinished = after.unfinished.into_iter().try_for_each(|upload| {
+            // In this order: who writes it makes it whole, and then looks whether it was let go of. So one of both sees what the other did.
+            self.core.uploads.let_go(upload);
+            if sealer.is_whole(upload)? {
+                unnamed.push(upload);
+            }
+            Ok(())
+        });
+        let removed = unnamed.into_iter().try_for_each(|upload| {
             sweep::remove(sealer, upload)?;
             // It may come again: named and let go of in one group it was named at no time.
             self.core.uploads.forget(upload);
             Ok(())
         });
-        match named.and(removed).and_then(|()| self.trim(sealer)) {
+        match named.and(unfinished).and(removed).and_then(|()| self.trim(sealer)) {
             // It is marked, and goes when the store is opened next. What is named stays remembered as an upload: one of its name is refused until then.
             Err(error @ StoreError::Read(_)) => {
                 tracing::warn!(%error, "what nothing names could not be removed yet");

@@ -211,6 +211,82 @@ fn a_named_body_that_was_not_finished_comes_again() {
     });
 }
 
+/// A body of another node whose last record goes while it comes.
+#[test]
+fn a_body_that_was_let_go_of_while_it_came_does_not_stay() {
+    let directory = tempdir();
+    block_on(async {
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        let text = Bytes::from(vec![6; 300_000]);
+        let blob = BlobName {
+            upload: UploadId([6; 16]),
+            hash: Hash::of(&text),
+        };
+        let holders = [Bytes::from_static(b"record"), Bytes::from_static(b"entry")];
+        let change = |names: bool, holder: &Bytes| {
+            let holder = holder.clone();
+            let mutation = match names {
+                true => Mutation::Reference { blob, holder },
+                false => Mutation::Release { blob, holder },
+            };
+            Commit {
+                mutations: vec![mutation],
+                ..Commit::new(P)
+            }
+        };
+        let begin = || async {
+            let mut upload = engine.create(blob.upload).await?;
+            upload.write(text.clone()).await?;
+            Ok::<_, StoreError>(upload)
+        };
+        let rows = || {
+            tree(&engine, |sealer| {
+                let meta = &sealer.trees.meta;
+                let mark = meta.contains_key(crate::keys::doubtful(blob.upload));
+                let chunks = sealer.trees.blobs.prefix(blob.upload.0);
+                chunks.count() + usize::from(mark.unwrap())
+            })
+        };
+        let [record, entry] = &holders;
+        // What is said of it before it is whole, and who holds it then.
+        for (names, held) in [
+            (&[(true, record), (false, record)][..], None),
+            (
+                &[(true, record), (true, entry), (false, record)],
+                Some(entry),
+            ),
+            (
+                &[(true, entry), (false, entry), (true, record)],
+                Some(record),
+            ),
+        ] {
+            let (first, rest) = names.split_first().unwrap();
+            engine.commit(change(first.0, first.1)).await.unwrap();
+            let upload = begin().await.unwrap();
+            for (names, holder) in rest {
+                engine.commit(change(*names, holder)).await.unwrap();
+            }
+            let finished = upload.finish().await;
+            if let Some(holder) = held {
+                let info = finished.unwrap();
+                assert_eq!(engine.stat(blob).await.unwrap(), Some(info));
+                engine.commit(change(false, holder)).await.unwrap();
+                // Behind its removal.
+                engine.commit(Commit::new(P)).await.unwrap();
+            } else {
+                assert!(matches!(finished, Err(StoreError::Full(_))), "{finished:?}");
+            }
+            assert_eq!(engine.stat(blob).await.unwrap(), None);
+            assert_eq!(rows(), 0, "something of it is left");
+        }
+        // One that nothing ever named is not let go of.
+        let upload = begin().await.unwrap();
+        let info = upload.finish().await.unwrap();
+        assert_eq!(engine.stat(blob).await.unwrap(), Some(info));
+        engine.close().await;
+    });
+}
+
 #[test]
 fn one_process_at_a_time() {
     let directory = tempdir();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use whimbrel_storage::{
     BlobName, BlobReader, BlobStore, BlobWriter, Commit, Hash, LogStore, Mutation, Origin,
-    PartitionId, StoreError, UploadId,
+    PartitionId, Refusal, StoreError, UploadId,
 };
 
 use super::{Log, config, runtime, tempdir};
@@ -108,7 +108,10 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
 
         // What was named stays, and is named again.
         engine.commit(naming(got)).await.unwrap();
-        // What nothing named went, and is never named: it would be a message without its text.
+        // What nothing named went, and is never named: it would be a message without its text. Whoever comes with its name gets another.
+        let taken = engine.create(finished.name.upload).await.map(|_| ());
+        let exists = Refusal::UploadExists(finished.name.upload);
+        assert_eq!(taken, Err(exists.into()));
         assert_refused(engine.commit(naming(finished.name)).await);
         assert_refused(begun.write(vec![3; 100_000].into()).await);
         assert_refused(begun.finish().await);
