@@ -230,9 +230,10 @@ impl Own {
         self.gate.newest().unwrap_or_default()
     }
 
-    /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined it is not known what they lack.
+    /// Whether a body is here and held, of a batch that is applied: of accounts that are yet to be joined, or cannot be, it is not known what they lack.
     fn has_body(&self, body: &BlobName) -> bool {
-        !self.lacking.contains_key(body) && self.states.joining.is_none()
+        let joining = self.states.joining.as_ref();
+        !self.lacking.contains_key(body) && joining.is_none_or(|joining| joining.knows(body))
     }
 }
 
@@ -378,7 +379,7 @@ impl PartitionOwner {
         }
     }
 
-    /// A state is joined: it is known of all bodies whether they are here.
+    /// A state is joined, as far as that can be: it is known of bodies whether they are here.
     pub(super) fn answer_of_bodies(&mut self, partition: PartitionId) {
         if let Some(own) = self.running(partition) {
             let askers = own.confirming.askers.keys().copied();

@@ -23,6 +23,7 @@ use super::{
     keys,
     rows::push_row,
     state::{PAGE_BYTES, Paging as Pages},
+    unjoined::Unjoined,
 };
 use crate::{
     api::Failure,
@@ -53,8 +54,10 @@ enum Busy {
     Finding(Ticket),
     /// The commit that has to be durable before the next page.
     Dropping(AccountId, Ticket),
-    /// All but those accounts that cannot be joined.
-    Ended,
+    /// All are joined but those that cannot be: it reads which bodies these may name.
+    Naming(Ticket, Unjoined),
+    /// That is done, too; `None`: it is not known.
+    Ended(Option<Unjoined>),
 }
 
 /// An account that is being joined.
@@ -85,6 +88,8 @@ pub(super) enum Paging {
     Contents(AccountId),
     /// Rows of an account that are of no use.
     Drop(AccountId),
+    /// All rows that are left.
+    Names,
 }
 
 impl Joining {
@@ -115,6 +120,11 @@ impl Joining {
     /// Whether accounts can be read: before, the rows that came may not be there.
     pub(super) fn is_durable(&self) -> bool {
         self.after.is_none()
+    }
+
+    /// Whether it is known of this body if it is lacking: all accounts that may name it are joined.
+    pub(super) fn knows(&self, blob: &BlobName) -> bool {
+        matches!(&self.busy, Busy::Ended(Some(unjoined)) if !unjoined.may_name(blob))
     }
 }
 
@@ -193,7 +203,8 @@ impl PartitionOwner {
         match (&of, busy) {
             (Paging::Next, Some(Busy::Looking(reading))) if *reading == ticket => {}
             (Paging::Drop(_), Some(Busy::Finding(reading))) if *reading == ticket => {}
-            (Paging::Next | Paging::Drop(_), _) => return,
+            (Paging::Names, Some(Busy::Naming(reading, _))) if *reading == ticket => {}
+            (Paging::Next | Paging::Drop(_) | Paging::Names, _) => return,
             (Paging::Rows(_) | Paging::Contents(_), _) => {}
         }
         match of {
@@ -201,6 +212,7 @@ impl PartitionOwner {
             Paging::Rows(account) => self.rows_came(now, account, page),
             Paging::Contents(account) => self.contents_came(now, account, page),
             Paging::Drop(account) => self.drop_page(partition, account, page),
+            Paging::Names => self.names_page(partition, page),
         }
     }
 
@@ -509,7 +521,11 @@ impl PartitionOwner {
             return;
         }
         match joining.busy {
-            Busy::Looking(_) | Busy::Finding(_) | Busy::Dropping(..) | Busy::Ended => return,
+            Busy::Looking(_)
+            | Busy::Finding(_)
+            | Busy::Dropping(..)
+            | Busy::Naming(..)
+            | Busy::Ended(_) => return,
             Busy::Idle => {}
             Busy::Account(account) => {
                 let entry = self.accounts.get(&account);
@@ -560,7 +576,8 @@ impl PartitionOwner {
                 self.hand_out_for(partition, ticket, commit);
                 self.answer_of_bodies(partition);
             } else {
-                joining.busy = Busy::Ended;
+                let all = keys::coming_range(state);
+                self.read_names(partition, Unjoined::default(), all);
             }
             // Who cannot be joined is not served: the others need not wait for that.
             return self.all_joined(partition);
@@ -641,15 +658,55 @@ impl PartitionOwner {
         self.hand_out_for(partition, ticket, commit);
     }
 
+    /// Reads the next page of what is left of accounts that cannot be joined.
+    fn read_names(&mut self, partition: PartitionId, so_far: Unjoined, rest: (Vec<u8>, Vec<u8>)) {
+        let of = Pages::Join(Paging::Names);
+        let reading = self.page(partition, of, None, rest, PAGE_BYTES);
+        if let Some(joining) = self.joining(partition) {
+            joining.busy = Busy::Naming(reading, so_far);
+        }
+    }
+
+    fn names_page(&mut self, partition: PartitionId, page: Page) {
+        let Some(joining) = self.joining(partition) else {
+            return;
+        };
+        let Busy::Naming(_, mut unjoined) = std::mem::replace(&mut joining.busy, Busy::Ended(None))
+        else {
+            return;
+        };
+        let last = page.rows.last().map(|(key, _)| key.clone());
+        for (key, value) in page.rows {
+            // By no other rows bodies are named that are not known here.
+            let row = keys::row_of_key(keys::key_of_coming(&key));
+            if let Ok(RowKey::Content(_)) = row
+                && !Content::decode(&value).is_ok_and(|of| unjoined.note(&of.blob))
+            {
+                // Then nothing is said of any.
+                return;
+            }
+        }
+        if let (false, Some(last)) = (page.end, last) {
+            let (_, to) = keys::coming_range(joining.joined.state);
+            let from = [&last[..], &[0]].concat();
+            return self.read_names(partition, unjoined, (from, to));
+        }
+        joining.busy = Busy::Ended(Some(unjoined.all_noted()));
+        self.answer_of_bodies(partition);
+    }
+
     /// Reading has failed.
     pub(super) fn join_page_failed(&mut self, partition: PartitionId, of: &Paging) {
         match of {
             Paging::Rows(account) | Paging::Contents(account) => {
                 self.drop_account(*account, Failure::Temporary);
             }
-            Paging::Next | Paging::Drop(_) => {
+            Paging::Next | Paging::Drop(_) | Paging::Names => {
                 if let Some(joining) = self.joining(partition)
-                    && matches!(joining.busy, Busy::Looking(_) | Busy::Finding(_))
+                    && matches!(
+                        joining.busy,
+                        Busy::Looking(_) | Busy::Finding(_) | Busy::Naming(..)
+                    )
                 {
                     joining.busy = Busy::Idle;
                 }

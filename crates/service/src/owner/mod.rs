@@ -35,6 +35,7 @@ mod sent;
 mod spread;
 mod stalled;
 mod state;
+mod unjoined;
 mod unlooked;
 mod windows;
 mod writing;

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_service::{
-    api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply},
+    api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply, SessionId},
     machine::Machine as _,
     owner::{Config, blob_name, keys},
     peers,
 };
 
 use crate::{
-    pair::{Pair, importing},
+    pair::{Pair, appending, importing},
     world::{ANNE, name},
 };
 
@@ -191,6 +191,60 @@ fn a_state_waits_while_an_account_is_stalled() {
     pair.restart(1);
     alike(&mut pair);
     assert_eq!((taken(&pair, 1), waiting(&pair)), (1, 0));
+}
+
+/// What was given of an account cannot be joined: before its bodies were copied, or after that. Of those that it alone may name nothing is known then; others are confirmed.
+#[test]
+fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
+    for copied in [false, true] {
+        let mut pair = apart();
+        let row = match copied {
+            true => {
+                let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+                let mut rows = pair.nodes[0].rows_of(is_mailbox).into_keys();
+                rows.find(|key| key[1..17] == bea().0).unwrap()
+            }
+            // No row has such a key.
+            false => [b"a", &bea().0[..], &[7, 1]].concat(),
+        };
+        // It is in memory there.
+        let damaged = Bytes::from_static(&[9]);
+        let good = pair.nodes[0].rows.insert(row.clone(), damaged);
+        pair.link();
+        for _ in 0..4 {
+            pair.settle();
+        }
+        match good {
+            Some(good) => pair.nodes[0].rows.insert(row, good),
+            None => pair.nodes[0].rows.remove(&row),
+        };
+        assert_eq!((taken(&pair, 1), pair.stalled()), (1, 1));
+        assert!(pair.nodes[1].coming() > 0);
+
+        let inbox = MailboxName::inbox();
+        let copy = MailboxCall::Copy {
+            session: SessionId(1),
+            name: inbox.clone(),
+            uids: pair.uids_of(0, bea(), &inbox),
+            to: inbox,
+            remove: false,
+        };
+        let of_bea = pair.ask(0, bea(), copy, 1);
+        // One of its own: all others have one name.
+        let mut append = appending("box", 1);
+        if let MailboxCall::Append { messages, .. } = &mut append {
+            messages[0].blob.upload = [8; 16];
+        }
+        let of_anne = pair.ask(0, ANNE, append, 1);
+        pair.settle();
+        let reply = pair.answer(0, of_anne);
+        assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+        let reply = pair.answer(0, of_bea);
+        match copied {
+            true => assert!(matches!(reply, Some(Reply::Copied { .. })), "{reply:?}"),
+            false => assert!(reply.is_none(), "{reply:?}"),
+        }
+    }
 }
 
 /// Rows of an account that the directory has removed do not come back.
