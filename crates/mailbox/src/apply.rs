@@ -372,6 +372,8 @@ impl Replica {
             }
             *claimed = counter.max(*claimed);
             self.dirty_keys.insert(RowKey::Account);
+        } else {
+            self.note_claimed(epoch, [((uid % 64) as u8, uid / 64)].into());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use whimbrel_crdt::{Incarnation, VersionVector};
 use crate::elsewhere::Point;
 use crate::lineage::{Lineage, Retired};
 use crate::record::{BoxRecord, FlagDot, Rare, Record};
-use crate::replica::Vanished;
+use crate::replica::{Claimed, Vanished};
 use crate::rows::{
     AccountRow, FlagRow, MailboxRow, MarkRow, MessageRow, TombstoneRow, VanishedRow, decode_row,
 };
@@ -88,6 +88,12 @@ impl Replica {
         self.epoch = row.epoch;
         self.counter = row.counter;
         self.claimed = row.claimed.into_iter().collect();
+        self.claimed_before = row.before.map(|of| {
+            Box::new(Claimed {
+                epoch: of.epoch,
+                counters: of.counters.into_iter().collect(),
+            })
+        });
         for point in row.points.into_iter().flatten() {
             let points = self.points.entry(point.slot).or_default();
             points.push(Point {

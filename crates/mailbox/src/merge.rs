@@ -7,6 +7,7 @@ use whimbrel_crdt::{DotSet, VersionVector};
 
 use crate::elsewhere::is_claimed;
 use crate::record::{Bits, BoxRecord, FIRST_KEYWORD, Record};
+use crate::replica::Claimed;
 use crate::{
     Collected, Dropped, Effects, EntryTag, Message, MessageId, Peers, Replica, RowKey, Tombstones,
 };
@@ -16,24 +17,29 @@ use crate::{
 struct Knew {
     /// All that the other one has.
     all: bool,
-    epoch: u32,
-    claimed: BTreeMap<u8, u32>,
+    /// In this epoch, and in the one before.
+    claimed: [Claimed; 2],
 }
 
 impl Knew {
     fn of(replica: &Replica, applied: &VersionVector, others: &VersionVector) -> Self {
+        let claimed = Claimed {
+            epoch: replica.epoch,
+            counters: replica.claimed.clone(),
+        };
+        let before = replica.claimed_before.as_deref().cloned();
         Knew {
             all: applied.covers_all(others),
-            epoch: replica.epoch,
-            claimed: replica.claimed.clone(),
+            claimed: [before.unwrap_or_else(|| claimed.clone()), claimed],
         }
     }
 
     /// Whether this message, of which the other one has the record.
     fn has(&self, record: &Record) -> bool {
-        let claimed = |uid: &u32| *uid > 0 && is_claimed(&self.claimed, *uid);
-        let mut claims = record.older().iter().chain([&record.uid]);
-        self.all || (record.epoch == self.epoch && claims.any(claimed))
+        let mut of_epoch = self.claimed.iter().filter(|of| of.epoch == record.epoch);
+        let claims = || record.older().iter().chain([&record.uid]);
+        let claimed = |of: &Claimed, uid: u32| uid > 0 && is_claimed(&of.counters, uid);
+        self.all || of_epoch.any(|of| claims().any(|uid| claimed(of, *uid)))
     }
 }
 
@@ -61,6 +67,10 @@ impl Replica {
                 *claimed = (*claimed).max(*counter);
             }
             self.join_points(other);
+        }
+        self.note_claimed(other.epoch, other.claimed.clone());
+        if let Some(before) = other.claimed_before.as_deref().cloned() {
+            self.note_claimed(before.epoch, before.counters);
         }
         self.dirty_keys.insert(RowKey::Account);
         let names = self.subscriptions.iter().chain(other.subscriptions.iter());

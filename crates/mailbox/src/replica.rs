@@ -223,6 +223,14 @@ pub(crate) struct Listed {
     asked: usize,
 }
 
+/// What was claimed in an epoch that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) epoch: u32,
+    /// For each slot the greatest counter.
+    pub(crate) counters: BTreeMap<u8, u32>,
+}
+
 /// One account on one replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
@@ -238,6 +246,8 @@ pub struct Replica {
     pub(crate) counter: u32,
     /// For each slot the greatest counter claimed with it in this epoch.
     pub(crate) claimed: BTreeMap<u8, u32>,
+    /// The same of the epoch before it, if there was one.
+    pub(crate) claimed_before: Option<Box<Claimed>>,
     /// Which operations stand for which of them, ascending.
     pub(crate) points: BTreeMap<u8, Vec<Point>>,
     pub(crate) records: Slab<Record>,
@@ -317,6 +327,7 @@ impl Replica {
             epoch: 0,
             counter: 0,
             claimed: BTreeMap::new(),
+            claimed_before: None,
             points: BTreeMap::new(),
             records: Slab::default(),
             boxes: Slab::default(),

@@ -139,6 +139,18 @@ pub(crate) struct AccountRow {
     /// `None` where there are none: at a node that is alone.
     #[n(9)]
     pub(crate) points: Option<Vec<PointRow>>,
+    /// `None` before the first epoch that rose, and in rows from before it was kept.
+    #[n(10)]
+    pub(crate) before: Option<ClaimedRow>,
+}
+
+/// What was claimed in the last epoch that is over.
+#[derive(Encode, Decode)]
+pub(crate) struct ClaimedRow {
+    #[n(0)]
+    pub(crate) epoch: u32,
+    #[n(1)]
+    pub(crate) counters: Vec<(u8, u32)>,
 }
 
 /// Claims of the slot up to the counter were made up to the number.
@@ -350,6 +362,14 @@ impl Replica {
             last_change: if local { self.last_change } else { 0 },
             lineage: (local && self.lineage != Lineage::default()).then(|| self.lineage_row()),
             points: (local && !self.points.is_empty()).then(|| self.point_rows()),
+            // How much of it is known hangs on when a replica heard of which epoch.
+            before: self.claimed_before.as_ref().filter(|_| local).map(|of| {
+                let counters = of.counters.iter();
+                ClaimedRow {
+                    epoch: of.epoch,
+                    counters: counters.map(|(slot, counter)| (*slot, *counter)).collect(),
+                }
+            }),
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_crdt::mutants::broken;
 
-use crate::replica::Vanished;
+use crate::replica::{Claimed, Vanished};
 use crate::{MailboxName, Replica, RowKey};
 
 /// UIDs kept in an account's vanished history: 64 KiB. A client that was away for longer compares all it knows.
@@ -117,15 +117,35 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Mark(name.clone()));
     }
 
+    /// These were claimed in an epoch: of the last one that is over it is kept. By its claims a delivery is known that was collected, and comes again with an older copy
+    /// of a disk.
+    pub(crate) fn note_claimed(&mut self, epoch: u32, counters: BTreeMap<u8, u32>) {
+        if epoch >= self.epoch {
+            return;
+        }
+        match &mut self.claimed_before {
+            Some(before) if before.epoch > epoch => return,
+            Some(before) if before.epoch == epoch => {
+                for (slot, counter) in counters {
+                    let known = before.counters.entry(slot).or_insert(0);
+                    *known = counter.max(*known);
+                }
+            }
+            before => *before = Some(Box::new(Claimed { epoch, counters })),
+        }
+        self.dirty_keys.insert(RowKey::Account);
+    }
+
     /// A new epoch: all claims are void, nothing was told under the new UIDVALIDITY.
     pub(crate) fn raise_epoch(&mut self, uidvalidity: u32) {
         if uidvalidity <= self.epoch {
-            return;
+            return self.note_claimed(uidvalidity, BTreeMap::new());
         }
-        self.epoch = uidvalidity;
+        let before = std::mem::replace(&mut self.epoch, uidvalidity);
         self.counter = 0;
         self.floor = 0;
-        self.claimed.clear();
+        let claimed = std::mem::take(&mut self.claimed);
+        self.note_claimed(before, claimed);
         self.points.clear();
         self.older.clear();
         self.late.clear();

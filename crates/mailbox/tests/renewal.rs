@@ -356,6 +356,44 @@ fn a_delivery_that_was_collected_does_not_come_back_by_an_older_copy() {
     }
 }
 
+/// The same when an epoch came between, and by the state of a node that was given all by who knew it.
+#[test]
+fn a_delivery_of_the_last_epoch_that_was_collected_does_not_come_back() {
+    for by_another in [false, true] {
+        let inbox = MailboxName::inbox();
+        let mut node = Node::new();
+        let uid = node.deliver(1);
+        node.deliver(2);
+        let (mut older, _) = node.put_back(2, 5, &renewal(2));
+        node.apply(node.replica.plan_expunge(&inbox, &[uid]).unwrap().ops);
+        let (applied, tombstones) = (node.applied.clone(), Tombstones::Left);
+        let collected = node
+            .replica
+            .collect(&applied, &|_, _| true, tombstones, usize::MAX);
+        assert_eq!(collected.messages.len(), 1);
+        node.apply(node.replica.plan_epoch(&node.at(), 0).ops);
+        // It is kept.
+        node.replica = Replica::load(ANNE, 0, node.replica.all_rows(), &node.applied).unwrap();
+        if by_another {
+            let mut other = Replica::new(ANNE, 7);
+            let nothing = VersionVector::new();
+            other.join(&nothing, &node.replica, &node.applied, NOW, &Peers::none());
+            node.replica = other;
+        }
+        assert_eq!(node.uids().len(), 1);
+
+        older.deliver(3);
+        let mine = older.applied.clone();
+        older
+            .replica
+            .join(&mine, &node.replica, &node.applied, NOW, &Peers::none());
+        older.applied.merge(&node.applied);
+        let late = older.replica.plan_late(&older.at(), &Peers::none());
+        older.apply(late.ops);
+        assert_eq!(older.uids().len(), 2, "the second and the third");
+    }
+}
+
 /// What comes to an older copy before it is renewed (a state, here) may be below what was told in the lost time: it is not shown under its UID of then.
 #[test]
 fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
