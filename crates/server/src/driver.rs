@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, oneshot},
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until},
 };
 use whimbrel_frontend::session::{Action, Handover, Note, Session, Tls};
 use whimbrel_mailbox::AccountId;
@@ -30,6 +30,7 @@ use crate::{
     answers::{Answers, Share, TURN, is_long},
     clock::{Alarm, Clock},
     cluster::relay::{Relays, Way},
+    handshakes::Handshakes,
     listen::{Place, Protocol, ResumeSession},
     log::printable,
     metrics::{self, Open, Stage, Traffic},
@@ -53,8 +54,7 @@ pub(crate) struct Context<S> {
     pub(crate) fatal: Fatal,
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) shown: Shown,
-    pub(crate) handshakes: Arc<Semaphore>,
-    pub(crate) handshake_timeout: Duration,
+    pub(crate) handshakes: Handshakes,
     pub(crate) write_timeout: Duration,
     pub(crate) uploads_max: usize,
     /// Sessions that sort or thread at once.
@@ -69,18 +69,9 @@ pub(crate) struct Context<S> {
 }
 
 impl<S> Context<S> {
-    /// A handshake, when there is a place for it, within its time.
+    /// As [`Handshakes::shake`].
     pub(crate) async fn handshake(&self, stream: TcpStream) -> io::Result<(Transport, Tls)> {
-        let deadline = Instant::now() + self.handshake_timeout;
-        let shaken = timeout_at(deadline, async {
-            let _place = self
-                .handshakes
-                .acquire()
-                .await
-                .map_err(|_| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-            Transport::start_tls(stream, Arc::clone(&self.tls), &self.shown).await
-        });
-        shaken.await?
+        self.handshakes.shake(stream, &self.tls, &self.shown).await
     }
 }
 

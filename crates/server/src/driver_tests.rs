@@ -240,8 +240,7 @@ async fn world(tls: bool, text: &str) -> World {
         fatal: Arc::new(|reason| panic!("{reason}")),
         tls: certificates.server_config().unwrap(),
         shown: certificates.shown(),
-        handshakes: Arc::new(Semaphore::new(config.tls.handshakes_max)),
-        handshake_timeout: config.tls.handshake_timeout,
+        handshakes: Handshakes::new(&config.tls),
         write_timeout: config.limits.write_timeout,
         uploads_max: config.limits.uploads_max,
         turns: Arc::new(Semaphore::new(config.imap.sorts_at_once_max)),
@@ -327,8 +326,7 @@ async fn the_task_of_a_connection_is_small() {
         fatal: Arc::new(|_| {}),
         tls: world.certificates.server_config().unwrap(),
         shown: world.certificates.shown(),
-        handshakes: Arc::new(Semaphore::new(1)),
-        handshake_timeout: Duration::from_secs(1),
+        handshakes: Handshakes::new(&Config::default().tls),
         write_timeout: Duration::from_secs(1),
         uploads_max: 1,
         turns: Arc::new(Semaphore::new(1)),
@@ -443,12 +441,36 @@ async fn what_is_pipelined_behind_starttls_never_comes_out_of_tls() {
 #[tokio::test]
 async fn a_handshake_that_does_not_come_is_not_waited_for() {
     let world = world(true, "[tls]\nhandshake_timeout = '1s'\nhandshakes_max = 1").await;
-    // Two clients that say nothing: one holds the only place, the other waits for it; both are cut.
+    // Two clients that say nothing are cut.
     let (mut one, mut two) = (world.connect().await, world.connect().await);
     assert_eq!(one.read(&mut [0; 1]).await.unwrap_or(0), 0);
     assert_eq!(two.read(&mut [0; 1]).await.unwrap_or(0), 0);
     world.ended().await;
     assert!(world.heard().is_empty(), "no session before the handshake");
+}
+
+/// One place each for handshakes of one address, and of all of eight.
+#[tokio::test]
+async fn who_does_not_go_on_with_a_handshake_keeps_nobody_from_it() {
+    let world = world(true, "[tls]\nhandshake_timeout = '5m'\nhandshakes_max = 8").await;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(world.connect().await);
+    }
+    let patience = Duration::from_secs(60);
+    let quick = tokio::time::timeout(patience, world.tls(world.connect().await));
+    let quick = quick.await.expect("who says nothing holds no place");
+    drop(quick.unwrap());
+    // The first byte of a handshake, and no more: places of that address are taken.
+    for stream in &mut held {
+        stream.write_all(&[22]).await.unwrap();
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let elsewhere = socket.connect(world.address).await.unwrap();
+    let other = tokio::time::timeout(patience, world.tls(elsewhere)).await;
+    let other = other.expect("one address holds no more than its share");
+    drop(other.unwrap());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing about mail. Reading order: [`cli`] (what can be asked of the program), [`config`], [`serve`] (how a
 //! server is put together), [`service`] and [`actor`] (machines on tokio), [`switchboard`] (how they are reached), [`listen`],
-//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`), [`cluster`] (other nodes), [`admin`], [`check`], then the rest.
+//! [`driver`] and [`transport`] (a connection's life; what it may hold: `answers`; its TLS: `handshakes`), [`cluster`] (other nodes), [`admin`], [`check`], then the rest.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -18,6 +18,7 @@ pub mod config;
 pub mod demo;
 pub mod driver;
 pub mod fuzz;
+mod handshakes;
 pub mod listen;
 pub mod log;
 pub mod metrics;

@@ -97,12 +97,19 @@ pub type MakeSession = Arc<dyn Fn(Peer) -> Box<dyn Session + Send> + Send + Sync
 pub(crate) type ResumeSession =
     Arc<dyn Fn(Peer, Option<AccountId>, &Resume) -> Option<Box<dyn Session + Send>> + Send + Sync>;
 
-/// Places for connections: in total, for each client address, and for strangers.
+/// Strangers of one address that are let in, if the configuration does not say how many: of all of them one in so many, so that it takes many addresses
+/// to keep strangers out.
+const STRANGERS_SHARE: usize = 8;
+/// But as many as one mail program opens at once.
+const STRANGERS_OF_ADDRESS_MIN: usize = 8;
+
+/// Places for connections: in total, for each client address, and for strangers, of whom one address has not all places either.
 #[derive(Debug)]
 pub struct Places {
     connections_max: usize,
     per_address_max: usize,
     unauthenticated_max: usize,
+    unauthenticated_per_address_max: usize,
     taken: Mutex<Taken>,
 }
 
@@ -111,7 +118,27 @@ struct Taken {
     connections: usize,
     unauthenticated: usize,
     /// By client; never iterated.
-    addresses: HashMap<IpAddr, usize>,
+    addresses: HashMap<IpAddr, OfAddress>,
+}
+
+#[derive(Debug, Default)]
+struct OfAddress {
+    connections: usize,
+    unauthenticated: usize,
+}
+
+impl Taken {
+    /// `address` has a connection.
+    fn is_stranger(&mut self, address: IpAddr, is: bool) {
+        let change = |count: &mut usize| match is {
+            true => *count += 1,
+            false => *count -= 1,
+        };
+        change(&mut self.unauthenticated);
+        if let Some(of_address) = self.addresses.get_mut(&address) {
+            change(&mut of_address.unauthenticated);
+        }
+    }
 }
 
 impl Places {
@@ -122,6 +149,10 @@ impl Places {
             connections_max: limits.connections_max,
             per_address_max: limits.connections_per_address_max,
             unauthenticated_max: limits.unauthenticated_max,
+            unauthenticated_per_address_max: match limits.unauthenticated_per_address_max {
+                0 => (limits.unauthenticated_max / STRANGERS_SHARE).max(STRANGERS_OF_ADDRESS_MIN),
+                most => most,
+            },
             taken: Mutex::default(),
         })
     }
@@ -133,6 +164,7 @@ impl Places {
             connections_max: sessions_max,
             per_address_max: sessions_max,
             unauthenticated_max: sessions_max,
+            unauthenticated_per_address_max: sessions_max,
             taken: Mutex::default(),
         })
     }
@@ -164,13 +196,19 @@ impl Places {
         if stranger && taken.unauthenticated >= self.unauthenticated_max {
             return Err("unauthenticated");
         }
-        let of_address = taken.addresses.entry(address).or_default();
-        if *of_address >= self.per_address_max {
+        let of_address = taken.addresses.get(&address);
+        if of_address.is_some_and(|of| of.connections >= self.per_address_max) {
             return Err("address");
         }
-        *of_address += 1;
+        let strangers = of_address.map_or(0, |of| of.unauthenticated);
+        if stranger && strangers >= self.unauthenticated_per_address_max {
+            return Err("unauthenticated address");
+        }
         taken.connections += 1;
-        taken.unauthenticated += usize::from(stranger);
+        taken.addresses.entry(address).or_default().connections += 1;
+        if stranger {
+            taken.is_stranger(address, true);
+        }
         Ok(Place {
             places: Arc::clone(self),
             address,
@@ -191,23 +229,21 @@ impl Place {
     /// No stranger any more.
     pub fn authenticated(&mut self) {
         if std::mem::take(&mut self.stranger) {
-            self.places
-                .taken
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .unauthenticated -= 1;
+            self.is_stranger(false);
         }
     }
 
     /// A stranger again. There may then be more of them than are let in: who is in is not thrown out.
     pub fn unauthenticated(&mut self) {
         if !std::mem::replace(&mut self.stranger, true) {
-            self.places
-                .taken
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .unauthenticated += 1;
+            self.is_stranger(true);
         }
+    }
+
+    fn is_stranger(&self, is: bool) {
+        let taken = self.places.taken.lock();
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        taken.is_stranger(self.address, is);
     }
 }
 
@@ -220,9 +256,9 @@ impl Drop for Place {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         taken.connections -= 1;
-        if let Some(count) = taken.addresses.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(of_address) = taken.addresses.get_mut(&self.address) {
+            of_address.connections -= 1;
+            if of_address.connections == 0 {
                 taken.addresses.remove(&self.address);
             }
         }
@@ -230,7 +266,7 @@ impl Drop for Place {
 }
 
 /// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer gets.
-fn client(address: IpAddr) -> IpAddr {
+pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
@@ -429,6 +465,35 @@ mod tests {
             ),
             (0, 0, 0)
         );
+    }
+
+    #[test]
+    fn strangers_of_one_address_leave_places_to_others() {
+        let (a, b): (IpAddr, IpAddr) =
+            ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let check = |text: &str, expected: usize| {
+            let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
+            let places = Places::new(&config.limits);
+            let enter = || places.enter(a, true);
+            let mut held: Vec<_> = (0..expected).map(|_| enter().unwrap()).collect();
+            assert_eq!(enter().unwrap_err(), "unauthenticated address", "{text:?}");
+            // Mail comes in, and strangers from elsewhere do.
+            held.push(places.enter(a, false).unwrap());
+            held.push(places.enter(b, true).unwrap());
+            // Who has logged in is none.
+            held[0].authenticated();
+            held.push(enter().unwrap());
+            held[0].unauthenticated();
+            held.pop();
+            assert!(enter().is_err());
+            held.swap_remove(0);
+            drop(enter().unwrap());
+            drop(held);
+            assert!(places.taken.lock().unwrap().addresses.is_empty());
+        };
+        check("", 250);
+        check("unauthenticated_max = 20", 8);
+        check("unauthenticated_per_address_max = 3", 3);
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::{io, net::IpAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::sleep,
 };
 use whimbrel_storage_embedded::{Disk as _, RealDisk};
 
 use crate::{
     config::Config,
+    handshakes::Handshakes,
     listen::{Places, Protocol},
     metrics::{self, Fault},
     notify::Notifier,
@@ -63,8 +63,7 @@ pub(crate) struct Door {
     pub(crate) places: Arc<Places>,
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) shown: Shown,
-    handshakes: Semaphore,
-    handshake_timeout: Duration,
+    handshakes: Handshakes,
     write_timeout: Duration,
 }
 
@@ -79,8 +78,7 @@ impl Door {
             places,
             tls,
             shown,
-            handshakes: Semaphore::new(config.tls.handshakes_max),
-            handshake_timeout: config.tls.handshake_timeout,
+            handshakes: Handshakes::new(&config.tls),
             write_timeout: config.limits.write_timeout,
         })
     }
@@ -129,11 +127,8 @@ impl Door {
         };
         let mut transport = Transport::Clear(stream);
         if tls && let Transport::Clear(stream) = transport {
-            let shaken = timeout(self.handshake_timeout, async {
-                let _turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
-                Transport::start_tls(stream, Arc::clone(&self.tls), &self.shown).await
-            });
-            transport = shaken.await??.0;
+            let shaken = self.handshakes.shake(stream, &self.tls, &self.shown);
+            transport = shaken.await?.0;
         }
         let word = protocol.refusal(WHY);
         transport.write(word.as_bytes(), self.write_timeout).await?;

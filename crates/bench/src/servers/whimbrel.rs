@@ -56,7 +56,7 @@ impl Prepared {
         address.metrics = Some(free_port()?);
         address.smtp = Some(free_port()?);
         let pop3s = free_port()?;
-        let with_pop3 = knows(binary, "pop3")?;
+        let with_pop3 = knows(binary, "[pop3]")?;
         let port = |port: Option<u16>| format!("[\"127.0.0.1:{}\"]", port.unwrap_or(0));
         let mut lines = vec![
             ("server", "data_dir = \"data\"".to_owned()),
@@ -68,18 +68,23 @@ impl Prepared {
             ("lmtp", format!("listen = {}", port(address.lmtp))),
             ("smtp", format!("listen = {}", port(address.smtp))),
             ("metrics", format!("listen = {}", port(address.metrics))),
-            // The clients all come from one address.
+            // The clients all come from one address, which has an eighth of the places for handshakes.
+            ("tls", "handshakes_max = 1024".to_owned()),
             ("limits", "connections_max = 50000".to_owned()),
             ("limits", "connections_per_address_max = 50000".to_owned()),
             ("limits", "connections_per_account_max = 5000".to_owned()),
             ("log", "level = \"warn\"".to_owned()),
         ];
+        if knows(binary, "#unauthenticated_per_address_max ")? {
+            let all = "unauthenticated_per_address_max = 2000";
+            lines.push(("limits", all.to_owned()));
+        }
         if with_pop3 {
             address.pop3s = Some(pop3s);
             lines.push(("pop3", format!("listen_tls = [\"127.0.0.1:{pop3s}\"]")));
             lines.push(("pop3", "listen = []".to_owned()));
         }
-        if knows(binary, "submission")? {
+        if knows(binary, "[submission]")? {
             lines.push(("submission", "listen_tls = []".to_owned()));
             lines.push(("submission", "listen = []".to_owned()));
         }
@@ -158,15 +163,15 @@ impl Prepared {
     }
 }
 
-/// Whether this version has such a section in its configuration.
-fn knows(binary: &Path, section: &str) -> Result<bool> {
+/// Whether a line of this version's example of a configuration begins so: a section, or a key behind `#`.
+fn knows(binary: &Path, begin: &str) -> Result<bool> {
     let done = Command::new(binary)
         .arg("config")
         .output()
         .map_err(io_at(binary.display()))?;
     Ok(String::from_utf8_lossy(&done.stdout)
         .lines()
-        .any(|line| line.trim() == format!("[{section}]")))
+        .any(|line| line.starts_with(begin)))
 }
 
 fn add_account(binary: &Path, config: &Path, user: &str, password: &str) -> Result<()> {

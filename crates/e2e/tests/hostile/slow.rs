@@ -176,7 +176,11 @@ fn row_24_clients_that_never_read() {
 
 #[test]
 fn row_24_many_who_never_log_in() {
-    let server = lean().set("limits", "unauthenticated_max = 100").start();
+    let server = lean()
+        .set("limits", "unauthenticated_max = 100")
+        // They all come from one address here.
+        .set("limits", "unauthenticated_per_address_max = 100")
+        .start();
     let watch = Watch::start(&server);
     let mut held = Vec::new();
     let mut sent_away = 0;
@@ -212,6 +216,7 @@ fn row_24_many_who_never_log_in() {
 fn row_24_places_of_strangers_become_free() {
     let server = lean()
         .set("limits", "unauthenticated_max = 20")
+        .set("limits", "unauthenticated_per_address_max = 20")
         .set("imap", "login_timeout = \"1s\"")
         .start();
     let watch = Watch::start(&server);

@@ -115,6 +115,7 @@ schema! {
         /// How long a client may take for a handshake: a half-open connection costs memory and a place.
         handshake_timeout: Duration = "\"15s\"", "\"1s\"" ..= "\"5m\"";
         /// Handshakes under way at once; further ones wait for a place within the same time. A handshake is costly for us and cheap for a client.
+        /// Of one client address (IPv6: of a /64) an eighth of them.
         handshakes_max: usize = "128", "1" ..= "100000";
     }
 
@@ -441,6 +442,8 @@ schema! {
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
         /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
+        /// Of these, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8.
+        unauthenticated_per_address_max: usize = "0", "0" ..= "1000000";
         /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
         /// How long a client may take none of what it is sent: one that never reads holds memory.

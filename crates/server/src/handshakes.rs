@@ -1,0 +1,123 @@
+//! Handshakes of clients under way: how many at once, and how many of one address.
+//!
+//! Invariants: who says nothing takes no place; nobody takes the places of all others; whoever comes waits for a place no longer than a
+//! handshake may take.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustls::ServerConfig;
+use tokio::{
+    net::TcpStream,
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+use whimbrel_frontend::session::Tls;
+
+use crate::{config::TlsSection, listen::client, tls::Shown, transport::Transport};
+
+/// What one address may take of all places: as many addresses are needed to take them all, and an office behind one address has its handshakes
+/// done side by side.
+const SHARE: usize = 8;
+
+/// Places for handshakes.
+pub(crate) struct Handshakes {
+    time_max: Duration,
+    all: Semaphore,
+    of_address_max: usize,
+    /// Of the addresses that have one under way, and how many; never iterated.
+    addresses: Mutex<HashMap<IpAddr, (usize, Arc<Semaphore>)>>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(of: &TlsSection) -> Self {
+        Handshakes {
+            time_max: of.handshake_timeout,
+            all: Semaphore::new(of.handshakes_max),
+            of_address_max: (of.handshakes_max / SHARE).max(1),
+            addresses: Mutex::default(),
+        }
+    }
+
+    /// A handshake, when the client has begun it and there is a place for it, within its time.
+    pub(crate) async fn shake(
+        &self,
+        stream: TcpStream,
+        config: &Arc<ServerConfig>,
+        shown: &Shown,
+    ) -> io::Result<(Transport, Tls)> {
+        let deadline = Instant::now() + self.time_max;
+        let shaken = timeout_at(deadline, async {
+            // A connection that says nothing costs next to nothing, and would keep others from their handshakes.
+            let _ = stream.peek(&mut [0]).await?;
+            let aborted = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
+            let address = self.of(stream.peer_addr()?.ip());
+            let _of_address = address.places.acquire().await.map_err(aborted)?;
+            let _place = self.all.acquire().await.map_err(aborted)?;
+            Transport::start_tls(stream, Arc::clone(config), shown).await
+        });
+        shaken.await?
+    }
+
+    fn of(&self, address: IpAddr) -> OfAddress<'_> {
+        let address = client(address);
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let new = || (0, Arc::new(Semaphore::new(self.of_address_max)));
+        let (count, places) = addresses.entry(address).or_insert_with(new);
+        *count += 1;
+        let places = Arc::clone(places);
+        OfAddress {
+            handshakes: self,
+            address,
+            places,
+        }
+    }
+}
+
+/// The places of one address, for as long as anybody needs them.
+struct OfAddress<'h> {
+    handshakes: &'h Handshakes,
+    address: IpAddr,
+    places: Arc<Semaphore>,
+}
+
+impl Drop for OfAddress<'_> {
+    fn drop(&mut self) {
+        let addresses = &self.handshakes.addresses;
+        let mut addresses = addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((count, _)) = addresses.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn an_address_is_forgotten_with_its_last_handshake() {
+        let handshakes = Handshakes::new(&Config::default().tls);
+        let of = |text: &str| handshakes.of(text.parse().unwrap());
+        let (one, two, other) = (of("2001:db8::1"), of("2001:db8::2"), of("192.0.2.1"));
+        assert_eq!(one.places.available_permits(), 128 / SHARE);
+        assert!(Arc::ptr_eq(&one.places, &two.places));
+        assert!(!Arc::ptr_eq(&one.places, &other.places));
+        drop(one);
+        assert_eq!(handshakes.addresses.lock().unwrap().len(), 2);
+        drop((two, other));
+        assert!(handshakes.addresses.lock().unwrap().is_empty());
+    }
+}
