@@ -3,12 +3,18 @@
 //! The node that the client has reached says whose session it is (opaque here), the other one takes it or says why not, and from then on the stream is
 //! theirs. A stream for each session, so that one client that does not read holds up no other, and what is not read waits in a socket.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use minicbor::{Decode, Encode, bytes::ByteVec};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     net::TcpStream,
+    sync::Semaphore,
     time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -21,6 +27,10 @@ use crate::{
 
 /// For the other node to be reached, and to say whether it takes the session: a client waits.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Streams that are being opened to one node. Until its handshake is done a stream is a stranger's there, of whom it takes few from one address and drops the
+/// others ([`crate::transport`]): the rest is left to the link and to questions.
+const OPENING_MAX: usize = 5;
 
 /// A stream that carries one session.
 pub type RelayStream = TlsStream<TcpStream>;
@@ -38,7 +48,11 @@ enum Answer {
 }
 
 /// Opens streams for sessions that others serve.
-pub struct Relays(Arc<ClientConfig>);
+pub struct Relays {
+    client: Arc<ClientConfig>,
+    /// By the node to which they are opened: as many as there are members.
+    opening: Mutex<BTreeMap<NodeName, Arc<Semaphore>>>,
+}
 
 impl Relays {
     /// With a member's certificate.
@@ -46,10 +60,13 @@ impl Relays {
     /// # Errors
     /// If it cannot be used.
     pub fn new(credentials: &Credentials) -> Result<Self, AuthorityError> {
-        Ok(Relays(credentials.client_for(ALPN_RELAY)?))
+        Ok(Relays {
+            client: credentials.client_for(ALPN_RELAY)?,
+            opening: Mutex::default(),
+        })
     }
 
-    /// Brings a session to another node: `head` says whose it is.
+    /// Brings a session to another node: `head` says whose it is. When many are brought there at once it waits for its turn until then.
     ///
     /// # Errors
     /// If the node cannot be reached, does not know relays, or does not take it.
@@ -58,12 +75,16 @@ impl Relays {
         name: &NodeName,
         address: &str,
         head: Vec<u8>,
+        until: Instant,
     ) -> io::Result<RelayStream> {
+        let turns = self.turns(name);
+        let turn = timeout_at(until, turns.acquire()).await?;
+        let _turn = turn.map_err(io::Error::other)?;
         let opened = timeout(OPEN_TIME_MAX, async {
             let tcp = TcpStream::connect(address).await?;
             tcp.set_nodelay(true)?;
             let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
-            let config = Arc::clone(&self.0);
+            let config = Arc::clone(&self.client);
             let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
             send(&mut stream, &ByteVec::from(head)).await?;
             match receive::<Answer, _>(&mut stream).await? {
@@ -75,6 +96,13 @@ impl Relays {
             }
         });
         opened.await?
+    }
+
+    fn turns(&self, name: &NodeName) -> Arc<Semaphore> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let turns = opening.entry(name.clone());
+        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(OPENING_MAX)));
+        Arc::clone(turns)
     }
 }
 

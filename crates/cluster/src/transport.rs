@@ -40,7 +40,8 @@ use crate::{
 
 /// Streams at once that have not shown who they are. A cluster has some dozens of nodes.
 const HANDSHAKES_MAX: usize = 256;
-/// Of them from one address (of IPv6 from one /64): strangers of one network cannot keep members out.
+/// Of them from one address (of IPv6 from one /64): strangers of one network cannot keep members out. A member has fewer under way by itself
+/// ([`crate::Relays`]).
 const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
 /// Frames of one link that nobody has taken yet, beyond the one that waits to be handed over.
 const FRAMES_MAX: usize = 4;
@@ -286,6 +287,7 @@ impl Transport {
             };
             // Those that come when too many are strangers are dropped, so that members find a place soon.
             let Some(place) = self.0.handshakes.take(from.ip()) else {
+                tracing::debug!(address = %from.ip(), "a stream is dropped: too many have not shown yet who they are");
                 continue;
             };
             let inner = Arc::clone(&self.0);

@@ -289,7 +289,9 @@ impl<S: Store> Relays<S> {
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
                 return Err("Too many sessions are served elsewhere");
             };
-            let opened = self.streams.open(&peer.name, &peer.address, head.clone());
+            let opened = self
+                .streams
+                .open(&peer.name, &peer.address, head.clone(), until);
             match opened.await {
                 Ok(stream) => {
                     return Ok(Way::There(Box::new(There {
