@@ -13,16 +13,18 @@
 //! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember; it goes when all have answered |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
-//! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum.
+//! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum. What a command writes as root
+//! belongs to whom the directory belongs to: the server, which may run as another user, has to read it.
 
 use std::{
     fs,
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
 };
 
 use minicbor::{Decode, Encode};
+use rustix::{fs::OFlags, process::geteuid};
 use whimbrel_cluster::{Authority, AuthorityError, ClusterId, Credentials, Tokens};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
@@ -90,6 +92,13 @@ pub struct Joining {
     /// Under which incarnation.
     #[n(1)]
     pub incarnation: u64,
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 const SUM_BYTES: usize = 32;
@@ -226,10 +235,13 @@ impl Files {
         let path = self.0.join("tokens.lock");
         let mut open = fs::OpenOptions::new();
         let open = open.write(true).create(true).truncate(false).mode(0o600);
-        let lock = open
-            .open(&path)
-            .and_then(|lock| lock.lock().map(|()| lock))
-            .map_err(self.io("tokens.lock"))?;
+        // Root must not be led to another file by whom the directory belongs to.
+        open.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = open.open(&path).and_then(|lock| {
+            self.hand_over(&lock);
+            lock.lock().map(|()| lock)
+        });
+        let lock = lock.map_err(self.io("tokens.lock"))?;
         let mut tokens = self.read_checked::<Tokens>("tokens")?.unwrap_or_default();
         change(&mut tokens)?;
         self.write_checked("tokens", &tokens)?;
@@ -344,9 +356,25 @@ impl Files {
     }
 
     fn remove(&self, name: &str) -> Result<(), FilesError> {
-        match fs::remove_file(self.0.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(name)(error)),
-            _ => Ok(()),
+        remove_if_there(&self.0.join(name)).map_err(self.io(name))
+    }
+
+    /// Root's files become those of the directory's owner.
+    fn hand_over(&self, file: &fs::File) {
+        let handed = || -> io::Result<()> {
+            let (owner, is) = (fs::metadata(&self.0)?, file.metadata()?);
+            let is_owners = (is.uid(), is.gid()) == (owner.uid(), owner.gid());
+            // A file with a second name may be any.
+            if is_owners || is.nlink() > 1 {
+                return Ok(());
+            }
+            fchown(file, Some(owner.uid()), Some(owner.gid()))
+        };
+        if geteuid().is_root()
+            && let Err(error) = handed()
+        {
+            // Root itself can read it.
+            tracing::warn!(path = %self.0.display(), %error, "a file does not belong to the owner of this directory");
         }
     }
 
@@ -354,9 +382,11 @@ impl Files {
         let path = self.0.join(name);
         let new = self.0.join(format!("{name}.new"));
         let write = || -> io::Result<()> {
+            // What a crash has left. The file is a new one, and no link to another.
+            remove_if_there(&new)?;
             let mut open = fs::OpenOptions::new();
-            let open = open.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = open.open(&new)?;
+            let mut file = open.write(true).create_new(true).mode(0o600).open(&new)?;
+            self.hand_over(&file);
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
@@ -457,6 +487,39 @@ mod tests {
             Ok::<_, FilesError>(())
         };
         files.tokens(other).unwrap();
+    }
+
+    /// `whimbrel cluster token` as root, beside a server of another user.
+    #[test]
+    fn what_root_writes_belongs_to_the_server() {
+        if !geteuid().is_root() {
+            // Nobody else can write there for another user.
+            return;
+        }
+        let data = tempfile::tempdir().unwrap();
+        let files = Files::of(data.path());
+        files.make().unwrap();
+        let other = Some(4242);
+        std::os::unix::fs::chown(&files.0, other, other).unwrap();
+        let keep = |_: &mut Tokens| Ok::<_, FilesError>(());
+        // A name that leads elsewhere is not followed.
+        let elsewhere = data.path().join("elsewhere");
+        fs::write(&elsewhere, b"root's").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, files.0.join("tokens.new")).unwrap();
+        // As an earlier command has left it: root's.
+        fs::write(files.0.join("tokens.lock"), b"").unwrap();
+        files.tokens(keep).unwrap();
+        for name in ["tokens", "tokens.lock"] {
+            let is = fs::symlink_metadata(files.0.join(name)).unwrap();
+            assert_eq!((is.uid(), is.gid()), (4242, 4242), "{name}");
+            assert!(is.is_file(), "{name}");
+        }
+        fs::remove_file(files.0.join("tokens.lock")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, files.0.join("tokens.lock")).unwrap();
+        assert!(files.tokens(keep).is_err());
+        let is = fs::metadata(&elsewhere).unwrap();
+        assert_eq!(is.uid(), 0);
+        assert_eq!(fs::read(&elsewhere).unwrap(), b"root's");
     }
 
     #[test]
