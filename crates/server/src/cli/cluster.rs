@@ -146,6 +146,8 @@ pub(crate) async fn found(config: &Config) -> Result<NodeName, Failure> {
     let free = identity.slots_free.iter();
     let share = free.fold(0u64, |share, slot| share | 1 << (slot & 63));
     let roster = Roster::found(me, name.as_str(), identity.slot, share);
+    files.make()?;
+    files.keep_life(me)?;
     files.keep(&Kept {
         authority,
         credentials,
@@ -190,6 +192,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     data.join(joining.incarnation, slot);
     data.write()?;
     files.keep_young()?;
+    files.keep_life(me)?;
     files.keep(&Kept {
         authority: admitted.authority,
         credentials,

@@ -8,6 +8,7 @@
 //! | `roster` | the cluster's id and its members; written last, so that a node that has it has all |
 //! | `tokens` | of the tokens that this node has given, hashes; `tokens.lock` keeps two writers apart |
 //! | `joining` | under which incarnation this node has shown which token: it may ask again, and nobody else may |
+//! | `life` | the incarnation under which this disk takes part, or did last: who finds that one removed is not let in again under the name of a node that has replaced it |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
 //! | `young` | this node came with an empty disk, or goes on under a new incarnation: of each partition it serves nothing before it has what another node had. It goes when all have it |
 //! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember; it goes when all have answered |
@@ -308,6 +309,25 @@ impl Files {
     /// [`FilesError::Io`]
     pub fn all_asked(&self) -> Result<(), FilesError> {
         self.remove("unasked")
+    }
+
+    /// Under which incarnation this disk took part last; none before this was kept.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn life(&self) -> Result<Option<Incarnation>, FilesError> {
+        self.read_checked("life")
+    }
+
+    /// It takes part under this one.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn keep_life(&self, me: Incarnation) -> Result<(), FilesError> {
+        match self.life()? == Some(me) {
+            true => Ok(()),
+            false => self.write_checked("life", &me),
+        }
     }
 
     /// Whether this incarnation has all that was written under its slot before it joined.

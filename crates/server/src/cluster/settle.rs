@@ -37,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 /// For a slot: without one the node cannot serve, so it waits longer than for what is remembered.
 const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
+/// For what members lack of a node that they have removed: it does not serve anyway.
+const REMOVED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who the node is.
 pub(super) struct Settled {
@@ -54,6 +56,15 @@ pub(super) async fn settle<S: Store>(
     patience: Duration,
     clock: Clock,
 ) -> Result<Settled, StartError> {
+    // Who this disk was: a former incarnation may be known to be removed when the present one is known to nobody.
+    let was = match state.files.life()? {
+        Some(life) => life,
+        None => {
+            let roster = state.roster.lock().await;
+            let place = roster.places().get(state.credentials.name().as_str());
+            place.map_or_else(|| incarnation(data), |place| place.incarnation)
+        }
+    };
     if state.files.must_renew() {
         refuse_written(state, incarnation(data)).await?;
         data.renew(Copy::Peers);
@@ -73,9 +84,7 @@ pub(super) async fn settle<S: Store>(
             let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
             asked.insert(place.incarnation, ahead);
         }
-        let from = from.map_or(me, |place| place.incarnation);
-        let heard = state.heard(from, roster).await;
-        heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
+        hear(state, me, &peer, roster).await?;
         told.push(remembered);
         unasked.remove(&peer.name);
     }
@@ -90,7 +99,9 @@ pub(super) async fn settle<S: Store>(
     }
     let roster = state.roster.lock().await.clone();
     if roster.members().get(incarnation(data)).is_none() {
-        be_sponsored(state, data).await?;
+        let former = Former { was, clock };
+        former.refuse_removed(state).await?;
+        be_sponsored(state, data, &former).await?;
         // Before the new incarnation is kept: if this is all that is, the next start takes yet another one.
         state.keep_young()?;
     }
@@ -104,6 +115,7 @@ pub(super) async fn settle<S: Store>(
         let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
         state.files.keep_unasked(&Unasked::new(me, &logs))?;
     }
+    state.files.keep_life(me)?;
     data.assign(member.slot);
     data.write()?;
     state.files.renewed()?;
@@ -113,6 +125,38 @@ pub(super) async fn settle<S: Store>(
         asked,
         unasked,
     })
+}
+
+/// A peer has told whom it knows.
+async fn hear<S: Store>(
+    state: &State<S>,
+    me: Incarnation,
+    peer: &Peer,
+    roster: &Roster,
+) -> Result<(), StartError> {
+    let from = roster.places().get(peer.name.as_str());
+    let from = from.map_or(me, |place| place.incarnation);
+    let heard = state.heard(from, roster).await;
+    heard.map_err(|error| StartError::Cluster(format!("{}: {error}", peer.name)))?;
+    Ok(())
+}
+
+/// Under which incarnation the disk took part before it goes on under one that nobody knows. A new node may have its name: its certificate says nothing then.
+struct Former {
+    was: Incarnation,
+    clock: Clock,
+}
+
+impl Former {
+    /// As [`refuse_removed`], once it is known.
+    async fn refuse_removed<S: Store>(&self, state: &State<S>) -> Result<(), StartError> {
+        if !state.roster.lock().await.members().is_out(self.was) {
+            return Ok(());
+        }
+        let told = ask_all(state, self.was, REMOVED_PATIENCE, self.clock).await;
+        let told: Vec<Remembered> = told.into_iter().map(|(_, told, _)| told).collect();
+        refuse_removed(state, self.was, &told).await
+    }
 }
 
 /// A node that was removed does not serve: what it wrote since nobody takes, and its clients would lose it.
@@ -311,7 +355,11 @@ pub(super) async fn judge<S: Store>(
 
 /// Gets a slot for the new incarnation from one member. Who did not answer may have given one all the same, so another is asked under yet another
 /// incarnation.
-async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<(), StartError> {
+async fn be_sponsored<S: Store>(
+    state: &State<S>,
+    data: &mut DataDir,
+    former: &Former,
+) -> Result<(), StartError> {
     let until = Instant::now() + SPONSOR_TIME_MAX;
     let mut refused = None;
     while Instant::now() < until {
@@ -320,8 +368,16 @@ async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<
             break;
         }
         let mut pause = PAUSE;
-        for Peer { name, address } in peers {
+        for peer in peers {
             let me = incarnation(data);
+            // It may have been reached by nobody before, and be the first to know of a removal.
+            let asking = timeout_at(until, remembered_by(state, former.was, &peer));
+            let Ok(Ok(remembered)) = asking.await else {
+                continue;
+            };
+            hear(state, me, &peer, &remembered.roster).await?;
+            former.refuse_removed(state).await?;
+            let Peer { name, address } = peer;
             let question = encoded(&Question::Join { incarnation: me });
             let asked = timeout_at(
                 until,
@@ -363,3 +419,7 @@ async fn be_sponsored<S: Store>(state: &State<S>, data: &mut DataDir) -> Result<
         None => nobody(),
     })
 }
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+//! A node that starts, and one member that it can ask.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use whimbrel_cluster::{Authority, Transport};
+use whimbrel_replication::roster::Place;
+use whimbrel_storage::memory::MemoryStore;
+
+use super::*;
+use crate::cluster::files::{Files, Kept};
+
+const A: u64 = 1;
+/// The node that starts, before.
+const WAS: u64 = 2;
+/// Who has replaced it.
+const NEW: u64 = 3;
+
+fn node(id: u64) -> Incarnation {
+    Incarnation::new(id).unwrap()
+}
+
+fn place(version: u64, id: u64) -> Place {
+    Place {
+        version,
+        incarnation: node(id),
+        // Nobody is there.
+        address: "127.0.0.1:9".into(),
+        region: "land".into(),
+        role: None,
+    }
+}
+
+/// Of `a`, which has let in `c`.
+fn two() -> Roster {
+    let mut roster = Roster::found(node(A), "a", 0, !1);
+    roster.tell("a", place(1, A)).unwrap();
+    roster.sponsor(node(A), node(WAS), "c").unwrap();
+    roster.tell("c", place(1, WAS)).unwrap();
+    roster
+}
+
+/// As it is when another `c` has come in the place of the first.
+fn replaced() -> Roster {
+    let mut roster = two();
+    roster.remove(node(A), node(WAS), 1).unwrap();
+    roster.sponsor(node(A), node(NEW), "c").unwrap();
+    roster.tell("c", place(2, NEW)).unwrap();
+    roster
+}
+
+struct Scene {
+    authority: Authority,
+    directory: tempfile::TempDir,
+    clock: Clock,
+    tasks: JoinSet<()>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene {
+            authority: Authority::found([7; 16]).unwrap(),
+            directory: tempfile::tempdir().unwrap(),
+            clock: Clock::start(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn authority(&self) -> Authority {
+        let (of, key) = (&self.authority, self.authority.key_pem());
+        Authority::from_pem(of.cluster(), of.certificate_pem(), &key).unwrap()
+    }
+
+    /// A node that listens and answers.
+    async fn state(
+        &mut self,
+        name: &str,
+        roster: Roster,
+        data: &Path,
+        of: &[(&str, SocketAddr)],
+    ) -> (Arc<State<MemoryStore>>, SocketAddr) {
+        let credentials = self.authority.certify(&NodeName::new(name).unwrap());
+        let kept = Kept {
+            authority: self.authority(),
+            credentials: credentials.unwrap(),
+            roster,
+        };
+        let files = Files::of(data);
+        files.keep(&kept).unwrap();
+        let clock = self.clock;
+        let (events, (to_asked, asked)) = (mpsc::channel(1).0, mpsc::channel(1));
+        let transport = Transport::new(
+            &kept.credentials,
+            self.authority(),
+            Arc::new(move || clock.of_peers()),
+            events,
+            to_asked,
+        );
+        let transport = Arc::new(transport.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listens = Arc::clone(&transport);
+        self.tasks
+            .spawn(async move { listens.listen(listener).await });
+        let of = of
+            .iter()
+            .map(|(name, at)| (NodeName::new(name).unwrap(), at.to_string()));
+        let state = Arc::new(State::new(
+            files,
+            kept.credentials,
+            kept.roster,
+            MemoryStore::new(),
+            transport,
+            of.collect(),
+        ));
+        self.tasks.spawn(Arc::clone(&state).answer_all(asked));
+        (state, address)
+    }
+
+    /// Starts `c` beside `a`: who each of them knows, and of which life the directory of `c` says that it is.
+    async fn start(
+        &mut self,
+        a: Roster,
+        c: Roster,
+        life: Option<u64>,
+        renewed: bool,
+        patience: Duration,
+    ) -> (Result<Settled, StartError>, Files) {
+        let (a, address) = self.state("a", a, &self.path("a"), &[]).await;
+        a.begin(node(A), place(3, A)).await.unwrap();
+        let mut data = DataDir::open(&self.path("c")).unwrap();
+        data.start(None);
+        data.join(WAS, 1);
+        if renewed {
+            data.renew(Copy::Asked);
+        }
+        let of = [("a", address)];
+        let (state, _) = self.state("c", c, data.path(), &of).await;
+        if let Some(life) = life {
+            state.files.keep_life(node(life)).unwrap();
+        }
+        let settled = settle(&state, &mut data, patience, self.clock).await;
+        (settled, state.files.clone())
+    }
+}
+
+/// For who answers at once; only who never does takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The certificates of both say `c`: which of them comes under an incarnation of which nobody knows says only its directory.
+#[tokio::test]
+async fn a_node_that_was_removed_does_not_come_back_under_the_name_of_its_replacement() {
+    for (what, c, life, patience, is_let_in) in [
+        ("from before", two(), None, PATIENCE, false),
+        ("whose life is kept", two(), Some(WAS), PATIENCE, false),
+        ("that heard of it", replaced(), Some(WAS), PATIENCE, false),
+        ("that asks late", two(), Some(WAS), Duration::ZERO, false),
+        ("the new one", replaced(), Some(NEW), PATIENCE, true),
+    ] {
+        let mut scene = Scene::new();
+        let (settled, files) = scene.start(replaced(), c, life, true, patience).await;
+        match settled {
+            Ok(settled) => {
+                assert!(is_let_in, "{what}");
+                assert_eq!(files.life().unwrap(), Some(settled.me), "{what}");
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(
+                    !is_let_in && error.contains("was removed"),
+                    "{what}: {error}"
+                );
+                // What was asked about it is what it was.
+                assert!(
+                    error.contains("have all that was written"),
+                    "{what}: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_has_asked_all_notes_nothing() {
+    let mut scene = Scene::new();
+    let (settled, files) = scene.start(two(), two(), None, false, PATIENCE).await;
+    assert!(settled.unwrap().unasked.is_empty());
+    assert_eq!(files.unasked().unwrap(), None);
+}
