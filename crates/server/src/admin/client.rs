@@ -133,11 +133,12 @@ async fn ask_store(
         Err(reason) => return Ok(Answer::Refused { reason }),
     };
     let store = serve::open_store(config, &mut data).await?;
+    let membership = cluster::offline(&data, &store).await?;
     let service = Service::start(
         config,
         data.identity(),
         store,
-        cluster::offline(&data)?,
+        membership,
         Clock::start(),
         fatal,
     )

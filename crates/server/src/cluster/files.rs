@@ -11,7 +11,7 @@
 //! | `life` | the incarnation under which this disk takes part, or did last: who finds that one removed is not let in again under the name of a node that has replaced it |
 //! | `filled` | this incarnation knows all that was written under its slot before it joined |
 //! | `young` | this node came with an empty disk, or goes on under a new incarnation: of each partition it serves nothing before it has what another node had. It goes when all have it |
-//! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember; it goes when all have answered |
+//! | `unasked` | where the own logs ended at a start at which not all peers could be asked what they remember, or before a command wrote without a server, which asks nobody; it goes when all have answered |
 //! | `renew` | the peers know more of this node than its disk: at the next start it takes a new incarnation |
 //!
 //! Each is written as a new file and synced before it takes the place of the old one; those that are no PEM begin with their checksum. What a command writes as root

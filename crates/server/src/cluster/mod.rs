@@ -350,20 +350,32 @@ pub(crate) fn question_of_join(incarnation: Incarnation) -> Vec<u8> {
     question::encoded(&question::Question::Join { incarnation })
 }
 
-/// What an offline command must know of the members, so that nothing is forgotten which others lack.
+/// What a command that works on the store without a server must know of the members, so that nothing is forgotten which others lack. It asks nobody whether this disk is an older
+/// one: where the own logs end is kept before it writes, and the next start asks.
 ///
 /// # Errors
-/// When the files are damaged, or this directory is a copy that has no slot yet.
-pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> {
-    let Some(kept) = Files::of(data.path()).open()? else {
+/// When the files are damaged, this directory is a copy that has no slot yet, or others know more of this node.
+pub(crate) async fn offline<S: Store>(
+    data: &DataDir,
+    store: &S,
+) -> Result<Option<Membership>, StartError> {
+    let files = Files::of(data.path());
+    let Some(kept) = files.open()? else {
         return Ok(None);
     };
+    if files.must_renew() {
+        return Err(StartError::Cluster(
+            "this disk is older than what other nodes know of this node, and nothing may be written under its present incarnation: start the server, which takes a new one, and run the \
+             command again, or run it on another node"
+                .into(),
+        ));
+    }
     let me = Incarnation::from_hash(data.identity().incarnation);
     let members = kept.roster.members();
     if members.is_out(me) {
         return Err(StartError::Cluster(state::was_removed(&kept.roster, me)));
     }
-    if !members.holders_before(me).is_empty() && !Files::of(data.path()).is_filled(me) {
+    if !members.holders_before(me).is_empty() && !files.is_filled(me) {
         return Err(StartError::Cluster(NOT_FILLED.into()));
     }
     let mut peers = kept.roster.slots();
@@ -372,11 +384,12 @@ pub(crate) fn offline(data: &DataDir) -> Result<Option<Membership>, StartError> 
             "this node has a new incarnation, and no slot for it yet: start the server, so that a member gives it one".into(),
         ));
     }
+    unasked::keep(&files, store, me).await?;
     Ok(Some(Membership {
         peers,
         holders: kept.roster.holders(),
         former: kept.roster.former(),
-        young: Files::of(data.path()).is_young(),
+        young: files.is_young(),
         // Nobody fetches: what is wanted is wanted again at the next start.
         wants: mpsc::unbounded_channel().0,
     }))

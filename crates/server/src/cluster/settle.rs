@@ -22,7 +22,7 @@ use super::{
     clocks::PeerTimes,
     question::{Held, Question, Remembered, encoded},
     state::{State, was_removed},
-    unasked::{Unasked, refuse_written},
+    unasked::{self, refuse_written},
 };
 use crate::{
     clock::Clock,
@@ -71,8 +71,7 @@ pub(super) async fn settle<S: Store>(
     }
     let me = incarnation(data);
     let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
-    let peers = state.peers(&*state.roster.lock().await).into_iter();
-    let mut unasked: BTreeSet<NodeName> = peers.map(|peer| peer.name).collect();
+    let mut answered = BTreeSet::new();
     for (peer, remembered, mono_micros) in ask_all(state, me, patience, clock).await {
         let roster = &remembered.roster;
         if forgotten.is_none() {
@@ -86,8 +85,12 @@ pub(super) async fn settle<S: Store>(
         }
         hear(state, me, &peer, roster).await?;
         told.push(remembered);
-        unasked.remove(&peer.name);
+        answered.insert(peer.name);
     }
+    // Those, too, of whom the answers told first.
+    let peers = state.peers(&*state.roster.lock().await).into_iter();
+    let unasked = peers.map(|peer| peer.name);
+    let unasked: BTreeSet<NodeName> = unasked.filter(|name| !answered.contains(name)).collect();
     refuse_removed(state, me, &told).await?;
     if let Some(because) = forgotten {
         tracing::error!(
@@ -110,10 +113,8 @@ pub(super) async fn settle<S: Store>(
     let member = roster.members().get(me).ok_or_else(nobody)?;
     if unasked.is_empty() {
         state.files.all_asked()?;
-    } else if state.files.unasked()?.is_none_or(|of| of.incarnation != me) {
-        let logs = state.logs_of(me).await;
-        let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
-        state.files.keep_unasked(&Unasked::new(me, &logs))?;
+    } else {
+        unasked::keep(&state.files, &state.store, me).await?;
     }
     state.files.keep_life(me)?;
     data.assign(member.slot);

@@ -15,6 +15,7 @@ const A: u64 = 1;
 const WAS: u64 = 2;
 /// Who has replaced it.
 const NEW: u64 = 3;
+const B: u64 = 4;
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).unwrap()
@@ -182,6 +183,21 @@ async fn a_node_that_was_removed_does_not_come_back_under_the_name_of_its_replac
             }
         }
     }
+}
+
+/// The disk may be older than a member of which only others know.
+#[tokio::test]
+async fn who_is_heard_of_in_the_answers_is_asked_later() {
+    let mut a = two();
+    a.sponsor(node(A), node(B), "b").unwrap();
+    a.tell("b", place(1, B)).unwrap();
+    let mut scene = Scene::new();
+    let (settled, files) = scene.start(a, two(), None, false, PATIENCE).await;
+    let settled = settled.unwrap();
+    assert_eq!(settled.me, node(WAS));
+    let names: Vec<&str> = settled.unasked.iter().map(NodeName::as_str).collect();
+    assert_eq!(names, ["b"]);
+    assert!(files.unasked().unwrap().is_some());
 }
 
 #[tokio::test]

@@ -565,23 +565,7 @@ impl<S: Store> State<S> {
 
     /// Where the logs of one incarnation stand here.
     pub(super) async fn logs_of(&self, incarnation: Incarnation) -> Result<Vec<Held>, StoreError> {
-        let origin = Origin(incarnation.get());
-        let mut logs = Vec::new();
-        for partition in self.store.partitions().await? {
-            let Ok(number) = u16::try_from(partition.0) else {
-                continue;
-            };
-            let positions = self.store.log_positions(partition).await?;
-            let own = positions.into_iter().find(|(of, _)| *of == origin);
-            if let Some((_, LogPosition { next, hash, .. })) = own.filter(|(_, at)| at.next > 1) {
-                logs.push(Held {
-                    partition: PartitionId(number),
-                    last: next - 1,
-                    hash: hash.0,
-                });
-            }
-        }
-        Ok(logs)
+        logs_of(&self.store, incarnation).await
     }
 
     /// With the partitions that `reports` are of, if the machines answer.
@@ -608,6 +592,30 @@ impl<S: Store> State<S> {
         }
         status
     }
+}
+
+/// Where the logs of one incarnation stand in a store.
+pub(super) async fn logs_of<S: Store>(
+    store: &S,
+    incarnation: Incarnation,
+) -> Result<Vec<Held>, StoreError> {
+    let origin = Origin(incarnation.get());
+    let mut logs = Vec::new();
+    for partition in store.partitions().await? {
+        let Ok(number) = u16::try_from(partition.0) else {
+            continue;
+        };
+        let positions = store.log_positions(partition).await?;
+        let own = positions.into_iter().find(|(of, _)| *of == origin);
+        if let Some((_, LogPosition { next, hash, .. })) = own.filter(|(_, at)| at.next > 1) {
+            logs.push(Held {
+                partition: PartitionId(number),
+                last: next - 1,
+                hash: hash.0,
+            });
+        }
+    }
+    Ok(logs)
 }
 
 /// Members that were removed.

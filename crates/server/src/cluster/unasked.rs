@@ -1,4 +1,4 @@
-//! Peers that could not be asked at the start what they remember of this node.
+//! Peers that could not be asked at the start what they remember of this node, or that a command did not ask which wrote to the store without a server.
 //!
 //! It goes on without their word, since a node that is alone serves. If its disk is an older one after all, what it writes meanwhile has numbers under which they have other operations.
 //! The two cannot be told apart any more, and must not meet: by numbers alone each would take away what the other has. So it is kept where the own logs ended at that start, each peer is asked
@@ -16,9 +16,10 @@ use whimbrel_cluster::NodeName;
 use whimbrel_crdt::{Incarnation, PartitionId};
 
 use super::{
+    files::Files,
     question::Held,
     settle::{forgotten_by, remembered_by},
-    state::State,
+    state::{State, logs_of},
 };
 use crate::{serve::StartError, store_calls::Store};
 
@@ -39,7 +40,7 @@ pub struct Unasked {
 }
 
 impl Unasked {
-    pub(super) fn new(incarnation: Incarnation, logs: &[Held]) -> Unasked {
+    fn new(incarnation: Incarnation, logs: &[Held]) -> Unasked {
         let ends = logs.iter().map(|log| (log.partition, log.last));
         Unasked {
             incarnation,
@@ -54,6 +55,20 @@ impl Unasked {
             .map(|log| log.last.saturating_sub(end(log)))
             .sum()
     }
+}
+
+/// Keeps where the logs of this incarnation end, before they are written to and not all were asked; what was kept for it before stays.
+pub(super) async fn keep<S: Store>(
+    files: &Files,
+    store: &S,
+    me: Incarnation,
+) -> Result<(), StartError> {
+    if files.unasked()?.is_some_and(|of| of.incarnation == me) {
+        return Ok(());
+    }
+    let logs = logs_of(store, me).await;
+    let logs = logs.map_err(|error| StartError::Store(error.to_string()))?;
+    Ok(files.keep_unasked(&Unasked::new(me, &logs))?)
 }
 
 /// Refuses a disk that is older than what was told from it, if it was written to since a start at which nobody could say so.
@@ -108,6 +123,84 @@ pub(super) async fn ask_later<S: Store>(state: Arc<State<S>>, mut names: BTreeSe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        admin::{
+            client::ask,
+            protocol::{Answer, Question},
+        },
+        config::Config,
+        node::DataDir,
+        password::make_verifier,
+        serve::{Server, Sockets},
+    };
+
+    fn config(data: &std::path::Path) -> Config {
+        let text = format!(
+            "[server]\ndata_dir = {data:?}\nhostname = 'localhost'\n[storage]\nfree_bytes_min = '0B'\n\
+             [auth]\nargon2_memory = '1MiB'\nargon2_passes = 1\n[cluster]\nname = 'a'\n"
+        );
+        Config::parse(&text).unwrap()
+    }
+
+    async fn add(config: &Config, address: &str) -> Result<Answer, String> {
+        let question = Question::AccountAdd {
+            address: address.to_owned(),
+            verifier: make_verifier(&config.auth, b"secret").unwrap(),
+            scram: None,
+        };
+        let fatal = Arc::new(|reason: &str| panic!("{reason}"));
+        let asked = ask(config, question, fatal).await;
+        asked.map_err(|error| error.to_string())
+    }
+
+    async fn start(config: &Config) -> Result<Server, StartError> {
+        let data = DataDir::open(&config.server.data_dir)?;
+        let fatal = Arc::new(|reason: &str| panic!("{reason}"));
+        Server::start(config, data, Sockets::none(), fatal, None).await
+    }
+
+    /// It asks nobody, and its disk may be an older one.
+    #[tokio::test]
+    async fn a_command_without_a_server_leaves_where_the_logs_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        crate::cli::cluster::found(&config).await.unwrap();
+        let files = Files::of(directory.path());
+        let ends =
+            || -> Option<Vec<u64>> { Some(files.unasked().unwrap()?.ends.into_values().collect()) };
+        assert_eq!(add(&config, "anne@example.org").await, Ok(Answer::Done {}));
+        let none = Some(Vec::new());
+        assert_eq!(ends(), none);
+        // What was kept first is the earliest.
+        assert_eq!(add(&config, "bert@example.org").await, Ok(Answer::Done {}));
+        assert_eq!(ends(), none);
+
+        // Nobody objects: it starts, and nothing is noted any more.
+        assert!(start(&config).await.unwrap().stop().await);
+        assert_eq!(ends(), None);
+        assert_eq!(add(&config, "carl@example.org").await, Ok(Answer::Done {}));
+        assert!(ends().unwrap().iter().any(|end| *end > 0));
+
+        // Others know more of it.
+        files.keep_renew("b has more").unwrap();
+        let refused = start(&config).await.err().unwrap().to_string();
+        assert!(refused.contains("operations were written"), "{refused}");
+    }
+
+    /// It was not written to since: the next start can go on under a new incarnation.
+    #[tokio::test]
+    async fn no_command_writes_to_a_disk_that_is_known_to_be_older() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        crate::cli::cluster::found(&config).await.unwrap();
+        let files = Files::of(directory.path());
+        files.keep_renew("b has more").unwrap();
+        let refused = add(&config, "anne@example.org").await.unwrap_err();
+        assert!(refused.contains("start the server"), "{refused}");
+        assert_eq!(files.unasked().unwrap(), None);
+        files.renewed().unwrap();
+        assert_eq!(add(&config, "anne@example.org").await, Ok(Answer::Done {}));
+    }
 
     #[test]
     fn what_was_written_since_is_counted() {
