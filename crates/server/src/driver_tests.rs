@@ -254,7 +254,7 @@ async fn world(tls: bool, text: &str) -> World {
         tls,
         socket: Arc::new(socket),
         make,
-        places: Places::new(&config.limits),
+        places: Places::new(&config.limits, config.limits.connections_max),
         registry: Arc::clone(&registry),
         context,
     };
@@ -317,7 +317,7 @@ fn rustls_pki_types_of(path: &std::path::Path) -> Vec<rustls::pki_types::Certifi
 async fn the_task_of_a_connection_is_small() {
     let world = world(true, "").await;
     let stream = world.connect().await;
-    let (registry, places) = (Registry::new(1), Places::new(&Config::default().limits));
+    let (registry, places) = (Registry::new(1), Places::new(&Config::default().limits, 1));
     let (board, _inboxes) = Switchboard::new(1);
     let context = Arc::new(Context {
         clock: Clock::start(),

@@ -17,7 +17,7 @@ use whimbrel_frontend::session::{Peer, Resume, Session};
 use whimbrel_mailbox::AccountId;
 
 use crate::{
-    config::LimitsSection,
+    config::{Config, LimitsSection},
     driver::{Connection, Context},
     metrics::{self, Fault, Stage},
     registry::Registry,
@@ -44,6 +44,65 @@ fn kept(descriptors: usize) -> usize {
 pub fn files_open_max(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
     kept(descriptors.unwrap_or(usize::MAX)) / 2
+}
+
+/// Connections for which there are descriptors, as many as are configured or fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of clients: `limits.connections_max`.
+    pub connections: usize,
+    /// To nodes that serve sessions which came here: `cluster.relays_max`.
+    pub relays: usize,
+    /// From nodes to which sessions came that are served here: `cluster.relayed_max`.
+    pub relayed: usize,
+}
+
+impl Room {
+    /// No more of all together than leave what is [`kept`]. If that is less than is configured each kind gets the same part of it; a node that is alone has one kind.
+    #[must_use]
+    pub fn within(config: &Config, descriptors: Option<u64>) -> Self {
+        let (limits, cluster) = (&config.limits, &config.cluster);
+        let mut room = Room {
+            connections: limits.connections_max,
+            relays: cluster.relays_max,
+            relayed: cluster.relayed_max,
+        };
+        let is_alone = cluster.name.is_empty();
+        let wanted = match is_alone {
+            true => room.connections,
+            false => room.connections + room.relays + room.relayed,
+        };
+        let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
+        let left = descriptors.map_or(usize::MAX, |all| all - kept(all));
+        if left >= wanted {
+            return room;
+        }
+        // Of products that may be greater than a number of descriptors.
+        let part = |most: usize| {
+            let part = most as u128 * left as u128 / wanted as u128;
+            usize::try_from(part).unwrap_or(most).max(1)
+        };
+        room.connections = part(room.connections);
+        if is_alone {
+            tracing::warn!(
+                connections = room.connections,
+                descriptors,
+                "the limit of open files allows fewer connections than limits.connections_max: raise it (LimitNOFILE= of systemd, ulimit -Hn)"
+            );
+            return room;
+        }
+        room.relays = part(room.relays);
+        room.relayed = part(room.relayed);
+        tracing::warn!(
+            connections = room.connections,
+            relays = room.relays,
+            relayed = room.relayed,
+            descriptors,
+            "the limit of open files allows fewer connections than limits.connections_max, cluster.relays_max and cluster.relayed_max together: raise it (LimitNOFILE= of systemd, \
+             ulimit -Hn)"
+        );
+        room
+    }
 }
 
 /// What is spoken on a listener.
@@ -142,11 +201,11 @@ impl Taken {
 }
 
 impl Places {
-    /// As configured.
+    /// As configured, but for so many connections.
     #[must_use]
-    pub fn new(limits: &LimitsSection) -> Arc<Self> {
+    pub fn new(limits: &LimitsSection, connections_max: usize) -> Arc<Self> {
         Arc::new(Places {
-            connections_max: limits.connections_max,
+            connections_max,
             per_address_max: limits.connections_per_address_max,
             unauthenticated_max: limits.unauthenticated_max,
             unauthenticated_per_address_max: match limits.unauthenticated_per_address_max {
@@ -167,23 +226,6 @@ impl Places {
             unauthenticated_per_address_max: sessions_max,
             taken: Mutex::default(),
         })
-    }
-
-    /// As configured, but for descriptors: no more connections than leave what is [`kept`].
-    #[must_use]
-    pub fn within(limits: &LimitsSection, descriptors: Option<u64>) -> Arc<Self> {
-        let descriptors = descriptors.and_then(|all| usize::try_from(all).ok());
-        let room = descriptors.map_or(usize::MAX, |all| all - kept(all));
-        if room < limits.connections_max {
-            tracing::warn!(
-                connections = room,
-                descriptors,
-                "the limit of open files allows fewer connections than limits.connections_max: raise it (LimitNOFILE= of systemd, ulimit -Hn)"
-            );
-        }
-        let mut limits = limits.clone();
-        limits.connections_max = limits.connections_max.min(room);
-        Places::new(&limits)
     }
 
     /// Takes a place for a connection from `address`; or says which kind of place is not there. `stranger`: it has to log in.
@@ -433,7 +475,6 @@ impl<S: Store> Listener<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     #[test]
     fn places_are_counted() {
@@ -441,7 +482,7 @@ mod tests {
             "[limits]\nconnections_max = 10\nconnections_per_address_max = 8\nunauthenticated_max = 7",
         )
         .unwrap();
-        let places = Places::new(&config.limits);
+        let places = Places::new(&config.limits, config.limits.connections_max);
         let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let mut held: Vec<_> = (0..7).map(|_| places.enter(a, true).unwrap()).collect();
         assert_eq!(places.enter(b, true).unwrap_err(), "unauthenticated");
@@ -473,7 +514,7 @@ mod tests {
             ("2001:db8::1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let check = |text: &str, expected: usize| {
             let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
-            let places = Places::new(&config.limits);
+            let places = Places::new(&config.limits, config.limits.connections_max);
             let enter = || places.enter(a, true);
             let mut held: Vec<_> = (0..expected).map(|_| enter().unwrap()).collect();
             assert_eq!(enter().unwrap_err(), "unauthenticated address", "{text:?}");
@@ -499,11 +540,11 @@ mod tests {
     #[test]
     fn connections_leave_descriptors() {
         let check = |descriptors: Option<u64>, expected: usize| {
-            let places = Places::within(&Config::default().limits, descriptors);
-            assert_eq!(places.connections_max, expected, "{descriptors:?}");
+            let room = Room::within(&Config::default(), descriptors);
+            assert_eq!(room.connections, expected, "{descriptors:?}");
             // What the store keeps open leaves as much again for all else.
             let all = descriptors.map_or(usize::MAX, |all| all as usize);
-            let left = (all - places.connections_max).min(DESCRIPTORS_KEPT);
+            let left = (all - room.connections).min(DESCRIPTORS_KEPT);
             assert_eq!(files_open_max(descriptors), left / 2, "{descriptors:?}");
         };
         check(None, 20_000);
@@ -511,6 +552,27 @@ mod tests {
         check(Some(1024), 768);
         check(Some(512), 256);
         check(Some(100), 50);
+    }
+
+    /// Each session that is brought is one more, at the node that brings it and at the one that serves it.
+    #[test]
+    fn sessions_that_are_brought_leave_descriptors() {
+        let config = Config::parse("[cluster]\nname = 'a'").unwrap();
+        let check = |descriptors: Option<u64>, expected: [usize; 3]| {
+            let room = Room::within(&config, descriptors);
+            let all = [room.connections, room.relays, room.relayed];
+            assert_eq!(all, expected, "{descriptors:?}");
+            if let Some(descriptors) = descriptors {
+                let taken = all.iter().sum::<usize>();
+                assert!(taken + kept(descriptors as usize) <= descriptors as usize);
+            }
+        };
+        check(None, [20_000, 10_000, 10_000]);
+        check(Some(1 << 20), [20_000, 10_000, 10_000]);
+        check(Some(40_256), [20_000, 10_000, 10_000]);
+        check(Some(20_256), [10_000, 5_000, 5_000]);
+        check(Some(1024), [384, 192, 192]);
+        check(Some(100), [25, 12, 12]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::{
     config::Config,
     driver::Context,
     handshakes::Handshakes,
-    listen::{self, Listener, Places, Protocol},
+    listen::{self, Listener, Places, Protocol, Room},
     metrics::{self, Readiness},
     node::{DataDir, NodeError, Starts},
     password::PasswordError,
@@ -347,7 +347,8 @@ impl Server {
         }
         let certificates = Arc::new(Certificates::open(config)?);
         let tls = certificates.server_config()?;
-        let places = Places::within(&config.limits, getrlimit(Resource::Nofile).current);
+        let room = Room::within(config, getrlimit(Resource::Nofile).current);
+        let places = Places::new(&config.limits, room.connections);
         let door = Door::new(
             config,
             Arc::clone(&places),
@@ -404,7 +405,7 @@ impl Server {
         ));
         let registry = &server.service.registry;
         let relays = match &server.cluster {
-            Some(cluster) => Some(cluster.relays(config, Arc::clone(registry))?),
+            Some(cluster) => Some(cluster.relays(config, room.relays, Arc::clone(registry))?),
             None => None,
         };
         let context = Arc::new(Context {
@@ -445,8 +446,7 @@ impl Server {
         }
         if let Some(cluster) = &server.cluster {
             let registry = Arc::clone(&server.service.registry);
-            let sessions_max = config.cluster.relayed_max;
-            let serve = cluster.serve(Arc::clone(&context), registry, sessions_max);
+            let serve = cluster.serve(Arc::clone(&context), registry, room.relayed);
             let filled = filled.clone();
             server.loops.spawn(async move {
                 if let Some(mut filled) = filled {

@@ -306,13 +306,14 @@ impl<S: Store> Running<S> {
         Told::new(state, self.filled.clone())
     }
 
-    /// To the nodes that serve what this one does not.
+    /// To the nodes that serve what this one does not, for so many sessions.
     ///
     /// # Errors
     /// When the certificate cannot be used.
     pub(crate) fn relays(
         &self,
         config: &Config,
+        sessions_max: usize,
         registry: Arc<Registry>,
     ) -> Result<relay::Relays<S>, StartError> {
         // Before anybody can ask for it.
@@ -325,6 +326,7 @@ impl<S: Store> Running<S> {
             streams,
             registry,
             &config.cluster,
+            sessions_max,
         ))
     }
 

@@ -202,6 +202,7 @@ impl<S: Store> Relays<S> {
         streams: Streams,
         registry: Arc<Registry>,
         of: &crate::config::ClusterSection,
+        sessions_max: usize,
     ) -> Self {
         Relays {
             state,
@@ -209,7 +210,7 @@ impl<S: Store> Relays<S> {
             registry,
             role: of.role.placed(),
             workers: of.workers_per_partition,
-            places: Arc::new(Semaphore::new(of.relays_max)),
+            places: Arc::new(Semaphore::new(sessions_max)),
         }
     }
 

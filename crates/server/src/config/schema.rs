@@ -436,7 +436,8 @@ schema! {
 
     /// Connections.
     limits: LimitsSection {
-        /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left.
+        /// Connections, all protocols together: each costs memory and a file descriptor. Never so many that fewer than 256 descriptors (or half of them all) are left, in a cluster
+        /// with `cluster.relays_max` and `cluster.relayed_max`: all three get the same part then.
         connections_max: usize = "20000", "10" ..= "1000000";
         /// Connections of one client address (IPv6: of a /64), so that one client cannot take all places.
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
