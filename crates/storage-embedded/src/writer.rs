@@ -518,7 +518,11 @@ impl Writer {
             self.core.uploads.forget(upload);
             Ok(())
         });
-        match named.and(unfinished).and(removed).and_then(|()| self.trim(sealer)) {
+        match named
+            .and(unfinished)
+            .and(removed)
+            .and_then(|()| self.trim(sealer))
+        {
             // It is marked, and goes when the store is opened next. What is named stays remembered as an upload: one of its name is refused until then.
             Err(error @ StoreError::Read(_)) => {
                 tracing::warn!(%error, "what nothing names could not be removed yet");

@@ -95,7 +95,7 @@ pub(super) enum Paging {
 impl Joining {
     /// Only accounts that cannot be joined are left.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.busy, Busy::Ended)
+        matches!(self.busy, Busy::Naming(..) | Busy::Ended(_))
     }
 
     /// As it was at the start.
