@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use whimbrel_service::{
     api::{
-        AccountId, Call, Date, Delivery, Entry, Failure, FlagChange, MailboxCall, MailboxName,
-        NewMail, Reply, Resolution, Row, SessionId, UploadId,
+        AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
+        Reply, SessionId, UploadId,
     },
-    machine::RequestId,
     queue,
 };
 
@@ -15,10 +14,8 @@ use super::{
     MS, SECOND, Uids, World,
     bodies::{content, text},
     is_keeping,
-    losses::Acked,
     movers::Knows,
     queries::More,
-    seeds::ANSWERED,
 };
 use crate::{
     client::{self, NAMES},
@@ -35,7 +32,7 @@ pub(super) struct Client {
     pub(super) knows: Option<Knows>,
     pub(super) with_qresync: bool,
     /// It has said what it knows, and selects INBOX next.
-    has_said: bool,
+    pub(super) has_said: bool,
     /// When it does something next; none while it waits for an answer.
     pub(super) due: Option<u64>,
 }
@@ -44,28 +41,30 @@ pub(super) struct Client {
 pub(super) struct View {
     pub(super) name: String,
     pub(super) uids: Uids,
-    as_of: u64,
+    pub(super) as_of: u64,
     /// What it was told of and has not read yet.
-    unread: Vec<u32>,
+    pub(super) unread: Vec<u32>,
     /// What it has asked for.
-    reading: Vec<u32>,
+    pub(super) reading: Vec<u32>,
     /// What it has to name first, and whether it must look again for that.
-    names: Option<MailboxCall>,
-    looks_again: bool,
+    pub(super) names: Option<MailboxCall>,
+    pub(super) looks_again: bool,
     pub(super) uid_validity: u32,
-    uid_next: u32,
+    pub(super) uid_next: u32,
     pub(super) modseq: u64,
 }
 
 /// What was asked.
 pub(super) struct Asked {
     /// Who asked, if he still listens.
-    client: Option<usize>,
+    pub(super) client: Option<usize>,
     pub(super) node: usize,
-    account: AccountId,
-    what: What,
+    pub(super) account: AccountId,
+    pub(super) what: What,
+    /// A client's own, which goes on with it if a part is done.
+    pub(super) call: Option<MailboxCall>,
     /// When.
-    at: u64,
+    pub(super) at: u64,
 }
 
 pub(super) enum What {
@@ -91,6 +90,7 @@ impl Asked {
             node,
             account,
             what: What::Append(body),
+            call: None,
             at,
         }
     }
@@ -187,6 +187,14 @@ impl World {
         };
         let view = self.clients[index].view.as_ref();
         let uid_validity = view.filter(|_| call.names_uids());
+        let asked = Asked {
+            client: Some(index),
+            node,
+            account,
+            what,
+            call: Some(call.clone()),
+            at: self.now,
+        };
         let call = Call::Mailbox {
             account,
             uid_validity: uid_validity.map(|view| view.uid_validity),
@@ -194,13 +202,6 @@ impl World {
             other_nodes,
         };
         self.members[node].node.call(request, call);
-        let asked = Asked {
-            client: Some(index),
-            node,
-            account,
-            what,
-            at: self.now,
-        };
         self.asked.insert(request, asked);
     }
 
@@ -241,6 +242,7 @@ impl World {
             node,
             account,
             what,
+            call: None,
             at: self.now,
         };
         self.asked.insert(request, asked);
@@ -458,44 +460,6 @@ impl World {
         Ok(())
     }
 
-    /// A client has read what it was told of.
-    fn read(&mut self, index: usize, rows: &[Row]) -> Result<(), String> {
-        let client = &mut self.clients[index];
-        let Some(view) = client.view.as_ref().filter(|view| view.name == "INBOX") else {
-            return Ok(());
-        };
-        let knows = client.knows.get_or_insert_default();
-        // What was refused goes wherever it is, and it had left before anybody could look.
-        let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
-        // What was moved elsewhere may have come and left where the client was before it looked. If that is not so it is there in the end.
-        let account = client.account;
-        let lasting = lasting.filter(|row| !self.removals.was_moved(account, row.id));
-        let missed = knows.overlooked(lasting);
-        let cause = missed.first().map(|(uid, id)| {
-            format!(
-                "client {index} overlooks {id}, UID {uid}, at {}: it asks from {}",
-                client.node, knows.uid_next
-            )
-        });
-        knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
-        // What it asked for, and was not told: it had left since the client heard of it.
-        let told: BTreeSet<u32> = rows.iter().map(|row| row.uid).collect();
-        let gone = view.reading.iter().filter(|uid| !told.contains(uid));
-        knows.left.extend(gone.copied());
-        let left = self
-            .looks
-            .left(client.node, client.account, &view.uids, view.uid_next);
-        knows.left.extend(left);
-        let with_qresync = client.with_qresync;
-        if let Some(cause) = cause.filter(|_| with_qresync) {
-            self.overlooked(with_qresync, cause)?;
-        }
-        let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
-        let overlooked = "cluster: overlooked without QRESYNC, for a while or again";
-        *self.report.coverage.entry(overlooked).or_default() += missed;
-        Ok(())
-    }
-
     fn append(&mut self, index: usize, rng: &mut Rng) -> Result<(), String> {
         self.note("cluster: APPEND");
         let client = &self.clients[index];
@@ -593,6 +557,7 @@ impl World {
             node,
             account: self.accounts[0],
             what: What::Resolve,
+            call: None,
             at: self.now,
         };
         self.asked.insert(request, asked);
@@ -637,193 +602,9 @@ impl World {
             node,
             account: self.accounts[0],
             what: What::Deliver(body, targets),
+            call: None,
             at: self.now,
         };
         self.asked.insert(request, asked);
-    }
-
-    pub(super) fn replied(
-        &mut self,
-        node: usize,
-        request: RequestId,
-        reply: Reply,
-    ) -> Result<(), String> {
-        if self.doors.asked(request) {
-            return self.door_answered(request, reply);
-        }
-        let Some(asked) = self.asked.remove(&request) else {
-            self.answers.insert(request, reply);
-            return Ok(());
-        };
-        let account = asked.account;
-        let counts = !self.members[node].doubtful;
-        match &reply {
-            Reply::Failed(Failure::Clock) => self.note("cluster: refused for a clock"),
-            Reply::Failed(Failure::TooFewNodes) => self.note("cluster: too few nodes"),
-            Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
-            _ => {}
-        }
-        let writes = matches!(
-            (&asked.what, &reply),
-            (What::Append(_), Reply::Appended { .. })
-                | (What::Deliver(..), Reply::Done)
-                | (What::Store(_), Reply::Stored { .. })
-                | (What::Expunge, Reply::Expunged { .. })
-        );
-        if writes && self.must_refuse(node, asked.at) {
-            return Err(format!(
-                "node {node} writes though its clock is far from all others"
-            ));
-        }
-        match (&asked.what, &reply) {
-            (What::Append(_) | What::Deliver(..), _) if !counts => {}
-            (What::Append(body), Reply::Appended { .. }) => {
-                self.kept.acknowledged(account, *body);
-                self.acked(node, account, Acked::Body(*body));
-            }
-            (What::Deliver(body, targets), Reply::Done) => {
-                for account in targets {
-                    self.kept.acknowledged(*account, *body);
-                    self.acked(node, *account, Acked::Accepted(*body));
-                }
-            }
-            (What::Append(body) | What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
-                self.note("cluster: not confirmed");
-                self.kept.refused(*body);
-            }
-            (
-                What::Append(body) | What::Deliver(body, _),
-                Reply::Failed(Failure::TooFewNodes | Failure::Clock),
-            ) => self.kept.unwritten(*body),
-            (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
-                let targets = targets.iter().map(|target| target.account).collect();
-                self.accept(node, targets);
-            }
-            (What::Store(set), Reply::Stored { rows, modified }) => {
-                if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {
-                    return Err(format!(
-                        "UID {} at {node} was changed, and left alone",
-                        row.uid
-                    ));
-                }
-                for row in rows {
-                    self.looks.seen(account, row.uid, row.id)?;
-                    self.modseq_seen(node, account, row, asked.at)?;
-                    self.removals.shown(row);
-                    if counts {
-                        self.kept.flagged(account, row.id, set);
-                        self.acked(node, account, Acked::Flags(row.id));
-                    }
-                }
-            }
-            (What::Expunge, reply) if counts => {
-                let gone = self.removals.answered(node, account, reply, &self.looks);
-                for id in gone {
-                    self.acked(node, account, Acked::Expunged(id));
-                }
-            }
-            (What::More(more), reply) => {
-                self.more_answered(node, account, more, reply, asked.at)?
-            }
-            (What::Rows, Reply::Rows(rows)) => {
-                for row in rows {
-                    self.looks.seen(account, row.uid, row.id)?;
-                    self.modseq_seen(node, account, row, asked.at)?;
-                    self.removals.shown(row);
-                    self.holds(node, account, row)?;
-                }
-            }
-            _ => {}
-        }
-        let Some(index) = asked.client else {
-            return Ok(());
-        };
-        self.note(ANSWERED);
-        self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
-        match (asked.what, reply) {
-            (What::Select(name), Reply::Selected(selected)) => {
-                let uids: Uids = selected.uids.iter().collect();
-                self.looks.validity(account, selected.status.uid_validity)?;
-                self.looks
-                    .looked(node, account, &name, &uids, selected.status.uid_next)?;
-                let highest = selected.status.highest_modseq;
-                self.modseq_looked(node, account, &name, &uids, highest, asked.at)?;
-                let client = &mut self.clients[index];
-                let (told, uid_next) = (selected.told, selected.status.uid_next);
-                let knows = client.knows.as_ref();
-                let knows = knows.filter(|_| name == "INBOX" && !client.with_qresync);
-                client.view = Some(View {
-                    name,
-                    unread: selected.uids.to_vec(),
-                    reading: Vec::new(),
-                    uids,
-                    as_of: selected.as_of,
-                    names: knows.and_then(|knows| knows.after_select(told, uid_next)),
-                    looks_again: false,
-                    uid_validity: selected.status.uid_validity,
-                    uid_next,
-                    modseq: selected.status.highest_modseq,
-                });
-            }
-            (What::Changes(name), Reply::Changes(changes)) => {
-                let client = &mut self.clients[index];
-                let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
-                    return Ok(());
-                };
-                if changes.id.is_none() {
-                    client.view = None;
-                    return Ok(());
-                }
-                view.uids.retain(|uid| !changes.vanished.contains(uid));
-                if let Some(present) = &changes.present {
-                    view.uids.retain(|uid| present.contains(uid));
-                }
-                let newest = view.uids.last().copied().unwrap_or(0);
-                if changes.arrived.first().is_some_and(|uid| *uid <= newest) {
-                    return Err(format!(
-                        "{name} at {node}: {:?} arrived below {newest}",
-                        changes.arrived
-                    ));
-                }
-                view.uids.extend(&changes.arrived);
-                view.unread.extend(&changes.arrived);
-                view.as_of = changes.as_of;
-                view.uid_next = changes.uid_next;
-                view.modseq = changes.highest_modseq;
-                let uids = view.uids.clone();
-                self.looks
-                    .looked(node, account, &name, &uids, changes.uid_next)?;
-                for row in &changes.changed {
-                    self.modseq_seen(node, account, row, asked.at)?;
-                }
-                if !changes.more {
-                    self.modseq_looked(
-                        node,
-                        account,
-                        &name,
-                        &uids,
-                        changes.highest_modseq,
-                        asked.at,
-                    )?;
-                }
-            }
-            (What::Named, Reply::Done) => {
-                let client = &mut self.clients[index];
-                match &mut client.view {
-                    Some(view) => {
-                        view.names = None;
-                        view.looks_again = true;
-                    }
-                    None => client.has_said = true,
-                }
-            }
-            (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
-            (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_))
-            | (What::More(More::Unselect), _) => {
-                self.clients[index].view = None;
-            }
-            _ => {}
-        }
-        Ok(())
     }
 }

@@ -7,8 +7,9 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
+mod answers;
 mod bodies;
 mod bounds;
 mod checks;
@@ -39,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{members::Ends, roster::Roster};
 use whimbrel_service::{
-    api::{AccountId, Reply},
+    api::{AccountId, MESSAGES_PER_CALL_MAX, Reply},
     machine::RequestId,
     owner, peers, queue,
 };
@@ -135,6 +136,8 @@ pub struct Plan {
     pub doors: u64,
     /// Whether a node comes back with another disk while all else goes on.
     pub disks: Disks,
+    /// Messages that one call moves or removes ([`owner::Config::messages_per_call_max`]).
+    pub messages_per_call_max: usize,
 }
 
 impl Plan {
@@ -198,10 +201,12 @@ impl Plan {
             leaves: 0,
             doors: 0,
             disks: Disks::Own,
+            messages_per_call_max: MESSAGES_PER_CALL_MAX,
         }
         .with_leaving()
         .with_doors()
         .with_disks()
+        .with_parts()
     }
 }
 
@@ -340,6 +345,7 @@ impl World {
             shipping,
             windows,
             collect_after_seconds: 2,
+            messages_per_call_max: plan.messages_per_call_max,
             accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
             ..owner::Config::default()
         };
@@ -355,6 +361,7 @@ impl World {
                     shipping,
                     windows,
                     collect_after_seconds: rng.between(1, 3),
+                    messages_per_call_max: plan.messages_per_call_max,
                     accounts_bytes_max: if plan.tiny_memory { 1 } else { 64 << 20 },
                     ..owner::Config::default()
                 };

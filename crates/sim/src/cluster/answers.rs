@@ -1,0 +1,288 @@
+//! What clients are answered: held against what was told before, and noted for the end.
+
+use std::collections::BTreeSet;
+
+use whimbrel_service::{
+    api::{Failure, MailboxCall, Reply, Resolution, Row},
+    machine::RequestId,
+};
+
+use super::{
+    Plan, Uids, World,
+    clients::{View, What},
+    losses::Acked,
+    queries::More,
+    seeds::ANSWERED,
+};
+use crate::rng::Rng;
+
+impl Plan {
+    /// In every third seed what names several messages is done in parts.
+    pub(super) fn with_parts(mut self) -> Self {
+        let mut rng = Rng::new(self.seed ^ 0x009a_2750_0000);
+        if rng.one_in(3) {
+            self.messages_per_call_max = usize::try_from(rng.between(1, 3)).unwrap_or(1);
+        }
+        self
+    }
+}
+
+/// What a client asks for when as much is done of a call as one may do: the rest.
+fn rest(call: &MailboxCall, reply: &Reply) -> Option<(&'static str, MailboxCall)> {
+    let mut call = call.clone();
+    match (&mut call, reply) {
+        (
+            MailboxCall::Copy {
+                uids, remove: true, ..
+            },
+            Reply::Copied { done, .. },
+        ) if *done < uids.len() => {
+            uids.drain(..*done);
+            Some(("cluster: MOVE goes on", call))
+        }
+        (MailboxCall::Expunge { .. }, Reply::Expunged { more: true, .. }) => {
+            Some(("cluster: EXPUNGE goes on", call))
+        }
+        (MailboxCall::Delete { .. }, Reply::Partly { rest: None }) => {
+            Some(("cluster: DELETE goes on", call))
+        }
+        (MailboxCall::Rename { rest, .. }, Reply::Partly { rest: goes_on }) => {
+            *rest = *goes_on;
+            Some(("cluster: RENAME goes on", call))
+        }
+        _ => None,
+    }
+}
+
+impl World {
+    pub(super) fn replied(
+        &mut self,
+        node: usize,
+        request: RequestId,
+        reply: Reply,
+    ) -> Result<(), String> {
+        if self.doors.asked(request) {
+            return self.door_answered(request, reply);
+        }
+        let Some(asked) = self.asked.remove(&request) else {
+            self.answers.insert(request, reply);
+            return Ok(());
+        };
+        let account = asked.account;
+        let counts = !self.members[node].doubtful;
+        match &reply {
+            Reply::Failed(Failure::Clock) => self.note("cluster: refused for a clock"),
+            Reply::Failed(Failure::TooFewNodes) => self.note("cluster: too few nodes"),
+            Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
+            _ => {}
+        }
+        let writes = matches!(
+            (&asked.what, &reply),
+            (What::Append(_), Reply::Appended { .. })
+                | (What::Deliver(..), Reply::Done)
+                | (What::Store(_), Reply::Stored { .. })
+                | (What::Expunge, Reply::Expunged { .. })
+        );
+        if writes && self.must_refuse(node, asked.at) {
+            return Err(format!(
+                "node {node} writes though its clock is far from all others"
+            ));
+        }
+        let client = asked.client.and(asked.call.as_ref());
+        let rest = client.and_then(|call| rest(call, &reply));
+        match (&asked.what, &reply) {
+            (What::Append(_) | What::Deliver(..), _) if !counts => {}
+            (What::More(More::Name(_)), _) if rest.is_some() => {}
+            (What::Append(body), Reply::Appended { .. }) => {
+                self.kept.acknowledged(account, *body);
+                self.acked(node, account, Acked::Body(*body));
+            }
+            (What::Deliver(body, targets), Reply::Done) => {
+                for account in targets {
+                    self.kept.acknowledged(*account, *body);
+                    self.acked(node, *account, Acked::Accepted(*body));
+                }
+            }
+            (What::Append(body) | What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
+                self.note("cluster: not confirmed");
+                self.kept.refused(*body);
+            }
+            (
+                What::Append(body) | What::Deliver(body, _),
+                Reply::Failed(Failure::TooFewNodes | Failure::Clock),
+            ) => self.kept.unwritten(*body),
+            (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
+                let targets = targets.iter().map(|target| target.account).collect();
+                self.accept(node, targets);
+            }
+            (What::Store(set), Reply::Stored { rows, modified }) => {
+                if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {
+                    return Err(format!(
+                        "UID {} at {node} was changed, and left alone",
+                        row.uid
+                    ));
+                }
+                for row in rows {
+                    self.looks.seen(account, row.uid, row.id)?;
+                    self.modseq_seen(node, account, row, asked.at)?;
+                    self.removals.shown(row);
+                    if counts {
+                        self.kept.flagged(account, row.id, set);
+                        self.acked(node, account, Acked::Flags(row.id));
+                    }
+                }
+            }
+            (What::Expunge, reply) if counts => {
+                let gone = self.removals.answered(node, account, reply, &self.looks);
+                for id in gone {
+                    self.acked(node, account, Acked::Expunged(id));
+                }
+            }
+            (What::More(more), reply) => {
+                self.more_answered(node, account, more, reply, asked.at)?
+            }
+            (What::Rows, Reply::Rows(rows)) => {
+                for row in rows {
+                    self.looks.seen(account, row.uid, row.id)?;
+                    self.modseq_seen(node, account, row, asked.at)?;
+                    self.removals.shown(row);
+                    self.holds(node, account, row)?;
+                }
+            }
+            _ => {}
+        }
+        let Some(index) = asked.client else {
+            return Ok(());
+        };
+        self.note(ANSWERED);
+        if let Some((note, call)) = rest {
+            self.note(note);
+            self.ask(index, call, asked.what);
+            return Ok(());
+        }
+        self.clients[index].due = Some(self.now + 1 + self.rng.below(self.plan.pause_micros));
+        match (asked.what, reply) {
+            (What::Select(name), Reply::Selected(selected)) => {
+                let uids: Uids = selected.uids.iter().collect();
+                self.looks.validity(account, selected.status.uid_validity)?;
+                self.looks
+                    .looked(node, account, &name, &uids, selected.status.uid_next)?;
+                let highest = selected.status.highest_modseq;
+                self.modseq_looked(node, account, &name, &uids, highest, asked.at)?;
+                let client = &mut self.clients[index];
+                let (told, uid_next) = (selected.told, selected.status.uid_next);
+                let knows = client.knows.as_ref();
+                let knows = knows.filter(|_| name == "INBOX" && !client.with_qresync);
+                client.view = Some(View {
+                    name,
+                    unread: selected.uids.to_vec(),
+                    reading: Vec::new(),
+                    uids,
+                    as_of: selected.as_of,
+                    names: knows.and_then(|knows| knows.after_select(told, uid_next)),
+                    looks_again: false,
+                    uid_validity: selected.status.uid_validity,
+                    uid_next,
+                    modseq: selected.status.highest_modseq,
+                });
+            }
+            (What::Changes(name), Reply::Changes(changes)) => {
+                let client = &mut self.clients[index];
+                let Some(view) = client.view.as_mut().filter(|view| view.name == name) else {
+                    return Ok(());
+                };
+                if changes.id.is_none() {
+                    client.view = None;
+                    return Ok(());
+                }
+                view.uids.retain(|uid| !changes.vanished.contains(uid));
+                if let Some(present) = &changes.present {
+                    view.uids.retain(|uid| present.contains(uid));
+                }
+                let newest = view.uids.last().copied().unwrap_or(0);
+                if changes.arrived.first().is_some_and(|uid| *uid <= newest) {
+                    return Err(format!(
+                        "{name} at {node}: {:?} arrived below {newest}",
+                        changes.arrived
+                    ));
+                }
+                view.uids.extend(&changes.arrived);
+                view.unread.extend(&changes.arrived);
+                view.as_of = changes.as_of;
+                view.uid_next = changes.uid_next;
+                view.modseq = changes.highest_modseq;
+                let uids = view.uids.clone();
+                self.looks
+                    .looked(node, account, &name, &uids, changes.uid_next)?;
+                for row in &changes.changed {
+                    self.modseq_seen(node, account, row, asked.at)?;
+                }
+                if !changes.more {
+                    self.modseq_looked(
+                        node,
+                        account,
+                        &name,
+                        &uids,
+                        changes.highest_modseq,
+                        asked.at,
+                    )?;
+                }
+            }
+            (What::Named, Reply::Done) => {
+                let client = &mut self.clients[index];
+                match &mut client.view {
+                    Some(view) => {
+                        view.names = None;
+                        view.looks_again = true;
+                    }
+                    None => client.has_said = true,
+                }
+            }
+            (What::Rows, Reply::Rows(rows)) => return self.read(index, &rows),
+            (What::Select(_) | What::Changes(_) | What::Rows, Reply::Failed(_))
+            | (What::More(More::Unselect), _) => {
+                self.clients[index].view = None;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A client has read what it was told of.
+    fn read(&mut self, index: usize, rows: &[Row]) -> Result<(), String> {
+        let client = &mut self.clients[index];
+        let Some(view) = client.view.as_ref().filter(|view| view.name == "INBOX") else {
+            return Ok(());
+        };
+        let knows = client.knows.get_or_insert_default();
+        // What was refused goes wherever it is, and it had left before anybody could look.
+        let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
+        // What was moved elsewhere may have come and left where the client was before it looked. If that is not so it is there in the end.
+        let account = client.account;
+        let lasting = lasting.filter(|row| !self.removals.was_moved(account, row.id));
+        let missed = knows.overlooked(lasting);
+        let cause = missed.first().map(|(uid, id)| {
+            format!(
+                "client {index} overlooks {id}, UID {uid}, at {}: it asks from {}",
+                client.node, knows.uid_next
+            )
+        });
+        knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        // What it asked for, and was not told: it had left since the client heard of it.
+        let told: BTreeSet<u32> = rows.iter().map(|row| row.uid).collect();
+        let gone = view.reading.iter().filter(|uid| !told.contains(uid));
+        knows.left.extend(gone.copied());
+        let left = self
+            .looks
+            .left(client.node, client.account, &view.uids, view.uid_next);
+        knows.left.extend(left);
+        let with_qresync = client.with_qresync;
+        if let Some(cause) = cause.filter(|_| with_qresync) {
+            self.overlooked(with_qresync, cause)?;
+        }
+        let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
+        let overlooked = "cluster: overlooked without QRESYNC, for a while or again";
+        *self.report.coverage.entry(overlooked).or_default() += missed;
+        Ok(())
+    }
+}
