@@ -1,10 +1,10 @@
 //! A simulated client: what it knows, what it does next, and what its answers must be.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use whimbrel_service::api::{
-    AccountId, Changes, Flag, FlagChange, Flags, MailboxCall, MailboxName, Reply, Row, Selected,
-    SessionId,
+    AccountId, Changes, Flag, FlagChange, Flags, Keyword, MailboxCall, MailboxName, Reply, Row,
+    Selected, SessionId,
 };
 
 use crate::{
@@ -12,8 +12,34 @@ use crate::{
     rng::Rng,
 };
 
-/// Flags by the model's numbers.
-pub const FLAGS: [Flag; 4] = [Flag::Deleted, Flag::Seen, Flag::Flagged, Flag::Answered];
+/// How many flags clients use.
+pub const FLAGS_COUNT: u8 = 7;
+
+/// Of these so many are keywords, the last ones.
+pub const KEYWORDS_COUNT: usize = 3;
+
+/// Each spelled in two ways, which are one (RFC 9051, 2.3.2); one begins like another.
+pub const KEYWORDS: [[&str; KEYWORDS_COUNT]; 2] = [
+    ["$Forwarded", "urgent", "urgent.1"],
+    ["$FORWARDED", "Urgent", "Urgent.1"],
+];
+
+const SYSTEM: [Flag; 4] = [Flag::Deleted, Flag::Seen, Flag::Flagged, Flag::Answered];
+
+/// Flags by the model's numbers, in both spellings.
+static FLAGS: LazyLock<[Vec<Flag>; 2]> = LazyLock::new(|| {
+    KEYWORDS.map(|spelled| {
+        let keywords = spelled.iter().filter_map(|text| Keyword::new(text));
+        let keywords = keywords.map(Flag::Keyword);
+        SYSTEM.into_iter().chain(keywords).collect()
+    })
+});
+
+/// How a client spells keywords that it names together with these.
+#[must_use]
+pub fn spelling(numbers: &BTreeSet<u8>) -> usize {
+    numbers.len() % KEYWORDS.len()
+}
 
 /// Names that clients create, rename and fill: few, so that they meet.
 pub const NAMES: [&str; 8] = [
@@ -32,7 +58,7 @@ pub const NAMES: [&str; 8] = [
 pub fn flags(numbers: &BTreeSet<u8>) -> Flags {
     let mut flags = Flags::none();
     for number in numbers {
-        flags.insert(FLAGS[usize::from(*number)].clone());
+        flags.insert(FLAGS[spelling(numbers)][usize::from(*number)].clone());
     }
     flags
 }
@@ -41,7 +67,7 @@ pub fn flags(numbers: &BTreeSet<u8>) -> Flags {
 #[must_use]
 pub fn numbers(flags: &Flags) -> BTreeSet<u8> {
     (0u8..)
-        .zip(&FLAGS)
+        .zip(&FLAGS[0])
         .filter(|(_, flag)| flags.contains(flag))
         .map(|(number, _)| number)
         .collect()
@@ -102,7 +128,7 @@ fn mailbox(name: &str) -> MailboxName {
 }
 
 fn some_flags(rng: &mut Rng) -> BTreeSet<u8> {
-    (0..4).filter(|_| rng.one_in(2)).collect()
+    (0..FLAGS_COUNT).filter(|_| rng.one_in(2)).collect()
 }
 
 /// A name: mostly one that there is.
@@ -209,7 +235,9 @@ impl Client {
                     FlagChange::Remove => (BTreeSet::new(), set.clone()),
                     FlagChange::Replace => (
                         set.clone(),
-                        (0..4).filter(|flag| !set.contains(flag)).collect(),
+                        (0..FLAGS_COUNT)
+                            .filter(|flag| !set.contains(flag))
+                            .collect(),
                     ),
                 };
                 let call = MailboxCall::Store {

@@ -432,7 +432,7 @@ impl World {
             self.clients[index].due = Some(self.node.time() + 1000);
             return Ok(());
         };
-        let flags: BTreeSet<u8> = (0..4).filter(|_| rng.one_in(4)).collect();
+        let flags: BTreeSet<u8> = (0..client::FLAGS_COUNT).filter(|_| rng.one_in(4)).collect();
         let call = MailboxCall::Append {
             session: self.clients[index].session,
             name: MailboxName::new(&name).map_err(|error| error.to_string())?,

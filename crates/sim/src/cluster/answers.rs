@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use whimbrel_service::{
-    api::{Failure, MailboxCall, Reply, Resolution, Row},
+    api::{Failure, FlagChange, MailboxCall, Reply, Resolution, Row},
     machine::RequestId,
 };
 
@@ -14,7 +14,7 @@ use super::{
     queries::More,
     seeds::ANSWERED,
 };
-use crate::rng::Rng;
+use crate::{client, rng::Rng};
 
 impl Plan {
     /// In every third seed what names several messages is done in parts.
@@ -54,6 +54,16 @@ fn rest(call: &MailboxCall, reply: &Reply) -> Option<(&'static str, MailboxCall)
     }
 }
 
+/// Whether a message is as a STORE that was carried out leaves it.
+fn shows(row: &Row, change: FlagChange, named: &BTreeSet<u8>) -> bool {
+    let flags = client::numbers(&row.flags);
+    match change {
+        FlagChange::Add => flags.is_superset(named),
+        FlagChange::Remove => flags.is_disjoint(named),
+        FlagChange::Replace => flags == *named,
+    }
+}
+
 impl World {
     pub(super) fn replied(
         &mut self,
@@ -70,6 +80,7 @@ impl World {
         };
         let account = asked.account;
         let counts = !self.members[node].doubtful;
+        self.flagging.answered(request, &reply, counts);
         match &reply {
             Reply::Failed(Failure::Clock) => self.note("cluster: refused for a clock"),
             Reply::Failed(Failure::TooFewNodes) => self.note("cluster: too few nodes"),
@@ -122,12 +133,21 @@ impl World {
                         row.uid
                     ));
                 }
+                let change = match asked.call {
+                    Some(MailboxCall::Store { change, .. }) => change,
+                    _ => FlagChange::Add,
+                };
                 for row in rows {
                     self.looks.seen(account, row.uid, row.id)?;
                     self.modseq_seen(node, account, row, asked.at)?;
                     self.removals.shown(row);
+                    if !shows(row, change, set) {
+                        return Err(format!("node {node}: {change:?} {set:?} left {row:?}"));
+                    }
                     if counts {
-                        self.kept.flagged(account, row.id, set);
+                        if change != FlagChange::Remove {
+                            self.kept.flagged(account, row.id, set);
+                        }
                         self.acked(node, account, Acked::Flags(row.id));
                     }
                 }

@@ -579,14 +579,26 @@ impl World {
             }
             let picture = self.all_there_once(account)?;
             for shown in picture.boxes.values().flatten() {
-                let set = self.kept.flags.get(&(account, shown.id));
-                if set.is_some_and(|set| !shown.flags.is_superset(set)) {
+                let place = (account, shown.id);
+                let set = self.kept.flags.get(&place).into_iter().flatten();
+                let mut set = set.filter(|flag| !self.flagging.may_be_cleared(place, **flag));
+                if let Some(flag) = set.find(|flag| !shown.flags.contains(flag)) {
                     return Err(format!(
-                        "D1: flags {set:?} were set on message {}, it has {:?}",
+                        "D1: flag {flag} was set on message {}, it has {:?}",
                         shown.body, shown.flags
                     ));
                 }
+                let wrong = self.flagging.wrong(place, &shown.flags);
+                if let Some((flag, is_set)) = wrong {
+                    return Err(format!(
+                        "D1: flag {flag} of message {} ({}) is to be set: {is_set}, it has {:?}",
+                        shown.body, shown.id, shown.flags
+                    ));
+                }
             }
+            let cleared = self.flagging.cleared_of(account);
+            let what = "cluster: flags cleared";
+            *self.report.coverage.entry(what).or_default() += cleared;
         }
         Ok(())
     }

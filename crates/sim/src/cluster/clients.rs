@@ -179,6 +179,9 @@ impl World {
         let (account, node) = (client.account, client.node);
         self.say(|| format!("client {index} at {node}: {call:?}"));
         self.removals.asked(node, account, &call, &self.looks);
+        let by = self.members[node].id;
+        self.flagging
+            .asked(request, by, account, &call, &self.looks);
         self.bring(node);
         let other_nodes = match &call {
             // As an administrator's session asks (`frontend::imap::Context::call`).
@@ -367,8 +370,10 @@ impl World {
         let (note, call, what) = match number {
             10..=14 => return self.append(index, &mut rng),
             15..=19 => {
-                let set: BTreeSet<u8> = (u8::from(keeping)..4).filter(|_| rng.one_in(2)).collect();
-                let change = if keeping {
+                let numbers = u8::from(keeping)..client::FLAGS_COUNT;
+                let set: BTreeSet<u8> = numbers.filter(|_| rng.one_in(2)).collect();
+                // Clients by bytes do not say what they are about to set.
+                let change = if keeping && self.plan.doors > 0 {
                     FlagChange::Add
                 } else {
                     *rng.pick(&[
@@ -378,6 +383,9 @@ impl World {
                         FlagChange::Replace,
                     ])
                 };
+                // Of each it is known which message it is.
+                let mut uids = uids;
+                uids.retain(|uid| !keeping || self.looks.owner(account, *uid).is_some());
                 let call = MailboxCall::Store {
                     session,
                     name: mailbox(&name),

@@ -4,7 +4,7 @@
 pub const COVERED_AFTER_SEEDS: u64 = 1_000;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 132] = [
+pub const COVERAGE: [&str; 133] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
     "cluster: COPY or MOVE",
@@ -61,6 +61,7 @@ pub const COVERAGE: [&str; 132] = [
     "cluster: done on one node",
     "cluster: expunged and gone",
     "cluster: failed sync",
+    "cluster: flags cleared",
     "cluster: flap",
     "cluster: frame of a stream that has ended",
     "cluster: full disk",

@@ -301,7 +301,10 @@ impl World {
                 Acked::Body(body) | Acked::Imported(body) | Acked::Accepted(body) => {
                     self.kept.made(ack.account, *body);
                 }
-                Acked::Flags(id) => self.kept.unflagged(ack.account, *id),
+                Acked::Flags(id) => {
+                    self.kept.unflagged(ack.account, *id);
+                    self.flagging.forget(ack.account, *id);
+                }
                 Acked::Expunged(id) => self.removals.forget(ack.account, *id),
                 Acked::Name(name) => self.names.forget(*name),
             }

@@ -224,6 +224,7 @@ impl World {
             self.note("cluster: what a removed node alone had is gone");
             self.kept.doubt();
             self.removals.doubt();
+            self.flagging.doubt();
         }
         self.changed(at)
     }

@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod answers;
 mod bodies;
@@ -20,6 +20,7 @@ mod coverage;
 mod directory;
 mod doors;
 mod faults;
+mod flagging;
 mod losses;
 pub mod lost;
 mod membership;
@@ -50,6 +51,7 @@ use self::{
     clients::Client,
     directory::Guests,
     doors::Doors,
+    flagging::Flagging,
     losses::Losses,
     names::Names,
     network::Network,
@@ -282,6 +284,7 @@ struct World {
     modseqs: Modseqs,
     kept: Kept,
     removals: Removals,
+    flagging: Flagging,
     losses: Losses,
     next_request: u64,
     next_session: u64,
@@ -406,6 +409,7 @@ impl World {
             modseqs: Modseqs::default(),
             kept: Kept::default(),
             removals: Removals::default(),
+            flagging: Flagging::default(),
             next_request: 0,
             next_session: 0,
             report: Report::default(),

@@ -114,7 +114,8 @@ impl World {
                 ("cluster: UNSELECT", call, What::More(More::Unselect))
             }
             6 => {
-                let (set, unset) = (rng.below(4), rng.below(4));
+                let all = u64::from(client::FLAGS_COUNT);
+                let (set, unset) = (rng.below(all), rng.below(all));
                 let flag = |number: u64| client::flags(&[u8::try_from(number).unwrap_or(0)].into());
                 let (set, unset) = (flag(set), flag(unset));
                 let to = rng.between(1, u64::from(up_to) + 1);
@@ -130,7 +131,8 @@ impl World {
                 ("cluster: search by flags", call, what)
             }
             7 => {
-                let set: BTreeSet<u8> = (1..4).filter(|_| rng.one_in(2)).collect();
+                let numbers = 1..client::FLAGS_COUNT;
+                let set: BTreeSet<u8> = numbers.filter(|_| rng.one_in(2)).collect();
                 let foreign = foreign.filter(|_| rng.one_in(3));
                 let call = MailboxCall::Store {
                     session,

@@ -13,8 +13,13 @@ use whimbrel_imap::client::FetchData;
 /// Who tells: a node, and how often it has come back to the partition.
 pub(super) type Place = (Incarnation, u64);
 
-/// Flags as they are spelled.
+/// Flags, [`folded`].
 pub(super) type Flags = BTreeSet<String>;
+
+/// However they are spelled they are the same (RFC 9051, 2.3.2).
+pub(super) fn folded(flag: &str) -> String {
+    flag.to_ascii_lowercase()
+}
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +98,7 @@ impl Told {
                 FetchData::Uid(uid) => told.uid.replace(uid).is_some(),
                 FetchData::Flags(flags) => {
                     let count = flags.len();
-                    let flags: Flags = flags.into_iter().collect();
+                    let flags: Flags = flags.iter().map(|flag| folded(flag)).collect();
                     if flags.len() != count {
                         return Err(format!("a flag is told twice: {flags:?}"));
                     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_imap::{
     client::{Client, FetchData, ListItem, ReplyCode, Response},
     command::StatusItem,
-    core::{SequenceSet, StoreOperation, Tag},
+    core::{Flag, SequenceSet, StoreOperation, Tag},
     encode::Kind,
 };
 use whimbrel_service::api::AccountId;
@@ -17,7 +17,10 @@ use super::{
     cache::{self, Cache, Place, Resync, View},
     told::Told,
 };
-use crate::rng::Rng;
+use crate::{
+    client::{FLAGS_COUNT, KEYWORDS},
+    rng::Rng,
+};
 
 /// How much a client can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -701,7 +704,15 @@ impl Mind {
 
 /// The flags that clients set, by their numbers.
 pub(super) fn numbers(flags: &cache::Flags) -> BTreeSet<u8> {
-    let all = (0u8..).zip(&crate::client::FLAGS);
-    let has = all.filter(|(_, flag)| flags.contains(&format!("\\{flag:?}")));
+    let all = (0..FLAGS_COUNT).zip(spelled(0));
+    let has = all.filter(|(_, flag)| flags.contains(&cache::folded(flag.as_str())));
     has.map(|(number, _)| number).collect()
+}
+
+/// All flags that clients set, as they are spelled at times.
+pub(super) fn spelled(spelling: usize) -> impl Iterator<Item = Flag> {
+    let system = [Flag::Deleted, Flag::Seen, Flag::Flagged, Flag::Answered];
+    let keywords = KEYWORDS[spelling].iter();
+    let keywords = keywords.filter_map(|text| Flag::new(text.as_bytes()));
+    system.into_iter().chain(keywords)
 }

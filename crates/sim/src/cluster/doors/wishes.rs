@@ -14,10 +14,10 @@ use whimbrel_imap::{
 
 use super::{
     super::bodies::text,
-    cache::{Cache, Place, Resync, View},
-    client::{Ability, Doing, Effect, Idling, Mind},
+    cache::{Cache, Place, Resync, View, folded},
+    client::{self, Ability, Doing, Effect, Idling, Mind},
 };
-use crate::client::NAMES;
+use crate::client::{FLAGS_COUNT, NAMES, spelling};
 
 /// What a client may draw from.
 pub(super) struct Wish<'a> {
@@ -54,9 +54,8 @@ fn from_on(first: u32) -> MessageSet {
 }
 
 fn spelled(flags: &BTreeSet<u8>) -> Vec<Flag> {
-    let all = [Flag::Deleted, Flag::Seen, Flag::Flagged, Flag::Answered];
     let chosen = (0u8..)
-        .zip(all)
+        .zip(client::spelled(spelling(flags)))
         .filter(|(number, _)| flags.contains(number));
     chosen.map(|(_, flag)| flag).collect()
 }
@@ -456,7 +455,9 @@ impl Mind {
     fn store(&mut self, wish: &mut Wish<'_>, uids: BTreeSet<u32>) {
         let keeping = self.keeping;
         let least = u8::from(keeping);
-        let flags: BTreeSet<u8> = (least..4).filter(|_| self.rng.one_in(2)).collect();
+        let flags: BTreeSet<u8> = (least..FLAGS_COUNT)
+            .filter(|_| self.rng.one_in(2))
+            .collect();
         let operation = match keeping {
             true => StoreOperation::Add,
             false => *self.rng.pick(&[
@@ -484,7 +485,7 @@ impl Mind {
         if let Some(view) = self.view.as_mut().filter(|_| silent) {
             let words = spelled(&flags)
                 .iter()
-                .map(|flag| flag.as_str().to_owned())
+                .map(|flag| folded(flag.as_str()))
                 .collect();
             view.silent = Some((uids.clone(), operation, words));
         }
