@@ -104,9 +104,17 @@ impl World {
         match (&asked.what, &reply) {
             (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::More(More::Name(_)), _) if rest.is_some() => {}
-            (What::Append(body), Reply::Appended { .. }) => {
-                self.kept.acknowledged(account, *body);
-                self.acked(node, account, Acked::Body(*body));
+            (What::Append(bodies), Reply::Appended { .. }) => {
+                for body in bodies {
+                    self.kept.acknowledged(account, *body);
+                    self.acked(node, account, Acked::Body(*body));
+                }
+                let call = asked.call.as_ref();
+                let gone =
+                    call.and_then(|call| self.removals.replaced(node, account, call, &self.looks));
+                if let Some(id) = gone {
+                    self.acked(node, account, Acked::Expunged(id));
+                }
             }
             (What::Deliver(body, targets), Reply::Done) => {
                 for account in targets {
@@ -114,14 +122,23 @@ impl World {
                     self.acked(node, *account, Acked::Accepted(*body));
                 }
             }
-            (What::Append(body) | What::Deliver(body, _), Reply::Failed(Failure::NotConfirmed)) => {
-                self.note("cluster: not confirmed");
-                self.kept.refused(*body);
+            (What::Append(_) | What::Deliver(..), Reply::Failed(failure)) => {
+                let bodies = match &asked.what {
+                    What::Append(bodies) => &bodies[..],
+                    What::Deliver(body, _) => std::slice::from_ref(body),
+                    _ => &[],
+                };
+                match failure {
+                    Failure::NotConfirmed => {
+                        self.note("cluster: not confirmed");
+                        bodies.iter().for_each(|body| self.kept.refused(*body));
+                    }
+                    Failure::TooFewNodes | Failure::Clock | Failure::NoSuchMessage => {
+                        bodies.iter().for_each(|body| self.kept.unwritten(*body));
+                    }
+                    _ => {}
+                }
             }
-            (
-                What::Append(body) | What::Deliver(body, _),
-                Reply::Failed(Failure::TooFewNodes | Failure::Clock),
-            ) => self.kept.unwritten(*body),
             (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
                 let targets = targets.iter().map(|target| target.account).collect();
                 self.accept(node, targets);

@@ -170,6 +170,8 @@ impl Looks {
 pub(super) struct Kept {
     /// Bodies by account, and whether their message was acknowledged.
     bodies: BTreeMap<(AccountId, u32), bool>,
+    /// Bodies that are there all or none.
+    at_once: Vec<(AccountId, Vec<u32>)>,
     /// Bodies whose senders were told that too few nodes have them.
     refused: BTreeSet<u32>,
     /// Bodies whose senders were refused before anything was written.
@@ -181,6 +183,14 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn made(&mut self, account: AccountId, body: u32) {
         self.bodies.insert((account, body), false);
+    }
+
+    /// By one APPEND.
+    pub(super) fn made_at_once(&mut self, account: AccountId, bodies: &[u32]) {
+        bodies.iter().for_each(|body| self.made(account, *body));
+        if bodies.len() > 1 {
+            self.at_once.push((account, bodies.to_vec()));
+        }
     }
 
     pub(super) fn acknowledged(&mut self, account: AccountId, body: u32) {
@@ -556,6 +566,19 @@ impl World {
             if found > 1 || (found == 0 && *acknowledged) {
                 return Err(format!(
                     "D1/D2: message {body} of {account} (acknowledged: {acknowledged}) is there {found} times"
+                ));
+            }
+        }
+        // What nobody has the body of any more is not shown.
+        let may_lack = self.nodes_were_renewed() || self.nodes_were_removed();
+        let at_once = self.kept.at_once.iter();
+        for (_, bodies) in at_once.filter(|(of, _)| *of == account && !may_lack) {
+            let found = bodies.iter();
+            let found = found.filter(|body| all.iter().any(|shown| shown.body == **body));
+            let found = found.count();
+            if (1..bodies.len()).contains(&found) {
+                return Err(format!(
+                    "messages {bodies:?} of {account} came by one APPEND, and {found} of them are there"
                 ));
             }
         }

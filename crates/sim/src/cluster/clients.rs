@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use whimbrel_service::{
     api::{
         AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
-        Reply, SessionId, UploadId,
+        Replaced, Reply, SessionId, UploadId,
     },
     queue,
 };
@@ -72,7 +72,7 @@ pub(super) enum What {
     Changes(String),
     Rows,
     Named,
-    Append(u32),
+    Append(Vec<u32>),
     /// Who receives for an address.
     Resolve,
     Deliver(u32, Vec<AccountId>),
@@ -89,7 +89,7 @@ impl Asked {
             client: None,
             node,
             account,
-            what: What::Append(body),
+            what: What::Append(vec![body]),
             call: None,
             at,
         }
@@ -214,7 +214,7 @@ impl World {
         self.bring(node);
         let (call, what) = match uids {
             None => {
-                let Some(append) = self.appending(node, account, session, "INBOX") else {
+                let Some(append) = self.appending(node, account, session, "INBOX", 1, None) else {
                     return;
                 };
                 append
@@ -468,39 +468,59 @@ impl World {
         Ok(())
     }
 
+    /// APPEND of a message, of several at once, or in the place of one that is shown.
     fn append(&mut self, index: usize, rng: &mut Rng) -> Result<(), String> {
-        self.note("cluster: APPEND");
         let client = &self.clients[index];
         let (node, account, session) = (client.node, client.account, client.session);
+        let view = client.view.as_ref();
+        let shown = view.filter(|view| !is_keeping(account) && !view.uids.is_empty());
+        let replaced = shown.map(|view| Replaced {
+            name: mailbox(&view.name),
+            uid: *rng.pick(&view.uids.iter().copied().collect::<Vec<_>>()),
+        });
         self.bring(node);
         let name = NAMES[usize::try_from(rng.below(4)).unwrap_or(0)];
-        match self.appending(node, account, session, name) {
-            Some((call, what)) => self.ask(index, call, what),
+        let (note, count, replaces) = match (rng.below(6), replaced) {
+            (0, _) => ("cluster: APPEND of several", rng.between(2, 4), None),
+            (1 | 2, Some(replaced)) => ("cluster: REPLACE", 1, Some(replaced)),
+            _ => ("cluster: APPEND", 1, None),
+        };
+        match self.appending(node, account, session, name, count, replaces) {
+            Some((call, what)) => {
+                self.note(note);
+                self.ask(index, call, what);
+            }
             None => self.clients[index].due = Some(self.now + MS),
         }
         Ok(())
     }
 
-    /// APPEND of a new message, whose body is uploaded; `None`: the disk is full.
+    /// APPEND of new messages, whose bodies are uploaded; `None`: the disk is full.
     fn appending(
         &mut self,
         node: usize,
         account: AccountId,
         session: SessionId,
         name: &str,
+        count: u64,
+        replaces: Option<Replaced>,
     ) -> Option<(MailboxCall, What)> {
-        self.next_body += 1;
-        let body = self.next_body;
-        let mail = self.new_mail(node, body)?;
-        self.losses.uploaded(body, mail.blob);
+        let (mut bodies, mut messages) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            self.next_body += 1;
+            let mail = self.new_mail(node, self.next_body)?;
+            self.losses.uploaded(self.next_body, mail.blob);
+            bodies.push(self.next_body);
+            messages.push(mail);
+        }
         let call = MailboxCall::Append {
             session,
             name: mailbox(name),
-            messages: vec![mail],
-            replaces: None,
+            messages,
+            replaces,
         };
-        self.kept.made(account, body);
-        Some((call, What::Append(body)))
+        self.kept.made_at_once(account, &bodies);
+        Some((call, What::Append(bodies)))
     }
 
     /// With its body uploaded.
@@ -538,7 +558,7 @@ impl World {
         session: SessionId,
         name: &str,
     ) -> Option<(MailboxCall, u32)> {
-        let (call, _) = self.appending(node, account, session, name)?;
+        let (call, _) = self.appending(node, account, session, name, 1, None)?;
         Some((call, self.next_body))
     }
 

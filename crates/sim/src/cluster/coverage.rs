@@ -4,9 +4,10 @@
 pub const COVERED_AFTER_SEEDS: u64 = 1_000;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 133] = [
+pub const COVERAGE: [&str; 136] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
+    "cluster: APPEND of several",
     "cluster: COPY or MOVE",
     "cluster: CREATE",
     "cluster: DELETE",
@@ -18,6 +19,7 @@ pub const COVERAGE: [&str; 133] = [
     "cluster: NOOP",
     "cluster: RENAME",
     "cluster: RENAME goes on",
+    "cluster: REPLACE",
     "cluster: SELECT",
     "cluster: STATUS",
     "cluster: STATUS of many",
@@ -67,6 +69,7 @@ pub const COVERAGE: [&str; 133] = [
     "cluster: full disk",
     "cluster: import",
     "cluster: import again",
+    "cluster: import of several",
     "cluster: known UIDs",
     "cluster: latencies of regions",
     "cluster: logs are short",

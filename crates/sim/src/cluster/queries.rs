@@ -35,8 +35,8 @@ pub(super) enum More {
     Unselect,
     Flagged(u32, u32, Flags, Flags),
     Remove,
-    /// A message with this body.
-    Import(u32),
+    /// Messages with these bodies.
+    Import(Vec<u32>),
     /// Something was done to a name that only this client uses.
     Name(Did),
 }
@@ -158,7 +158,7 @@ impl World {
                 ("cluster: UID EXPUNGE", call, What::Expunge)
             }
             _ => match self.importing(node, account, &mut rng) {
-                Some((call, body)) => ("cluster: import", call, What::More(More::Import(body))),
+                Some((call, bodies)) => ("cluster: import", call, What::More(More::Import(bodies))),
                 None => return false,
             },
         };
@@ -167,33 +167,44 @@ impl World {
         true
     }
 
-    /// A message from elsewhere; often one that was brought before, wherever that was: from another upload.
+    /// Messages from elsewhere; often some that were brought before, wherever that was: from other uploads. One may be named twice.
     fn importing(
         &mut self,
         node: usize,
         account: AccountId,
         rng: &mut Rng,
-    ) -> Option<(MailboxCall, u32)> {
+    ) -> Option<(MailboxCall, Vec<u32>)> {
         let of_it = self.queries.imported.iter();
         let before: Vec<_> = of_it.filter(|(of, ..)| *of == account).copied().collect();
-        let again = !before.is_empty() && rng.one_in(2);
-        let known = again.then(|| *rng.pick(&before));
-        let body = known.map_or(self.next_body + 1, |(.., body)| body);
-        self.next_body = self.next_body.max(body);
-        let new = || EntryId(u128::from(body).to_be_bytes());
-        let id = known.map_or_else(new, |(_, id, _)| id);
-        let mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
-        self.losses.uploaded(body, mail.blob);
-        if !again {
-            self.queries.imported.push((account, id, body));
-            self.kept.made(account, body);
+        let count = if rng.one_in(3) { rng.between(2, 4) } else { 1 };
+        let (mut messages, mut bodies, mut new) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..count {
+            let again = !before.is_empty() && rng.one_in(2);
+            self.note_if(again, "cluster: import again");
+            let (id, body) = if again {
+                let (_, id, body) = *rng.pick(&before);
+                (id, body)
+            } else {
+                self.next_body += 1;
+                let id = EntryId(u128::from(self.next_body).to_be_bytes());
+                new.push((account, id, self.next_body));
+                (id, self.next_body)
+            };
+            let mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
+            self.losses.uploaded(body, mail.blob);
+            messages.push((id, mail));
+            bodies.push(body);
         }
-        self.note_if(again, "cluster: import again");
+        for (_, _, body) in &new {
+            self.kept.made(account, *body);
+        }
+        self.queries.imported.append(&mut new);
+        self.note_if(count > 1, "cluster: import of several");
         let call = MailboxCall::Import {
             name: MailboxName::inbox(),
-            messages: vec![(id, mail)],
+            messages,
         };
-        Some((call, body))
+        Some((call, bodies))
     }
 
     /// An answer must fit to what was told.
@@ -267,11 +278,15 @@ impl World {
                 }
                 Ok(())
             }
-            (More::Import(body), Reply::Appended { uids, .. }) => {
+            (More::Import(bodies), Reply::Appended { uids, .. }) => {
                 if !uids.is_empty() && self.must_refuse(node, asked) {
                     return wrong("its clock is far from all others");
                 }
-                if !self.members[node].doubtful {
+                if uids.len() > bodies.len() || !rises(uids.iter().copied()) {
+                    return wrong(&format!("{bodies:?} were brought"));
+                }
+                let counts = !self.members[node].doubtful;
+                for body in bodies.iter().filter(|_| counts) {
                     self.kept.acknowledged(account, *body);
                     self.acked(node, account, Acked::Imported(*body));
                 }

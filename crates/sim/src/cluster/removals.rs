@@ -76,6 +76,10 @@ impl Removals {
                 }
             }
             MailboxCall::Remove { uids, .. } => self.marks(account, uids, looks),
+            MailboxCall::Append {
+                replaces: Some(replaced),
+                ..
+            } => self.marks(account, &[replaced.uid], looks),
             // What is in INBOX moves, whatever that is.
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
                 self.savers_of_any.entry(account).or_default().insert(node);
@@ -133,6 +137,26 @@ impl Removals {
         self.expunged
             .extend(ids.iter().map(|id| ((account, *id), node)));
         ids
+    }
+
+    /// A node has answered REPLACE: what is gone, `\Deleted` or not.
+    pub(super) fn replaced(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: &MailboxCall,
+        looks: &Looks,
+    ) -> Option<MessageId> {
+        let MailboxCall::Append {
+            replaces: Some(replaced),
+            ..
+        } = call
+        else {
+            return None;
+        };
+        let id = looks.owner(account, replaced.uid)?;
+        self.expunged.insert((account, id), node);
+        Some(id)
     }
 
     /// Something may be gone: nothing that was expunged so far has to be.
