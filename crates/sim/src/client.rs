@@ -24,6 +24,12 @@ pub const KEYWORDS: [[&str; KEYWORDS_COUNT]; 2] = [
     ["$FORWARDED", "Urgent", "Urgent.1"],
 ];
 
+/// The number of `\Deleted`.
+pub const DELETED: u8 = 0;
+
+/// The number of `\Seen`.
+pub const SEEN: u8 = 1;
+
 const SYSTEM: [Flag; 4] = [Flag::Deleted, Flag::Seen, Flag::Flagged, Flag::Answered];
 
 /// Flags by the model's numbers, in both spellings.

@@ -2,4 +2,5 @@
 
 pub mod axioms;
 pub mod modseqs;
+pub mod rising;
 pub mod uids;

@@ -87,17 +87,18 @@ impl World {
             Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
             _ => {}
         }
-        let writes = matches!(
-            (&asked.what, &reply),
-            (What::Append(_), Reply::Appended { .. })
-                | (What::Deliver(..), Reply::Done)
-                | (What::Store(_), Reply::Stored { .. })
-                | (What::Expunge, Reply::Expunged { .. })
-        );
+        let writes = match (&asked.call, &asked.what) {
+            (Some(call), _) => call.writes(),
+            (None, what) => matches!(what, What::Append(_) | What::Deliver(..) | What::Store(_)),
+        };
+        let writes = writes && !matches!(reply, Reply::Failed(_));
         if writes && self.must_refuse(node, asked.at) {
             return Err(format!(
                 "node {node} writes though its clock is far from all others"
             ));
+        }
+        if let Some(call) = &asked.call {
+            self.written(node, account, call, &reply)?;
         }
         let client = asked.client.and(asked.call.as_ref());
         let rest = client.and_then(|call| rest(call, &reply));
@@ -155,7 +156,7 @@ impl World {
                     _ => FlagChange::Add,
                 };
                 for row in rows {
-                    self.looks.seen(account, row.uid, row.id)?;
+                    self.row_seen(account, row)?;
                     self.modseq_seen(node, account, row, asked.at)?;
                     self.removals.shown(row);
                     if !shows(row, change, set) {
@@ -178,9 +179,12 @@ impl World {
             (What::More(more), reply) => {
                 self.more_answered(node, account, more, reply, asked.at)?
             }
+            (What::Status(name), Reply::Status(status)) => {
+                self.status_told((node, account, name), status, asked.at)?;
+            }
             (What::Rows, Reply::Rows(rows)) => {
                 for row in rows {
-                    self.looks.seen(account, row.uid, row.id)?;
+                    self.row_seen(account, row)?;
                     self.modseq_seen(node, account, row, asked.at)?;
                     self.removals.shown(row);
                     self.holds(node, account, row)?;
@@ -204,6 +208,8 @@ impl World {
                 self.looks.validity(account, selected.status.uid_validity)?;
                 self.looks
                     .looked(node, account, &name, &uids, selected.status.uid_next)?;
+                let next = selected.status.uid_next;
+                self.next_told((node, account, &name), next, asked.at)?;
                 let highest = selected.status.highest_modseq;
                 self.modseq_looked(node, account, &name, &uids, highest, asked.at)?;
                 let client = &mut self.clients[index];
@@ -251,6 +257,7 @@ impl World {
                 let uids = view.uids.clone();
                 self.looks
                     .looked(node, account, &name, &uids, changes.uid_next)?;
+                self.next_told((node, account, &name), changes.uid_next, asked.at)?;
                 for row in &changes.changed {
                     self.modseq_seen(node, account, row, asked.at)?;
                 }

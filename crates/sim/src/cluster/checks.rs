@@ -16,6 +16,7 @@ use whimbrel_storage::{KeyRange, ScanLimit};
 use super::{
     Uids, World,
     bodies::{content, text},
+    given::Given,
     is_keeping,
 };
 use crate::{checkers::modseqs::When, client};
@@ -36,6 +37,7 @@ pub(super) struct Looks {
     back_unproved: BTreeMap<(AccountId, u32), usize>,
     /// By node: what was ever shown in INBOX.
     in_inbox: BTreeMap<(usize, AccountId), Uids>,
+    pub(super) given: Given,
 }
 
 impl Looks {
@@ -53,6 +55,7 @@ impl Looks {
         self.told.retain(|(of, ..), _| *of != node);
         self.nexts.retain(|(of, ..), _| *of != node);
         self.in_inbox.retain(|(of, _), _| *of != node);
+        self.given.forget(node);
     }
 
     /// An older disk with these messages was put back at a node. They are there again as they were: what left a mailbox since, or got another UID, under its old
@@ -67,6 +70,7 @@ impl Looks {
             .retain(|(at, of, _), _| (*at, *of) != (node, account));
         self.nexts
             .retain(|(at, of, _), _| (*at, *of) != (node, account));
+        self.given.forget_account(node, account);
     }
 
     /// What a node has shown in INBOX, and shows no more to whom it shows these and tells this UIDNEXT.
@@ -267,6 +271,26 @@ impl Picture {
         let shown = self.boxes.get(name)?.iter();
         let told = |of: &Shown| (of.uid, of.flags.clone(), u64::from(of.body));
         Some(shown.map(told).collect())
+    }
+
+    /// By mailbox: messages, those that were not seen, those that are marked, and their size.
+    pub(super) fn figures(&self) -> BTreeMap<String, (u32, u32, u32, u64)> {
+        let count = |shown: &[Shown], of: &dyn Fn(&Shown) -> bool| {
+            let count = shown.iter().filter(|shown| of(shown)).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        let figures = |shown: &[Shown]| {
+            (
+                count(shown, &|_| true),
+                count(shown, &|shown| !shown.flags.contains(&client::SEEN)),
+                count(shown, &|shown| shown.flags.contains(&client::DELETED)),
+                shown.iter().map(|shown| u64::from(shown.body)).sum(),
+            )
+        };
+        let boxes = self.boxes.iter();
+        boxes
+            .map(|(name, shown)| (name.clone(), figures(shown)))
+            .collect()
     }
 
     pub(super) fn is_subscribed(&self, name: &str) -> bool {
@@ -488,6 +512,7 @@ impl World {
         self.looks.validity(account, selected.status.uid_validity)?;
         self.looks
             .looked(node, account, name.as_str(), &uids, next)?;
+        self.next_told((node, account, name.as_str()), next, asked)?;
         let highest = selected.status.highest_modseq;
         self.modseq_looked(node, account, name.as_str(), &uids, highest, asked)?;
         let mut rows = Vec::new();
@@ -501,7 +526,7 @@ impl World {
         }
         let mut shown = Vec::new();
         for row in rows {
-            self.looks.seen(account, row.uid, row.id)?;
+            self.row_seen(account, &row)?;
             self.removals.shown(&row);
             self.holds(node, account, &row)?;
             self.modseq_seen(node, account, &row, asked)?;

@@ -70,6 +70,7 @@ pub(super) struct Asked {
 pub(super) enum What {
     Select(String),
     Changes(String),
+    Status(String),
     Rows,
     Named,
     Append(Vec<u32>),
@@ -444,10 +445,11 @@ impl World {
                 ("cluster: SUBSCRIBE", call, What::Other)
             }
             32..=33 => {
+                let name = any(&mut rng);
                 let call = MailboxCall::Status {
-                    name: mailbox(&any(&mut rng)),
+                    name: mailbox(&name),
                 };
-                ("cluster: STATUS", call, What::Other)
+                ("cluster: STATUS", call, What::Status(name))
             }
             34..=36 => {
                 self.clients[index].view = None;

@@ -45,6 +45,8 @@ pub(super) struct Guests {
     passwords: BTreeMap<String, BTreeSet<String>>,
     /// Accounts whose making was not answered yet.
     asked: BTreeMap<RequestId, AccountId>,
+    /// At which node changes were asked for, and when.
+    changes: BTreeMap<RequestId, (usize, u64)>,
     /// Answers to the world itself.
     answers: BTreeMap<RequestId, AdminReply>,
 }
@@ -77,6 +79,9 @@ impl World {
         let request = self.request();
         self.say(|| format!("administrator at {node}: {call:?}"));
         self.bring(node);
+        if !matches!(call, AdminCall::ListAccounts) {
+            self.guests.changes.insert(request, (node, self.now));
+        }
         self.members[node].node.admin(request, call);
         request
     }
@@ -130,7 +135,19 @@ impl World {
         }
     }
 
-    pub(super) fn administered(&mut self, request: RequestId, reply: AdminReply) {
+    pub(super) fn administered(
+        &mut self,
+        request: RequestId,
+        reply: AdminReply,
+    ) -> Result<(), String> {
+        if let Some((node, asked)) = self.guests.changes.remove(&request)
+            && reply == AdminReply::Done
+            && self.must_refuse(node, asked)
+        {
+            return Err(format!(
+                "node {node} changes the directory though its clock is far from all others"
+            ));
+        }
         match self.guests.asked.remove(&request) {
             Some(account) if reply == AdminReply::Done => {
                 self.guests.acknowledged.insert(account);
@@ -138,6 +155,7 @@ impl World {
             Some(_) => {}
             None => _ = self.guests.answers.insert(request, reply),
         }
+        Ok(())
     }
 
     /// An address that mail comes for.

@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`given`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod answers;
 mod bodies;
@@ -21,6 +21,7 @@ mod directory;
 mod doors;
 mod faults;
 mod flagging;
+mod given;
 mod losses;
 pub mod lost;
 mod membership;
@@ -595,7 +596,7 @@ impl World {
                 }
                 Outcome::Stopped(cause) => return Err(format!("node {index} stopped: {cause}")),
                 Outcome::CommitFailed => self.note("cluster: refused commit"),
-                Outcome::Admin(request, reply) => self.administered(request, reply),
+                Outcome::Admin(request, reply) => self.administered(request, reply)?,
                 Outcome::Reached(_)
                 | Outcome::DeliveryReached(..)
                 | Outcome::DeliveryDone(..)
@@ -707,6 +708,7 @@ impl World {
         self.nothing_lost()?;
         self.removals_hold()?;
         self.names_hold()?;
+        self.statuses_hold()?;
         self.nothing_overlooked()?;
         self.doors_agree()?;
         self.directory_holds()?;

@@ -11,9 +11,6 @@ use whimbrel_service::api::{AccountId, FlagChange, MailboxCall, MessageId, Reply
 use super::{World, checks::Looks, is_keeping, names::is_own};
 use crate::client;
 
-/// The number of `\Deleted` among the flags of the clients.
-const DELETED: u8 = 0;
-
 /// What clients asked for that removes messages, or saves them.
 #[derive(Default)]
 pub(super) struct Removals {
@@ -62,7 +59,7 @@ impl Removals {
                 flags,
                 ..
             } => {
-                let names_deleted = client::numbers(flags).contains(&DELETED);
+                let names_deleted = client::numbers(flags).contains(&client::DELETED);
                 let (marks, clears) = match change {
                     FlagChange::Add => (names_deleted, false),
                     FlagChange::Remove => (false, names_deleted),

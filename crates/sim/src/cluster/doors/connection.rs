@@ -6,9 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use whimbrel_frontend::session::{Action, Session};
 use whimbrel_service::{
-    api::{
-        AccountId, Call, Event, Failure, FlagChange, MailboxCall, Reply, Row, SessionId, UploadId,
-    },
+    api::{AccountId, Call, Event, Failure, MailboxCall, Reply, Row, SessionId, UploadId},
     machine::RequestId,
 };
 
@@ -50,6 +48,8 @@ struct Asked {
     request: RequestId,
     at: u64,
     what: What,
+    /// Whether it is there to change something.
+    writes: bool,
 }
 
 /// What of a call has to be known when it is answered.
@@ -57,7 +57,6 @@ enum What {
     Select(String),
     Changes,
     Append,
-    Write,
     Expunge,
     Other,
 }
@@ -268,6 +267,7 @@ impl World {
         if connection.call.is_some() {
             return Err("a session has one call under way".into());
         }
+        let writes = matches!(&call, Call::Mailbox { call, .. } if call.writes());
         let what = match &call {
             Call::Mailbox { account, call, .. } => {
                 let node = connection.node;
@@ -276,10 +276,6 @@ impl World {
                     MailboxCall::Select { name, .. } => What::Select(name.as_str().to_owned()),
                     MailboxCall::Changes { .. } => What::Changes,
                     MailboxCall::Append { .. } => What::Append,
-                    MailboxCall::Store {
-                        change: FlagChange::Add,
-                        ..
-                    } => What::Write,
                     MailboxCall::Expunge { .. } => What::Expunge,
                     MailboxCall::Unselect { .. } => {
                         connection.watches = None;
@@ -299,6 +295,7 @@ impl World {
             request,
             at: self.now,
             what,
+            writes,
         });
         self.members[connection.node].node.call(request, call);
         Ok(())
@@ -312,12 +309,7 @@ impl World {
         reply: &Reply,
     ) -> Result<(), String> {
         let (node, account) = (connection.node, self.doors.doors[connection.door].account);
-        let writes = matches!(
-            (&asked.what, reply),
-            (What::Append, Reply::Appended { .. })
-                | (What::Write, Reply::Stored { .. })
-                | (What::Expunge, Reply::Expunged { .. })
-        );
+        let writes = asked.writes && !matches!(reply, Reply::Failed(_));
         if writes && self.must_refuse(node, asked.at) {
             return Err(format!(
                 "node {node} writes though its clock is far from all others"
@@ -378,8 +370,7 @@ impl World {
 
     fn door_rows(&mut self, node: usize, account: AccountId, rows: &[Row]) -> Result<(), String> {
         for row in rows {
-            self.looks
-                .seen(account, row.uid, row.id)
+            self.row_seen(account, row)
                 .map_err(|cause| format!("{cause}, at {node}"))?;
             self.removals.shown(row);
         }

@@ -5,31 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_service::api::AccountId;
 
 use super::cache::Place;
-
-/// Numbers that never fall, with the moments in which they were told.
-pub(super) struct Rising<K>(BTreeMap<K, Vec<(u64, u64)>>);
-
-impl<K> Default for Rising<K> {
-    fn default() -> Self {
-        Rising(BTreeMap::new())
-    }
-}
-
-impl<K: Ord> Rising<K> {
-    pub(super) fn told(&mut self, key: K, moment: u64, value: u64) {
-        let all = self.0.entry(key).or_default();
-        if all.last().is_none_or(|(_, last)| *last < value) {
-            all.push((moment, value));
-        }
-    }
-
-    /// The greatest that had been told by then: who asked later is told no less.
-    pub(super) fn as_of(&self, key: &K, moment: u64) -> u64 {
-        let all = self.0.get(key).map_or(&[][..], Vec::as_slice);
-        let by_then = all.partition_point(|(at, _)| *at <= moment);
-        by_then.checked_sub(1).map_or(0, |last| all[last].1)
-    }
-}
+use crate::checkers::rising::Rising;
 
 /// What was told.
 #[derive(Default)]

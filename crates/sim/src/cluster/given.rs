@@ -1,0 +1,211 @@
+//! What is told without a look: the UIDs of what was written (APPENDUID, COPYUID), and STATUS.
+//!
+//! A UID that was told is its message's for ever (U1), and below the UIDNEXT that its node tells of the name to whom asks later (U2). In the end STATUS of each mailbox is
+//! what is shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_service::api::{AccountId, MailboxCall, MailboxName, Reply, Row, Status};
+
+use super::{SECOND, World, clients::mailbox};
+use crate::checkers::rising::Rising;
+
+/// All is healed: a body that is late, and what follows from it, changes what is shown no longer than this.
+const PATIENCE_MICROS: u64 = 60 * SECOND;
+
+/// What was told.
+#[derive(Default)]
+pub(super) struct Given {
+    /// Sizes of the messages that UIDs denote.
+    sizes: BTreeMap<(AccountId, u32), u32>,
+    /// By node and name: what UIDNEXT must be at least.
+    nexts: Rising<(usize, AccountId, String)>,
+}
+
+impl Given {
+    /// A UID denotes a message of this size.
+    fn size(&mut self, account: AccountId, uid: u32, size: u32) -> Result<(), String> {
+        let known = *self.sizes.entry((account, uid)).or_insert(size);
+        match known == size {
+            true => Ok(()),
+            false => Err(format!(
+                "U1: UID {uid} of {account} denoted message {known}, and now {size}"
+            )),
+        }
+    }
+
+    /// Another disk is there in the place of a node's.
+    pub(super) fn forget(&mut self, node: usize) {
+        self.nexts.retain(|(of, ..)| *of != node);
+    }
+
+    /// A node has left an account's partition.
+    pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
+        self.nexts
+            .retain(|(at, of, _)| (*at, *of) != (node, account));
+    }
+}
+
+impl World {
+    /// A message is shown.
+    pub(super) fn row_seen(&mut self, account: AccountId, row: &Row) -> Result<(), String> {
+        self.looks.seen(account, row.uid, row.id)?;
+        self.looks.given.size(account, row.uid, row.size)
+    }
+
+    /// UIDNEXT of a name is told to who asked then.
+    pub(super) fn next_told(
+        &self,
+        (node, account, name): (usize, AccountId, &str),
+        uid_next: u32,
+        asked: u64,
+    ) -> Result<(), String> {
+        let key = (node, account, name.to_owned());
+        // In the same moment it may have been asked before.
+        let before = asked.saturating_sub(1);
+        let least = self.looks.given.nexts.as_of(&key, before);
+        match u64::from(uid_next) < least {
+            true => Err(format!(
+                "U2: node {node} tells UIDNEXT {uid_next} of {name}, and told a UID below {least}"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// These UIDs were told of what is new under a name.
+    fn given(&mut self, node: usize, account: AccountId, name: &MailboxName, last: Option<u32>) {
+        if let Some(last) = last {
+            let key = (node, account, name.as_str().to_owned());
+            let given = &mut self.looks.given;
+            given.nexts.told(key, self.now, u64::from(last) + 1);
+        }
+    }
+
+    /// What an answer tells of what was written.
+    pub(super) fn written(
+        &mut self,
+        node: usize,
+        account: AccountId,
+        call: &MailboxCall,
+        reply: &Reply,
+    ) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("node {node}, account {account}: {what}: {reply:?}"));
+        match (call, reply) {
+            (
+                MailboxCall::Append { name, messages, .. },
+                Reply::Appended { uid_validity, uids },
+            ) => {
+                self.looks.validity(account, *uid_validity)?;
+                if uids.len() != messages.len() || !uids.is_sorted_by(|one, next| one < next) {
+                    return wrong("not a UID for each message");
+                }
+                for (uid, message) in uids.iter().zip(messages) {
+                    self.looks.given.size(account, *uid, message.size)?;
+                }
+                self.given(node, account, name, uids.last().copied());
+            }
+            // The UIDs are told to an importer, who tells them to nobody.
+            (MailboxCall::Import { .. }, Reply::Appended { uid_validity, .. }) => {
+                self.looks.validity(account, *uid_validity)?;
+            }
+            (
+                MailboxCall::Copy {
+                    uids, to, remove, ..
+                },
+                Reply::Copied {
+                    uid_validity,
+                    uids: told,
+                    done,
+                },
+            ) => {
+                self.looks.validity(account, *uid_validity)?;
+                let named = uids.get(..*done).unwrap_or(&[]);
+                let is_named = told.iter().all(|(old, _)| named.contains(old));
+                let new: BTreeSet<u32> = told.iter().map(|(_, new)| *new).collect();
+                let rise = told.is_sorted_by(|(one, _), (next, _)| one < next);
+                if (!uids.is_empty() && named.is_empty())
+                    || !is_named
+                    || !rise
+                    || new.len() != told.len()
+                {
+                    return wrong(&format!("of {uids:?}"));
+                }
+                for (old, new) in told {
+                    if let Some(size) = self.looks.given.sizes.get(&(account, *old)).copied() {
+                        self.looks.given.size(account, *new, size)?;
+                    }
+                    // What is moved is the same message.
+                    if let Some(id) = self.looks.owner(account, *old).filter(|_| *remove) {
+                        self.looks.seen(account, *new, id)?;
+                    }
+                }
+                self.given(node, account, to, new.last().copied());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// STATUS of a mailbox is told to who asked then.
+    pub(super) fn status_told(
+        &mut self,
+        (node, account, name): (usize, AccountId, &str),
+        status: &Status,
+        asked: u64,
+    ) -> Result<(), String> {
+        self.looks.validity(account, status.uid_validity)?;
+        self.looks.told(node, account, name, status.uid_next)?;
+        self.next_told((node, account, name), status.uid_next, asked)?;
+        let fits = status.unseen <= status.messages && status.deleted <= status.messages;
+        match fits {
+            true => Ok(()),
+            false => Err(format!(
+                "node {node}, account {account}: {name} has more of some than there are: {status:?}"
+            )),
+        }
+    }
+
+    /// When nodes are alike: STATUS tells what there is.
+    pub(super) fn statuses_hold(&mut self) -> Result<(), String> {
+        let end = self.now + PATIENCE_MICROS;
+        for node in self.there() {
+            for account in self.accounts.clone() {
+                while let Some(cause) = self.status_differs(node, account)? {
+                    if self.now > end {
+                        return Err(format!("node {node}, account {account}: {cause}"));
+                    }
+                    self.run_until(self.now + SECOND)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn status_differs(
+        &mut self,
+        node: usize,
+        account: AccountId,
+    ) -> Result<Option<String>, String> {
+        for (name, shown) in self.picture(node, account)?.figures() {
+            let (asked, call) = (
+                self.now,
+                MailboxCall::Status {
+                    name: mailbox(&name),
+                },
+            );
+            let reply = self.ask_and_wait(node, account, call)?;
+            let Reply::Status(status) = reply else {
+                return Ok(Some(format!("STATUS of {name} is answered by {reply:?}")));
+            };
+            self.status_told((node, account, &name), &status, asked)?;
+            let told = (status.messages, status.unseen, status.deleted, status.size);
+            if told != shown {
+                return Ok(Some(format!(
+                    "STATUS of {name} tells {told:?} (messages, unseen, deleted, size), shown are {shown:?}"
+                )));
+            }
+        }
+        self.note("cluster: STATUS tells what is shown");
+        Ok(None)
+    }
+}
