@@ -232,12 +232,6 @@ impl Kept {
         acknowledged.count() + flags.sum::<usize>()
     }
 
-    /// Something may be gone: nothing that was acknowledged so far has to be there.
-    pub(super) fn doubt(&mut self) {
-        self.bodies.values_mut().for_each(|known| *known = false);
-        self.flags.clear();
-    }
-
     /// What was set on it may be gone.
     pub(super) fn unflagged(&mut self, account: AccountId, id: MessageId) {
         self.flags.remove(&(account, id));

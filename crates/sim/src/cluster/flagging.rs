@@ -120,12 +120,6 @@ impl Flagging {
         registers.for_each(|register| register.is_set = None);
     }
 
-    /// All may be.
-    pub(super) fn doubt(&mut self) {
-        let registers = self.of.values_mut().flat_map(BTreeMap::values_mut);
-        registers.for_each(|register| register.is_set = None);
-    }
-
     /// Whether somebody wanted to clear it.
     pub(super) fn may_be_cleared(&self, place: Place, flag: u8) -> bool {
         let register = self.of.get(&place).and_then(|of| of.get(&flag));

@@ -63,12 +63,14 @@ pub(super) enum Acked {
     Name(u64),
 }
 
-struct Ack {
+pub(super) struct Ack {
     node: usize,
-    account: AccountId,
+    /// Who that was then.
+    pub(super) by: Incarnation,
+    pub(super) account: AccountId,
     /// Up to which number of its own log the answer may rest.
-    number: u64,
-    what: Acked,
+    pub(super) number: u64,
+    pub(super) what: Acked,
 }
 
 /// What a seed draws of it, from a generator of its own.
@@ -80,7 +82,7 @@ pub(super) struct Losses {
     /// Whether those that are gone for good are removed.
     removes: bool,
     copy: Option<(usize, DiskCopy)>,
-    acks: Vec<Ack>,
+    pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
     blobs: BTreeMap<u32, Vec<BlobName>>,
     /// Nodes that come back with another disk.
@@ -105,6 +107,13 @@ impl Losses {
         }
     }
 
+    /// Whether the body is on one of these disks.
+    pub(super) fn has_body(&self, disks: &[Memory], body: u32) -> bool {
+        let blobs = self.blobs.get(&body).into_iter().flatten();
+        let mut blobs = blobs.map(owner::blob_name);
+        blobs.any(|blob| disks.iter().any(|disk| disk.blob_stat(blob).is_some()))
+    }
+
     pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {
         self.blobs.entry(body).or_default().push(blob);
     }
@@ -126,7 +135,7 @@ impl Plan {
 }
 
 /// Where a log stands: its last number, and the hash of the batch that ends there.
-fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64, Hash)> {
+pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64, Hash)> {
     let partitions = disk.partitions().into_iter();
     let partitions = partitions.filter_map(|stored| u16::try_from(stored.0).ok());
     let end = |partition| {
@@ -162,7 +171,7 @@ fn messages_of(disk: &Memory, account: AccountId) -> Option<Vec<MessageId>> {
 }
 
 /// As a node that dies and starts finds it.
-fn durable(copy: &DiskCopy) -> Memory {
+pub(super) fn durable(copy: &DiskCopy) -> Memory {
     let mut disk = Memory::new();
     disk.put_back(copy.clone());
     disk
@@ -173,7 +182,9 @@ impl World {
     pub(super) fn acked(&mut self, node: usize, account: AccountId, what: Acked) {
         let one_disk = matches!(what, Acked::Accepted(_) | Acked::Imported(_));
         let is_local = self.plan.other_nodes == 0 || one_disk;
-        if self.losses.is_over || !is_local {
+        // Of removals there are several.
+        let may_be_lost = !self.losses.is_over && is_local;
+        if self.plan.membership == 0 && !may_be_lost {
             return;
         }
         let member = &self.members[node];
@@ -182,6 +193,7 @@ impl World {
         let mut own = logs.filter(|(origin, _)| *origin == Origin(member.id.get()));
         let ack = Ack {
             node,
+            by: member.id,
             account,
             number: own.next().map_or(0, |(_, log)| log.next - 1),
             what,
@@ -279,11 +291,7 @@ impl World {
         if victims.iter().any(is_alone) {
             return;
         }
-        let has_body = |body: &u32| {
-            let blobs = self.losses.blobs.get(body).into_iter().flatten();
-            let mut blobs = blobs.map(owner::blob_name);
-            blobs.any(|blob| left.iter().any(|disk| disk.blob_stat(blob).is_some()))
-        };
+        let has_body = |body: &u32| self.losses.has_body(&left, *body);
         let is_gone = |ack: &Ack| match &ack.what {
             // One other node had it: that is no promise for two. What is imported may be another's operation.
             Acked::Accepted(_) => victims.len() > 1,
@@ -295,20 +303,7 @@ impl World {
         let gone: Vec<usize> = (0..self.losses.acks.len())
             .filter(|index| is_gone(&self.losses.acks[*index]))
             .collect();
-        for index in &gone {
-            let ack = &self.losses.acks[*index];
-            match &ack.what {
-                Acked::Body(body) | Acked::Imported(body) | Acked::Accepted(body) => {
-                    self.kept.made(ack.account, *body);
-                }
-                Acked::Flags(id) => {
-                    self.kept.unflagged(ack.account, *id);
-                    self.flagging.forget(ack.account, *id);
-                }
-                Acked::Expunged(id) => self.removals.forget(ack.account, *id),
-                Acked::Name(name) => self.names.forget(*name),
-            }
-        }
+        self.let_go(&gone);
         self.note_if(
             !gone.is_empty(),
             "cluster: what a lost disk alone had is gone",
@@ -326,6 +321,24 @@ impl World {
             self.losses.pending.insert(*index, copy.unwrap_or_default());
             let down = self.losses.rng.below(20 * SECOND);
             self.crash(*index, self.now + 1 + down);
+        }
+    }
+
+    /// These answers hold no more.
+    pub(super) fn let_go(&mut self, gone: &[usize]) {
+        for index in gone {
+            let ack = &self.losses.acks[*index];
+            match &ack.what {
+                Acked::Body(body) | Acked::Imported(body) | Acked::Accepted(body) => {
+                    self.kept.made(ack.account, *body);
+                }
+                Acked::Flags(id) => {
+                    self.kept.unflagged(ack.account, *id);
+                    self.flagging.forget(ack.account, *id);
+                }
+                Acked::Expunged(id) => self.removals.forget(ack.account, *id),
+                Acked::Name(name) => self.names.forget(*name),
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Members come and go while all else goes on: nodes are let in, and removed, whether they are dead, cut off or alive; removed ones come back and are told.
 //!
 //! Checked whenever anybody's list of members changes: no slot has two holders, and no node two slots. In the end all logs of removed members are closed, alike everywhere.
-//! What a node that is removed has acknowledged may be lost with it, unless the others have all that it wrote.
+//! What a node that is removed has acknowledged may be lost with it, unless one that stays has it ([`super::doubts`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,12 +220,7 @@ impl World {
         });
         self.say(|| format!("{at} removes {victim}"));
         self.members[victim].doubtful = true;
-        if !self.is_held_elsewhere(victim) {
-            self.note("cluster: what a removed node alone had is gone");
-            self.kept.doubt();
-            self.removals.doubt();
-            self.flagging.doubt();
-        }
+        self.doubt_what_only_these_have();
         self.changed(at)
     }
 
@@ -260,45 +255,6 @@ impl World {
             .collect();
         let removed = there.len() < self.members.len() || self.nodes_were_renewed();
         removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
-    }
-
-    /// Whether all that a node has written and accepted, bodies too, is at one that stays, and what it has of others that were removed before it.
-    fn is_held_elsewhere(&self, victim: usize) -> bool {
-        let members = self.members.iter().enumerate();
-        let gone = members.filter(|(index, member)| *index == victim || member.doubtful);
-        let gone: BTreeSet<Incarnation> = gone.map(|(_, member)| member.id).collect();
-        let of = |index: usize| {
-            let reports = self.members[index].node.reports().into_iter();
-            let partitions = reports.map(|report| {
-                let (open, missing) = (report.open.unwrap_or_default(), report.bodies_missing);
-                let logs = open.logs.into_iter().filter(|(of, _)| gone.contains(of));
-                let logs = logs.map(|(of, log)| {
-                    let has = if missing == 0 { log.applied } else { 0 };
-                    (of, (log.stored, has))
-                });
-                (report.partition, logs.collect::<BTreeMap<_, _>>())
-            });
-            partitions.collect::<BTreeMap<_, _>>()
-        };
-        let others = (0..self.members.len()).filter(|other| {
-            let member = &self.members[*other];
-            *other != victim && !member.doubtful && member.down.is_none()
-        });
-        let others: Vec<_> = others.map(of).collect();
-        let holds = |theirs: &BTreeMap<Incarnation, (u64, u64)>, own: &BTreeMap<_, (u64, _)>| {
-            own.iter().all(|(of, (stored, _))| {
-                *stored == 0 || theirs.get(of).is_some_and(|(_, has)| has >= stored)
-            })
-        };
-        let own = of(victim);
-        let mut own = own.iter();
-        let member = &self.members[victim];
-        member.down.is_none()
-            && member.node.queue_len() == 0
-            && own.all(|(partition, own)| {
-                let mut theirs = others.iter().filter_map(|of| of.get(partition));
-                theirs.any(|theirs| holds(theirs, own))
-            })
     }
 
     /// A node's list of members has changed: its machines and peers are told, and who was removed is not listened to.

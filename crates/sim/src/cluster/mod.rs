@@ -7,7 +7,7 @@
 //! show the same mailboxes, messages, flags, UIDs; and have the same directory), and in accounts in which nothing is ever removed D1 and D2: what was acknowledged is there, once,
 //! with the flags that were set; in the others what was expunged is gone, and what nobody removed is there; mailboxes and subscriptions of one client are what it was told. What a seed does is drawn from the seed alone, so a failing seed fails again.
 //!
-//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`given`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
+//! Reading order: this file (the world), [`faults`], [`stalls`], [`network`], [`regions`], [`clients`], [`answers`], [`bodies`], [`movers`], [`doors`] (clients by bytes), [`queries`], [`names`], [`directory`], [`membership`], [`placing`], [`checks`], [`removals`], [`flagging`], [`given`], [`renewed`], [`bounds`], [`quiet`]; [`seeds`] (what each seed promises); [`doubts`] (what goes with nodes that are removed); [`losses`] (other disks than a node died with); [`lost`] (a disk that is gone); [`claims`] (a benchmark).
 
 mod answers;
 mod bodies;
@@ -19,6 +19,7 @@ mod clocks;
 mod coverage;
 mod directory;
 mod doors;
+mod doubts;
 mod faults;
 mod flagging;
 mod given;

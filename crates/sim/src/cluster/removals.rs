@@ -156,11 +156,6 @@ impl Removals {
         Some(id)
     }
 
-    /// Something may be gone: nothing that was expunged so far has to be.
-    pub(super) fn doubt(&mut self) {
-        self.expunged.clear();
-    }
-
     /// That it was expunged may be gone.
     pub(super) fn forget(&mut self, account: AccountId, id: MessageId) {
         self.expunged.remove(&(account, id));
