@@ -33,6 +33,8 @@ pub(super) struct Looks {
     nexts: BTreeMap<(usize, AccountId, String), u32>,
     /// By node: messages on an older disk that was put back.
     back: BTreeMap<usize, BTreeSet<(AccountId, MessageId)>>,
+    /// Mailboxes that were looked at since there: nothing is shown again any more.
+    back_looked: BTreeSet<(usize, AccountId, String)>,
     /// What is shown again, it seems, at a node with an older disk, of which it is not known yet which message it is.
     back_unproved: BTreeMap<(AccountId, u32), usize>,
     /// By node: what was ever shown in INBOX.
@@ -62,6 +64,7 @@ impl Looks {
     /// UID, which denotes the same message (`docs/decisions/0011`).
     pub(super) fn put_back(&mut self, node: usize, held: BTreeSet<(AccountId, MessageId)>) {
         self.back.insert(node, held);
+        self.back_looked.retain(|(of, ..)| *of != node);
     }
 
     /// A node has left an account's partition: when it comes back it has told nothing. What had left INBOX there has left it for those who come then, too.
@@ -144,6 +147,7 @@ impl Looks {
         }
         let key = (node, account, name.to_owned());
         let back = self.back.get(&node);
+        let back = back.filter(|_| self.back_looked.insert(key.clone()));
         let (known, told) = self.told.entry(key).or_default();
         for low in uids.difference(known).filter(|uid| *uid < told) {
             match (back, self.owners.get(&(account, *low))) {
@@ -207,6 +211,10 @@ impl Kept {
         all.filter(|(_, acknowledged)| **acknowledged)
             .map(|((_, body), _)| *body)
             .collect()
+    }
+
+    pub(super) fn is_acknowledged(&self, account: AccountId, body: u32) -> bool {
+        self.bodies.get(&(account, body)).copied().unwrap_or(false)
     }
 
     pub(super) fn refused(&mut self, body: u32) {

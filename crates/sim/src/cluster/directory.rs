@@ -255,19 +255,37 @@ impl World {
 
     /// Who is there, and at which address.
     fn living(&mut self) -> Result<BTreeMap<AccountId, String>, String> {
-        let request = self.admin(self.first_there(), AdminCall::ListAccounts);
+        match self.ask_admin(self.first_there(), AdminCall::ListAccounts)? {
+            AdminReply::Accounts(lines) => {
+                let lines = lines.into_iter();
+                Ok(lines.map(|line| (line.account, line.address)).collect())
+            }
+            other => Err(format!("a list was answered by {other:?}")),
+        }
+    }
+
+    fn ask_admin(&mut self, node: usize, call: AdminCall) -> Result<AdminReply, String> {
+        let request = self.admin(node, call);
         let end = self.now + 60 * SECOND;
         loop {
             match self.guests.answers.remove(&request) {
-                Some(AdminReply::Accounts(lines)) => {
-                    let lines = lines.into_iter();
-                    return Ok(lines.map(|line| (line.account, line.address)).collect());
-                }
-                Some(other) => return Err(format!("a list was answered by {other:?}")),
+                Some(reply) => return Ok(reply),
                 None if self.now > end => return Err("a directory does not answer".into()),
                 None => self.step()?,
             }
         }
+    }
+
+    /// The first account's password is set once more, to what it is; whether that is done.
+    pub(super) fn changes_the_directory(&mut self, node: usize) -> Result<bool, String> {
+        let address = "user0@example.org".to_owned();
+        let password = self.password_of(&address);
+        let call = AdminCall::SetVerifier {
+            address,
+            verifier: format!("{VERIFIER_PREFIX}{password}"),
+            scram: None,
+        };
+        Ok(self.ask_admin(node, call)? == AdminReply::Done)
     }
 
     /// U3, D1 and D2 of accounts that administrators made, and nobody asked to remove: nodes show the same, and of mail that was accepted for them all, once.

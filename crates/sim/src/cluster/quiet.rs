@@ -1,10 +1,11 @@
 //! When all is healed, one node after the other writes, and nobody else: what must be so in a whole network.
 //!
-//! U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
+//! U2 over all nodes: what is new has a UID of at least the UIDNEXT that any of them told. U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
 //! all that was written is stable, and each log is cut to what is kept of it. Bounded memory: nothing waits anywhere, for a peer, an acknowledgement or a disk.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
+use whimbrel_crdt::PartitionId;
 use whimbrel_service::{
     api::{AccountId, Failure, MailboxCall, Reply, SessionId},
     figures::Figures,
@@ -38,10 +39,11 @@ impl World {
         // Mail that nobody has the body of any more is tried again for ever, and what was said of it.
         let waits = |index: &usize| self.members[*index].node.queue_len() > 0;
         let there = self.there();
-        // Clients by bytes stay, and read.
-        if self.plan.doors > 0 || there.iter().any(waits) {
+        if there.iter().any(waits) {
             return Ok(());
         }
+        self.note_if(self.plan.doors > 0, "cluster: quiet behind doors");
+        self.doors_go();
         for index in 0..self.clients.len() {
             let (node, session) = (self.clients[index].node, self.clients[index].session);
             if self.members[node].out {
@@ -84,8 +86,37 @@ impl World {
                     .map_err(|cause| format!("U4: account {account} at node {node}: {cause}"))?;
             }
         }
+        self.directory_and_queue_go_on()?;
         self.nothing_waits()?;
         self.logs_are_short()
+    }
+
+    /// Those are written to as well, by each node in turn, so that what all have is cut.
+    fn directory_and_queue_go_on(&mut self) -> Result<(), String> {
+        let account = self.accounts[0];
+        for node in vec![self.there(); ROUNDS].concat() {
+            let end = self.now + PATIENCE_MICROS;
+            while !self.changes_the_directory(node)? {
+                if self.now > end {
+                    return Err(format!("node {node} does not change the directory"));
+                }
+                self.run_until(self.now + SECOND)?;
+            }
+            loop {
+                self.accept(node, vec![account]);
+                self.run_until(self.now + PAUSE_MICROS)?;
+                let there = self.there().into_iter();
+                let mut queues = there.map(|index| self.members[index].node.queue_len());
+                let is_done = self.asked.is_empty() && queues.all(|len| len == 0);
+                if is_done && self.kept.is_acknowledged(account, self.next_body) {
+                    break;
+                }
+                if self.now > end {
+                    return Err(format!("node {node} does not deliver when all is quiet"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A log of which a node has more than it has applied: nodes may be alike all the same, and a disk that hung when all was healed lets go of what it was asked to read
@@ -177,6 +208,7 @@ impl World {
     /// A message is appended; its body, and the UID that is told.
     fn write_quietly(&mut self, node: usize, account: AccountId) -> Result<(u32, u32), String> {
         let end = self.now + PATIENCE_MICROS;
+        let least = self.told_anywhere(account)?;
         loop {
             let session = self.session();
             self.bring(node);
@@ -186,6 +218,12 @@ impl World {
             match self.ask_and_wait(node, account, call)? {
                 Reply::Appended { uids, .. } if uids.len() == 1 => {
                     self.kept.acknowledged(account, body);
+                    if uids[0] < least {
+                        return Err(format!(
+                            "U2: message {body} of {account} at {node} has UID {}, UIDNEXT {least} was told somewhere, and the network is whole",
+                            uids[0]
+                        ));
+                    }
                     self.say(|| format!("message {body} at {node} has UID {}", uids[0]));
                     return Ok((body, uids[0]));
                 }
@@ -195,6 +233,22 @@ impl World {
                 other => return Err(format!("node {node} answers {other:?} when all is quiet")),
             }
         }
+    }
+
+    /// The greatest UIDNEXT of INBOX that any node tells: in a whole network what is new is not below it, wherever a client goes.
+    fn told_anywhere(&mut self, account: AccountId) -> Result<u32, String> {
+        let mut most = 0;
+        for node in self.there() {
+            let (name, asked) = (mailbox("INBOX"), self.now);
+            match self.ask_and_wait(node, account, MailboxCall::Status { name })? {
+                Reply::Status(status) => {
+                    self.status_told((node, account, "INBOX"), &status, asked)?;
+                    most = most.max(status.uid_next);
+                }
+                other => return Err(format!("STATUS at {node} is answered by {other:?}")),
+            }
+        }
+        Ok(most)
     }
 
     fn nothing_waits(&self) -> Result<(), String> {
@@ -232,9 +286,11 @@ impl World {
         }
         self.note("cluster: logs are short");
         let accounts = self.accounts.clone();
+        let accounts = accounts.iter().map(|account| keys::partition_of(*account));
+        let all = [PartitionId::DIRECTORY, PartitionId::QUEUE].into_iter();
+        let all: BTreeSet<PartitionId> = all.chain(accounts).collect();
         for index in there {
-            for account in &accounts {
-                let partition = keys::partition_of(*account);
+            for partition in all.iter().copied() {
                 let disk = &self.members[index].node.disk;
                 for (of, log) in disk.log_positions(store_partition(partition)) {
                     let long = log.next - log.low;

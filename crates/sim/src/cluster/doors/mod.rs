@@ -458,6 +458,11 @@ impl World {
         }
     }
 
+    /// All clients go, and nobody comes any more.
+    pub(super) fn doors_go(&mut self) {
+        (0..self.doors.doors.len()).for_each(|door| self.door_breaks(door));
+    }
+
     /// Whether a client waits for an answer.
     pub(super) fn doors_wait(&self) -> bool {
         let waits = |door: &Door| door.current.is_some() && door.mind.waits();
