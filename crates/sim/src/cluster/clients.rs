@@ -95,6 +95,18 @@ impl Asked {
             at,
         }
     }
+
+    /// Anything of somebody who looks at nothing.
+    pub(super) fn other(node: usize, account: AccountId, call: MailboxCall, at: u64) -> Self {
+        Asked {
+            client: None,
+            node,
+            account,
+            what: What::Other,
+            call: Some(call),
+            at,
+        }
+    }
 }
 
 pub(super) fn mailbox(name: &str) -> MailboxName {
@@ -249,6 +261,22 @@ impl World {
             call: None,
             at: self.now,
         };
+        self.asked.insert(request, asked);
+    }
+
+    /// Asks a node for somebody who is no client of this world.
+    pub(super) fn ask_for(&mut self, node: usize, asked: Asked) {
+        let Some(call) = asked.call.clone() else {
+            return;
+        };
+        let request = self.request();
+        self.say(|| format!("a guest at {node}: {call:?}"));
+        let call = Call::Mailbox {
+            account: asked.account,
+            call,
+            other_nodes: self.plan.other_nodes,
+        };
+        self.members[node].node.call(request, call);
         self.asked.insert(request, asked);
     }
 

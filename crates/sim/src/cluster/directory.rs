@@ -16,8 +16,11 @@ use whimbrel_service::{
 };
 use whimbrel_storage::{KeyRange, ScanLimit};
 
-use super::{SECOND, World};
-use crate::node::VERIFIER_PREFIX;
+use super::{
+    SECOND, World,
+    clients::{Asked, mailbox},
+};
+use crate::{client::NAMES, node::VERIFIER_PREFIX, rng::Rng};
 
 const GUESTS: [&str; 3] = [
     "guest0@example.org",
@@ -33,8 +36,11 @@ const ALIASES: [&str; 4] = [
 ];
 
 /// What administrators did.
-#[derive(Default)]
 pub(super) struct Guests {
+    /// Draws who uses such an account.
+    rng: Rng,
+    /// Sessions of those, and where they are.
+    sessions: BTreeMap<AccountId, (usize, SessionId)>,
     /// Who was made, and at which address.
     made: BTreeMap<AccountId, String>,
     /// Of these, who was acknowledged.
@@ -49,6 +55,22 @@ pub(super) struct Guests {
     changes: BTreeMap<RequestId, (usize, u64)>,
     /// Answers to the world itself.
     answers: BTreeMap<RequestId, AdminReply>,
+}
+
+impl Guests {
+    pub(super) fn new(seed: u64) -> Self {
+        Guests {
+            rng: Rng::new(seed ^ 0x0009_0e57_05ed),
+            sessions: BTreeMap::new(),
+            made: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            passwords: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            answers: BTreeMap::new(),
+        }
+    }
 }
 
 impl World {
@@ -86,8 +108,86 @@ impl World {
         request
     }
 
-    /// An administrator does something at some node.
+    /// An administrator does something at some node, while clients use accounts that may be removed.
     pub(super) fn administer(&mut self) {
+        self.perhaps_use_a_guest();
+        self.administer_quietly();
+        self.perhaps_use_a_guest();
+    }
+
+    /// Perhaps some client looks at such an account, appends to it and makes mailboxes, at a node that may know it or not.
+    fn perhaps_use_a_guest(&mut self) {
+        if self.guests.rng.one_in(2) {
+            return;
+        }
+        let made = self.guests.made.keys();
+        let made = made.filter(|account| !self.accounts.contains(account));
+        let made: Vec<AccountId> = made.copied().collect();
+        if made.is_empty() {
+            return;
+        }
+        let account = *self.guests.rng.pick(&made);
+        let mut nodes = self.there();
+        nodes.retain(|index| self.members[*index].is_up() && self.serves(*index, account));
+        if nodes.is_empty() {
+            return;
+        }
+        self.note("cluster: a guest is used");
+        let known = self.guests.sessions.get(&account).copied();
+        let known = known.filter(|(node, _)| nodes.contains(node) && self.guests.rng.one_in(2));
+        let (node, session) = known.unwrap_or_else(|| {
+            let node = *self.guests.rng.pick(&nodes);
+            self.next_session += 1;
+            (node, SessionId(self.next_session))
+        });
+        let before = self.guests.sessions.insert(account, (node, session));
+        if let Some((at, old)) = before.filter(|before| *before != (node, session)) {
+            self.guest_goes(at, old);
+        }
+        let name = *self.guests.rng.pick(&NAMES);
+        let of_it = mailbox(name);
+        let select = MailboxCall::Select {
+            session,
+            name: MailboxName::inbox(),
+            read_only: false,
+        };
+        let subscribe = MailboxCall::Subscribe {
+            name: of_it.clone(),
+            subscribed: true,
+        };
+        let create = MailboxCall::Create {
+            name: of_it,
+            special_use: None,
+        };
+        self.bring(node);
+        for call in [select, create, subscribe] {
+            if self.guests.rng.one_in(2) {
+                self.ask_for(node, Asked::other(node, account, call, self.now));
+            }
+        }
+        if let Some((call, body)) = self.appended(node, account, session, name) {
+            let mut asked = Asked::append(node, account, body, self.now);
+            asked.call = Some(call);
+            self.ask_for(node, asked);
+        }
+    }
+
+    fn guest_goes(&mut self, node: usize, session: SessionId) {
+        let member = &self.members[node];
+        if member.down.is_none() && !member.out {
+            self.bring(node);
+            self.members[node].node.hangup(session);
+        }
+    }
+
+    /// All is healed.
+    pub(super) fn guests_go(&mut self) {
+        for (_, (node, session)) in std::mem::take(&mut self.guests.sessions) {
+            self.guest_goes(node, session);
+        }
+    }
+
+    fn administer_quietly(&mut self) {
         let node = self.any_member();
         if !self.members[node].is_up() {
             return;

@@ -403,7 +403,7 @@ impl World {
             members,
             clients: Vec::new(),
             accounts: Vec::new(),
-            guests: Guests::default(),
+            guests: Guests::new(plan.seed),
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
             axioms: Axioms::default(),
@@ -664,6 +664,7 @@ impl World {
         self.say(|| "all is healed".into());
         self.calm = true;
         self.doors_rest(true);
+        self.guests_go();
         for index in 0..self.clients.len() {
             self.clients[index].due = None;
         }
