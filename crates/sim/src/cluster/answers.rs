@@ -81,6 +81,7 @@ impl World {
         let account = asked.account;
         let counts = !self.members[node].doubtful;
         self.flagging.answered(request, &reply, counts);
+        self.removals.refused(request, &reply);
         match &reply {
             Reply::Failed(Failure::Clock) => self.note("cluster: refused for a clock"),
             Reply::Failed(Failure::TooFewNodes) => self.note("cluster: too few nodes"),

@@ -191,7 +191,8 @@ impl World {
         client.due = None;
         let (account, node) = (client.account, client.node);
         self.say(|| format!("client {index} at {node}: {call:?}"));
-        self.removals.asked(node, account, &call, &self.looks);
+        self.removals
+            .asked(request, node, account, &call, &self.looks);
         let by = self.members[node].id;
         self.flagging
             .asked(request, by, account, &call, &self.looks);

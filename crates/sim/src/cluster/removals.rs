@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_service::api::{AccountId, FlagChange, MailboxCall, MessageId, Reply, Row};
+use whimbrel_service::{
+    api::{AccountId, Failure, FlagChange, MailboxCall, MessageId, Reply, Row},
+    machine::RequestId,
+};
 
 use super::{World, checks::Looks, is_keeping, names::is_own};
 use crate::client;
@@ -16,8 +19,8 @@ use crate::client;
 pub(super) struct Removals {
     /// Nodes that were asked to move this message, or to clear its `\Deleted`.
     savers: BTreeMap<(AccountId, MessageId), BTreeSet<usize>>,
-    /// Nodes that were asked the same of messages of which the client did not know which they are.
-    savers_of_any: BTreeMap<AccountId, BTreeSet<usize>>,
+    /// Nodes that were asked the same of messages of which the client did not know which they are, and how often.
+    savers_of_any: BTreeMap<AccountId, BTreeMap<usize, u32>>,
     /// The nodes that expunged it, and said so.
     expunged: BTreeMap<(AccountId, MessageId), usize>,
     bodies: BTreeMap<MessageId, u32>,
@@ -26,9 +29,30 @@ pub(super) struct Removals {
     /// Messages that somebody wanted to move, at some node.
     moved: BTreeSet<(AccountId, MessageId)>,
     /// Accounts in which somebody wanted to rename INBOX, which moves whatever is in it.
-    emptied: BTreeSet<AccountId>,
-    /// Accounts where it is not known what was removed.
-    unclear: BTreeSet<AccountId>,
+    emptied: BTreeMap<AccountId, u32>,
+    /// Accounts where it is not known what was removed, and for how many reasons.
+    unclear: BTreeMap<AccountId, u32>,
+    /// What was asked and may be refused, so that it was nothing: at which node.
+    under_way: BTreeMap<RequestId, (usize, AccountId, Many)>,
+}
+
+/// What concerns messages that nobody has named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Many {
+    /// RENAME of INBOX.
+    Moved,
+    /// DELETE
+    Gone,
+}
+
+/// One reason less.
+fn take<K: Ord>(of: &mut BTreeMap<K, u32>, key: &K) {
+    if let Some(count) = of.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            of.remove(key);
+        }
+    }
 }
 
 impl Removals {
@@ -37,9 +61,39 @@ impl Removals {
         self.bodies.insert(row.id, row.size);
     }
 
+    /// It is answered: what was refused before anything was done was nothing.
+    pub(super) fn refused(&mut self, request: RequestId, reply: &Reply) {
+        let Some((node, account, many)) = self.under_way.remove(&request) else {
+            return;
+        };
+        let is_nothing = matches!(
+            reply,
+            Reply::Failed(
+                Failure::BadName
+                    | Failure::Clock
+                    | Failure::Exists
+                    | Failure::HasChildren
+                    | Failure::Inbox
+                    | Failure::NoSuchMailbox
+                    | Failure::TooFewNodes
+            )
+        );
+        match many {
+            _ if !is_nothing => {}
+            Many::Gone => take(&mut self.unclear, &account),
+            Many::Moved => {
+                take(&mut self.emptied, &account);
+                if let Some(savers) = self.savers_of_any.get_mut(&account) {
+                    take(savers, &node);
+                }
+            }
+        }
+    }
+
     /// A client asks this of a node.
     pub(super) fn asked(
         &mut self,
+        request: RequestId,
         node: usize,
         account: AccountId,
         call: &MailboxCall,
@@ -79,11 +133,16 @@ impl Removals {
             } => self.marks(account, &[replaced.uid], looks),
             // What is in INBOX moves, whatever that is.
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
-                self.savers_of_any.entry(account).or_default().insert(node);
-                self.emptied.insert(account);
+                let savers = self.savers_of_any.entry(account).or_default();
+                *savers.entry(node).or_default() += 1;
+                *self.emptied.entry(account).or_default() += 1;
+                let of_it = (node, account, Many::Moved);
+                self.under_way.insert(request, of_it);
             }
             MailboxCall::Delete { name } if !is_own(name.as_str()) => {
-                self.unclear.insert(account);
+                *self.unclear.entry(account).or_default() += 1;
+                let of_it = (node, account, Many::Gone);
+                self.under_way.insert(request, of_it);
             }
             _ => {}
         }
@@ -91,16 +150,17 @@ impl Removals {
 
     /// Whether somebody wanted to move this message, at some node.
     pub(super) fn was_moved(&self, account: AccountId, id: MessageId) -> bool {
-        self.moved.contains(&(account, id)) || self.emptied.contains(&account)
+        self.moved.contains(&(account, id)) || self.emptied.contains_key(&account)
     }
 
     fn saves(&mut self, node: usize, account: AccountId, uids: &[u32], looks: &Looks) {
         for uid in uids {
-            let nodes = match looks.owner(account, *uid) {
-                Some(id) => self.savers.entry((account, id)).or_default(),
-                None => self.savers_of_any.entry(account).or_default(),
-            };
-            nodes.insert(node);
+            if let Some(id) = looks.owner(account, *uid) {
+                self.savers.entry((account, id)).or_default().insert(node);
+            } else {
+                let savers = self.savers_of_any.entry(account).or_default();
+                *savers.entry(node).or_default() += 1;
+            }
         }
     }
 
@@ -111,9 +171,7 @@ impl Removals {
                 Some(body) => {
                     self.marked.insert((account, *body));
                 }
-                None => {
-                    self.unclear.insert(account);
-                }
+                None => *self.unclear.entry(account).or_default() += 1,
             }
         }
     }
@@ -166,8 +224,9 @@ impl Removals {
         let Some(node) = self.expunged.get(&(account, id)) else {
             return false;
         };
-        let savers = self.savers.get(&(account, id)).into_iter();
-        let mut savers = savers.chain(self.savers_of_any.get(&account)).flatten();
+        let savers = self.savers.get(&(account, id)).into_iter().flatten();
+        let of_any = self.savers_of_any.get(&account).into_iter();
+        let mut savers = savers.chain(of_any.flat_map(BTreeMap::keys));
         savers.all(|saver| saver == node)
     }
 }
@@ -193,7 +252,7 @@ impl World {
             gone += expunged
                 .filter(|(of, id)| *of == account && self.removals.is_gone(account, *id))
                 .count();
-            if self.removals.unclear.contains(&account) {
+            if self.removals.unclear.contains_key(&account) {
                 continue;
             }
             let bodies: BTreeSet<u32> = all.iter().map(|(_, body)| *body).collect();

@@ -267,11 +267,13 @@ impl World {
         if connection.call.is_some() {
             return Err("a session has one call under way".into());
         }
+        let request = self.request();
         let writes = matches!(&call, Call::Mailbox { call, .. } if call.writes());
         let what = match &call {
             Call::Mailbox { account, call, .. } => {
                 let node = connection.node;
-                self.removals.asked(node, *account, call, &self.looks);
+                self.removals
+                    .asked(request, node, *account, call, &self.looks);
                 match call {
                     MailboxCall::Select { name, .. } => What::Select(name.as_str().to_owned()),
                     MailboxCall::Changes { .. } => What::Changes,
@@ -289,7 +291,6 @@ impl World {
         if let Call::BlobAbort { upload } = &call {
             connection.uploads.remove(upload);
         }
-        let request = self.request();
         self.doors.calls.insert(request, number);
         connection.call = Some(Asked {
             request,
@@ -309,6 +310,7 @@ impl World {
         reply: &Reply,
     ) -> Result<(), String> {
         let (node, account) = (connection.node, self.doors.doors[connection.door].account);
+        self.removals.refused(asked.request, reply);
         let writes = asked.writes && !matches!(reply, Reply::Failed(_));
         if writes && self.must_refuse(node, asked.at) {
             return Err(format!(
