@@ -85,6 +85,8 @@ pub(super) struct Losses {
     pub(super) acks: Vec<Ack>,
     /// Where the bodies of messages lie: what is imported again was uploaded again.
     blobs: BTreeMap<u32, Vec<BlobName>>,
+    /// Bodies of mail that was to be accepted.
+    mail: BTreeSet<u32>,
     /// Nodes that come back with another disk.
     pending: BTreeMap<usize, DiskCopy>,
     is_over: bool,
@@ -102,6 +104,7 @@ impl Losses {
             copy: None,
             acks: Vec::new(),
             blobs: BTreeMap::new(),
+            mail: BTreeSet::new(),
             pending: BTreeMap::new(),
             is_over: plan.disks == Disks::Own,
         }
@@ -112,6 +115,18 @@ impl Losses {
         let blobs = self.blobs.get(&body).into_iter().flatten();
         let mut blobs = blobs.map(owner::blob_name);
         blobs.any(|blob| disks.iter().any(|disk| disk.blob_stat(blob).is_some()))
+    }
+
+    /// The same, of mail.
+    pub(super) fn came_by_mail(&mut self, body: u32, blob: BlobName) {
+        self.uploaded(body, blob);
+        self.mail.insert(body);
+    }
+
+    /// How many bodies of mail are on none of these disks.
+    pub(super) fn mail_without_bodies(&self, disks: &[Memory]) -> usize {
+        let mail = self.mail.iter();
+        mail.filter(|body| !self.has_body(disks, **body)).count()
     }
 
     pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {

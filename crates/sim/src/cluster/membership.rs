@@ -12,9 +12,9 @@ use whimbrel_replication::{
     wire::Frame,
 };
 use whimbrel_service::{peers::bodies, queue};
-use whimbrel_storage::memory::DiskCopy;
+use whimbrel_storage::memory::{DiskCopy, Memory};
 
-use super::{MS, Member, World};
+use super::{MS, Member, World, losses::durable};
 use crate::node::{Identity, Node};
 
 /// Between two looks at what is held of removed members' logs.
@@ -253,7 +253,11 @@ impl World {
         let waiting: BTreeSet<usize> = (there.iter())
             .map(|index| self.members[*index].node.queue_len())
             .collect();
-        let removed = there.len() < self.members.len() || self.nodes_were_renewed();
+        let disks = there.iter().map(|index| &self.members[*index].node.disk);
+        let disks: Vec<Memory> = disks.map(|disk| durable(&disk.copy())).collect();
+        // Of each that waits the body is nowhere.
+        let gone = self.losses.mail_without_bodies(&disks);
+        let removed = waiting.iter().all(|count| *count <= gone);
         removed && waiting.len() == 1 && self.now + super::HEALING_MICROS_MAX / 2 > end
     }
 
