@@ -141,9 +141,22 @@ impl World {
                     _ => {}
                 }
             }
-            (What::Resolve, Reply::Resolved(Resolution::Local(targets))) => {
-                let targets = targets.iter().map(|target| target.account).collect();
-                self.accept(node, targets);
+            (What::Resolve(before, more), Reply::Resolved(resolution)) => {
+                let mut targets = before.clone();
+                if let Resolution::Local(found) = resolution {
+                    // Who receives for several addresses gets it once.
+                    let found = found.iter().map(|target| target.account);
+                    targets.extend(found.filter(|account| !before.contains(account)));
+                }
+                match (more.checked_sub(1), targets.len()) {
+                    (Some(more), _) => self.resolve(node, targets, more),
+                    (None, 0) => {}
+                    (None, count) => {
+                        let several = count > 1 && !before.is_empty();
+                        self.note_if(several, "cluster: delivery to several addresses");
+                        self.accept(node, targets);
+                    }
+                }
             }
             (What::Store(set), Reply::Stored { rows, modified }) => {
                 if let Some(row) = rows.iter().find(|row| modified.contains(&row.uid)) {

@@ -74,8 +74,8 @@ pub(super) enum What {
     Rows,
     Named,
     Append(Vec<u32>),
-    /// Who receives for an address.
-    Resolve,
+    /// Who receives for an address; who does for those before it, and how many there are behind it.
+    Resolve(Vec<AccountId>, u64),
     Deliver(u32, Vec<AccountId>),
     Store(BTreeSet<u8>),
     Expunge,
@@ -604,6 +604,17 @@ impl World {
         if !self.members[node].is_up() {
             return;
         }
+        // Of several recipients each is asked for.
+        let more = if self.rng.one_in(4) {
+            self.rng.between(1, 3)
+        } else {
+            0
+        };
+        self.resolve(node, Vec::new(), more);
+    }
+
+    /// Who receives for one more address, beside these; then for so many more.
+    pub(super) fn resolve(&mut self, node: usize, targets: Vec<AccountId>, more: u64) {
         let (local, domain) = self.any_address();
         let request = self.request();
         self.bring(node);
@@ -615,7 +626,7 @@ impl World {
             client: None,
             node,
             account: self.accounts[0],
-            what: What::Resolve,
+            what: What::Resolve(targets, more),
             call: None,
             at: self.now,
         };
