@@ -26,10 +26,13 @@ impl World {
         let left: Vec<usize> = (0..self.members.len()).filter(stays).collect();
         let mut held = Held::new();
         let mut disks: Vec<Memory> = Vec::new();
+        let mut lacks = false;
         for index in left {
             let node = &self.members[index].node;
             let disk = durable(&node.disk.copy());
             if self.members[index].down.is_none() {
+                let mut reports = node.reports().into_iter();
+                lacks |= reports.any(|report| report.bodies_missing > 0);
                 for of in &gone {
                     self.note_held(index, *of, &disk, &mut held);
                 }
@@ -49,7 +52,9 @@ impl World {
             Acked::Imported(body) => gone.len() > 1 || !has(ack) || !has_body(body),
             _ if promised => false,
             Acked::Body(body) => !has(ack) || !has_body(body),
-            Acked::Flags(_) | Acked::Expunged(_) | Acked::Name(_) => !has(ack),
+            Acked::Flags(_) | Acked::Expunged(_) => !has(ack),
+            // What was copied there is shown if its body is somewhere.
+            Acked::Name(_) => !has(ack) || lacks,
         };
         let acks = self.losses.acks.iter().enumerate();
         let lost: Vec<usize> = (acks.clone())

@@ -51,8 +51,6 @@ struct Own {
 /// What a seed draws of it, from a generator of its own.
 pub(super) struct Names {
     rng: Rng,
-    /// Accounts change, and members, so that what one node alone had may be gone.
-    is_off: bool,
     all: BTreeMap<u64, Own>,
 }
 
@@ -60,7 +58,6 @@ impl Names {
     pub(super) fn new(plan: &Plan) -> Self {
         Names {
             rng: Rng::new(plan.seed ^ 0x0000_0a3e_0f00),
-            is_off: plan.doors > 0 || plan.membership > 0 || plan.loses,
             all: BTreeMap::new(),
         }
     }
@@ -132,7 +129,7 @@ pub(super) fn is_own(name: &str) -> bool {
 impl World {
     /// Perhaps the client does something to a name of its own; whether it did.
     pub(super) fn uses_own_names(&mut self, index: usize) -> bool {
-        if self.names.is_off || !self.names.rng.one_in(OFTEN) {
+        if !self.names.rng.one_in(OFTEN) {
             return false;
         }
         let mut rng = self.names.rng.fork();
@@ -223,8 +220,13 @@ impl World {
         reply: &Reply,
     ) {
         self.names.answered(node, did, reply);
+        // What is removed with its node need not be so.
+        let counts = !self.members[node].doubtful;
         for name in did.names() {
-            self.acked(node, account, Acked::Name(name));
+            match counts {
+                true => self.acked(node, account, Acked::Name(name)),
+                false => self.names.forget(name),
+            }
         }
     }
 
