@@ -326,6 +326,7 @@ impl World {
             )
         });
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
+        knows.told_by.insert(self.members[client.node].id);
         // What it asked for, and was not told: it had left since the client heard of it.
         let told: BTreeSet<u32> = rows.iter().map(|row| row.uid).collect();
         let gone = view.reading.iter().filter(|uid| !told.contains(uid));
@@ -336,7 +337,7 @@ impl World {
         knows.left.extend(left);
         let with_qresync = client.with_qresync;
         if let Some(cause) = cause.filter(|_| with_qresync) {
-            self.overlooked(with_qresync, cause)?;
+            return Err(cause);
         }
         let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
         let overlooked = "cluster: overlooked without QRESYNC, for a while or again";

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use whimbrel_crdt::Incarnation;
 use whimbrel_service::api::{MailboxCall, MailboxName, MessageId, Reply, Row, SessionId};
 
 use super::{Uids, World};
@@ -19,6 +20,8 @@ pub(super) struct Knows {
     pub(super) seen: BTreeSet<MessageId>,
     /// UIDs that had left INBOX where it looked. A node that has not heard of that still shows them: that is nothing new. What comes back has another UID.
     pub(super) left: Uids,
+    /// Who told it of INBOX.
+    pub(super) told_by: BTreeSet<Incarnation>,
 }
 
 impl Knows {
@@ -100,22 +103,21 @@ impl World {
                     "client {index} overlooks {id}, UID {uid}, at {node}: it asks from {}",
                     knows.uid_next
                 );
-                self.overlooked(with_qresync, cause)?;
+                if !self.may_overlook(with_qresync, &knows) {
+                    return Err(cause);
+                }
+                self.note("cluster: overlooked, members having changed");
+                self.say(|| cause);
             }
         }
         Ok(())
     }
 
-    /// Counted only, of clients without QRESYNC, where nodes were removed or lost their disks: nothing shows that they were there, unless they have a UID that nobody else gave
-    /// (`docs/decisions/0033`).
-    pub(super) fn overlooked(&mut self, with_qresync: bool, cause: String) -> Result<(), String> {
-        let is_excused = !with_qresync && (self.nodes_were_removed() || self.nodes_were_renewed());
-        if !is_excused {
-            return Err(cause);
-        }
-        self.note("cluster: overlooked, members having changed");
-        self.say(|| cause);
-        Ok(())
+    /// Counted only, of a client without QRESYNC that was at a node which was removed or lost its disk: nothing shows that it was there, unless it has a UID that nobody else
+    /// gave (`docs/decisions/0033`).
+    fn may_overlook(&self, with_qresync: bool, knows: &Knows) -> bool {
+        let stays = |id| (self.members.iter()).any(|of| of.id == id && !of.doubtful);
+        !with_qresync && knows.told_by.iter().any(|id| !stays(*id))
     }
 
     pub(super) fn inbox(

@@ -426,7 +426,7 @@ impl World {
                         let cause = format!(
                             "door {door} overlooks message {size}, UID {uid} of INBOX, at {node}"
                         );
-                        self.overlooked(true, cause)?;
+                        return Err(cause);
                     }
                 }
             }
