@@ -113,6 +113,12 @@ pub(super) fn mailbox(name: &str) -> MailboxName {
     MailboxName::new(name).unwrap_or_else(|_| MailboxName::inbox())
 }
 
+/// A message comes with some flags, not `\Deleted`: as it comes nobody wants to remove it.
+pub(super) fn flag(mail: &mut NewMail, rng: &mut Rng) {
+    let numbers = 1..client::FLAGS_COUNT;
+    mail.flags = client::flags(&numbers.filter(|_| rng.one_in(6)).collect());
+}
+
 /// In these seeds half of what is asked where messages are removed marks, unmarks, moves and expunges them: what removes a message at one node meets what saves it at another.
 fn quarrels(seed: u64) -> bool {
     seed % 3 == 1
@@ -517,7 +523,10 @@ impl World {
             _ => ("cluster: APPEND", 1, None),
         };
         match self.appending(node, account, session, name, count, replaces) {
-            Some((call, what)) => {
+            Some((mut call, what)) => {
+                if let MailboxCall::Append { messages, .. } = &mut call {
+                    messages.iter_mut().for_each(|mail| flag(mail, rng));
+                }
                 self.note(note);
                 self.ask(index, call, what);
             }

@@ -9,7 +9,7 @@ use whimbrel_service::{
 
 use super::{
     Plan, World,
-    clients::{What, mailbox},
+    clients::{What, flag, mailbox},
     is_keeping,
     losses::Acked,
     names::Did,
@@ -188,7 +188,11 @@ impl World {
                 new.push((account, id, self.next_body));
                 (id, self.next_body)
             };
-            let mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
+            let mut mail = self.new_mail_called(node, body, Some(import_upload(id, account)))?;
+            // Imported twice at once they are set twice, which one who clears them need not know.
+            if !is_keeping(account) {
+                flag(&mut mail, rng);
+            }
             self.losses.uploaded(body, mail.blob);
             messages.push((id, mail));
             bodies.push(body);
