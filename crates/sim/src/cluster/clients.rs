@@ -281,6 +281,7 @@ impl World {
         let call = Call::Mailbox {
             account: asked.account,
             call,
+            uid_validity: None,
             other_nodes: self.plan.other_nodes,
         };
         self.members[node].node.call(request, call);
