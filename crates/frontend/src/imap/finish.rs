@@ -1,7 +1,7 @@
-//! The tagged line that ends a command. Its code may be long (COPYUID and MODIFIED of a big mailbox): it is written piece by piece.
+//! The tagged line that ends a command. Its code may be long (COPYUID and MODIFIED of a big mailbox, APPENDUID of many messages): it is written piece by piece.
 
 use whimbrel_imap::{
-    core::{SequenceSet, Tag},
+    core::Tag,
     encode::{self, Code, strings},
 };
 
@@ -52,9 +52,16 @@ impl Finish {
             EndCode::Capability => {
                 capability::with_list(cx, |cx, names| short(cx, Some(Code::Capability(names))))
             }
+            // "a UID set containing the UIDs assigned to the appended messages, in the order they were transmitted" (RFC 4315, 3).
             EndCode::AppendUid { uid_validity, uids } => {
-                let uids = SequenceSet::from_numbers(uids.iter().copied());
-                short(cx, Some(Code::AppendUid(*uid_validity, &uids)))
+                let uids = uids.iter().copied();
+                let Some(()) = self.text.all(cx, &mut self.next, uids, |cx| {
+                    begin(cx, tag, kind, &format!("APPENDUID {uid_validity} "));
+                }) else {
+                    return false;
+                };
+                end(cx, text);
+                true
             }
             EndCode::BadUrl(url) => short(cx, Some(Code::BadUrl(url))),
             EndCode::HighestModSeq => {

@@ -105,7 +105,7 @@ pub(super) enum EndCode {
     Plain(Code<'static>),
     /// The capabilities as they are now.
     Capability,
-    /// The UIDs ascend.
+    /// In the order of the messages; they need not ascend, as a UID may have been replaced by another before this is told.
     AppendUid {
         uid_validity: u32,
         uids: Vec<u32>,

@@ -34,6 +34,8 @@ pub(crate) struct Fake {
     /// The next call of this name fails.
     pub(crate) fail: Option<(&'static str, Failure)>,
     pub(crate) uid_validity: u32,
+    /// The next answer to an APPEND tells these UIDs.
+    pub(crate) appended_as: Option<Vec<u32>>,
     /// It believes no MODSEQ in a condition.
     pub(crate) disbelieves: bool,
     /// Messages that one call moves or removes.
@@ -126,6 +128,7 @@ impl Fake {
             forgets: false,
             fail: None,
             uid_validity: 7,
+            appended_as: None,
             disbelieves: false,
             per_call: MESSAGES_PER_CALL_MAX,
             no_previews: false,
@@ -567,7 +570,7 @@ impl Fake {
                 }
                 Reply::Appended {
                     uid_validity: self.uid_validity,
-                    uids,
+                    uids: self.appended_as.take().unwrap_or(uids),
                 }
             }
             MailboxCall::Copy {

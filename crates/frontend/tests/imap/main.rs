@@ -1,6 +1,7 @@
 //! IMAP sessions against a fake store: scripts, and what scripts cannot say.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod appenduid;
 mod binary;
 mod capability;
 mod compress;
