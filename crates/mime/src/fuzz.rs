@@ -3,7 +3,7 @@
 use crate::charset::{Charset, CharsetDecoder};
 use crate::header::{HeaderDecoder, decode};
 use crate::preview::{LatePreview, PREVIEW_CHARS_MAX};
-use crate::search::{Needle, Scope, TextSearcher};
+use crate::search::{FieldKeys, FieldSearcher, Needle, Scope, TextSearcher};
 use crate::section::resolve;
 use crate::transfer::{Encoding, TransferDecoder};
 use crate::{Content, HeaderFilter, Limits, Parser, Part, SectionText, Span, Summary};
@@ -203,7 +203,9 @@ pub fn text(data: &[u8]) {
         Needle::new(" "),
         Needle::new(&header),
     ] {
-        assert_eq!(needle.in_header(text), needle.in_text(&decode(text)));
+        let mut searcher = FieldSearcher::new(&FieldKeys::new(&[("x", needle.clone())]));
+        searcher.field(b"X", text);
+        assert_eq!(searcher.finish(), [needle.in_text(&decode(text))]);
     }
     // A character of the replacement may stand for each octet.
     assert!(header.len() <= text.len() * 4 + 16);

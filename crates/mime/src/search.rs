@@ -14,23 +14,30 @@
 //! are not searched; images and their kin are not even read.
 
 mod fields;
+mod keys;
 mod matcher;
+mod slice;
 
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
 
 use crate::charset::{Charset, CharsetDecoder};
-use crate::header::{HeaderDecoder, decode};
+use crate::header::HeaderDecoder;
 use crate::summary::{Content, Message, Part, Span, Summary};
 use crate::transfer::{Encoding, TransferDecoder};
 use fields::{FieldSink, FieldSplitter};
 use matcher::{Matcher, fold};
 
+pub use keys::{FieldKeys, FieldSearcher};
+pub use slice::Slice;
+
 /// Bytes between two wanted ranges that are rather read than sought over.
 const GAP_BYTES_MAX: u64 = 1024;
 /// Bytes that are decoded at a time: what bounds the scratch buffers.
 const PIECE_BYTES: usize = 4096;
+/// What it costs to decode a byte, in bytes that are looked through.
+const DECODE_WORK: usize = 8;
 
 /// What is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +68,11 @@ impl Needle {
         self.finder.needle()
     }
 
-    /// Whether it occurs in a text.
-    pub fn in_text(&self, text: &str) -> bool {
+    /// Whether it occurs in a text: what the searchers are compared with.
+    pub(crate) fn in_text(&self, text: &str) -> bool {
         let mut folded = Vec::with_capacity(text.len());
         fold(text, &mut folded);
         self.finder.find(&folded).is_some()
-    }
-
-    /// Whether it occurs in the decoded text of a header field's raw value.
-    pub fn in_header(&self, raw: &[u8]) -> bool {
-        match plain(raw) {
-            Some(text) => self.finder.find(&text.to_ascii_lowercase()).is_some(),
-            None => self.in_text(&decode(raw)),
-        }
     }
 
     /// Whether it is the empty string.
@@ -82,7 +81,7 @@ impl Needle {
     }
 }
 
-/// The text of a raw value in which nothing is to be decoded, as most are: [`decode`] would give the same. `None`: it has to.
+/// The text of a raw value in which nothing is to be decoded, as most are: [`crate::header::decode`] would give the same. `None`: it has to.
 fn plain(raw: &[u8]) -> Option<&[u8]> {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let begin = raw
@@ -96,7 +95,8 @@ fn plain(raw: &[u8]) -> Option<&[u8]> {
 }
 
 /// Searches the text of a message for several needles at once, in constant memory (some KiB and the length of the longest
-/// needle). Work: the bytes asked for, times the number of needles.
+/// needle). Work: the bytes asked for, times the number of needles; who cannot do so much at once uses [`TextSearcher::push_slice`] and
+/// [`TextSearcher::settle`].
 ///
 /// Ask [`TextSearcher::next_range`], read these bytes of the message in order and [`TextSearcher::push`] them all, in chunks
 /// of any size; repeat until it says `None`.
@@ -150,6 +150,7 @@ impl TextSearcher {
     /// The next bytes wanted. `None`: the search is over, because all is read or every needle was found. To be called when
     /// the range before was pushed whole, or [`TextSearcher::matched`] is true throughout.
     pub fn next_range(&mut self) -> Option<Span> {
+        self.settle(&mut Slice::endless());
         if self.matcher.is_done() {
             return None;
         }
@@ -167,32 +168,43 @@ impl TextSearcher {
     }
 
     /// The next bytes of the range; bytes beyond it are an error of the caller and panic.
-    pub fn push(&mut self, mut bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.push_slice(bytes, &mut Slice::endless());
+    }
+
+    /// As [`TextSearcher::push`], as far as the slice goes: says how many bytes were taken. Which needles were found shows when there was enough
+    /// of the text, or after [`TextSearcher::settle`].
+    pub fn push_slice(&mut self, bytes: &[u8], slice: &mut Slice) -> usize {
         assert!(
             bytes.len() as u64 <= self.end - self.at,
             "bytes beyond the range"
         );
-        while !bytes.is_empty() && !self.matcher.is_done() {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.matcher.is_done() {
+            if slice.is_used_up() || (self.matcher.is_full() && !self.matcher.search(slice)) {
+                return bytes.len() - rest.len();
+            }
             let Some(segment) = self.segments.last() else {
                 break;
             };
             let span = segment.span;
             if self.at < span.start {
-                let skip = bytes
+                let skip = rest
                     .len()
                     .min(usize::try_from(span.start - self.at).unwrap_or(usize::MAX));
                 self.at += skip as u64;
-                bytes = &bytes[skip..];
+                rest = &rest[skip..];
                 continue;
             }
             let left = usize::try_from(span.end() - self.at).unwrap_or(usize::MAX);
-            let (piece, rest) = bytes.split_at(bytes.len().min(left).min(PIECE_BYTES));
+            let (piece, behind) = rest.split_at(rest.len().min(left).min(PIECE_BYTES));
+            slice.take(DECODE_WORK * piece.len());
             let decoder = self
                 .decoder
                 .get_or_insert_with(|| SegmentDecoder::new(segment.kind));
             decoder.push(piece, &mut self.matcher);
             self.at += piece.len() as u64;
-            bytes = rest;
+            rest = behind;
             if self.at == span.end() {
                 if let Some(decoder) = self.decoder.take() {
                     decoder.finish(&mut self.matcher);
@@ -200,7 +212,21 @@ impl TextSearcher {
                 self.segments.pop();
             }
         }
-        self.at += bytes.len() as u64;
+        if self.matcher.is_full() {
+            self.matcher.search(slice);
+        }
+        self.at += rest.len() as u64;
+        bytes.len()
+    }
+
+    /// Looks through what was pushed, so that [`TextSearcher::matched`] says what was found so far. False: the slice is used up before that.
+    pub fn settle(&mut self, slice: &mut Slice) -> bool {
+        self.matcher.search(slice)
+    }
+
+    /// How many needles were found so far.
+    pub fn found(&self) -> usize {
+        self.matcher.found()
     }
 
     /// Which needles were found so far, in the order given.
@@ -274,7 +300,7 @@ impl SegmentDecoder {
                 text.clear();
                 transfer.push(piece, bytes);
                 charset.push(bytes, text);
-                matcher.push(text);
+                matcher.push(0, text);
             }
         }
     }
@@ -299,8 +325,8 @@ impl SegmentDecoder {
                 transfer.finish(&mut bytes);
                 charset.push(&bytes, &mut text);
                 charset.finish(&mut text);
-                matcher.push(&text);
-                matcher.end_unit();
+                matcher.push(0, &text);
+                matcher.end_unit(0);
             }
         }
     }
@@ -322,117 +348,14 @@ impl FieldSink for WholeFields<'_> {
     fn value(&mut self, piece: &[u8]) {
         self.text.clear();
         self.decoder.push(piece, &mut self.text);
-        self.matcher.push(&self.text);
+        self.matcher.push(0, &self.text);
     }
 
     fn end(&mut self) {
         self.text.clear();
         self.decoder.finish(&mut self.text);
-        self.matcher.push(&self.text);
-        self.matcher.end_unit();
-    }
-}
-
-/// Searches header fields by name in a header that streams by, in constant memory: for SEARCH HEADER on fields that the
-/// summary does not have.
-pub struct FieldSearcher {
-    splitter: FieldSplitter,
-    wanted: WantedFields,
-}
-
-struct WantedFields {
-    list: Vec<Wanted>,
-    decoder: HeaderDecoder,
-    /// Whether the present field is wanted by any.
-    any: bool,
-    text: String,
-}
-
-struct Wanted {
-    /// Lower case.
-    name: Vec<u8>,
-    matcher: Matcher,
-    /// Whether a field of this name was seen.
-    seen: bool,
-    /// Whether the present field has this name.
-    now: bool,
-}
-
-impl FieldSearcher {
-    /// A search for each needle in the fields of its name. An empty needle matches when there is such a field.
-    pub fn new<N: AsRef<[u8]>>(wanted: &[(N, Needle)]) -> FieldSearcher {
-        let list = wanted.iter().map(|(name, needle)| Wanted {
-            name: name.as_ref().to_ascii_lowercase(),
-            matcher: Matcher::new(std::slice::from_ref(needle)),
-            seen: false,
-            now: false,
-        });
-        let list = list.collect();
-        FieldSearcher {
-            splitter: FieldSplitter::default(),
-            wanted: WantedFields {
-                list,
-                decoder: HeaderDecoder::new(),
-                any: false,
-                text: String::new(),
-            },
-        }
-    }
-
-    /// The next bytes of the header.
-    pub fn push(&mut self, bytes: &[u8]) {
-        bytes
-            .chunks(PIECE_BYTES)
-            .for_each(|piece| self.splitter.push(piece, &mut self.wanted));
-    }
-
-    /// The header is at its end: which were found, in the order given.
-    pub fn finish(mut self) -> Vec<bool> {
-        self.splitter.finish(&mut self.wanted);
-        self.wanted
-            .list
-            .iter()
-            .map(|wanted| wanted.seen && wanted.matcher.matched()[0])
-            .collect()
-    }
-}
-
-impl FieldSink for WantedFields {
-    fn name(&mut self, name: &[u8]) {
-        self.any = false;
-        for wanted in &mut self.list {
-            wanted.now = wanted.name.eq_ignore_ascii_case(name);
-            wanted.seen |= wanted.now;
-            self.any |= wanted.now;
-        }
-    }
-
-    fn value(&mut self, piece: &[u8]) {
-        if self.any {
-            self.text.clear();
-            self.decoder.push(piece, &mut self.text);
-            self.give();
-        }
-    }
-
-    fn end(&mut self) {
-        if std::mem::take(&mut self.any) {
-            self.text.clear();
-            self.decoder.finish(&mut self.text);
-            self.give();
-            for wanted in &mut self.list {
-                wanted.matcher.end_unit();
-                wanted.now = false;
-            }
-        }
-    }
-}
-
-impl WantedFields {
-    fn give(&mut self) {
-        for wanted in self.list.iter_mut().filter(|wanted| wanted.now) {
-            wanted.matcher.push(&self.text);
-        }
+        self.matcher.push(0, &self.text);
+        self.matcher.end_unit(0);
     }
 }
 

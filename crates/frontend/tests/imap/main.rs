@@ -14,6 +14,7 @@ mod noise;
 mod qresync;
 mod real;
 mod script;
+mod slices;
 mod streams;
 mod validity;
 mod world;

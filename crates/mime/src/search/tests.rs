@@ -1,4 +1,5 @@
 use super::*;
+use crate::header::decode;
 use crate::{Limits, Parser};
 
 fn summary_of(message: &[u8]) -> Summary {
@@ -150,9 +151,11 @@ fn single_fields() {
     let header = b"X-A: one =?utf-8?q?=C3=84?=\r\nx-b : two\r\n three\r\nX-A: four\r\nX-Empty:\r\nbad x-c line\r\n\r\n";
     let check = |name: &str, needle: &str, expected: bool| {
         for step in [1, 3, 1000] {
-            let mut searcher =
-                FieldSearcher::new(&[(name, Needle::new(needle)), ("none", Needle::new(""))]);
-            header.chunks(step).for_each(|piece| searcher.push(piece));
+            let keys = FieldKeys::new(&[(name, Needle::new(needle)), ("none", Needle::new(""))]);
+            let mut searcher = FieldSearcher::new(&keys);
+            for piece in header.chunks(step) {
+                searcher.push_slice(piece, &mut Slice::endless());
+            }
             assert_eq!(searcher.finish(), [expected, false], "{name} {needle}");
         }
     };
@@ -168,11 +171,94 @@ fn single_fields() {
 }
 
 #[test]
+fn many_keys_of_many_names() {
+    let key = |n: u32| (format!("X-{}", n % 7), Needle::new(&format!("<{n}>")));
+    let list: Vec<_> = (0..100).map(key).collect();
+    let header = "x-3: <3> <10>\n <4>\nX-4: <4\nX-4:><11>\nX-9: <9>\nX-3: <17>\n\n";
+    for (work, step) in [(1, 1), (1, 1000), (100, 7), (usize::MAX, 1000)] {
+        let mut searcher = FieldSearcher::new(&FieldKeys::new(&list));
+        for mut piece in header.as_bytes().chunks(step) {
+            while !piece.is_empty() {
+                piece = &piece[searcher.push_slice(piece, &mut Slice::new(work))..];
+            }
+        }
+        searcher.end();
+        while !searcher.settle(&mut Slice::new(work)) {}
+        let found = searcher.finish();
+        let found: Vec<usize> = (0..100).filter(|n| found[*n]).collect();
+        assert_eq!(found, [3, 10, 11, 17], "{work}");
+    }
+    let keys = FieldKeys::new(&list);
+    assert_eq!(
+        keys.by_name(|name| name == b"x-2")[..9]
+            .iter()
+            .position(|&two| two),
+        Some(2)
+    );
+}
+
+/// However many keys there are, and however long the fields, little text is held.
+#[test]
+fn keys_hold_no_windows_of_their_own() {
+    use matcher::WINDOW_BYTES;
+    for (names, keys, fields) in [(1, 64, 20), (4096, 4096, 200)] {
+        let key = |n: usize| (format!("X-{}", n % names), Needle::new(&format!("<{n}>")));
+        let list: Vec<_> = (0..keys).map(key).collect();
+        let mut searcher = FieldSearcher::new(&FieldKeys::new(&list));
+        let mut most = 0;
+        for n in 0..fields {
+            let header = format!("X-{}: {}<{n}>\r\n", n % names, "a ".repeat(WINDOW_BYTES));
+            for piece in header.as_bytes().chunks(PIECE_BYTES) {
+                searcher.push_slice(piece, &mut Slice::endless());
+                most = most.max(searcher.held_bytes());
+            }
+        }
+        assert!(most <= 4 * WINDOW_BYTES, "{names} names: {most} bytes");
+        let found = searcher.finish();
+        assert_eq!(found.iter().filter(|&&found| found).count(), fields);
+    }
+}
+
+/// A text is looked through in slices, and what is found is the same.
+#[test]
+fn many_needles_are_looked_for_in_slices() {
+    let hay = "hay 17 ".repeat(10_000);
+    let message = format!("Subject: x\n\n{hay}<3>{hay}<999>");
+    let needles: Vec<Needle> = (0..1000).map(|n| Needle::new(&format!("<{n}>"))).collect();
+    let work = 100_000;
+    let mut searcher = TextSearcher::new(&summary_of(message.as_bytes()), Scope::Body, &needles);
+    let mut slices = 0;
+    while let Some(span) = searcher.next_range() {
+        let mut bytes = &message.as_bytes()[span.start as usize..span.end() as usize];
+        while !bytes.is_empty() {
+            bytes = &bytes[searcher.push_slice(bytes, &mut Slice::new(work))..];
+            slices += 1;
+        }
+        while !searcher.settle(&mut Slice::new(work)) {
+            slices += 1;
+        }
+    }
+    let found: Vec<usize> = (0..1000).filter(|n| searcher.matched()[*n]).collect();
+    assert_eq!(found, [3, 999]);
+    assert_eq!(searcher.found(), 2);
+    // Every byte for every needle; a slice may be passed by a window.
+    let most = work + matcher::WINDOW_BYTES + 2 * PIECE_BYTES;
+    assert!(slices >= message.len() * needles.len() / most, "{slices}");
+}
+
+#[test]
 fn needles_in_short_texts() {
+    let in_field = |needle: &str, raw: &str| {
+        let keys = FieldKeys::new(&[("Subject", Needle::new(needle))]);
+        let mut searcher = FieldSearcher::new(&keys);
+        searcher.field(b"subject", raw.as_bytes());
+        searcher.finish()[0]
+    };
     assert!(Needle::new("ÉT").in_text("café été"));
     assert!(Needle::new("").in_text(""));
-    assert!(Needle::new("grüße").in_header(b" =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
-    assert!(!Needle::new("gruesse").in_header(b" =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
+    assert!(in_field("grüße", " =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
+    assert!(!in_field("gruesse", " =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"));
+    assert!(in_field("", "\r\n"));
 }
 
 proptest::proptest! {
@@ -182,12 +268,11 @@ proptest::proptest! {
         raw in "[ \t\r\n]{0,3}[aAbBkéÉ\u{212a}=?_ \t\r\n\u{0}\u{1b}]{0,8}(=\\?utf-8\\?q\\?a=C3=A9\\?=)?[ \t\r\n]{0,3}", needle in "[aABbKéÉ= \t]{0,3}"
     ) {
         let decoded = decode(raw.as_bytes());
-        let mut matcher = Matcher::new(&[Needle::new(&needle)]);
-        matcher.push(&decoded);
-        matcher.end_unit();
-        let expected = matcher.is_done();
-        proptest::prop_assert_eq!(Needle::new(&needle).in_header(raw.as_bytes()), expected);
-        proptest::prop_assert_eq!(Needle::new(&needle).in_text(&decoded), expected);
+        let needle = Needle::new(&needle);
+        let expected = needle.in_text(&decoded);
+        let mut searcher = FieldSearcher::new(&FieldKeys::new(&[("a", needle)]));
+        searcher.field(b"A", raw.as_bytes());
+        proptest::prop_assert_eq!(searcher.finish(), [expected]);
         if let Some(text) = plain(raw.as_bytes()) {
             proptest::prop_assert_eq!(text, decoded.as_bytes());
         }

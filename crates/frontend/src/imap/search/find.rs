@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use whimbrel_imap::command::SearchKey;
+use whimbrel_mime::search::Slice;
 use whimbrel_service::api::{
     CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
 };
@@ -20,8 +21,11 @@ use super::{
         task::{Outcome, Step, Wake},
     },
     message::{Message, Next},
-    program::{Facts, Program},
+    program::{Facts, Known, Program, Summary},
 };
+
+/// Work after which others have their chance: about a millisecond at most.
+const SLICE_WORK: usize = 1024 * 1024;
 
 /// A search that is going on.
 pub(super) struct Find {
@@ -34,8 +38,15 @@ pub(super) struct Find {
     behind: Vec<(u32, u64)>,
     /// How many were found.
     count: u32,
-    /// Places of the present window whose rows were asked for.
+    /// Places of the present window, and the next of them that is tried.
+    window: Vec<u32>,
+    window_at: usize,
+    /// Places of the present window whose rows are wanted.
     asked: Vec<u32>,
+    /// The next of `asked` that may have a row in `rows`.
+    asked_at: usize,
+    /// Rows that were not tried yet.
+    rows: std::vec::IntoIter<Row>,
     /// UIDs of the present window of which the owner has yet to say which messages have the flags that decide.
     unasked: Option<(u32, u32)>,
     /// Messages of the window that rows do not decide.
@@ -43,6 +54,8 @@ pub(super) struct Find {
     /// The next of `open`.
     at: usize,
     contents: std::vec::IntoIter<Option<Bytes>>,
+    /// The content row of the message before `at`, while its summary is looked through.
+    content: Option<(Bytes, Summary)>,
     message: Option<Box<Message>>,
     /// Begins of bodies of the next messages.
     ahead: ReadAhead,
@@ -96,8 +109,12 @@ enum State {
     Believed,
     Window,
     Rows,
+    /// Rows are tried.
+    Tried,
     Contents,
     Body,
+    /// What was read of a message is looked through.
+    Read,
 }
 
 impl Find {
@@ -128,11 +145,16 @@ impl Find {
             back: Back::default(),
             behind: Vec::new(),
             count: 0,
+            window: Vec::new(),
+            window_at: 0,
             asked: Vec::new(),
+            asked_at: 0,
+            rows: Vec::new().into_iter(),
             unasked: None,
             open: Vec::new(),
             at: 0,
             contents: Vec::new().into_iter(),
+            content: None,
             message: None,
             ahead: ReadAhead::default(),
             hits: Vec::new(),
@@ -153,6 +175,8 @@ impl Find {
     pub(super) fn step(&mut self, cx: &mut Context, wake: Wake<'_>) -> Finding {
         match (&self.state, wake) {
             (State::Window, Wake::Go) => self.next_window(cx),
+            (State::Tried, Wake::Go) => self.try_rows(cx),
+            (State::Read, Wake::Go) => self.next_message(cx, None),
             (State::Believed, Wake::Go) => {
                 let name = cx.view().name.clone();
                 let modseqs = self.program.modseqs.clone();
@@ -197,15 +221,40 @@ impl Find {
 
     /// Drops what was read and not yet looked at.
     pub(super) fn shed(&mut self) {
-        if matches!(self.state, State::Body) {
+        if matches!(self.state, State::Body | State::Read) {
             self.contents = Vec::new().into_iter();
             self.ahead.shed();
         }
     }
 
     fn next_window(&mut self, cx: &mut Context) -> Finding {
-        let mut window = Vec::new();
+        self.state = State::Window;
+        let mut slice = Slice::new(SLICE_WORK);
         loop {
+            while let Some(&place) = self.window.get(self.window_at) {
+                if slice.is_used_up() {
+                    return Finding::Step(Step::Yield);
+                }
+                slice.take(self.program.work());
+                self.window_at += 1;
+                match self.program.holds(&Facts {
+                    place,
+                    ..Facts::default()
+                }) {
+                    Some(false) => {}
+                    // Its MODSEQ is part of the answer.
+                    Some(true) if !self.program.with_modseq() => self.hits.push((place, 0)),
+                    _ => self.asked.push(place),
+                }
+            }
+            if !self.asked.is_empty() {
+                let view = cx.view();
+                let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
+                let name = view.name.clone();
+                self.state = State::Rows;
+                let call = MailboxCall::Rows { name, uids };
+                return Finding::Step(Step::Call(cx.call(call)));
+            }
             if self.unasked.is_none() || !matches!(self.wanted, Wanted::Last(_)) {
                 self.end_window();
             }
@@ -226,12 +275,12 @@ impl Find {
                 self.state = State::Rows;
                 return Finding::Step(Step::Call(cx.call(call)));
             }
+            let window = &mut self.window;
+            self.window_at = 0;
             match self.wanted {
                 _ if enough => window.clear(),
-                Wanted::Last(_) => self.back.fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
-                _ => self
-                    .cursor
-                    .fill(&self.bounds, ROWS_PER_CALL_MAX, &mut window),
+                Wanted::Last(_) => self.back.fill(&self.bounds, ROWS_PER_CALL_MAX, window),
+                _ => self.cursor.fill(&self.bounds, ROWS_PER_CALL_MAX, window),
             }
             let (Some(&first), Some(&last)) = (window.first(), window.last()) else {
                 self.keep_behind();
@@ -248,27 +297,7 @@ impl Find {
                 let last = rest.map_or(last, |(_, end)| end - 1);
                 let view = cx.view();
                 self.unasked = Some((view.uid(first), view.uid(last)));
-                continue;
-            }
-            self.asked.clear();
-            for &place in &window {
-                match self.program.holds(&Facts {
-                    place,
-                    ..Facts::default()
-                }) {
-                    Some(false) => {}
-                    // Its MODSEQ is part of the answer.
-                    Some(true) if !self.program.with_modseq() => self.hits.push((place, 0)),
-                    _ => self.asked.push(place),
-                }
-            }
-            if !self.asked.is_empty() {
-                let view = cx.view();
-                let uids = self.asked.iter().map(|&place| view.uid(place)).collect();
-                let name = view.name.clone();
-                self.state = State::Rows;
-                let call = MailboxCall::Rows { name, uids };
-                return Finding::Step(Step::Call(cx.call(call)));
+                self.window.clear();
             }
         }
     }
@@ -304,22 +333,39 @@ impl Find {
     }
 
     fn take_rows(&mut self, cx: &mut Context, rows: Vec<Row>) -> Finding {
-        let view = cx.view();
-        let mut places = self.asked.iter().copied();
+        self.rows = rows.into_iter();
+        self.asked_at = 0;
         self.open.clear();
         self.at = 0;
-        for row in rows {
-            let Some(place) = places.find(|&place| view.uid(place) == row.uid) else {
+        self.try_rows(cx)
+    }
+
+    fn try_rows(&mut self, cx: &mut Context) -> Finding {
+        self.state = State::Tried;
+        let mut slice = Slice::new(SLICE_WORK);
+        let view = cx.view();
+        while let Some(row) = self.rows.as_slice().first() {
+            if slice.is_used_up() {
+                return Finding::Step(Step::Yield);
+            }
+            slice.take(self.program.work());
+            let mut places = self.asked[self.asked_at..].iter();
+            let Some(passed) = places.position(|&place| view.uid(place) == row.uid) else {
                 return Finding::Failed(Outcome::bug());
             };
-            match self.program.holds(&Facts {
+            self.asked_at += passed + 1;
+            let place = self.asked[self.asked_at - 1];
+            let result = self.program.holds(&Facts {
                 place,
-                row: Some(&row),
+                row: Some(row),
                 ..Facts::default()
-            }) {
-                Some(true) => self.hits.push((place, row.modseq)),
+            });
+            let modseq = row.modseq;
+            let row = self.rows.next();
+            match result {
+                Some(true) => self.hits.push((place, modseq)),
                 Some(false) => {}
-                None => self.open.push((place, row)),
+                None => self.open.extend(row.map(|row| (place, row))),
             }
         }
         self.contents = Vec::new().into_iter();
@@ -328,9 +374,25 @@ impl Find {
 
     /// Goes on with the messages that need reading. `bytes` is what was read of the present one.
     fn next_message(&mut self, cx: &mut Context, mut bytes: Option<Bytes>) -> Finding {
+        let mut slice = Slice::new(SLICE_WORK);
+        self.state = State::Read;
         loop {
+            if let Some((content, mut summary)) = self.content.take() {
+                if !summary.settle(&mut slice) {
+                    self.content = Some((content, summary));
+                    return Finding::Step(Step::Yield);
+                }
+                let (place, row) = &self.open[self.at - 1];
+                match self.look(&content, summary.finish(), *place, row) {
+                    Some(Looked::Result(true)) => self.hits.push((*place, row.modseq)),
+                    Some(Looked::Result(false)) => {}
+                    Some(Looked::Further(message)) => self.message = Some(message),
+                    None => self.found.unread = true,
+                }
+            }
             if let Some(message) = &mut self.message {
-                match message.go_on(&self.program, bytes.take()) {
+                match message.go_on(&self.program, bytes.take(), &mut slice) {
+                    Next::Later => return Finding::Step(Step::Yield),
                     Next::Wants(call) => {
                         bytes = self.ahead.take(&call);
                         if bytes.is_some() {
@@ -354,11 +416,15 @@ impl Find {
                 }
                 self.message = None;
             }
-            let Some((place, row)) = self.open.get(self.at) else {
+            if self.at == self.open.len() {
                 self.ahead.clear();
+                self.asked.clear();
                 self.state = State::Window;
                 return Finding::Step(Step::Again);
-            };
+            }
+            if slice.is_used_up() {
+                return Finding::Step(Step::Yield);
+            }
             match self.contents.next() {
                 None => {
                     let end = self.open.len().min(self.at + CONTENTS_PER_CALL_MAX);
@@ -374,20 +440,21 @@ impl Find {
                 }
                 // It was expunged after its row was read.
                 Some(None) => {}
-                Some(Some(content)) => match self.look(&content, *place, row) {
-                    Some(Looked::Result(true)) => self.hits.push((*place, row.modseq)),
-                    Some(Looked::Result(false)) => {}
-                    Some(Looked::Further(message)) => self.message = Some(message),
-                    None => self.found.unread = true,
-                },
+                Some(Some(content)) => {
+                    let summary = blob::view(&content)
+                        .and_then(|view| self.program.summary(&view, &mut slice));
+                    match summary {
+                        Some(summary) => self.content = Some((content, summary)),
+                        None => self.found.unread = true,
+                    }
+                }
             }
             self.at += 1;
         }
     }
 
-    /// Tries the program on what a content row says. `None`: it cannot be read.
-    fn look(&self, content: &Bytes, place: u32, row: &Row) -> Option<Looked> {
-        let known = self.program.known(&blob::view(content)?)?;
+    /// Tries the program on what a content row says, and its summary. `None`: it cannot be read.
+    fn look(&self, content: &Bytes, known: Known, place: u32, row: &Row) -> Option<Looked> {
         let result = self.program.holds(&Facts {
             place,
             row: Some(row),

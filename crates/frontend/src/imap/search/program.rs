@@ -6,13 +6,13 @@
 
 use whimbrel_imap::{
     command::SearchKey,
-    core::{Date as WireDate, DateTime},
+    core::{Date as WireDate, DateTime, MessageSet},
     encode::Code,
 };
 use whimbrel_mime::{
     View, Wanted,
     charset::{Charset, CharsetDecoder},
-    search::Needle,
+    search::{FieldKeys, FieldSearcher, Needle, Slice},
 };
 use whimbrel_service::api::{Flag, Flags, Keyword, MessageId, Row};
 
@@ -21,8 +21,12 @@ use super::super::{objectid, ranges::Ranges, task::Outcome, view::View as Mailbo
 /// A program.
 pub(super) struct Program {
     root: Node,
-    /// HEADER and its kin: field name and text.
-    pub(super) fields: Vec<(String, Needle)>,
+    /// How many keys are tried on each message.
+    keys: usize,
+    /// `$`, if it is used: however often, it is held once.
+    saved: Option<Ranges>,
+    /// HEADER and its kin: names of fields and what to look for in them.
+    pub(super) fields: FieldKeys,
     /// BODY.
     pub(super) bodies: Vec<Needle>,
     /// TEXT.
@@ -45,6 +49,8 @@ enum Node {
     Or(Vec<Node>),
     Not(Box<Node>),
     Places(Ranges),
+    /// `$`
+    Result,
     Flag(Flag),
     Keyword(Keyword),
     Larger(u64),
@@ -102,6 +108,46 @@ pub(super) struct Known {
     pub(super) fields: Vec<Option<bool>>,
 }
 
+/// A summary that is being looked through.
+pub(super) struct Summary {
+    sent: Option<Option<WireDate>>,
+    /// Of each field key: whether the summary has all fields of its name; and what looks through these.
+    fields: Option<(Vec<bool>, Box<FieldSearcher>)>,
+}
+
+impl Summary {
+    /// False: the slice is used up before all is known.
+    pub(super) fn settle(&mut self, slice: &mut Slice) -> bool {
+        let fields = self.fields.as_mut();
+        fields.is_none_or(|(_, searcher)| searcher.settle(slice))
+    }
+
+    /// What it tells.
+    pub(super) fn finish(self) -> Known {
+        let fields = self.fields.map(|(complete, searcher)| {
+            let of_key = |(found, complete)| (found || complete).then_some(found);
+            searcher
+                .finish()
+                .into_iter()
+                .zip(complete)
+                .map(of_key)
+                .collect()
+        });
+        Known {
+            sent: self.sent,
+            fields: fields.unwrap_or_default(),
+        }
+    }
+}
+
+/// What it costs to try a key on a message, in the unit of [`Slice`]: a set of numbers is a search in a list.
+const KEY_WORK: usize = 32;
+/// Ranges that are looked at to find out outside of which places no message matches: more than one set of the usual limit has. What is left
+/// is found message by message.
+const BOUNDS_WORK_MAX: usize = 4 * 1024 * 1024;
+/// What it costs to open a summary.
+const SUMMARY_WORK: usize = 4096;
+
 /// Charsets that the answer BADCHARSET names: all others of the WHATWG standard are known, too.
 const CHARSETS: &[&str] = &["UTF-8", "US-ASCII"];
 
@@ -121,9 +167,12 @@ impl Program {
                 charset => Some(charset),
             },
         };
+        let mut fields = Vec::new();
         let mut program = Program {
             root: Node::Known(true),
-            fields: Vec::new(),
+            keys: 0,
+            saved: None,
+            fields: FieldKeys::new(&fields),
             bodies: Vec::new(),
             texts: Vec::new(),
             modseqs: Vec::new(),
@@ -132,7 +181,8 @@ impl Program {
             sent: false,
             now,
         };
-        program.root = program.node(view, key, charset)?;
+        program.root = program.node(view, key, charset, &mut fields)?;
+        program.fields = FieldKeys::new(&fields);
         program.modseqs.sort_unstable();
         program.modseqs.dedup();
         program.require_flags();
@@ -156,17 +206,30 @@ impl Program {
         }
     }
 
-    /// The places outside of which no message matches.
+    /// Places outside of which no message matches.
     pub(super) fn bounds(&self, count: u32) -> Ranges {
         let all = Ranges::one(0, count);
-        match &self.root {
-            Node::Places(places) => places.and(&all),
-            Node::And(nodes) => nodes.iter().fold(all, |bounds, node| match node {
-                Node::Places(places) => bounds.and(places),
-                _ => bounds,
-            }),
-            _ => all,
-        }
+        let keys = match &self.root {
+            Node::And(nodes) => &nodes[..],
+            node => std::slice::from_ref(node),
+        };
+        let saved = keys.iter().any(|key| matches!(key, Node::Result));
+        let saved = self.saved.as_ref().filter(|_| saved);
+        let named = keys.iter().filter_map(|key| match key {
+            Node::Places(places) => Some(places),
+            _ => None,
+        });
+        let mut left = BOUNDS_WORK_MAX;
+        saved.into_iter().chain(named).fold(all, |bounds, places| {
+            let work = bounds.as_slice().len() + places.as_slice().len();
+            match left.checked_sub(work) {
+                Some(rest) => {
+                    left = rest;
+                    bounds.and(places)
+                }
+                None => bounds,
+            }
+        })
     }
 
     /// Whether a MODSEQ key was used.
@@ -181,7 +244,14 @@ impl Program {
 
     /// Yes, no, or not yet known.
     pub(super) fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
-        self.root.holds(facts)
+        let saved = self.saved.as_ref();
+        let saved = saved.is_some_and(|saved| saved.contains(facts.place));
+        self.root.holds(facts, saved)
+    }
+
+    /// What it costs to ask [`Self::holds`].
+    pub(super) fn work(&self) -> usize {
+        KEY_WORK * self.keys
     }
 
     /// What a message whose summary does not decide needs of it.
@@ -193,28 +263,28 @@ impl Program {
         }
     }
 
-    /// What the summary tells. `None`: what is asked of it cannot be read.
-    pub(super) fn known(&self, view: &View<'_>) -> Option<Known> {
-        let mut known = Known::default();
+    /// Begins to look at a summary. `None`: what is asked of it cannot be read.
+    pub(super) fn summary(&self, view: &View<'_>, slice: &mut Slice) -> Option<Summary> {
+        slice.take(SUMMARY_WORK + self.work());
+        let mut summary = Summary {
+            sent: None,
+            fields: None,
+        };
         if self.sent {
             let field = view.envelope().ok()?.date;
             let sent = field.and_then(whimbrel_mime::date::parse);
-            known.sent = Some(sent.and_then(|sent| WireDate::new(sent.year, sent.month, sent.day)));
+            summary.sent = Some(sent.and_then(|s| WireDate::new(s.year, s.month, s.day)));
         }
-        if self.fields.is_empty() {
-            return Some(known);
+        if !self.fields.is_empty() {
+            let fields = view.fields().ok()?;
+            let mut searcher = Box::new(FieldSearcher::new(&self.fields));
+            for field in fields.list.clone() {
+                searcher.field(field.name(), field.value());
+            }
+            let complete = self.fields.by_name(|name| fields.is_complete(name));
+            summary.fields = Some((complete, searcher));
         }
-        let fields = view.fields().ok()?;
-        let of_key = |(name, needle): &(String, Needle)| {
-            let name = name.as_bytes();
-            let mut named = fields.list.clone();
-            let found = named.any(|field| {
-                field.name().eq_ignore_ascii_case(name) && needle.in_header(field.value())
-            });
-            (found || fields.is_complete(name)).then_some(found)
-        };
-        known.fields = self.fields.iter().map(of_key).collect();
-        Some(known)
+        Some(summary)
     }
 
     fn node(
@@ -222,13 +292,24 @@ impl Program {
         view: &Mailbox,
         key: SearchKey,
         charset: Option<Charset>,
+        fields: &mut Vec<(String, Needle)>,
     ) -> Result<Node, Outcome> {
         use SearchKey as K;
+        self.keys += 1;
         let not = |node| Node::Not(Box::new(node));
+        let mut field = |name: &str, text: &[u8]| {
+            fields.push((name.to_owned(), needle(text, charset)?));
+            Ok(Node::Field(fields.len() - 1))
+        };
         Ok(match key {
-            K::And(keys) => Node::And(self.nodes(view, keys, charset)?),
-            K::Or(keys) => Node::Or(self.nodes(view, keys, charset)?),
-            K::Not(key) => not(self.node(view, *key, charset)?),
+            K::And(keys) => Node::And(self.nodes(view, keys, charset, fields)?),
+            K::Or(keys) => Node::Or(self.nodes(view, keys, charset, fields)?),
+            K::Not(key) => not(self.node(view, *key, charset, fields)?),
+            K::Sequence(MessageSet::Saved) | K::Uid(MessageSet::Saved) => {
+                let places = || view.places_clipped(&MessageSet::Saved, true);
+                self.saved.get_or_insert_with(places);
+                Node::Result
+            }
             K::Sequence(set) => Node::Places(view.places_clipped(&set, false)),
             K::Uid(set) => Node::Places(view.places_clipped(&set, true)),
             // No message is recent (RFC 9051, 2.3.2, took \Recent away).
@@ -267,12 +348,12 @@ impl Program {
                 self.modseqs.push(modseq);
                 Node::ModSeq(modseq)
             }
-            K::Bcc(text) => self.field("bcc", &text, charset)?,
-            K::Cc(text) => self.field("cc", &text, charset)?,
-            K::From(text) => self.field("from", &text, charset)?,
-            K::Subject(text) => self.field("subject", &text, charset)?,
-            K::To(text) => self.field("to", &text, charset)?,
-            K::Header(name, text) => self.field(&name, &text, charset)?,
+            K::Bcc(text) => field("bcc", &text)?,
+            K::Cc(text) => field("cc", &text)?,
+            K::From(text) => field("from", &text)?,
+            K::Subject(text) => field("subject", &text)?,
+            K::To(text) => field("to", &text)?,
+            K::Header(name, text) => field(&name, &text)?,
             K::Body(text) => {
                 self.bodies.push(needle(&text, charset)?);
                 Node::Body(self.bodies.len() - 1)
@@ -295,20 +376,11 @@ impl Program {
         view: &Mailbox,
         keys: Vec<SearchKey>,
         charset: Option<Charset>,
+        fields: &mut Vec<(String, Needle)>,
     ) -> Result<Vec<Node>, Outcome> {
         keys.into_iter()
-            .map(|key| self.node(view, key, charset))
+            .map(|key| self.node(view, key, charset, fields))
             .collect()
-    }
-
-    fn field(
-        &mut self,
-        name: &str,
-        text: &[u8],
-        charset: Option<Charset>,
-    ) -> Result<Node, Outcome> {
-        self.fields.push((name.to_owned(), needle(text, charset)?));
-        Ok(Node::Field(self.fields.len() - 1))
     }
 }
 
@@ -357,16 +429,18 @@ impl Node {
     }
 
     /// Recursion is as deep as the keys are nested, which the parser limits (`nesting_depth_max`).
-    fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
+    /// `saved`: whether the message is one of `$`.
+    fn holds(&self, facts: &Facts<'_>, saved: bool) -> Option<bool> {
         match self {
             Node::Known(known) => Some(*known),
-            Node::And(nodes) => all(nodes.iter().map(|node| node.holds(facts))),
+            Node::And(nodes) => all(nodes.iter().map(|node| node.holds(facts, saved))),
             Node::Or(nodes) => all(nodes
                 .iter()
-                .map(|node| node.holds(facts).map(|holds| !holds)))
+                .map(|node| node.holds(facts, saved).map(|holds| !holds)))
             .map(|none| !none),
-            Node::Not(node) => node.holds(facts).map(|holds| !holds),
+            Node::Not(node) => node.holds(facts, saved).map(|holds| !holds),
             Node::Places(places) => Some(places.contains(facts.place)),
+            Node::Result => Some(saved),
             Node::Flag(flag) => facts.row.map(|row| row.flags.contains(flag)),
             Node::Keyword(keyword) => facts
                 .row
@@ -411,4 +485,108 @@ fn all(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
         }
     }
     known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_imap::core::SequenceSet;
+    use whimbrel_service::api::{MailboxId, MailboxName, Selected, Status, Uids};
+
+    /// A mailbox of so many messages; every other one is saved.
+    fn mailbox(messages: u32) -> Mailbox {
+        let uids: Vec<u32> = (1..=messages).collect();
+        let status = Status {
+            id: MailboxId::inbox(),
+            uid_validity: 1,
+            uid_next: messages + 1,
+            messages,
+            unseen: 0,
+            deleted: 0,
+            size: 0,
+            open_ends: 0,
+            highest_modseq: 1,
+        };
+        let selected = Selected {
+            status,
+            uids: Uids::from(&*uids),
+            first_unseen: None,
+            keywords: Vec::new(),
+            as_of: 0,
+            told: 1,
+        };
+        let mut view = Mailbox::new(MailboxName::inbox(), false, selected, 10);
+        view.saved = (1..=messages).step_by(2).map(|uid| (uid, uid)).collect();
+        view
+    }
+
+    fn program(view: &Mailbox, key: SearchKey) -> Program {
+        Program::new(view, key, None, 0).ok().unwrap()
+    }
+
+    fn set(text: &str) -> MessageSet {
+        MessageSet::Numbers(SequenceSet::parse(text.as_bytes(), 10_000).unwrap())
+    }
+
+    /// Ranges that a program holds.
+    fn ranges(node: &Node) -> usize {
+        match node {
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().map(ranges).sum(),
+            Node::Not(node) => ranges(node),
+            Node::Places(places) => places.as_slice().len(),
+            _ => 0,
+        }
+    }
+
+    #[track_caller]
+    fn check(key: SearchKey, bounds: &[u32], found: &[u32]) -> Program {
+        let view = mailbox(10);
+        let program = program(&view, key);
+        let narrowed: Vec<u32> = program.bounds(10).iter().collect();
+        assert_eq!(narrowed, bounds);
+        let holds = |place: &u32| {
+            let place = *place;
+            let facts = Facts {
+                place,
+                ..Facts::default()
+            };
+            program.holds(&facts).unwrap()
+        };
+        assert_eq!((0..10).filter(holds).collect::<Vec<_>>(), found);
+        program
+    }
+
+    #[test]
+    fn a_saved_result_is_held_once() {
+        let saved = || SearchKey::Sequence(MessageSet::Saved);
+        let uids = || SearchKey::Uid(MessageSet::Saved);
+        let all: Vec<u32> = (0..10).collect();
+        check(saved(), &[0, 2, 4, 6, 8], &[0, 2, 4, 6, 8]);
+        let and = SearchKey::And(vec![saved(), uids(), SearchKey::Sequence(set("2:5"))]);
+        check(and, &[2, 4], &[2, 4]);
+        let not = SearchKey::Not(Box::new(saved()));
+        check(not, &all, &[1, 3, 5, 7, 9]);
+        let or = SearchKey::Or(vec![uids(), SearchKey::Sequence(set("2"))]);
+        check(or, &all, &[0, 1, 2, 4, 6, 8]);
+
+        let view = mailbox(10_000);
+        let program = program(&view, SearchKey::And((0..4096).map(|_| saved()).collect()));
+        assert_eq!(program.bounds(10_000).count(), 5000);
+        let held = ranges(&program.root) + program.saved.map_or(0, |saved| saved.as_slice().len());
+        assert_eq!(held, 5000);
+    }
+
+    /// What many long sets say is not worked out before the first message is looked at.
+    #[test]
+    fn bounds_cost_little() {
+        let view = mailbox(20_000);
+        let odd = (0..10_000).map(|n| format!("{}", 2 * n + 1));
+        let odd = odd.collect::<Vec<_>>().join(",");
+        let mut keys = vec![SearchKey::Sequence(set(&odd))];
+        keys.extend((0..4000).map(|_| SearchKey::Sequence(set("1:19000"))));
+        keys.push(SearchKey::Sequence(set("1:5")));
+        let program = program(&view, SearchKey::And(keys));
+        // The last set is not regarded.
+        assert_eq!(program.bounds(20_000).count(), 9500);
+    }
 }
