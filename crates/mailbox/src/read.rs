@@ -115,6 +115,11 @@ impl Replica {
         self.names.contains_key(name)
     }
 
+    /// Whether this mailbox bears the name, alone or with others.
+    pub fn bears(&self, id: MailboxId, name: &MailboxName) -> bool {
+        self.members(name).any(|(_, record)| record.id == id)
+    }
+
     /// The member of a union that stands for it: the one with the greatest stamp.
     pub(crate) fn first_box(&self, name: &MailboxName) -> Option<u32> {
         let boxes = &self.names.get(name)?.boxes;

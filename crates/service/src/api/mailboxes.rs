@@ -74,8 +74,9 @@ pub struct Changes {
     pub present: Option<Vec<u32>>,
     /// Messages are gone, and it could not be told (expunges were not allowed): up to this MODSEQ the session was told everything.
     pub held_back: Option<u64>,
-    /// Which mailbox has the name now; `None`: none has, it was deleted or renamed away. Another than was selected: that one is gone, too, and
-    /// all of this is about one that the session has not seen.
+    /// Which mailbox has the name now: the one that was selected as long as that has it, be it with others that were made under the same name on
+    /// other nodes. `None`: none has, it was deleted or renamed away. Another than was selected: that one is gone, too, and all of this is about
+    /// one that the session has not seen.
     pub id: Option<MailboxId>,
     /// Whether more has changed than this answer holds (`changed` has at most [`CHANGES_PER_CALL_MAX`] rows): the session asks
     /// again at once, with the new `as_of`, which covers just what was told.

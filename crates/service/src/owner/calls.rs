@@ -492,6 +492,7 @@ impl PartitionOwner {
         let watch = Watch {
             account,
             name,
+            id: status.id,
             knows: Knows {
                 up_to: uids.last().unwrap_or(0),
                 vanished_since: as_of,
@@ -522,7 +523,7 @@ impl PartitionOwner {
         expunges: bool,
     ) -> Result<Reply, Failure> {
         let watch = self.sessions.get(&session).ok_or(Failure::Gone)?;
-        let (knew, name) = (watch.knows, watch.name.clone());
+        let (knew, name, id) = (watch.knows, watch.name.clone(), watch.id);
         let (known_up_to, vanished_since) = (knew.up_to, knew.vanished_since);
         self.write(now, account, Vec::new(), &[&name]);
         let replica = self.replica(account)?;
@@ -532,6 +533,9 @@ impl PartitionOwner {
                 ..Changes::default()
             }));
         };
+        // Others that bear the name take nothing away: names, UIDs and UIDVALIDITY hold.
+        let is_there = replica.bears(id, &name);
+        let id = if is_there { id } else { status.id };
         // Whatever this session was not told of came after its last answer.
         let arrived = replica.uids_above(&name, known_up_to);
         let part = replica.changed_part(&name, since, known_up_to, CHANGES_PER_CALL_MAX);
@@ -563,7 +567,7 @@ impl PartitionOwner {
             changed,
             present,
             held_back,
-            id: Some(status.id),
+            id: Some(id),
             more,
             highest_modseq: status.highest_modseq,
             uid_next: status.uid_next,

@@ -52,7 +52,7 @@ pub(crate) use self::rows::holder;
 pub(crate) use self::stalled::held_blobs;
 pub use self::{imports::import_upload, rows::blob_name};
 use crate::{
-    api::{Call, Failure, MESSAGES_PER_CALL_MAX, Reply, SessionId},
+    api::{Call, Failure, MESSAGES_PER_CALL_MAX, MailboxId, Reply, SessionId},
     figures::Figures,
     gate::Gate,
     log::Log,
@@ -362,6 +362,8 @@ enum Load {
 struct Watch {
     account: AccountId,
     name: MailboxName,
+    /// What the session was told it has selected.
+    id: MailboxId,
     knows: Knows,
     /// What it knows if this commit fails, and with it the last answer. A session asks one thing at a time.
     before: Option<(Ticket, Knows)>,

@@ -14,6 +14,7 @@ mod parts;
 mod placed;
 mod states;
 mod steps;
+mod unions;
 mod untold;
 mod windows;
 mod world;
