@@ -52,6 +52,8 @@ pub(crate) struct Fake {
 struct Store {
     /// Of its MAILBOXID.
     number: u64,
+    /// Of others that were made under its name on other nodes.
+    others: BTreeSet<u64>,
     special_use: Option<SpecialUse>,
     messages: BTreeMap<u32, Row>,
     /// UIDs that are gone, and since when.
@@ -62,6 +64,8 @@ struct Store {
 
 struct Watch {
     name: MailboxName,
+    /// Of the MAILBOXID that was told.
+    number: u64,
     /// What the session was told of.
     shown: BTreeSet<u32>,
     /// Up to which MODSEQ it was told everything.
@@ -142,6 +146,16 @@ impl Fake {
         if let Some(real) = &mut self.real {
             real.few(count);
         }
+    }
+
+    /// Another node has made a mailbox of this name, which stands for both from now on.
+    pub(crate) fn unite(&mut self, name: &str) {
+        let number = 1000 + self.next();
+        let store = self.boxes.get_mut(&MailboxName::new(name).unwrap());
+        let store = store.expect("it is there");
+        store
+            .others
+            .insert(std::mem::replace(&mut store.number, number));
     }
 
     pub(crate) fn events(&mut self) -> Vec<(SessionId, Event)> {
@@ -432,6 +446,7 @@ impl Fake {
                     .position(|row| !row.flags.contains(&Flag::Seen));
                 let watch = Watch {
                     name,
+                    number: store.number,
                     shown: uids.iter().copied().collect(),
                     knows: as_of,
                 };
@@ -797,8 +812,9 @@ impl Fake {
         let Some(store) = self.boxes.get(&watch.name) else {
             return Ok(Reply::Changes(Changes::default()));
         };
+        let is_there = store.others.contains(&watch.number);
         let mut changes = Changes {
-            id: Some(id_of(store.number)),
+            id: Some(id_of(if is_there { watch.number } else { store.number })),
             highest_modseq: store.modseq,
             as_of: modseq,
             ..Changes::default()

@@ -16,6 +16,7 @@ mod real;
 mod script;
 mod slices;
 mod streams;
+mod unions;
 mod validity;
 mod world;
 

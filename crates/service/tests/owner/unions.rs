@@ -79,16 +79,16 @@ fn a_session_goes_on_in_a_union() {
 fn and_does_not_when_all_of_it_is_gone() {
     let (mut pair, told) = met();
     deleted(&mut pair);
-    for node in 0..2 {
-        assert_eq!(changes(&mut pair, node, told[node].as_of).id, None);
+    for (node, told) in told.iter().enumerate() {
+        assert_eq!(changes(&mut pair, node, told.as_of).id, None);
     }
     pair.create(0, "Work");
     pair.settle();
     let is_new =
         |id: Option<MailboxId>| id.is_some_and(|id| told.iter().all(|told| told.status.id != id));
-    for node in 0..2 {
+    for (node, before) in told.iter().enumerate() {
         assert!(
-            is_new(changes(&mut pair, node, told[node].as_of).id),
+            is_new(changes(&mut pair, node, before.as_of).id),
             "node {node}"
         );
     }
