@@ -73,6 +73,10 @@ impl FieldKeys {
     fn place(&self, name: &[u8]) -> Option<usize> {
         let lower = || name.iter().map(u8::to_ascii_lowercase);
         let names = &self.0.names;
+        // Most searches have one name, and most fields have another.
+        if let [(only, _)] = &names[..] {
+            return only.eq_ignore_ascii_case(name).then_some(0);
+        }
         names
             .binary_search_by(|(of, _)| of.iter().copied().cmp(lower()))
             .ok()
@@ -155,7 +159,7 @@ impl FieldSearcher {
     }
 
     /// After the end: which were found, in the order given.
-    pub fn finish(mut self) -> Vec<bool> {
+    pub fn finish(&mut self) -> Vec<bool> {
         self.end();
         self.settle(&mut Slice::endless());
         let WantedFields {
@@ -163,11 +167,17 @@ impl FieldSearcher {
             seen,
             matcher,
             ..
-        } = self.wanted;
+        } = &self.wanted;
         let found = |(name, needle): &(u32, u32)| {
             seen[*name as usize] && matcher.matched()[*needle as usize]
         };
         keys.0.keys.iter().map(found).collect()
+    }
+
+    /// Ready for another header, as it was made: that is cheaper than to make one for each of many messages. After [`FieldSearcher::finish`].
+    pub fn clear(&mut self) {
+        self.wanted.seen.fill(false);
+        self.wanted.matcher.clear();
     }
 
     fn make_room(&mut self, slice: &mut Slice) -> bool {

@@ -108,6 +108,19 @@ impl Matcher {
         }
     }
 
+    /// As it was before the first text.
+    pub(super) fn clear(&mut self) {
+        let finders = self.finders.iter();
+        for (matched, finder) in self.matched.iter_mut().zip(finders) {
+            *matched = finder.needle().is_empty();
+        }
+        self.missing = self.matched.iter().filter(|&&matched| !matched).count();
+        self.groups
+            .iter_mut()
+            .for_each(|group| group.window.clear());
+        (self.gathered, self.at) = (0, (0, 0));
+    }
+
     /// Whether every needle was found.
     pub(super) fn is_done(&self) -> bool {
         self.missing == 0
@@ -153,6 +166,7 @@ impl Matcher {
         if self.gathered == 0 {
             return true;
         }
+        let is_alone = self.groups.len() == 1;
         while let Some(group) = self.groups.get_mut(self.at.0) {
             // Of a window that was looked through only what a match may begin in is left.
             while !group.window.is_empty() && self.at.1 < group.end && self.missing > 0 {
@@ -167,7 +181,7 @@ impl Matcher {
                 }
                 self.at.1 += 1;
             }
-            group.keep_overlap();
+            group.keep_overlap(is_alone);
             self.at = (self.at.0 + 1, group.end);
         }
         self.at = (0, 0);
@@ -184,11 +198,11 @@ impl Matcher {
 }
 
 impl Group {
-    /// After a search. A unit that is over leaves nothing.
-    fn keep_overlap(&mut self) {
+    /// After a search. A unit that is over leaves nothing: the windows of many groups must not grow each for itself.
+    fn keep_overlap(&mut self, is_alone: bool) {
         let unit = self.window.rsplit(|&byte| byte == END).next();
         let keep = unit.map_or(0, <[u8]>::len).min(self.overlap);
-        if keep == 0 {
+        if keep == 0 && !is_alone {
             self.window = Vec::new();
         } else {
             self.window.drain(..self.window.len() - keep);
@@ -258,7 +272,8 @@ mod tests {
         matcher.end_unit(0);
         assert!(matcher.search(&mut Slice::endless()));
         assert_eq!(matcher.matched(), [true, true, false]);
-        assert_eq!(matcher.held_bytes(), 0);
+        matcher.clear();
+        assert_eq!((matcher.found(), matcher.is_done()), (0, false));
     }
 
     #[test]
@@ -275,6 +290,9 @@ mod tests {
         assert!(matcher.search(&mut Slice::endless()));
         assert_eq!(matcher.matched(), [true, false, false, true, true]);
         assert_eq!((matcher.found(), matcher.is_done()), (3, false));
+        (0..2).for_each(|group| matcher.end_unit(group));
+        assert!(matcher.search(&mut Slice::endless()));
+        assert_eq!(matcher.held_bytes(), 0);
     }
 
     #[test]

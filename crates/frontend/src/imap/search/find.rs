@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use whimbrel_imap::command::SearchKey;
-use whimbrel_mime::search::Slice;
+use whimbrel_mime::search::{FieldSearcher, Slice};
 use whimbrel_service::api::{
     CONTENTS_PER_CALL_MAX, Call, MailboxCall, ROWS_PER_CALL_MAX, Reply, Row,
 };
@@ -56,6 +56,8 @@ pub(super) struct Find {
     contents: std::vec::IntoIter<Option<Bytes>>,
     /// The content row of the message before `at`, while its summary is looked through.
     content: Option<(Bytes, Summary)>,
+    /// What looks through the next one.
+    searcher: Option<Box<FieldSearcher>>,
     message: Option<Box<Message>>,
     /// Begins of bodies of the next messages.
     ahead: ReadAhead,
@@ -155,6 +157,7 @@ impl Find {
             at: 0,
             contents: Vec::new().into_iter(),
             content: None,
+            searcher: None,
             message: None,
             ahead: ReadAhead::default(),
             hits: Vec::new(),
@@ -382,8 +385,10 @@ impl Find {
                     self.content = Some((content, summary));
                     return Finding::Step(Step::Yield);
                 }
+                let (known, searcher) = summary.finish();
+                self.searcher = searcher;
                 let (place, row) = &self.open[self.at - 1];
-                match self.look(&content, summary.finish(), *place, row) {
+                match self.look(&content, known, *place, row) {
                     Some(Looked::Result(true)) => self.hits.push((*place, row.modseq)),
                     Some(Looked::Result(false)) => {}
                     Some(Looked::Further(message)) => self.message = Some(message),
@@ -441,8 +446,9 @@ impl Find {
                 // It was expunged after its row was read.
                 Some(None) => {}
                 Some(Some(content)) => {
+                    let searcher = self.searcher.take();
                     let summary = blob::view(&content)
-                        .and_then(|view| self.program.summary(&view, &mut slice));
+                        .and_then(|view| self.program.summary(&view, searcher, &mut slice));
                     match summary {
                         Some(summary) => self.content = Some((content, summary)),
                         None => self.found.unread = true,

@@ -108,7 +108,7 @@ impl Message {
                     if !searcher.settle(slice) {
                         return Next::Later;
                     }
-                    let Stage::Header(searcher, _) =
+                    let Stage::Header(mut searcher, _) =
                         std::mem::replace(&mut self.stage, Stage::Begin)
                     else {
                         continue;

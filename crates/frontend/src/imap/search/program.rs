@@ -122,21 +122,19 @@ impl Summary {
         fields.is_none_or(|(_, searcher)| searcher.settle(slice))
     }
 
-    /// What it tells.
-    pub(super) fn finish(self) -> Known {
-        let fields = self.fields.map(|(complete, searcher)| {
-            let of_key = |(found, complete)| (found || complete).then_some(found);
-            searcher
-                .finish()
-                .into_iter()
-                .zip(complete)
-                .map(of_key)
-                .collect()
-        });
-        Known {
+    /// What it tells; and what has looked through it, for the next one.
+    pub(super) fn finish(self) -> (Known, Option<Box<FieldSearcher>>) {
+        let mut known = Known {
             sent: self.sent,
-            fields: fields.unwrap_or_default(),
-        }
+            fields: Vec::new(),
+        };
+        let searcher = self.fields.map(|(complete, mut searcher)| {
+            let of_key = |(found, complete)| (found || complete).then_some(found);
+            let keys = searcher.finish().into_iter().zip(complete);
+            known.fields = keys.map(of_key).collect();
+            searcher
+        });
+        (known, searcher)
     }
 }
 
@@ -263,8 +261,13 @@ impl Program {
         }
     }
 
-    /// Begins to look at a summary. `None`: what is asked of it cannot be read.
-    pub(super) fn summary(&self, view: &View<'_>, slice: &mut Slice) -> Option<Summary> {
+    /// Begins to look at a summary, with what has looked through another, if there is any. `None`: what is asked of it cannot be read.
+    pub(super) fn summary(
+        &self,
+        view: &View<'_>,
+        searcher: Option<Box<FieldSearcher>>,
+        slice: &mut Slice,
+    ) -> Option<Summary> {
         slice.take(SUMMARY_WORK + self.work());
         let mut summary = Summary {
             sent: None,
@@ -277,7 +280,13 @@ impl Program {
         }
         if !self.fields.is_empty() {
             let fields = view.fields().ok()?;
-            let mut searcher = Box::new(FieldSearcher::new(&self.fields));
+            let mut searcher = match searcher {
+                Some(mut searcher) => {
+                    searcher.clear();
+                    searcher
+                }
+                None => Box::new(FieldSearcher::new(&self.fields)),
+            };
             for field in fields.list.clone() {
                 searcher.field(field.name(), field.value());
             }
