@@ -10,8 +10,9 @@ fn world() -> World {
     world.send("A", b"l LOGIN anne secret\r\n");
     // One long message, and many short ones.
     world.fake.fill("INBOX", 500, |n| {
-        let body = "hay <7> ".repeat(if n == 1 { 4096 } else { 1 });
-        format!("Subject: <{n}>\r\nX-Unusual: <{n}>\r\n\r\n{body}\r\n").into_bytes()
+        let text = "hay <7> ".repeat(if n == 1 { 4096 } else { 1 });
+        format!("Subject: <{n}>\r\nX-Unusual: <{n}>\r\nX-Long: {text}\r\n\r\n{text}\r\n")
+            .into_bytes()
     });
     world.send("A", b"s SELECT INBOX\r\n");
     world
@@ -41,6 +42,7 @@ fn a_search_of_many_keys_is_cut_into_slices() {
         ("NOT SUBJECT <7>%", &all, 110),
         ("NOT SUBJECT <7>", &but_7, 110),
         ("NOT HEADER X-Unusual <7>%", &all, 130),
+        ("1 NOT HEADER X-Long <7>%", " 1", 24),
         ("1 NOT BODY <7>%", " 1", 24),
         ("1 NOT TEXT <7>%", " 1", 24),
         ("1 NOT TEXT <7>", "", 0),
