@@ -284,7 +284,7 @@ pub enum MailboxCall {
         session: SessionId,
         /// Where to.
         name: MailboxName,
-        /// At least one, in the order of their UIDs.
+        /// At least one.
         messages: Vec<NewMail>,
         /// REPLACE (RFC 8508): a message that goes in the same commit.
         replaces: Option<Replaced>,
@@ -554,7 +554,7 @@ pub enum Reply {
     Appended {
         /// The mailbox's.
         uid_validity: u32,
-        /// The new messages', ascending.
+        /// The new messages', in their order: need not ascend.
         uids: Vec<u32>,
     },
     /// To [`MailboxCall::Copy`].
