@@ -358,8 +358,8 @@ where
                 Output::UidValidity(account, uid_validity) => {
                     board.tell_directory(Input::UidValidity(account, uid_validity));
                 }
-                Output::LeastUidValidity(account, least, by) => {
-                    board.tell_owner(account, Input::LeastUidValidity(account, least, by));
+                Output::LeastUidValidity(account, least) => {
+                    board.tell_owner(account, Input::LeastUidValidity(account, least));
                 }
                 Output::Delivered(ticket) => board.tell_queue(Input::Delivered(ticket)),
                 Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),

@@ -238,8 +238,7 @@ impl DirectoryOwner {
                         .removed()
                         .map(|account| Output::Purge(AccountId(account))),
                 );
-                self.out
-                    .extend(risen(self.config.slot, &running.directory, None));
+                self.out.extend(risen(self.config.slot, &running.directory));
                 self.state = Phase::Running(Box::new(running));
                 self.hand_out_pages(gone);
                 if let Some(joined) = joining {
@@ -386,7 +385,7 @@ impl DirectoryOwner {
         };
         let commit = running.write(self.stamps.stamp(now), ticket, &[op]);
         out.push_back(Output::Commit(ticket, commit));
-        out.extend(risen(config.slot, &running.directory, None));
+        out.extend(risen(config.slot, &running.directory));
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
@@ -476,7 +475,7 @@ impl DirectoryOwner {
                 let commit = running.write(now, ticket, &ops);
                 out.push_back(Output::Commit(ticket, commit));
                 // One that was set aside may have come forward.
-                out.extend(risen(config.slot, &running.directory, None));
+                out.extend(risen(config.slot, &running.directory));
                 running
                     .gate
                     .reply(Output::AdminReply(request, AdminReply::Done), out);
@@ -497,13 +496,13 @@ fn folded(login: &str) -> String {
     }
 }
 
-/// Owners are told again at each start until they have answered by [`Input::UidValidity`]. What the removal by another node brings forward, one that holds the account raises:
-/// `by` says whose it was.
-fn risen(slot: u8, directory: &Directory, by: Option<Incarnation>) -> impl Iterator<Item = Output> {
+/// Owners are told again at each start until they have answered by [`Input::UidValidity`]. What another node's removal brings forward is its business, until a
+/// start: not each node need raise it.
+fn risen(slot: u8, directory: &Directory) -> impl Iterator<Item = Output> {
     directory.below_least().filter_map(move |(account, least)| {
         let address = &directory.account(&account)?.address;
         let least = directory.next_uid_validity(address, slot, least);
-        Some(Output::LeastUidValidity(AccountId(account), least, by))
+        Some(Output::LeastUidValidity(AccountId(account), least))
     })
 }
 

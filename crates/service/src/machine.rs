@@ -121,9 +121,8 @@ pub enum Input {
     Birth(AccountId, Standing),
     /// An account's UIDVALIDITY is this now (directory only): later accounts with its address must have a greater one.
     UidValidity(AccountId, u32),
-    /// The account's UIDVALIDITY must be at least this (partition owners only): another account has held its address, until this other node removed it, or
-    /// somebody did before.
-    LeastUidValidity(AccountId, u32, Option<Incarnation>),
+    /// The account's UIDVALIDITY must be at least this (partition owners only): another account has held its address.
+    LeastUidValidity(AccountId, u32),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -192,7 +191,7 @@ pub enum Output {
     /// Route to the directory as [`Input::UidValidity`].
     UidValidity(AccountId, u32),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
-    LeastUidValidity(AccountId, u32, Option<Incarnation>),
+    LeastUidValidity(AccountId, u32),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].

@@ -124,7 +124,7 @@ impl Bench {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
                 }
                 Output::Log(Note::Warning(text)) => self.warnings.push(text),
-                Output::LeastUidValidity(account, least, _) => self.told.push((account, least)),
+                Output::LeastUidValidity(account, least) => self.told.push((account, least)),
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}
             }

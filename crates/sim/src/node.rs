@@ -889,9 +889,9 @@ impl Node {
             Output::UidValidity(account, uid_validity) => {
                 self.input_soon(Dest::Directory, Input::UidValidity(account, uid_validity));
             }
-            Output::LeastUidValidity(account, least, by) => {
+            Output::LeastUidValidity(account, least) => {
                 let dest = self.owner_of(account);
-                self.input_soon(dest, Input::LeastUidValidity(account, least, by));
+                self.input_soon(dest, Input::LeastUidValidity(account, least));
             }
             Output::Peer(output) => self.peer(dest, output),
             Output::Log(note) => self.outcomes.push_back(Outcome::Note(note)),

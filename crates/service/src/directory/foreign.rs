@@ -13,7 +13,7 @@ use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
 use whimbrel_storage::Mutation;
 
-use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT, risen};
+use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
     log,
     machine::{Note, Now, Output, Ticket},
@@ -290,10 +290,6 @@ impl DirectoryOwner {
         if let Some(ops) = &ops {
             running.log.take(batch);
             let purges = running.apply(batch, ops, &mut mutations);
-            if ops.iter().any(|op| matches!(op, Op::RemoveAccount { .. })) {
-                let (slot, by) = (self.config.slot, Some(batch.origin));
-                self.out.extend(risen(slot, &running.directory, by));
-            }
             if !purges.is_empty() {
                 running.purges.insert(ticket, purges);
             }

@@ -34,14 +34,15 @@ pub(super) struct Lacking {
 enum Named {
     /// By a commit that is under way; and whether the body was said to be here before.
     By(Ticket, bool),
-    /// Since this time of the monotonic clock: one that is here from then on stays.
-    Since(u64),
+    /// Since this time of the monotonic clock: one that is here from then on stays. And whether it was looked for since: of a body that many batches name, one after the other, what was
+    /// looked at before comes again and again, to all owners, and each asking again for each of these would double them each time.
+    Since(u64, bool),
 }
 
 impl Lacking {
     /// As it was found at the start.
     pub(super) fn read(accounts: Option<BTreeSet<AccountId>>, now: u64) -> Self {
-        let named = Named::Since(now);
+        let named = Named::Since(now, false);
         Lacking { accounts, named }
     }
 }
@@ -89,7 +90,7 @@ impl Lackings {
     /// Whether the commit that names it is durable, so that one that comes is held.
     pub(super) fn is_named_durably(&self, blob: &BlobName) -> bool {
         let of = self.all.get(blob);
-        of.is_some_and(|of| matches!(of.named, Named::Since(_)))
+        of.is_some_and(|of| matches!(of.named, Named::Since(..)))
     }
 
     /// These accounts name it, too. Gives all that do, if they are more than before.
@@ -268,11 +269,13 @@ impl PartitionOwner {
                         *early = true;
                         continue;
                     }
-                    Named::Since(at) if looked < *at => {
-                        self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                    Named::Since(at, asked) if looked < *at => {
+                        if !std::mem::replace(asked, true) {
+                            self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
+                        }
                         continue;
                     }
-                    Named::Since(_) => {}
+                    Named::Since(..) => {}
                 }
             }
             let named_by: Vec<AccountId> = lacking.accounts.iter().flatten().copied().collect();
@@ -437,7 +440,7 @@ impl PartitionOwner {
                 if let Named::By(of, early) = lacking.named
                     && of == by
                 {
-                    lacking.named = Named::Since(now.mono_micros);
+                    lacking.named = Named::Since(now.mono_micros, early);
                     if early {
                         self.out.push_back(Output::Peer(PeerOutput::Want(blob)));
                     }

@@ -111,17 +111,6 @@ impl Config {
         self.peers.get(&member).or_else(gone).copied()
     }
 
-    /// Whether a UIDVALIDITY is raised here that is too low since this node removed another account: if it has no account of the partition, one that has does it, so
-    /// that sessions see it rise once.
-    fn raises(&self, partition: PartitionId, by: Option<Incarnation>) -> bool {
-        by.is_none_or(|by| {
-            let mut others = self.peers.keys().filter(|peer| self.has(**peer, partition));
-            !self.has(by, partition)
-                && self.has(self.origin, partition)
-                && others.all(|other| *other > self.origin)
-        })
-    }
-
     fn renewal(&self) -> Renewal {
         Renewal {
             incarnation: self.origin,
@@ -572,10 +561,10 @@ impl Machine for PartitionOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Birth(account, birth) => self.born(now, account, birth),
-            Input::LeastUidValidity(account, least, by) => {
-                let input = Input::LeastUidValidity(account, least, by);
-                if self.config.raises(keys::partition_of(account), by)
-                    && self.ready(account, input).is_ok()
+            Input::LeastUidValidity(account, least) => {
+                if self
+                    .ready(account, Input::LeastUidValidity(account, least))
+                    .is_ok()
                 {
                     self.epoch_if_due(now, account, least);
                 }

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_crdt::Incarnation;
 use whimbrel_mailbox::{
     Append, CreateMailbox, MailboxId, Message, MessageId, NewId, OPS_VERSION, Op, Removal, RowKey,
 };
-use whimbrel_replication::holders::Holders;
 use whimbrel_service::{
     api::{BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply},
     log::{POSITION_KEY, Position},
@@ -17,7 +15,7 @@ use whimbrel_service::{
 };
 
 use crate::{
-    pair::{Pair, incarnation},
+    pair::Pair,
     world::{ANNE, bea, name},
 };
 
@@ -238,7 +236,7 @@ fn mail_waits_for_the_news_of_its_account() {
 fn an_account_that_is_opened_after_an_epoch_is_in_it() {
     let mut pair = Pair::new();
     pair.append(0, "INBOX", 2);
-    pair.input(0, Input::LeastUidValidity(ANNE, 1_900_000_000, None));
+    pair.input(0, Input::LeastUidValidity(ANNE, 1_900_000_000));
     let risen = pair.nodes[0].risen;
     assert!(risen >= 1_900_000_000);
     pair.nodes[1].risen = risen;
@@ -459,32 +457,4 @@ fn a_body_goes_behind_its_batch_and_is_expected_so() {
     pair.settle();
     assert!(pair.pushed[0].len() > before);
     assert_eq!(pair.coming[1], [pair.pushed[0][before]; 2]);
-}
-
-/// An address's earlier account was removed at a node that has nothing of the later one's partition: of those that have, one raises its UIDVALIDITY. What one of these removed it raises itself.
-#[test]
-fn one_node_raises_what_another_one_brought_forward() {
-    let partition = Pair::new().nodes[0].partition;
-    let far = Incarnation::new(109).unwrap();
-    let mut holders = Holders::default();
-    holders.leave(far, partition).unwrap();
-    holders.left(far, partition, 0).unwrap();
-    let config = Config {
-        holders,
-        ..Config::default()
-    };
-    for (by, raise) in [
-        (None, [true, true]),
-        (Some(incarnation(1)), [false, false]),
-        (Some(far), [true, false]),
-    ] {
-        let mut pair = Pair::with(config.clone());
-        pair.append(0, "INBOX", 1);
-        pair.settle();
-        let raised = [0, 1].map(|node| {
-            pair.input(node, Input::LeastUidValidity(ANNE, 1_900_000_000, by));
-            pair.selected(node, ANNE, &name("INBOX")).0 >= 1_900_000_000
-        });
-        assert_eq!(raised, raise, "{by:?}");
-    }
 }

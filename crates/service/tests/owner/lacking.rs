@@ -324,3 +324,17 @@ fn a_node_that_is_alone_looks_for_nothing() {
     assert_eq!(missed(&mut pair, ANNE, blob), []);
     assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
 }
+
+/// Of a body that many batches name what was looked at before is told again and again: it is looked for once more, not once for each.
+#[test]
+fn one_that_was_looked_at_too_early_is_looked_for_once_more() {
+    let (mut pair, blob) = without_body();
+    assert_eq!(missed(&mut pair, ANNE, blob), [blob]);
+    pair.wanted[1].clear();
+    for _ in 0..3 {
+        pair.peer(1, PeerInput::Body(blob, 0));
+    }
+    assert_eq!((pair.wanted[1].len(), missing(&pair)), (1, 1));
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    assert_eq!(missing(&pair), 0);
+}

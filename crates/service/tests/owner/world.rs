@@ -380,7 +380,7 @@ impl World {
 
     /// UIDVALIDITY has to be at least this.
     pub(crate) fn raise_uid_validity(&mut self, least: u32) {
-        self.input(Input::LeastUidValidity(ANNE, least, None), RequestId(0));
+        self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
     }
 
     /// What was hidden long enough is dropped, until nothing is due or the power fails.
