@@ -20,11 +20,16 @@ pub(super) struct Given {
     sizes: BTreeMap<(AccountId, u32), u32>,
     /// By node and name: what UIDNEXT must be at least.
     nexts: Rising<(usize, AccountId, String)>,
+    /// Accounts of guests whose UIDVALIDITY has risen, since an account that had the address was removed: UIDs told before it mean nothing any more.
+    pub(super) risen: BTreeSet<AccountId>,
 }
 
 impl Given {
     /// A UID denotes a message of this size.
     fn size(&mut self, account: AccountId, uid: u32, size: u32) -> Result<(), String> {
+        if self.risen.contains(&account) {
+            return Ok(());
+        }
         let known = *self.sizes.entry((account, uid)).or_insert(size);
         match known == size {
             true => Ok(()),
@@ -64,7 +69,8 @@ impl World {
         // In the same moment it may have been asked before.
         let before = asked.saturating_sub(1);
         let least = self.looks.given.nexts.as_of(&key, before);
-        match u64::from(uid_next) < least {
+        let has_risen = self.looks.given.risen.contains(&account);
+        match u64::from(uid_next) < least && !has_risen {
             true => Err(format!(
                 "U2: node {node} tells UIDNEXT {uid_next} of {name}, and told a UID below {least}"
             )),

@@ -44,7 +44,7 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{members::Ends, roster::Roster};
 use whimbrel_service::{
     api::{AccountId, MESSAGES_PER_CALL_MAX, Reply},
-    machine::RequestId,
+    machine::{Note, RequestId},
     owner, peers, queue,
 };
 
@@ -588,7 +588,15 @@ impl World {
                     }
                     self.door_notified(session, event)?;
                 }
-                Outcome::Note(note) => self.say(|| format!("node {index}: {note:?}")),
+                Outcome::Note(note) => {
+                    if let Note::NewUidValidity(account) = note
+                        && !self.accounts.contains(&account)
+                    {
+                        self.looks.given.risen.insert(account);
+                        self.note("cluster: a guest's UIDVALIDITY rises");
+                    }
+                    self.say(|| format!("node {index}: {note:?}"));
+                }
                 // Several of its parts may say so.
                 Outcome::Stopped(_) if stopped => {}
                 Outcome::Stopped(_) if self.members[index].node.disk.faults.sync_fails => {
