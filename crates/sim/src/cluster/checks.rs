@@ -79,6 +79,13 @@ impl Looks {
         self.given.forget_account(node, account);
     }
 
+    /// The same of all accounts that are not on an older disk of the node: guests' too.
+    pub(super) fn forget_unless(&mut self, node: usize, mut has: impl FnMut(AccountId) -> bool) {
+        self.told.retain(|(at, of, _), _| *at != node || has(*of));
+        self.nexts.retain(|(at, of, _), _| *at != node || has(*of));
+        self.given.forget_unless(node, has);
+    }
+
     /// What a node has shown in INBOX, and shows no more to whom it shows these and tells this UIDNEXT.
     pub(super) fn left(&self, node: usize, of: AccountId, uids: &Uids, uid_next: u32) -> Uids {
         let shown = self.in_inbox.get(&(node, of)).into_iter().flatten();

@@ -44,6 +44,11 @@ impl Given {
         self.nexts.retain(|(of, ..)| *of != node);
     }
 
+    /// A node goes on with an older disk, on which these accounts are.
+    pub(super) fn forget_unless(&mut self, node: usize, mut has: impl FnMut(AccountId) -> bool) {
+        self.nexts.retain(|(at, of, _)| *at != node || has(*of));
+    }
+
     /// A node has left an account's partition.
     pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
         self.nexts

@@ -396,11 +396,15 @@ impl World {
             for account in self.accounts.clone() {
                 let Some(messages) = messages_of(&disk, account) else {
                     self.note("cluster: older disk without an account");
-                    self.looks.forget_account(index, account);
                     continue;
                 };
                 held.extend(messages.into_iter().map(|id| (account, id)));
             }
+            let mut known = BTreeMap::new();
+            self.looks.forget_unless(index, |account| {
+                let known = known.entry(account);
+                *known.or_insert_with(|| messages_of(&disk, account).is_some())
+            });
             self.looks.put_back(index, held);
         } else {
             self.looks.forget(index);
