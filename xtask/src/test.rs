@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Clusters in CI: some three minutes on two cores; long runs are started by hand.
-const SIM_SEEDS: &str = "1000";
+const SIM_SEEDS: &str = "500";
 
 /// Worlds of one node beside them: seconds.
 const NODE_SEEDS: &str = "300";

@@ -111,10 +111,13 @@ impl World {
             }
             loop {
                 self.accept(node, vec![account]);
-                self.run_until(self.now + PAUSE_MICROS)?;
-                let there = self.there().into_iter();
-                let mut queues = there.map(|index| self.members[index].node.queue_len());
-                let is_done = self.asked.is_empty() && queues.all(|len| len == 0);
+                let mut is_done = false;
+                while !is_done && self.now <= end {
+                    self.run_until(self.now + PAUSE_MICROS)?;
+                    let there = self.there().into_iter();
+                    let mut queues = there.map(|index| self.members[index].node.queue_len());
+                    is_done = self.asked.is_empty() && queues.all(|len| len == 0);
+                }
                 // Of who stayed after all, for he who removed it is gone, it was said that nothing counts.
                 let counts = !self.members[node].doubtful;
                 if is_done && (!counts || self.kept.is_acknowledged(account, self.next_body)) {
