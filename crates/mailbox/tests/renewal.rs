@@ -5,7 +5,7 @@
 use whimbrel_crdt::{Dot, Incarnation, VersionVector};
 use whimbrel_mailbox::{
     AccountId, At, BlobName, Date, EntryId, Flags, MailboxName, NewMessage, Op, Peers, Renewal,
-    Renewed, Replica, Step, Tombstones,
+    Renewed, Replica, RowKey, Step, Tombstones,
 };
 
 const ANNE: AccountId = AccountId([1; 16]);
@@ -107,13 +107,41 @@ impl Node {
             now: self.now,
         };
         assert!(node.replica.needs_renewal(renewal));
-        let plan = node.replica.plan_renewal(&node.at(), renewal);
-        node.replica.renew(renewal, plan.outcome, node.now);
-        node.apply(plan.ops);
+        let outcome = node.renew(renewal);
         assert!(!node.replica.needs_renewal(renewal));
         let again = Replica::load(ANNE, slot, node.replica.all_rows(), &node.applied).unwrap();
         assert!(!again.needs_renewal(renewal), "it is kept");
-        (node, plan.outcome)
+        (node, outcome)
+    }
+
+    fn renew(&mut self, renewal: &Renewal) -> Renewed {
+        let plan = self.replica.plan_renewal(&self.at(), renewal);
+        self.replica.renew(renewal, plan.outcome, self.now);
+        self.apply(plan.ops);
+        plan.outcome
+    }
+
+    /// An older copy, with these rows and what it had applied, that is to be renewed and is joined to the state of this node before.
+    fn joined_by(
+        &self,
+        rows: Vec<(RowKey, Vec<u8>)>,
+        applied: &VersionVector,
+        renewal: &Renewal,
+    ) -> Node {
+        let mut older = Node {
+            replica: Replica::load(ANNE, 5, rows, applied).unwrap(),
+            origin: renewal.incarnation,
+            applied: self.applied.clone(),
+            now: self.now,
+        };
+        older
+            .replica
+            .lead(&older.at(), renewal, Some(&self.replica));
+        let (now, peers) = (older.now, Peers::none());
+        older
+            .replica
+            .join(applied, &self.replica, &self.applied, now, &peers);
+        older
     }
 }
 
@@ -407,21 +435,9 @@ fn what_comes_with_a_state_is_not_shown_below_what_was_told() {
     let told = node.next(&inbox);
 
     let again = renewal(2);
-    let mut older = Node {
-        replica: Replica::load(ANNE, 5, rows, &mine).unwrap(),
-        origin: Incarnation::from_hash(2),
-        applied: node.applied.clone(),
-        now: node.now,
-    };
-    older.replica.lead(&older.at(), &again, Some(&node.replica));
-    let (now, peers) = (older.now, Peers::none());
-    older
-        .replica
-        .join(&mine, &node.replica, &node.applied, now, &peers);
+    let mut older = node.joined_by(rows, &mine, &again);
     assert_eq!(older.uids(), kept, "what the copy has keeps its UID");
-    let plan = older.replica.plan_renewal(&older.at(), &again);
-    older.replica.renew(&again, plan.outcome, older.now);
-    older.apply(plan.ops);
+    older.renew(&again);
     let plan = older.replica.plan_late(&older.at(), &Peers::none());
     older.apply(plan.ops);
     let uids = older.uids();
@@ -447,20 +463,8 @@ fn what_comes_with_a_state_of_a_later_epoch_is_not_shown_below_what_was_told() {
     let told = node.next(&inbox);
 
     let again = renewal(2);
-    let mut older = Node {
-        replica: Replica::load(ANNE, 5, rows, &mine).unwrap(),
-        origin: Incarnation::from_hash(2),
-        applied: node.applied.clone(),
-        now: node.now,
-    };
-    older.replica.lead(&older.at(), &again, Some(&node.replica));
-    let (now, peers) = (older.now, Peers::none());
-    older
-        .replica
-        .join(&mine, &node.replica, &node.applied, now, &peers);
-    let plan = older.replica.plan_renewal(&older.at(), &again);
-    older.replica.renew(&again, plan.outcome, older.now);
-    older.apply(plan.ops);
+    let mut older = node.joined_by(rows, &mine, &again);
+    older.renew(&again);
     let plan = older.replica.plan_late(&older.at(), &Peers::none());
     older.apply(plan.ops);
     let (uids, next) = (older.uids(), older.next(&inbox));

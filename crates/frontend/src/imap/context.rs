@@ -104,36 +104,30 @@ impl Context {
 
     /// A call about the mail of who is logged in.
     pub(super) fn call(&self, call: MailboxCall) -> Call {
-        // No command that leads here is accepted before the login.
-        let account = self.account.expect("mail is asked for only after a login");
-        let other_nodes = match self.imports {
-            // An administrator does it again.
-            true => 0,
-            false => self.limits.other_nodes,
-        };
-        Call::Mailbox {
-            account,
-            uid_validity: self.uid_validity(&call),
+        self.call_of(
             call,
-            other_nodes,
-        }
-    }
-
-    /// Under which the UIDs in a call were told.
-    fn uid_validity(&self, call: &MailboxCall) -> Option<u32> {
-        let view = self.view.as_deref().filter(|_| call.names_uids());
-        view.map(|view| view.uid_validity)
+            match self.imports {
+                // An administrator does it again.
+                true => 0,
+                false => self.limits.other_nodes,
+            },
+        )
     }
 
     /// As [`Context::call`], of what is written beside reading: that neither waits for other nodes nor fails without them.
     pub(super) fn call_beside(&self, call: MailboxCall) -> Call {
-        // As above.
+        self.call_of(call, 0)
+    }
+
+    fn call_of(&self, call: MailboxCall, other_nodes: usize) -> Call {
+        // No command that leads here is accepted before the login.
         let account = self.account.expect("mail is asked for only after a login");
+        let view = self.view.as_deref().filter(|_| call.names_uids());
         Call::Mailbox {
             account,
-            uid_validity: self.uid_validity(&call),
+            uid_validity: view.map(|view| view.uid_validity),
             call,
-            other_nodes: 0,
+            other_nodes,
         }
     }
 

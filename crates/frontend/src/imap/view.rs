@@ -331,12 +331,13 @@ pub(super) fn service_flags(flags: &[WireFlag]) -> Flags {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use whimbrel_service::api::{MailboxId, Status};
 
-    fn view(uids: Vec<u32>) -> View {
+    /// The view of a mailbox with these UIDs.
+    pub(in crate::imap) fn view(uids: Vec<u32>) -> View {
         let status = Status {
             id: MailboxId::inbox(),
             uid_validity: 1,

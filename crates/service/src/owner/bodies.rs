@@ -313,13 +313,8 @@ impl PartitionOwner {
                     });
                 }
             }
-            if let Some(row) = row
-                && let Some(own) = self.running(partition)
-            {
-                let mut commit = own.log.commit();
-                commit.mutations.push(row);
-                let ticket = self.ticket();
-                self.hand_out_for(partition, ticket, commit);
+            if let Some(row) = row {
+                self.write_row(partition, row);
             }
             if let Some(own) = self.running(partition) {
                 own.confirming.here(&blob, own.newest());
@@ -352,9 +347,16 @@ impl PartitionOwner {
                 replica.body_came(&blob, at, peers)
             });
         } else if let Some(row) = row {
+            self.write_row(partition, row);
+        }
+    }
+
+    /// By a commit of its own.
+    fn write_row(&mut self, partition: PartitionId, row: Mutation) {
+        let ticket = self.ticket();
+        if let Some(own) = self.running(partition) {
             let mut commit = own.log.commit();
             commit.mutations.push(row);
-            let ticket = self.ticket();
             self.hand_out_for(partition, ticket, commit);
         }
     }

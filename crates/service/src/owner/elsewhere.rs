@@ -316,12 +316,7 @@ impl PartitionOwner {
         name: &MailboxName,
         mut modseqs: Vec<u64>,
     ) -> Result<Vec<u64>, Failure> {
-        let members = self
-            .config
-            .peers
-            .values()
-            .chain(self.config.former.values());
-        let others: BTreeSet<u8> = members.copied().collect();
+        let others = self.config.slots_of_others();
         let replica = self.replica(account)?;
         modseqs.retain(|modseq| replica.may_have_told(name, *modseq, &others, now.wall_micros));
         Ok(modseqs)
@@ -355,8 +350,7 @@ impl PartitionOwner {
         let told = slot.is_none().then_some(told);
         let all = || peers.iter().chain(&former);
         let is_from_elsewhere = was_here || slot.is_some();
-        let others = || all().map(|(_, slot)| *slot).collect::<BTreeSet<u8>>();
-        let others = (!is_from_elsewhere).then(others);
+        let others = (!is_from_elsewhere).then(|| self.config.slots_of_others());
         let Some(named) = replica.elsewhere(&at, told, names.numbers, others.as_ref()) else {
             return Ok(None);
         };

@@ -111,6 +111,12 @@ impl Config {
         self.peers.get(&member).or_else(gone).copied()
     }
 
+    /// Slots of all that are members beside this node, or were.
+    fn slots_of_others(&self) -> BTreeSet<u8> {
+        let all = self.peers.values().chain(self.former.values());
+        all.copied().collect()
+    }
+
     fn renewal(&self) -> Renewal {
         Renewal {
             incarnation: self.origin,

@@ -72,11 +72,7 @@ impl Looks {
 
     /// A node has left an account's partition: when it comes back it has told nothing. What had left INBOX there has left it for those who come then, too.
     pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
-        self.told
-            .retain(|(at, of, _), _| (*at, *of) != (node, account));
-        self.nexts
-            .retain(|(at, of, _), _| (*at, *of) != (node, account));
-        self.given.forget_account(node, account);
+        self.forget_unless(node, |of| of != account);
     }
 
     /// The same of all accounts that are not on an older disk of the node: guests' too.

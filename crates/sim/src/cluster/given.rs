@@ -44,15 +44,9 @@ impl Given {
         self.nexts.retain(|(of, ..)| *of != node);
     }
 
-    /// A node goes on with an older disk, on which these accounts are.
+    /// A node goes on with these accounts alone: with an older disk, or it has left a partition.
     pub(super) fn forget_unless(&mut self, node: usize, mut has: impl FnMut(AccountId) -> bool) {
         self.nexts.retain(|(at, of, _)| *at != node || has(*of));
-    }
-
-    /// A node has left an account's partition.
-    pub(super) fn forget_account(&mut self, node: usize, account: AccountId) {
-        self.nexts
-            .retain(|(at, of, _)| (*at, *of) != (node, account));
     }
 }
 

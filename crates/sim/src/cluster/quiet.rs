@@ -88,13 +88,7 @@ impl World {
         }
         self.directory_and_queue_go_on()?;
         // A slow disk is at it a while longer.
-        let end = self.now + PATIENCE_MICROS;
-        while let Err(cause) = self.nothing_waits() {
-            if self.now > end {
-                return Err(cause);
-            }
-            self.run_until(self.now + SECOND)?;
-        }
+        self.comes_to(|world| world.nothing_waits().err())?;
         self.logs_are_short()
     }
 
@@ -150,10 +144,18 @@ impl World {
 
     /// What a node whose clock was ahead has written is applied when the others' clocks come there.
     fn all_apply(&mut self) -> Result<(), String> {
+        self.comes_to(|world| {
+            let cause = world.unapplied()?;
+            Some(format!("when all is quiet {cause}"))
+        })
+    }
+
+    /// After some time nothing is wrong any more.
+    fn comes_to(&mut self, wrong: impl Fn(&World) -> Option<String>) -> Result<(), String> {
         let end = self.now + PATIENCE_MICROS;
-        while let Some(cause) = self.unapplied() {
+        while let Some(cause) = wrong(self) {
             if self.now > end {
-                return Err(format!("when all is quiet {cause}"));
+                return Err(cause);
             }
             self.run_until(self.now + SECOND)?;
         }

@@ -499,32 +499,13 @@ fn all(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::imap::view;
     use whimbrel_imap::core::SequenceSet;
-    use whimbrel_service::api::{MailboxId, MailboxName, Selected, Status, Uids};
 
     /// A mailbox of so many messages; every other one is saved.
     fn mailbox(messages: u32) -> Mailbox {
         let uids: Vec<u32> = (1..=messages).collect();
-        let status = Status {
-            id: MailboxId::inbox(),
-            uid_validity: 1,
-            uid_next: messages + 1,
-            messages,
-            unseen: 0,
-            deleted: 0,
-            size: 0,
-            open_ends: 0,
-            highest_modseq: 1,
-        };
-        let selected = Selected {
-            status,
-            uids: Uids::from(&*uids),
-            first_unseen: None,
-            keywords: Vec::new(),
-            as_of: 0,
-            told: 1,
-        };
-        let mut view = Mailbox::new(MailboxName::inbox(), false, selected, 10);
+        let mut view = view::tests::view(uids);
         view.saved = (1..=messages).step_by(2).map(|uid| (uid, uid)).collect();
         view
     }
