@@ -75,6 +75,12 @@ impl Modseqs {
         Ok(())
     }
 
+    /// The MODSEQ that a message was shown with before that was asked.
+    pub fn known(&self, at: At, id: MessageId, asked: u64) -> Option<u64> {
+        let shown = self.messages.get(&(at, id))?;
+        (shown.answered < asked).then_some(shown.modseq)
+    }
+
     /// A mailbox was shown as a whole.
     ///
     /// # Errors

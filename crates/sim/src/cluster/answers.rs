@@ -88,6 +88,14 @@ impl World {
             Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
             _ => {}
         }
+        // Nobody waits for others there.
+        if self.plan.other_nodes == 0
+            && asked.call.is_some()
+            && let Reply::Failed(Failure::TooFewNodes | Failure::NotConfirmed | Failure::DoneHere) =
+                &reply
+        {
+            return Err(format!("node {node} waits for others: {reply:?}"));
+        }
         let writes = match (&asked.call, &asked.what) {
             (Some(call), _) => call.writes(),
             (None, what) => matches!(what, What::Append(_) | What::Deliver(..) | What::Store(_)),
@@ -103,6 +111,12 @@ impl World {
         }
         let client = asked.client.and(asked.call.as_ref());
         let rest = client.and_then(|call| rest(call, &reply));
+        if let Reply::Appended { uid_validity, .. } = &reply {
+            self.validity_told(account, *uid_validity)?;
+        }
+        if let Reply::Selected(selected) = &reply {
+            self.validity_told(account, selected.status.uid_validity)?;
+        }
         match (&asked.what, &reply) {
             (What::Append(_) | What::Deliver(..), _) if !counts => {}
             (What::More(More::Name(_)), _) if rest.is_some() => {}
@@ -165,10 +179,17 @@ impl World {
                         row.uid
                     ));
                 }
-                let change = match asked.call {
-                    Some(MailboxCall::Store { change, .. }) => change,
-                    _ => FlagChange::Add,
+                let (change, since) = match asked.call {
+                    Some(MailboxCall::Store {
+                        change,
+                        unchanged_since,
+                        ..
+                    }) => (change, unchanged_since),
+                    _ => (FlagChange::Add, None),
                 };
+                if let Some(since) = since {
+                    self.left_what_changed(node, account, since, rows, asked.at)?;
+                }
                 for row in rows {
                     self.row_seen(account, row)?;
                     self.modseq_seen(node, account, row, asked.at)?;

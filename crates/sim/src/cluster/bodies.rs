@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use whimbrel_mime::{Limits, Parser};
-use whimbrel_service::content::Content;
+use whimbrel_service::{api::Date, content::Content};
 
 /// Numbers from here on are sizes of real messages: header and a line of text have room in so many bytes.
 pub(super) const REAL_FROM: u32 = 512;
@@ -31,6 +31,16 @@ pub(super) fn text(body: u32) -> Bytes {
     }
     text.push_str("\r\n");
     text.into()
+}
+
+/// When it was received: no two of some thousands that are near each other have one date, and zones lie on both sides of Greenwich.
+pub(super) fn date(body: u32) -> Date {
+    const NOON: i64 = 1_000_036_800;
+    let half_hours = i16::try_from(body % 23).unwrap_or(0) - 11;
+    Date {
+        seconds: NOON + i64::from(body % 10_000),
+        zone_minutes: half_hours * 30,
+    }
 }
 
 /// What lies beside it.

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use whimbrel_service::{
     api::{
-        AccountId, Call, Date, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail,
-        Replaced, Reply, SessionId, UploadId,
+        AccountId, Call, Delivery, Entry, FlagChange, MailboxCall, MailboxName, NewMail, Replaced,
+        Reply, SessionId, UploadId,
     },
     queue,
 };
 
 use super::{
     MS, SECOND, Uids, World,
-    bodies::{content, text},
+    bodies::{content, date, text},
     is_keeping,
     movers::Knows,
     queries::More,
@@ -580,10 +580,7 @@ impl World {
         let blob = node.upload_as(called, text(body))?;
         Some(NewMail {
             flags: client::flags(&BTreeSet::new()),
-            date: Date {
-                seconds: 1,
-                zone_minutes: 0,
-            },
+            date: date(body),
             size: body,
             open_end: false,
             blob,
@@ -667,10 +664,7 @@ impl World {
             sender: "a@example.com".into(),
             deliveries: deliveries.collect(),
             blob,
-            date: Date {
-                seconds: 2,
-                zone_minutes: 0,
-            },
+            date: date(body),
         };
         self.say(|| format!("message {body} comes for {targets:?} at {node}"));
         let request = self.request();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::PartitionId;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_service::{
     admin::{AdminCall, AdminReply},
     api::{AccountId, Authenticate, Call, MailboxCall, MailboxName, Reply, SessionId},
@@ -53,6 +53,12 @@ pub(super) struct Guests {
     asked: BTreeMap<RequestId, AccountId>,
     /// At which node changes were asked for, and when.
     changes: BTreeMap<RequestId, (usize, u64)>,
+    /// Whose UIDVALIDITY that was which was told of an address.
+    validities: BTreeMap<(String, u32), AccountId>,
+    /// Passwords that were asked for, until that is answered.
+    passwords_asked: BTreeMap<RequestId, (String, Option<String>)>,
+    /// What was asked of the password of an address.
+    passwords_set: BTreeMap<String, Password>,
     /// Answers to the world itself.
     answers: BTreeMap<RequestId, AdminReply>,
 }
@@ -68,9 +74,22 @@ impl Guests {
             passwords: BTreeMap::new(),
             asked: BTreeMap::new(),
             changes: BTreeMap::new(),
+            validities: BTreeMap::new(),
+            passwords_asked: BTreeMap::new(),
+            passwords_set: BTreeMap::new(),
             answers: BTreeMap::new(),
         }
     }
+}
+
+/// The password of an address, judged if all changes of it were asked of one node, one after the other: then what was acknowledged last holds.
+#[derive(Default)]
+struct Password {
+    at: BTreeSet<Incarnation>,
+    under_way: BTreeSet<RequestId>,
+    crossed: bool,
+    /// The last one that was acknowledged, if nothing was asked since.
+    last: Option<String>,
 }
 
 impl World {
@@ -104,8 +123,62 @@ impl World {
         if !matches!(call, AdminCall::ListAccounts) {
             self.guests.changes.insert(request, (node, self.now));
         }
+        self.password_asked(node, request, &call);
         self.members[node].node.admin(request, call);
         request
+    }
+
+    fn password_asked(&mut self, node: usize, request: RequestId, call: &AdminCall) {
+        let (AdminCall::AddAccount { address, .. }
+        | AdminCall::SetVerifier { address, .. }
+        | AdminCall::RemoveAccount { address }) = call
+        else {
+            return;
+        };
+        let set = self
+            .guests
+            .passwords_set
+            .entry(address.clone())
+            .or_default();
+        set.at.insert(self.members[node].id);
+        set.crossed |= !set.under_way.is_empty();
+        set.under_way.insert(request);
+        set.last = None;
+        let password = match call {
+            AdminCall::AddAccount { verifier, .. } | AdminCall::SetVerifier { verifier, .. } => {
+                verifier.strip_prefix(VERIFIER_PREFIX).map(str::to_owned)
+            }
+            _ => None,
+        };
+        let asked = (address.clone(), password);
+        self.guests.passwords_asked.insert(request, asked);
+    }
+
+    /// Only what was done is the last word: of what was refused nothing is known.
+    fn password_answered(&mut self, request: RequestId, reply: &AdminReply) {
+        let Some((address, password)) = self.guests.passwords_asked.remove(&request) else {
+            return;
+        };
+        let set = self.guests.passwords_set.entry(address).or_default();
+        set.under_way.remove(&request);
+        if set.under_way.is_empty() && *reply == AdminReply::Done {
+            set.last = password;
+        }
+    }
+
+    /// The UIDVALIDITY of a guest was told: nobody who had its address before, or has it beside it, has the same (U1).
+    pub(super) fn validity_told(&mut self, account: AccountId, told: u32) -> Result<(), String> {
+        let Some(address) = self.guests.made.get(&account) else {
+            return Ok(());
+        };
+        let place = (address.clone(), told);
+        let first = *self.guests.validities.entry(place).or_insert(account);
+        match first == account {
+            true => Ok(()),
+            false => Err(format!(
+                "U1: {first} and {account}, both {address}, were told to have UIDVALIDITY {told}"
+            )),
+        }
     }
 
     /// An administrator does something at some node, while clients use accounts that may be removed.
@@ -248,6 +321,7 @@ impl World {
                 "node {node} changes the directory though its clock is far from all others"
             ));
         }
+        self.password_answered(request, &reply);
         match self.guests.asked.remove(&request) {
             Some(account) if reply == AdminReply::Done => {
                 self.guests.acknowledged.insert(account);
@@ -350,7 +424,7 @@ impl World {
             }
         }
         self.validities_differ(&living)?;
-        self.one_password()
+        self.one_password(&living)
     }
 
     /// Who is there, and at which address.
@@ -436,9 +510,10 @@ impl World {
         Ok(())
     }
 
-    /// At every node the same password lets in, and one at most.
-    fn one_password(&mut self) -> Result<(), String> {
+    /// At every node the same password lets in, one where there is an account; which one, where that is certain.
+    fn one_password(&mut self, living: &BTreeMap<AccountId, String>) -> Result<(), String> {
         let mut peers = 0u32;
+        let may_lack = self.nodes_were_renewed() || self.nodes_were_removed();
         for (address, passwords) in self.guests.passwords.clone() {
             let mut first = None;
             for node in 0..self.members.len() {
@@ -460,8 +535,18 @@ impl World {
                         other => return Err(format!("a login was answered by {other:?}")),
                     }
                 }
-                if works.len() > 1 {
+                let is_there = living.values().any(|of| *of == address);
+                if works.len() > 1 || works.is_empty() && is_there {
                     return Err(format!("{works:?} are passwords of {address}"));
+                }
+                let set = self.guests.passwords_set.get(&address);
+                let set = set.filter(|set| !may_lack && !set.crossed && set.at.len() == 1);
+                if let Some(last) = set.and_then(|set| set.last.as_ref())
+                    && works != [last.clone()]
+                {
+                    return Err(format!(
+                        "the password of {address} was set to {last}, and is {works:?}"
+                    ));
                 }
                 let expected = first.get_or_insert_with(|| works.clone());
                 if works != *expected {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_service::api::{AccountId, MailboxCall, MailboxName, Reply, Row, Status};
 
 use super::{SECOND, World, clients::mailbox};
-use crate::checkers::rising::Rising;
+use crate::{checkers::rising::Rising, client};
 
 /// All is healed: a body that is late, and what follows from it, changes what is shown no longer than this.
 const PATIENCE_MICROS: u64 = 60 * SECOND;
@@ -153,6 +153,31 @@ impl World {
         Ok(())
     }
 
+    /// STORE with UNCHANGEDSINCE (RFC 7162, 3.1.3) has changed these: none that was known here to have changed since, and nothing where the MODSEQ is another node's,
+    /// which says nothing of this one.
+    pub(super) fn left_what_changed(
+        &self,
+        node: usize,
+        account: AccountId,
+        since: u64,
+        rows: &[Row],
+        asked: u64,
+    ) -> Result<(), String> {
+        let at = (self.members[node].id, account);
+        let slot = self.slots.get(&at.0).copied();
+        let is_ours = slot.is_some_and(|slot| since % 64 == u64::from(slot));
+        let newer = |row: &&Row| {
+            let known = self.modseqs.known(at, row.id, asked);
+            known.is_some_and(|known| known > since)
+        };
+        match rows.iter().find(|row| !is_ours || newer(row)) {
+            Some(row) => Err(format!(
+                "node {node}, account {account}: UNCHANGEDSINCE {since} (its own: {is_ours}), and changed was {row:?}"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// STATUS of a mailbox is told to who asked then.
     pub(super) fn status_told(
         &mut self,
@@ -213,6 +238,52 @@ impl World {
             }
         }
         self.note("cluster: STATUS tells what is shown");
+        self.search_differs(node, account)
+    }
+
+    /// A search by flags finds all that have them.
+    fn search_differs(
+        &mut self,
+        node: usize,
+        account: AccountId,
+    ) -> Result<Option<String>, String> {
+        let picture = self.picture(node, account)?;
+        for name in picture.figures().into_keys() {
+            let shown = picture.flags_of(&name).unwrap_or_default();
+            let Some((newest, ..)) = shown.last() else {
+                continue;
+            };
+            for flag in 0..client::FLAGS_COUNT {
+                let has = shown.iter().filter(|(_, flags, _)| flags.contains(&flag));
+                let has: Vec<u32> = has.map(|(uid, ..)| *uid).collect();
+                let (mut found, mut from) = (Vec::new(), 1);
+                while from <= *newest {
+                    let call = MailboxCall::Flagged {
+                        name: mailbox(&name),
+                        from,
+                        to: *newest,
+                        set: client::flags(&BTreeSet::from([flag])),
+                        unset: client::flags(&BTreeSet::new()),
+                    };
+                    let reply = self.ask_and_wait(node, account, call)?;
+                    let Reply::Flagged { rows, up_to } = reply else {
+                        return Ok(Some(format!("a search is answered by {reply:?}")));
+                    };
+                    // Sessions that know an earlier UID of a message are given it under that.
+                    let of_it = rows.iter().map(|row| row.uid);
+                    found.extend(of_it.filter(|uid| shown.iter().any(|(of, ..)| of == uid)));
+                    if up_to < from {
+                        return Err(format!("node {node}: a search of {name} does not go on"));
+                    }
+                    from = up_to + 1;
+                }
+                if found != has {
+                    return Ok(Some(format!(
+                        "of {name} a search for flag {flag} finds {found:?}, shown with it are {has:?}"
+                    )));
+                }
+            }
+        }
         Ok(None)
     }
 }

@@ -9,11 +9,11 @@ use whimbrel_imap::{
         Fetch, FetchItem, Qresync, Search, SearchKey, SearchReturn, Section, Select, StatusItem,
         Store,
     },
-    core::{Flag, MailboxName, MessageSet, Secret, SequenceSet, StoreOperation},
+    core::{DateTime, Flag, MailboxName, MessageSet, Secret, SequenceSet, StoreOperation},
 };
 
 use super::{
-    super::bodies::text,
+    super::bodies::{date, text},
     cache::{Cache, Place, Resync, View, folded},
     client::{self, Ability, Doing, Effect, Idling, Mind},
 };
@@ -518,10 +518,11 @@ impl Mind {
         });
         let body = wish.body;
         wish.takes_body = true;
+        let date = date(body);
         let tag = self.wire.append(&Append {
             mailbox: &mailbox(&name),
             flags: &flags,
-            date: None,
+            date: Some(DateTime::with_zone(date.seconds, date.zone_minutes)),
             message: &text(body),
         });
         wish.effects.push(Effect::Note("door: APPEND"));
