@@ -68,10 +68,7 @@ impl Replica {
         let slots = [modseq, before].map(|modseq| (modseq % 64) as u8);
         if slots.iter().any(|slot| others.contains(slot)) {
             let highest = self.names.get(name).map(|state| state.highest);
-            let has = |(number, record)| {
-                let least = self.changed_in(number, record, before - 1).next();
-                least.is_some_and(|(at, _)| at <= modseq)
-            };
+            let has = |(number, record)| self.has_modseq(number, record, before, modseq);
             return highest.is_some_and(|highest| highest == modseq || highest == before)
                 || self.members(name).any(has);
         }
@@ -81,6 +78,24 @@ impl Replica {
             || modseq / 64 > self.last_change.max(now_micros.saturating_add(day))
             || self.is_own_modseq(modseq)
             || self.is_own_modseq(before)
+    }
+
+    /// Whether something in a mailbox has one of two MODSEQs that follow each other. Costs what has them: the mailbox is walked for that alone with which it came under its name.
+    fn has_modseq(&self, number: u32, record: &BoxRecord, least: u64, greatest: u64) -> bool {
+        let base = record.base_modseq;
+        let came = (least..=greatest).contains(&base)
+            && record
+                .uids
+                .iter()
+                .inspect(|_| steps::count(1))
+                .any(|(_, slot)| self.records[*slot].modseq <= base);
+        let changed = &record.changed;
+        let from = changed.partition_point(|(at, _)| *at < least || *at <= base);
+        came || changed[from..]
+            .iter()
+            .take_while(|(at, _)| *at <= greatest)
+            .inspect(|_| steps::count(1))
+            .any(|(at, slot)| self.is_fresh(number, *at, *slot))
     }
 
     /// Some `count_max` of the messages up to `uid_max` that [`Self::changed_since`] tells, those that changed first. A part ends between two

@@ -21,6 +21,7 @@ mod heard;
 mod holders;
 mod rows;
 mod states;
+mod takeover;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -226,7 +227,9 @@ struct Pending {
     open: BTreeSet<usize>,
     /// When it was accepted, on the monotonic clock; `None`: before the start, or by another node.
     accepted: Option<u64>,
-    /// When they were handed out last, on the monotonic clock.
+    /// When they were handed out first, on the monotonic clock,
+    first_handed_out: u64,
+    /// and when last.
     handed_out: u64,
     removing: bool,
 }
@@ -451,6 +454,7 @@ impl QueueOwner {
                 taken,
                 open,
                 accepted,
+                first_handed_out: 0,
                 handed_out: 0,
                 removing: false,
             },
@@ -497,6 +501,9 @@ impl QueueOwner {
         let Some(pending) = self.entries.get_mut(&id) else {
             return;
         };
+        if pending.first_handed_out == 0 {
+            pending.first_handed_out = now.mono_micros.max(1);
+        }
         pending.handed_out = now.mono_micros;
         let (entry, open) = (pending.entry.clone(), pending.open.clone());
         if open.is_empty() {

@@ -255,6 +255,8 @@ impl Partition {
                 origin.end_at(*end);
             }
         }
+        // What was held up for them may be stable now, and in a quiet partition nothing else would say so.
+        self.settle();
     }
 
     /// What is on disk.

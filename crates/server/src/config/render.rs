@@ -151,6 +151,12 @@ fn sessions(config: &Config, out: &mut String) {
         true,
     );
     row(
+        "IMAP: the keys of a SEARCH, until it is answered",
+        "`imap.search_keys_max`, some five hundred bytes each with what is made of them",
+        imap.search_keys_max as u64 * 512,
+        true,
+    );
+    row(
         "IMAP: a saved search result, as long as the mailbox is selected",
         "`imap.saved_ranges_max`, eight bytes each",
         imap.saved_ranges_max as u64 * 8,
@@ -181,9 +187,10 @@ fn sessions(config: &Config, out: &mut String) {
          `imap.sort_messages_max` and `imap.sort_key_bytes_max` say, `imap.sorts_at_once_max` times and no more; what is read for answers \
          has `limits.answers_bytes_max`, of which each session takes a share while it reads; accounts, queue and the store have bounds \
          of their own, for all sessions together.\n\n\
-         **Two rows are more than a machine has**: sets of a million UIDs that do not lie side by side and a thousand messages in one APPEND have to be \
-         possible, as clients send them, and nothing bounds how many sessions send one at the same time, however long they take over it. Where users are not \
-         trusted, lower `imap.sequence_set_ranges_max` and `imap.append_summary_bytes_max`, or `limits.connections_per_account_max`.\n",
+         **Three rows are more than most machines have**: sets of a million UIDs that do not lie side by side, thousands of keys and a thousand messages in one APPEND \
+         have to be possible, as clients send them, and nothing bounds how many sessions send one at the same time, however long they take over it. Where users \
+         are not trusted, lower `imap.sequence_set_ranges_max`, `imap.search_keys_max` and `imap.append_summary_bytes_max`, or \
+         `limits.connections_per_account_max`.\n",
     );
 }
 

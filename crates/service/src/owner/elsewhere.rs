@@ -16,7 +16,7 @@ use whimbrel_mailbox::{AccountId, MailboxName, Replica, Takeover};
 use whimbrel_replication::announced::{self, EXCEPTED_MAX};
 use whimbrel_storage::{Mutation, Room};
 
-use super::{Account, Own, PartitionOwner, Phase, keys::partition_of};
+use super::{Account, Own, PartitionOwner, Phase, joining::Joining, keys::partition_of};
 use crate::{
     api::Failure,
     log,
@@ -35,6 +35,9 @@ const ROOM_MAX: u32 = 1 << 20;
 
 /// So many of them come back in a second. All 2^26 take 77 days.
 const ROOM_PER_SECOND: u64 = 10;
+
+/// MODSEQs of one command of which it is looked up who told them: an owner works for no session longer.
+const MODSEQS_MAX: usize = 256;
 
 /// What takeovers of an account may still cost.
 #[derive(Clone, Copy)]
@@ -95,8 +98,8 @@ impl Own {
     /// Whether there is something to report.
     fn reports(&self) -> bool {
         self.shipping.has_peers()
-            // What came with a state is not shown before it is joined.
-            && self.states.joining.is_none()
+            // What came with a state is not shown before it is joined. What cannot be joined is excepted, as all that cannot be opened.
+            && self.states.joining.as_ref().is_none_or(Joining::has_ended)
             && self.reporting.pending.is_none()
             && (self.reporting.excepts || self.log.applied() != &self.reporting.vector)
     }
@@ -316,6 +319,8 @@ impl PartitionOwner {
         name: &MailboxName,
         mut modseqs: Vec<u64>,
     ) -> Result<Vec<u64>, Failure> {
+        // Beyond that none is believed: what is asked for has changed since, as far as anybody knows.
+        modseqs.truncate(MODSEQS_MAX);
         let others = self.config.slots_of_others();
         let replica = self.replica(account)?;
         modseqs.retain(|modseq| replica.may_have_told(name, *modseq, &others, now.wall_micros));

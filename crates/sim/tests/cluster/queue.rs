@@ -210,6 +210,23 @@ fn delivered_mail_survives_the_loss_of_the_node_that_delivered_it() {
     assert_eq!(cluster.bodies_of(1), [1]);
 }
 
+/// More than are taken over at once, of which none can be finished: nobody else is left who could have what is delivered.
+#[test]
+fn all_mail_of_a_node_that_is_away_is_delivered_by_the_only_other_one() {
+    let bodies = || 1..=150;
+    let mut cluster = linked(2);
+    cluster.withhold(Some(owner::keys::partition_of(ANNE)));
+    let requests: Vec<RequestId> = bodies().map(|body| cluster.mail(0, body)).collect();
+    for request in requests {
+        let reply = cluster.await_answer(request);
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+    }
+    cluster.lose(0);
+    cluster.withhold(None);
+    cluster.pass(200);
+    assert_eq!(cluster.bodies_of(1), bodies().collect::<Vec<u32>>());
+}
+
 /// It took the entry over, and does not know who has the body until it has asked.
 #[test]
 fn mail_that_was_taken_over_survives_the_loss_of_the_node_that_did() {
