@@ -53,6 +53,8 @@ pub(super) struct Context {
     pub(super) asks_from: u64,
     /// Gathered output; given away when it is sent, so that an idle session holds none.
     pub(super) out: Vec<u8>,
+    /// How often it was given away: what is in it since the same number can still be taken back.
+    pub(super) sends: u64,
     pub(super) notes: std::collections::VecDeque<Note>,
 }
 
@@ -89,6 +91,7 @@ impl Context {
             has_changed: _,
             asks_from: _,
             out: _,
+            sends: _,
             notes: _,
         } = self;
         *account = None;

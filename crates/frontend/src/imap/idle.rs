@@ -83,7 +83,12 @@ impl Idle {
             // What comes next finds that, too.
             Reply::Failed(Failure::Gone | Failure::NoSuchMailbox) => Vec::new(),
             // Sequence numbers cannot be told any more.
-            _ => return Step::Abort("what an idle client knows cannot be found out"),
+            _ => {
+                return Step::Bye(
+                    "What you know of the mailbox is not known here any more, select it again",
+                    "what an idle client knows cannot be found out",
+                );
+            }
         };
         cx.view_mut().recall(uids);
         self.wake(cx, then)

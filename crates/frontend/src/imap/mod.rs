@@ -151,6 +151,7 @@ impl ImapSession {
                 now,
                 account: None,
                 relays: false,
+                sends: 0,
                 login_failures: 0,
                 imports: false,
                 rev2: false,
@@ -207,6 +208,7 @@ impl ImapSession {
     fn send(&mut self) -> Option<Action> {
         self.sending = true;
         self.answered = false;
+        self.cx.sends += 1;
         let out = std::mem::take(&mut self.cx.out);
         Some(Action::Send(match self.inflater {
             Some(_) => deflate::piece(&out),
@@ -231,6 +233,7 @@ impl ImapSession {
         self.end_inflating();
         self.sending = true;
         self.answered = false;
+        self.cx.sends += 1;
         // The end of the stream and the CRLF of the answer are one byte, so that no client can miss either.
         let out = std::mem::take(&mut self.cx.out);
         Some(Action::Send(deflate::stored(&out, true)))
@@ -518,6 +521,10 @@ impl ImapSession {
             Step::Refuse(outcome) => {
                 self.decoder.refuse_literal();
                 self.done(outcome);
+            }
+            Step::Bye(text, reason) => {
+                self.running = None;
+                self.bye(text, reason);
             }
             Step::Abort(reason) => self.abandon(reason),
         }

@@ -57,6 +57,8 @@ pub(super) enum Step {
     Done(Outcome),
     /// Nothing more, and what may still come of the command is not wanted.
     Refuse(Outcome),
+    /// To end the session between two answers: what the client is told, and the reason for the log.
+    Bye(&'static str, &'static str),
     /// To break off in the middle of an answer: the reason for the log.
     Abort(&'static str),
 }

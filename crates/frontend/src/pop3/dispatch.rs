@@ -88,7 +88,7 @@ impl Pop3Session {
                     self.cx.ahead = None;
                     self.ok("Nothing is marked any more")
                 }
-                Command::Quit if self.cx.maildrop.is_some() => Some(Task::Update(0)),
+                Command::Quit if self.cx.maildrop.is_some() => Some(Task::Update(0, false)),
                 Command::Quit => {
                     self.ok("Bye");
                     self.close("logout");

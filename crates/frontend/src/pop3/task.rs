@@ -38,8 +38,8 @@ pub(super) enum Task {
     Listing(Box<Listing>),
     One(One),
     Retrieve(Box<Retrieve>),
-    /// QUIT: the UPDATE state. From this place on messages are still to be removed.
-    Update(u32),
+    /// QUIT: the UPDATE state. From this place on messages are still to be removed; and whether too few other nodes have confirmed what was.
+    Update(u32, bool),
 }
 
 impl Task {
@@ -52,19 +52,24 @@ impl Task {
             Task::Listing(listing) => listing.step(cx, reply),
             Task::One(one) => one.step(cx, reply),
             Task::Retrieve(retrieve) => retrieve.step(cx, reply),
-            Task::Update(from) => update(cx, from, reply),
+            Task::Update(from, unconfirmed) => update(cx, from, unconfirmed, reply),
         }
     }
 }
 
 /// "If the client issues the QUIT command from the TRANSACTION state, the POP3 session enters the UPDATE state": "the POP3 server removes
 /// all messages marked as deleted from the maildrop and replies as to the status of this operation" (RFC 1939, 6).
-fn update(cx: &mut Context, from: &mut u32, reply: Option<Reply>) -> Step {
+fn update(cx: &mut Context, from: &mut u32, unconfirmed: &mut bool, reply: Option<Reply>) -> Step {
     match reply {
-        None | Some(Reply::Done) => {
+        None | Some(Reply::Done | Reply::Failed(Failure::DoneHere)) => {
+            *unconfirmed |= matches!(reply, Some(Reply::Failed(_)));
             if let Some((call, next)) = cx.maildrop().remove(*from) {
                 *from = next;
                 return Step::Call(cx.call(call));
+            }
+            if *unconfirmed {
+                failed(cx, &Reply::Failed(Failure::DoneHere));
+                return Step::Close("logout");
             }
             let text = match reply {
                 None => "Bye",

@@ -595,6 +595,25 @@ fn a_prefix_is_part_of_the_message() {
 }
 
 #[test]
+fn a_body_that_cannot_be_read_withholds_no_other() {
+    let mut world = selected(|world| {
+        world.fake.fill("INBOX", 3, |n| {
+            format!("Subject: {n}\r\n\r\ntext").into_bytes()
+        })
+    });
+    world.fake.lose_blob(2);
+    let said = command(&mut world, "FETCH 1:3 (UID BODY[])");
+    let told: Vec<bool> = (1..=3)
+        .map(|n| said.contains(&format!("* {n} FETCH (FLAGS (\\Seen) UID ")))
+        .collect();
+    assert_eq!(told, [true, false, true], "{said}");
+    assert!(said.contains("x NO [CORRUPTION]"), "{said}");
+    // It is seen all the same, and that is told.
+    assert!(said.contains("* 2 FETCH (FLAGS (\\Seen))"), "{said}");
+    assert!(command(&mut world, "FETCH 2 BODY.PEEK[]").starts_with("x NO [CORRUPTION]"));
+}
+
+#[test]
 fn damage_is_told_and_not_guessed_at() {
     let mut world = selected(|world| {
         world

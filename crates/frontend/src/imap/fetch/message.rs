@@ -20,6 +20,8 @@ use super::{
 pub(super) struct Message {
     /// `None` when the response is ended.
     writer: Option<FetchWriter>,
+    /// Where it begins in the output, and how often that had been sent by then.
+    begun: (u64, usize),
     row: Row,
     /// Its flags were changed by this command.
     changed: bool,
@@ -133,6 +135,7 @@ impl Message {
         uid_is_due: bool,
         opened: Option<Opened>,
     ) -> Message {
+        let begun = (cx.sends, cx.out.len());
         let mut writer = FetchWriter::begin(&mut cx.out, place + 1);
         if uid_is_due {
             // "The server MUST automatically include both UID and mod-sequence data [...] whether they were caused by [...] a FETCH/UID FETCH
@@ -147,12 +150,29 @@ impl Message {
         }
         Message {
             writer: Some(writer),
+            begun,
             row,
             changed,
             opened,
             item: 0,
             body: None,
         }
+    }
+
+    /// Takes back what was written of it; `false`: some of it is on its way.
+    pub(super) fn take_back(self, cx: &mut Context) -> bool {
+        let (sends, at) = self.begun;
+        let whole = sends == cx.sends;
+        if whole {
+            cx.out.truncate(at);
+            if self.changed
+                && let Some(view) = &mut cx.view
+            {
+                // The next telling of changes tells it.
+                view.told.retain(|(uid, _)| *uid != self.row.uid);
+            }
+        }
+        whole
     }
 
     /// Goes on. `reply` is the answer to what was wanted.

@@ -440,7 +440,15 @@ impl Fetch {
                     return Some(Step::Call(call));
                 }
                 Written::Full => return Some(Step::Again),
-                Written::Failed => return Some(Step::Abort("a body could not be read")),
+                // One that cannot be read is no reason to withhold the others. It is not told to be empty: clients would keep it so.
+                Written::Failed => {
+                    let message = self.message.take();
+                    if message.is_some_and(|message| message.take_back(cx)) {
+                        self.damaged = true;
+                        return None;
+                    }
+                    return Some(Step::Abort("a body could not be read"));
+                }
             }
         }
     }

@@ -143,6 +143,8 @@ const KEY_WORK: usize = 32;
 /// Ranges that are looked at to find out outside of which places no message matches: more than one set of the usual limit has. What is left
 /// is found message by message.
 const BOUNDS_WORK_MAX: usize = 4 * 1024 * 1024;
+/// Flags that an owner is asked for: it looks at each of them on each message. The others are looked at here.
+const REQUIRED_MAX: usize = 8;
 /// What it costs to open a summary.
 const SUMMARY_WORK: usize = 4096;
 
@@ -193,14 +195,21 @@ impl Program {
             Node::And(nodes) => &nodes[..],
             node => std::slice::from_ref(node),
         };
+        let mut left = REQUIRED_MAX;
         for key in keys {
+            if left == 0 {
+                return;
+            }
             if let Some(flag) = key.flag() {
                 self.set.insert(flag);
             } else if let Node::Not(node) = key
                 && let Some(flag) = node.flag()
             {
                 self.unset.insert(flag);
+            } else {
+                continue;
             }
+            left -= 1;
         }
     }
 
