@@ -23,66 +23,113 @@ use crate::{keys, sweep};
 
 /// Uploads of this process that nothing durable names yet, begun or finished, and those that something named while they were being written.
 #[derive(Debug, Default)]
-pub(crate) struct Uploads(Mutex<BTreeMap<UploadId, Upload>>);
+pub(crate) struct Uploads(Mutex<Known>);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Upload {
-    Begun,
+#[derive(Debug, Default)]
+struct Known {
+    all: BTreeMap<UploadId, Upload>,
+    next: u64,
+    /// Those with lesser numbers are lost: the store was opened again meanwhile, which removes what nothing names.
+    lost_below: u64,
+}
+
+/// A number that no two uploads have: what is said of one must not be taken for another of its name, which may begin when it is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Serial(u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Upload {
+    serial: Serial,
     /// The last that named it let go of it while it was being written: nobody may ever come for it.
-    LetGo,
-    /// The store was opened again meanwhile, which removes what nothing names.
-    Lost,
+    let_go: bool,
+}
+
+impl Known {
+    fn is_lost(&self, serial: Serial) -> bool {
+        serial.0 < self.lost_below
+    }
+}
+
+fn lost(upload: UploadId) -> StoreError {
+    StoreError::Full(format!("{upload} went when the store was opened again").into())
 }
 
 impl Uploads {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<UploadId, Upload>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it was not known.
-    fn begin(&self, upload: UploadId) -> bool {
-        match self.lock().entry(upload) {
-            Entry::Vacant(of) => {
-                of.insert(Upload::Begun);
-                true
-            }
-            // It stays what it is: what is lost must not be named.
-            Entry::Occupied(_) => false,
-        }
+    /// `None` if it is known. It stays what it is then: what is lost must not be named.
+    fn begin(&self, upload: UploadId) -> Option<Serial> {
+        let mut known = self.lock();
+        let serial = Serial(known.next);
+        let Entry::Vacant(of) = known.all.entry(upload) else {
+            return None;
+        };
+        of.insert(Upload {
+            serial,
+            let_go: false,
+        });
+        known.next += 1;
+        Some(serial)
     }
 
     /// It is named, or never will be.
     pub(crate) fn forget(&self, upload: UploadId) {
-        self.lock().remove(&upload);
+        self.lock().all.remove(&upload);
+    }
+
+    /// [`Uploads::forget`] unless it is forgotten already, and another of its name known.
+    pub(crate) fn forget_this(&self, upload: UploadId, serial: Serial) {
+        let mut known = self.lock();
+        if known.all.get(&upload).is_some_and(|of| of.serial == serial) {
+            known.all.remove(&upload);
+        }
+    }
+
+    fn is_known(&self, upload: UploadId, serial: Serial) -> bool {
+        let known = self.lock();
+        known.all.get(&upload).is_some_and(|of| of.serial == serial)
     }
 
     /// Refuses what is lost.
     pub(crate) fn check(&self, upload: UploadId) -> Result<(), StoreError> {
-        if self.lock().get(&upload) == Some(&Upload::Lost) {
-            let what = format!("{upload} went when the store was opened again");
-            return Err(StoreError::Full(what.into()));
+        match self.is_lost(upload) {
+            true => Err(lost(upload)),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    pub(crate) fn is_lost(&self, upload: UploadId) -> bool {
+        let known = self.lock();
+        let of = known.all.get(&upload);
+        of.is_some_and(|of| known.is_lost(of.serial))
+    }
+
+    /// Whether this one is, be it known still or not.
+    fn was_lost(&self, serial: Serial) -> bool {
+        self.lock().is_lost(serial)
     }
 
     pub(crate) fn lose_all(&self) {
-        self.lock().values_mut().for_each(|of| *of = Upload::Lost);
+        let mut known = self.lock();
+        known.lost_below = known.next;
     }
 
     /// Nothing names it any more, and it was being written. If something names it again, it is kept all the same.
     pub(crate) fn let_go(&self, upload: UploadId) {
-        if let Some(of @ Upload::Begun) = self.lock().get_mut(&upload) {
-            *of = Upload::LetGo;
+        if let Some(of) = self.lock().all.get_mut(&upload) {
+            of.let_go = true;
         }
     }
 
     fn is_let_go(&self, upload: UploadId) -> bool {
-        self.lock().get(&upload) == Some(&Upload::LetGo)
+        self.lock().all.get(&upload).is_some_and(|of| of.let_go)
     }
 
     /// The store was opened again, and has kept these: they were finished, and something durable names them.
     pub(crate) fn keep(&self, sealer: &Sealer) -> Result<(), StoreError> {
-        let all: Vec<UploadId> = self.lock().keys().copied().collect();
+        let all: Vec<UploadId> = self.lock().all.keys().copied().collect();
         for upload in all {
             if sealer.is_kept(upload)? {
                 self.forget(upload);
@@ -96,6 +143,7 @@ impl Uploads {
 pub struct EmbeddedWriter {
     core: Arc<Core>,
     upload: UploadId,
+    serial: Serial,
     hasher: blake3::Hasher,
     size: u64,
     /// Less than a chunk, not yet written.
@@ -111,7 +159,7 @@ pub struct EmbeddedWriter {
 impl Drop for EmbeddedWriter {
     fn drop(&mut self) {
         if !self.ended {
-            self.core.uploads.forget(self.upload);
+            self.core.uploads.forget_this(self.upload, self.serial);
         }
         // A client that went away in the middle leaves nothing for long. If a chunk is just being written it might come behind
         // its own removal: then the mark stays, and the next start removes it all.
@@ -125,6 +173,7 @@ impl EmbeddedWriter {
     /// Writes one chunk and, with `info`, ends the upload. Gives whether it was let go of and nothing names it.
     async fn put(&mut self, chunk: Bytes, info: Option<BlobInfo>) -> Result<bool, StoreError> {
         let (upload, index, chunk_bytes) = (self.upload, self.chunks, self.chunk_bytes as u32);
+        let serial = self.serial;
         let next = index.checked_add(1).ok_or(Refusal::Size {
             what: "blob",
             bytes: usize::MAX,
@@ -135,7 +184,9 @@ impl EmbeddedWriter {
         let written = self
             .core
             .blocking(permits, move |sealer| {
-                core.uploads.check(upload)?;
+                if core.uploads.was_lost(serial) {
+                    return Err(lost(upload));
+                }
                 if let Some(full) = writer::Lack::now(&core.config).ordinary {
                     return Err(full);
                 }
@@ -159,7 +210,7 @@ impl EmbeddedWriter {
                 }
                 // A body that was got from elsewhere is mostly named before it comes.
                 if sealer.is_kept(upload)? {
-                    core.uploads.forget(upload);
+                    core.uploads.forget_this(upload, serial);
                     return Ok(false);
                 }
                 // Behind the write: who lets go of it says so first, and looks then whether it is whole.
@@ -286,10 +337,14 @@ impl BlobWriter for EmbeddedWriter {
     }
 
     async fn abort(mut self) -> Result<(), StoreError> {
-        let upload = self.upload;
+        let (upload, serial) = (self.upload, self.serial);
         if self.chunks > 0 {
             let (core, permits) = (self.core.clone(), &self.core.uploaders);
             let removed = self.core.blocking(permits, move |sealer| {
+                // Nothing of it is there; what is may be another's.
+                if core.uploads.was_lost(serial) {
+                    return Ok(());
+                }
                 if let Some(lack) = writer::Lack::now(&core.config).any {
                     return Err(lack);
                 }
@@ -303,7 +358,7 @@ impl BlobWriter for EmbeddedWriter {
             removed.await?;
         }
         self.ended = true;
-        self.core.uploads.forget(upload);
+        self.core.uploads.forget_this(upload, serial);
         Ok(())
     }
 }
@@ -388,13 +443,13 @@ impl BlobStore for Embedded {
 
     async fn create(&self, upload: UploadId) -> Result<EmbeddedWriter, StoreError> {
         let core = self.core().clone();
-        if !core.uploads.begin(upload) {
-            return Err(Refusal::UploadExists(upload).into());
-        }
+        let serial = core.uploads.begin(upload);
+        let serial = serial.ok_or(Refusal::UploadExists(upload))?;
         let chunk_bytes = core.config.chunk_bytes.clamp(4 << 10, 4 << 20);
         let writer = EmbeddedWriter {
             core: core.clone(),
             upload,
+            serial,
             hasher: blake3::Hasher::new(),
             size: 0,
             pending: Vec::new(),
@@ -407,7 +462,8 @@ impl BlobStore for Embedded {
         let used = core
             .blocking(&core.readers, move |sealer| sealer.is_used(upload))
             .await?;
-        if used {
+        // Forgotten meanwhile: it began before another of its name went, and was taken for that.
+        if used || !core.uploads.is_known(upload, serial) {
             return Err(Refusal::UploadExists(upload).into());
         }
         Ok(writer)
@@ -486,5 +542,64 @@ impl BlobStore for Embedded {
             Ok(found)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_storage::{Commit, LogStore as _, Mutation, PartitionId};
+
+    use super::*;
+    use crate::tests::{config, runtime, tempdir};
+
+    /// Else a reopening would not know that it lost its first chunks.
+    #[test]
+    fn one_that_begins_while_another_of_its_name_goes_is_remembered() {
+        let directory = tempdir();
+        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        let core = engine.core();
+        let text = Bytes::from_static(b"text");
+        let change = |mutation| Commit {
+            mutations: vec![mutation],
+            ..Commit::new(PartitionId(3))
+        };
+        let runtime = runtime();
+        for n in 0..2000_u32 {
+            let mut upload = UploadId([6; 16]);
+            upload.0[..4].copy_from_slice(&n.to_be_bytes());
+            let hash = Hash::of(&text);
+            let (blob, holder) = (BlobName { upload, hash }, Bytes::from_static(b"message"));
+            let named = Mutation::Reference {
+                blob,
+                holder: holder.clone(),
+            };
+            let let_go = Mutation::Release { blob, holder };
+            runtime.block_on(async {
+                engine.commit(change(named)).await.unwrap();
+                let mut writer = engine.create(upload).await.unwrap();
+                writer.write(text.clone()).await.unwrap();
+                writer.finish().await.unwrap();
+            });
+            let going = engine.commit(change(let_go));
+            // As `create` does it.
+            loop {
+                if let Some(serial) = core.uploads.begin(upload) {
+                    let used = core.with(|sealer| sealer.is_used(upload)).unwrap();
+                    if !used && core.uploads.is_known(upload, serial) {
+                        break;
+                    }
+                    core.uploads.forget_this(upload, serial);
+                }
+            }
+            runtime.block_on(going).unwrap();
+            // Behind all that is done after that group.
+            runtime
+                .block_on(engine.commit(Commit::new(PartitionId(3))))
+                .unwrap();
+            assert!(
+                core.uploads.begin(upload).is_none(),
+                "it was forgotten ({n})"
+            );
+        }
     }
 }

@@ -209,7 +209,9 @@ impl<'a> Group<'a> {
 
     /// Stages the removal of a blob if nothing names it.
     pub(crate) fn delete(&mut self, name: BlobName) -> Result<(), StoreError> {
-        self.uploads.forget(name.upload);
+        if self.uploads.is_lost(name.upload) {
+            self.uploads.forget(name.upload);
+        }
         if let Some(lack) = &self.lack.any {
             return Err(lack.clone());
         }
@@ -220,6 +222,7 @@ impl<'a> Group<'a> {
         let info = info.and_then(|value| keys::parse_info(name.upload, &value));
         self.taken += 1;
         if info.is_some_and(|(info, _)| info.name == name) {
+            self.uploads.forget(name.upload);
             self.let_go.insert(name.upload);
         }
         Ok(())

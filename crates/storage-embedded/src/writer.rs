@@ -513,10 +513,10 @@ impl Writer {
             Ok(())
         });
         let removed = unnamed.into_iter().try_for_each(|upload| {
-            sweep::remove(sealer, upload)?;
-            // It may come again: named and let go of in one group it was named at no time.
+            // It may come again: named and let go of in one group it was named at no time. Forgotten before it goes: until then its rows refuse another of its name,
+            // and one that begins behind that is remembered.
             self.core.uploads.forget(upload);
-            Ok(())
+            sweep::remove(sealer, upload)
         });
         match named
             .and(unfinished)
