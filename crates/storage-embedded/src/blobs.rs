@@ -107,7 +107,7 @@ impl Uploads {
     }
 
     /// Whether this one is, be it known still or not.
-    fn was_lost(&self, serial: Serial) -> bool {
+    pub(crate) fn was_lost(&self, serial: Serial) -> bool {
         self.lock().is_lost(serial)
     }
 
@@ -158,13 +158,17 @@ pub struct EmbeddedWriter {
 
 impl Drop for EmbeddedWriter {
     fn drop(&mut self) {
-        if !self.ended {
-            self.core.uploads.forget_this(self.upload, self.serial);
+        if self.ended {
+            return;
         }
         // A client that went away in the middle leaves nothing for long. If a chunk is just being written it might come behind
         // its own removal: then the mark stays, and the next start removes it all.
-        if !self.ended && !self.writing && self.chunks > 0 {
-            drop(self.core.submit(Work::Abandon(self.upload)));
+        if !self.writing && self.chunks > 0 {
+            // Forgotten with its removal: another of its name that began before would go with it.
+            let work = Work::Abandon(self.upload, self.serial);
+            drop(self.core.submit(work));
+        } else {
+            self.core.uploads.forget_this(self.upload, self.serial);
         }
     }
 }

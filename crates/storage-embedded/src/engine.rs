@@ -79,6 +79,7 @@ impl Embedded {
             lacked: false,
             reopened_at: None,
             unknown_at: Vec::new(),
+            abandoned: Vec::new(),
         };
         let thread = std::thread::Builder::new()
             .name("storage-writer".to_owned())
@@ -153,7 +154,7 @@ impl Core {
         let (done, result) = oneshot::channel();
         let bytes = match &work {
             Work::Commit(commit, _) => commit.bytes(),
-            Work::Delete(_) | Work::Abandon(_) => BlobName::BYTES,
+            Work::Delete(_) | Work::Abandon(..) => BlobName::BYTES,
         };
         self.queue.submit(Job { work, done }, bytes);
         // The writer tells everyone; one that is gone without a word has panicked, and nobody knows what it had written.

@@ -15,7 +15,7 @@ use whimbrel_storage::{
     UploadId,
 };
 
-use crate::blobs::Uploads;
+use crate::blobs::{Serial, Uploads};
 use crate::failure::read_error;
 use crate::keys;
 use crate::seal::{Sealer, Tree, Write};
@@ -40,7 +40,8 @@ pub(crate) struct Group<'a> {
     cut: BTreeSet<Log>,
     references: BTreeMap<UploadId, BTreeMap<(PartitionId, Bytes), bool>>,
     let_go: BTreeSet<UploadId>,
-    abandoned: BTreeSet<UploadId>,
+    /// What nobody goes on with.
+    pub(crate) abandoned: Vec<(UploadId, Serial)>,
     partitions: BTreeSet<PartitionId>,
     /// Commits and deletions taken.
     pub(crate) taken: usize,
@@ -57,6 +58,8 @@ pub(crate) struct After {
     pub(crate) cut: BTreeSet<Log>,
     /// Uploads that something names now.
     pub(crate) named: Vec<UploadId>,
+    /// What nobody goes on with.
+    pub(crate) abandoned: Vec<(UploadId, Serial)>,
 }
 
 impl<'a> Group<'a> {
@@ -81,7 +84,7 @@ impl<'a> Group<'a> {
             cut: BTreeSet::new(),
             references: BTreeMap::new(),
             let_go: BTreeSet::new(),
-            abandoned: BTreeSet::new(),
+            abandoned: Vec::new(),
             partitions: BTreeSet::new(),
             taken: 0,
         }
@@ -229,12 +232,17 @@ impl<'a> Group<'a> {
     }
 
     /// Stages the removal of what was written of an upload that nobody can go on with.
-    pub(crate) fn abandon(&mut self, upload: UploadId) -> Result<(), StoreError> {
+    pub(crate) fn abandon(&mut self, upload: UploadId, serial: Serial) -> Result<(), StoreError> {
+        if self.uploads.was_lost(serial) {
+            // It went when the store was opened again; what is there of its name is another's.
+            self.uploads.forget_this(upload, serial);
+            return Ok(());
+        }
         if let Some(lack) = &self.lack.any {
             return Err(lack.clone());
         }
         self.taken += 1;
-        self.abandoned.insert(upload);
+        self.abandoned.push((upload, serial));
         Ok(())
     }
 
@@ -362,7 +370,7 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// `Full`: nothing of it was written. Others stop the store.
-    pub(crate) fn write(mut self) -> Result<(u64, After), StoreError> {
+    pub(crate) fn write(&mut self) -> Result<(u64, After), StoreError> {
         let written = self.try_write().map_err(temporary);
         if written.is_err() {
             for partition in &self.partitions {
@@ -397,7 +405,7 @@ impl<'a> Group<'a> {
                 }
             }
         }
-        for upload in std::mem::take(&mut self.abandoned) {
+        for (upload, _) in self.abandoned.iter().copied() {
             let meta = &self.sealer.trees.meta;
             let info = self.view.contains_key(meta, keys::info(upload));
             let mark = self.view.contains_key(meta, keys::doubtful(upload));
@@ -419,6 +427,7 @@ impl<'a> Group<'a> {
             unfinished,
             cut: std::mem::take(&mut self.cut),
             named: named.collect(),
+            abandoned: self.abandoned.clone(),
         };
         let write = std::mem::replace(&mut self.write, self.sealer.begin());
         let number = self.sealer.write(write, true)?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use whimbrel_storage::{BlobName, Commit, GroupCommit, Hash, StoreError, UploadId};
 
+use crate::blobs::Serial;
 use crate::config::Config;
 use crate::directory::SyncedFile;
 use crate::engine::Core;
@@ -27,6 +28,9 @@ const YIELDS_MAX: usize = 16;
 /// Commits that nobody waits for are held back as long as the last sync took, as if the disk were still busy, and never longer than this.
 const LAZY_WAIT_MAX: Duration = Duration::from_millis(20);
 
+/// Uploads that nobody goes on with and could not be removed yet. Of more the marks stay, and the next start removes them.
+const ABANDONED_MAX: usize = 1024;
+
 /// How often it is tried to open a tree again that takes no writes.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 /// A tree that gave up and does not say why, on a disk that takes writes, is opened again so often in so long, as a process that ended would be by
@@ -42,7 +46,7 @@ pub(crate) enum Work {
     Commit(Commit, Hash),
     Delete(BlobName),
     /// An upload whose writer was dropped.
-    Abandon(UploadId),
+    Abandon(UploadId, Serial),
 }
 
 /// Work and who waits for it.
@@ -243,6 +247,8 @@ pub(crate) struct Writer {
     pub(crate) reopened_at: Option<Instant>,
     /// When it was although nobody knew what had ailed it, as far back as it matters.
     pub(crate) unknown_at: Vec<Instant>,
+    /// What nobody goes on with and could not be removed: tried again with the next group.
+    pub(crate) abandoned: Vec<(UploadId, Serial)>,
 }
 
 /// What of an open store is the writer's.
@@ -395,16 +401,28 @@ impl Writer {
 
     /// Refuses a group while nothing is written.
     fn refuse(&mut self, jobs: Vec<Job>) {
-        let Some(away) = &self.away else { return };
+        let Some(error) = self.away.as_ref().map(|away| away.error.clone()) else {
+            return;
+        };
         for job in jobs {
             match &job.work {
                 Work::Commit(commit, _) => self.broken.note(commit.partition, false),
                 Work::Delete(name) => self.core.uploads.forget(name.upload),
-                Work::Abandon(_) => {}
+                Work::Abandon(upload, serial) => self.abandon_later([(*upload, *serial)]),
             }
-            tell(job.done, Err(away.error.clone()));
+            tell(job.done, Err(error.clone()));
         }
         self.core.queue.done(Ok(()));
+    }
+
+    fn abandon_later(&mut self, uploads: impl IntoIterator<Item = (UploadId, Serial)>) {
+        for (upload, serial) in uploads {
+            if self.abandoned.len() < ABANDONED_MAX {
+                self.abandoned.push((upload, serial));
+            } else {
+                self.core.uploads.forget_this(upload, serial);
+            }
+        }
     }
 
     /// Syncs what was written and waited for by nobody (entries below a cut that were removed, blobs without a name): nothing would be lost with it, but
@@ -425,11 +443,21 @@ impl Writer {
         let mut group = Group::new(sealer, positions, &mut self.broken, &core.uploads, lack);
         let mut commits = Vec::with_capacity(jobs.len());
         let mut deletions = Vec::new();
+        let mut left = Vec::new();
+        for (upload, serial) in std::mem::take(&mut self.abandoned) {
+            if group.abandon(upload, serial).is_err() {
+                left.push((upload, serial));
+            }
+        }
         for Job { work, done } in jobs {
             let (result, waiting) = match work {
                 Work::Commit(commit, hash) => (group.add(commit, hash), &mut commits),
                 Work::Delete(name) => (group.delete(name), &mut deletions),
-                Work::Abandon(upload) => (group.abandon(upload), &mut deletions),
+                Work::Abandon(upload, serial) => {
+                    let result = group.abandon(upload, serial);
+                    left.extend(result.is_err().then_some((upload, serial)));
+                    (result, &mut deletions)
+                }
             };
             match result {
                 Ok(()) => waiting.push(done),
@@ -437,12 +465,19 @@ impl Writer {
             }
         }
         if group.taken == 0 {
+            self.abandon_later(left);
             core.queue.done(Ok(()));
+            for done in deletions {
+                tell(done, Ok(()));
+            }
             return Ok(());
         }
-        let written = group
-            .write()
-            .and_then(|(number, after)| self.sync(sealer, number).map(|()| after));
+        let written = group.write();
+        if written.is_err() {
+            left.append(&mut group.abandoned);
+        }
+        self.abandon_later(left);
+        let written = written.and_then(|(number, after)| self.sync(sealer, number).map(|()| after));
         let result = written.as_ref().map(|_| ()).map_err(|error| match error {
             StoreError::Poisoned(_) | StoreError::Full(_) => error.clone(),
             other => sealer.fail(&other.to_string()),
@@ -496,6 +531,10 @@ impl Writer {
     /// What lags behind: blobs without a name, entries below a cut.
     fn after(&mut self, sealer: &Sealer, after: After) -> Result<(), StoreError> {
         self.opened.untrimmed.extend(after.cut);
+        // As with those that nothing names, below.
+        for (upload, serial) in after.abandoned {
+            self.core.uploads.forget_this(upload, serial);
+        }
         let named = after.named.into_iter().try_for_each(|upload| {
             // One that is still being written is in use.
             if sealer.is_whole(upload)? {

@@ -424,8 +424,9 @@ fn a_large_cut_is_carried_out_later() {
 #[test]
 fn an_upload_that_is_dropped_leaves_nothing() {
     let directory = tempdir();
+    let (config, disk) = config(directory.path());
     block_on(async {
-        let engine = Embedded::open(config(directory.path()).0).unwrap();
+        let engine = Embedded::open(config).unwrap();
         let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
         upload.write(vec![0; 300_000].into()).await.unwrap();
         let rows = || {
@@ -445,6 +446,24 @@ fn an_upload_that_is_dropped_leaves_nothing() {
             engine.commit(Commit::new(P)).await.unwrap();
         }
         assert_eq!(rows(), (0, false));
+        // One that cannot be removed now goes later, and until then no other is taken for it.
+        let mut upload = engine.create(UploadId([1; 16])).await.unwrap();
+        upload.write(vec![0; 300_000].into()).await.unwrap();
+        disk.read_only.store(true, Ordering::SeqCst);
+        drop(upload);
+        for _ in 0..2 {
+            engine.commit(Commit::new(P)).await.unwrap_err();
+        }
+        assert_eq!(rows(), (4, true));
+        disk.read_only.store(false, Ordering::SeqCst);
+        let other = engine.create(UploadId([1; 16])).await.map(|_| ());
+        let exists = Refusal::UploadExists(UploadId([1; 16]));
+        assert_eq!(other, Err(exists.into()));
+        for _ in 0..2 {
+            engine.commit(Commit::new(P)).await.unwrap();
+        }
+        assert_eq!(rows(), (0, false));
+        assert!(engine.create(UploadId([1; 16])).await.is_ok());
         engine.close().await;
     });
 }
