@@ -349,6 +349,14 @@ impl Log {
         commit
     }
 
+    /// [`Log::commit`] of what other nodes made: they have the bodies that it names.
+    pub(crate) fn commit_of_others(&mut self) -> Commit {
+        Commit {
+            bodies_come: true,
+            ..self.commit()
+        }
+    }
+
     /// The row of the partition is written with the next commit, whatever that is for.
     pub(crate) fn keep(&mut self, row: Mutation) {
         self.kept = Some(row);
@@ -423,7 +431,7 @@ impl Log {
     /// The commit that holds a batch of another node, if it is not in its log yet, and the position if it was applied. The caller adds
     /// its own records.
     pub fn foreign(&mut self, entry: Option<&Foreign>, applied: bool) -> Commit {
-        let mut commit = self.commit();
+        let mut commit = self.commit_of_others();
         commit.entry = entry.map(|foreign| LogEntry {
             origin: Origin(foreign.batch.origin.get()),
             first: foreign.batch.first,

@@ -112,7 +112,9 @@ impl<'a> Group<'a> {
             return Err(lack.clone());
         }
         for mutation in &commit.mutations {
-            if let Mutation::Reference { blob, .. } = mutation {
+            if let Mutation::Reference { blob, .. } = mutation
+                && !commit.bodies_come
+            {
                 self.uploads.check(blob.upload)?;
             }
         }

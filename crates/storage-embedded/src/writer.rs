@@ -536,8 +536,8 @@ impl Writer {
             self.core.uploads.forget_this(upload, serial);
         }
         let named = after.named.into_iter().try_for_each(|upload| {
-            // One that is still being written is in use.
-            if sealer.is_whole(upload)? {
+            // One that is still being written is in use. One that is lost was named by who knows that it comes again.
+            if self.core.uploads.is_lost(upload) || sealer.is_whole(upload)? {
                 self.core.uploads.forget(upload);
             }
             Ok(())

@@ -216,6 +216,9 @@ pub struct Commit {
     /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
+    /// Whether the bodies that it names may still come, since other nodes have them. A body that was finished here and went when an engine was opened anew is
+    /// named by such a commit only: else it would be a message without its text.
+    pub bodies_come: bool,
     /// Logs that begin behind a number from now on.
     pub jumps: Vec<Jump>,
     /// Logs to cut.
@@ -236,6 +239,7 @@ impl Commit {
             follows: false,
             room: Room::Ordinary,
             lazy: false,
+            bodies_come: false,
             jumps: Vec::new(),
             cuts: Vec::new(),
             forgets: Vec::new(),

@@ -323,7 +323,7 @@ impl PartitionOwner {
         if !mutations.is_empty() {
             coming.after = Some(ticket);
             entry.newest = Some(ticket);
-            let mut commit = own.log.commit();
+            let mut commit = own.log.commit_of_others();
             commit.mutations.extend(mutations);
             self.hand_out_for(partition, ticket, commit);
             // Goes on when this is durable: so nothing piles up, and no page has the same rows.

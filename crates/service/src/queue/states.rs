@@ -117,7 +117,7 @@ impl QueueOwner {
         let applied = running.log.applied().clone();
         let marks = entries.iter().map(|(key, ..)| (key.clone(), Bytes::new()));
         let kept = running.coming.keep(last, marks)?;
-        let mut commit = running.log.commit();
+        let mut commit = running.log.commit_of_others();
         commit.mutations.extend(kept);
         let mut new = Vec::new();
         for (_, row, entry, taken) in entries {

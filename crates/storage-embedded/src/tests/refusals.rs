@@ -139,6 +139,72 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
     });
 }
 
+/// A body of another node that is whole before the batch that names it is taken: the batch comes again, and so does the body.
+#[test]
+fn what_others_have_is_named_when_it_went_and_comes_again() {
+    let directory = tempdir();
+    let (config, _disk) = config(directory.path());
+    runtime().block_on(async {
+        let engine = Embedded::open(config.clone()).unwrap();
+        let text = |n: u8| vec![n; 200_000];
+        let begin = |n: u8| {
+            let engine = engine.clone();
+            async move {
+                let mut upload = engine.create(UploadId([n; 16])).await?;
+                upload.write(vec![n; 150_000].into()).await?;
+                Ok::<_, StoreError>(upload)
+            }
+        };
+        let end = async |mut upload: crate::EmbeddedWriter, n: u8| {
+            upload.write(vec![n; 50_000].into()).await?;
+            upload.finish().await
+        };
+        let of_others = |blob| Commit {
+            bodies_come: true,
+            ..naming(blob)
+        };
+        let came = end(begin(1).await.unwrap(), 1).await.unwrap();
+        let mut coming = begin(2).await.unwrap();
+        refuse(&engine, true);
+        until_taken(&engine, Commit::new(P)).await;
+
+        assert_refused(engine.commit(naming(came.name)).await);
+        engine.commit(of_others(came.name)).await.unwrap();
+        // Behind what is done after that.
+        engine.commit(Commit::new(P)).await.unwrap();
+        assert_eq!(engine.stat(came.name).await.unwrap(), None);
+        let again = end(begin(1).await.unwrap(), 1).await;
+        assert_eq!(again, Ok(came));
+        // Who wrote it before is still about to when it is begun again.
+        let blob = BlobName {
+            upload: UploadId([2; 16]),
+            hash: Hash::of(&text(2)),
+        };
+        engine.commit(of_others(blob)).await.unwrap();
+        engine.commit(Commit::new(P)).await.unwrap();
+        let again = begin(2).await.unwrap();
+        assert_refused(coming.write(text(2).into()).await);
+        drop(coming);
+        for _ in 0..2 {
+            engine.commit(Commit::new(P)).await.unwrap();
+        }
+        let again = end(again, 2).await.unwrap();
+        assert_eq!(again.name, blob);
+        engine.close().await;
+
+        let engine = Embedded::open(config).unwrap();
+        for (n, of) in [(1, came), (2, again)] {
+            let mut read = engine.read(of.name, 0, of.size);
+            let mut found = Vec::new();
+            while let Some(piece) = read.next().await.unwrap() {
+                found.extend_from_slice(&piece);
+            }
+            assert!(found == text(n), "{of:?}");
+        }
+        engine.close().await;
+    });
+}
+
 /// The tree's own threads cannot write a table: it gives up behind everybody's back, and shows that at the next write only.
 #[test]
 fn a_tree_that_gives_up_by_itself_is_opened_again() {
