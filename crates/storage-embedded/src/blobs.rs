@@ -31,7 +31,12 @@ struct Known {
     next: u64,
     /// Those with lesser numbers are lost: the store was opened again meanwhile, which removes what nothing names.
     lost_below: u64,
+    /// Whole and named, and still marked.
+    marked: Vec<UploadId>,
 }
+
+/// Marks that are to go with one group, and as many as wait for that. Those of more go at the next start.
+const MARKED_MAX: usize = 512;
 
 /// A number that no two uploads have: what is said of one must not be taken for another of its name, which may begin when it is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -85,6 +90,19 @@ impl Uploads {
         if known.all.get(&upload).is_some_and(|of| of.serial == serial) {
             known.all.remove(&upload);
         }
+    }
+
+    /// It is whole, and was named before: its mark goes with the next group, which knows whether it still is.
+    fn whole(&self, upload: UploadId, serial: Serial) {
+        self.forget_this(upload, serial);
+        let mut known = self.lock();
+        if known.marked.len() < MARKED_MAX {
+            known.marked.push(upload);
+        }
+    }
+
+    pub(crate) fn take_marked(&self) -> Vec<UploadId> {
+        std::mem::take(&mut self.lock().marked)
     }
 
     fn is_known(&self, upload: UploadId, serial: Serial) -> bool {
@@ -214,7 +232,7 @@ impl EmbeddedWriter {
                 }
                 // A body that was got from elsewhere is mostly named before it comes.
                 if sealer.is_kept(upload)? {
-                    core.uploads.forget_this(upload, serial);
+                    core.uploads.whole(upload, serial);
                     return Ok(false);
                 }
                 // Behind the write: who lets go of it says so first, and looks then whether it is whole.

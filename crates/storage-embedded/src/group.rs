@@ -407,6 +407,12 @@ impl<'a> Group<'a> {
                 }
             }
         }
+        for upload in self.uploads.take_marked() {
+            // Else it is marked for being let go of.
+            if self.is_named(upload)? {
+                self.write.remove(Tree::Meta, keys::doubtful(upload));
+            }
+        }
         for (upload, _) in self.abandoned.iter().copied() {
             let meta = &self.sealer.trees.meta;
             let info = self.view.contains_key(meta, keys::info(upload));
