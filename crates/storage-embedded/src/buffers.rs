@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree as _, Keyspace};
 
@@ -19,11 +19,14 @@ use crate::seal::{TREES, Trees};
 /// The tree tells nobody when a buffer has been emptied: how often to look. Moving one takes tens of milliseconds.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
+/// How long its thread may take to end. What it does takes a tenth of a second; a disk that stands still for a moment is no reason to stop.
+const END_WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+
 /// The bounds, and how often they were met.
 pub(crate) struct Buffers {
     bounds: Bounds,
     waits: AtomicU64,
-    /// Tells the thread that a buffer is full, and the thread. `None` only while this is dropped.
+    /// Tells the thread that a buffer is full, and the thread. `None` when it was ended.
     turner: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
@@ -127,12 +130,44 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// Ends its thread: the tree can be opened again only when nobody holds it any more. `false`: it does not end. Where the tree's own threads have given up it
+    /// may wait for them without end, and whoever waited for it would keep everybody from the tree.
+    pub(crate) fn end(&mut self) -> bool {
+        let Some((sender, thread)) = self.turner.take() else {
+            return true;
+        };
+        drop(sender);
+        let until = Instant::now() + END_WAIT_MAX;
+        while !thread.is_finished() {
+            if Instant::now() > until {
+                return false;
+            }
+            thread::sleep(LOOK_PAUSE);
+        }
+        let _ = thread.join();
+        true
+    }
+
+    /// As if its thread waited for one of the tree's.
+    #[cfg(test)]
+    pub(crate) fn hang(&mut self) {
+        assert!(self.end());
+        let (sender, full) = sync_channel(1);
+        let thread = thread::spawn(move || {
+            loop {
+                let _ = full.recv();
+                thread::park();
+            }
+        });
+        self.turner = Some((sender, thread));
+    }
+}
+
 impl Drop for Buffers {
-    /// The tree can be opened again only when nobody holds it any more.
     fn drop(&mut self) {
-        if let Some((sender, thread)) = self.turner.take() {
-            drop(sender);
-            let _ = thread.join();
+        if !self.end() {
+            tracing::error!("the thread that begins write buffers does not end");
         }
     }
 }

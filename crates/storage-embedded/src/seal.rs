@@ -159,7 +159,7 @@ pub(crate) enum Tree {
 /// Makes every write of the engine: numbers it, seals it, and hands it to the tree in the order of the numbers.
 pub(crate) struct Sealer {
     // First, so that its thread has ended before the tree is shut.
-    buffers: Buffers,
+    pub(crate) buffers: Buffers,
     /// They are of this tree, and go with it.
     pub(crate) snapshots: Mutex<Snapshots>,
     /// Bytes of what is in each log.

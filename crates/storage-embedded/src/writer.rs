@@ -384,6 +384,14 @@ impl Writer {
         // The tree tells nobody of a sync of its own that fails, and the files as they are read show nothing of it. The descriptors at hand do, which were
         // opened before.
         self.opened.journal.vouch(&*core.config.disk)?;
+        if tree.as_mut().is_some_and(|sealer| !sealer.buffers.end()) {
+            // It holds the tree, and nobody knows for how long. Reading goes on until the node has stopped.
+            let source = std::io::ErrorKind::TimedOut.into();
+            return Err(OpenError::io(
+                &core.config.path,
+                "a thread of the tree does not end",
+            )(source));
+        }
         // What it still holds back goes to the journal now, if that is possible; what was refused is cut off again.
         *tree = None;
         self.opened.journal.vouch(&*core.config.disk)?;

@@ -273,6 +273,27 @@ fn a_tree_that_gives_up_again_and_again_for_no_reason_stops() {
     });
 }
 
+/// Else whoever comes to the store would wait for ever.
+#[test]
+fn a_tree_that_cannot_be_shut_stops_the_node() {
+    let directory = tempdir();
+    let (config, _disk) = config(directory.path());
+    runtime().block_on(async {
+        let engine = Embedded::open(config).unwrap();
+        let mut log = Log::new(3);
+        engine.commit(log.commit(10)).await.unwrap();
+        let core = engine.core().clone();
+        core.tree.write().unwrap().as_mut().unwrap().buffers.hang();
+        refuse(&engine, true);
+        let error = engine.failed().await;
+        assert!(error.stops_node(), "{error}");
+        assert!(error.to_string().contains("does not end"), "{error}");
+        assert_eq!(engine.log_positions(P).await.unwrap().len(), 1);
+        drop(core);
+        engine.close().await;
+    });
+}
+
 /// A sync of the tree's own that fails is told to nobody, and what follows looks as if a write had been refused.
 #[test]
 fn a_sync_that_failed_inside_the_tree_is_no_refusal() {
