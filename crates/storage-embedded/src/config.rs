@@ -35,6 +35,10 @@ pub struct Config {
     pub removal_free_bytes_min: u64,
     /// Reads that may occupy a blocking thread at once; further ones wait.
     pub readers_max: usize,
+    /// While a snapshot is there the tree keeps in memory what was written since it was taken, also what is in files already. Where that is more for one of them no
+    /// other is taken, so that memory is given back when those that are there have gone. It is no bound for one that stays: who gives a state to a peer
+    /// holds what is written meanwhile.
+    pub snapshot_bytes_max: u64,
     /// Threads that flush and compact. One of them only flushes, and where there are two it asks again and again, without a pause, whether the other one has done
     /// what it compacts (fjall 3.1, `worker_tick`): a tenth of all CPU while bodies came
     /// after a cut. With a third one nothing is left to be asked for.
@@ -68,6 +72,8 @@ impl Config {
             free_bytes_min: 512 << 20,
             removal_free_bytes_min: 128 << 20,
             readers_max: 8,
+            // A minute at 4 MB/s: a state of a partition has mostly been given by then.
+            snapshot_bytes_max: 256 << 20,
             background_threads: 3,
             files_open_max: FILES_OPEN_MAX_DEFAULT,
             disk: Arc::new(RealDisk),

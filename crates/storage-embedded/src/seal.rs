@@ -169,6 +169,8 @@ pub(crate) struct Sealer {
     id: StoreId,
     last: Mutex<Seal>,
     synced: AtomicU64,
+    /// Bytes written since the tree was opened.
+    written: AtomicU64,
     failure: Mutex<Option<Failure>>,
     config: Config,
 }
@@ -195,6 +197,7 @@ impl Sealer {
             id,
             last: Mutex::new(last),
             synced,
+            written: AtomicU64::new(0),
             failure: Mutex::new(None),
             config,
         })
@@ -223,8 +226,10 @@ impl Sealer {
         let mut touches = rows.each_ref().map(|rows| !rows.is_empty());
         touches[Tree::Meta as usize] = true;
         let mut removes = [false; TREES];
+        let mut bytes = 0;
         for ((tree, rows), removes) in self.trees.all().into_iter().zip(rows).zip(&mut removes) {
             for (key, value) in rows {
+                bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
                 match value {
                     Some(value) => batch.insert(tree, key, value),
                     None => {
@@ -265,6 +270,7 @@ impl Sealer {
                 *touched = sequence;
             }
         }
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
         let number = seal.number;
         *last = seal;
         self.buffers.written(&self.trees, touches);
@@ -309,6 +315,15 @@ impl Sealer {
     /// What the tree says.
     pub(crate) fn persist(&self) -> fjall::Result<()> {
         self.db.persist(PersistMode::SyncData)
+    }
+
+    /// Bytes written since the tree was opened.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn snapshot_bytes_max(&self) -> u64 {
+        self.config.snapshot_bytes_max
     }
 
     /// Number of the last write that was made.

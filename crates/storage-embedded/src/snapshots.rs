@@ -1,6 +1,7 @@
 //! Snapshots that outlive one read.
 //!
-//! The tree keeps what a snapshot shows and has been overwritten since, so they are few, and one that nobody reads goes when its place is wanted: whoever
+//! The tree keeps what a snapshot shows and has been overwritten since, and in memory what was written since, so they are few, none is taken while another one holds
+//! much ([`Config::snapshot_bytes_max`](crate::Config::snapshot_bytes_max)), and one that nobody reads goes when its place is wanted: whoever
 //! took it may have forgotten it. All go when the tree is opened anew.
 
 use std::collections::BTreeMap;
@@ -26,20 +27,30 @@ struct Taken {
     partition: PartitionId,
     view: fjall::Snapshot,
     read_at: Instant,
+    /// Bytes that were written before.
+    written: u64,
+}
+
+/// Bytes written so far, and how many may be since one was taken for another to be.
+#[derive(Clone, Copy)]
+struct Written {
+    bytes: u64,
+    since_max: u64,
 }
 
 impl Snapshots {
     fn take(
         &mut self,
         now: Instant,
+        written: Written,
         partition: PartitionId,
         view: fjall::Snapshot,
     ) -> Result<SnapshotId, StoreError> {
-        if self.0.len() >= SNAPSHOTS_MAX {
+        if !self.have_room(written) {
             self.0
                 .retain(|_, taken| now.saturating_duration_since(taken.read_at) < IDLE_MAX);
         }
-        if self.0.len() >= SNAPSHOTS_MAX {
+        if !self.have_room(written) {
             return Err(StoreError::Snapshots);
         }
         let id = SnapshotId(NAMES.fetch_add(1, Ordering::Relaxed));
@@ -50,9 +61,15 @@ impl Snapshots {
                 partition,
                 view,
                 read_at,
+                written: written.bytes,
             },
         );
         Ok(id)
+    }
+
+    fn have_room(&self, written: Written) -> bool {
+        let since = |taken: &Taken| written.bytes.saturating_sub(taken.written);
+        self.0.len() < SNAPSHOTS_MAX && self.0.values().all(|of| since(of) <= written.since_max)
     }
 
     fn find(
@@ -68,8 +85,12 @@ impl Snapshots {
 
 impl Sealer {
     pub(crate) fn take_snapshot(&self, partition: PartitionId) -> Result<SnapshotId, StoreError> {
+        let written = Written {
+            bytes: self.written(),
+            since_max: self.snapshot_bytes_max(),
+        };
         let view = self.snapshot();
-        self.lock().take(Instant::now(), partition, view)
+        self.lock().take(Instant::now(), written, partition, view)
     }
 
     pub(crate) fn find_snapshot(
@@ -103,15 +124,46 @@ mod tests {
         let db = fjall::Database::builder(folder.path()).open().unwrap();
         let mut snapshots = Snapshots::default();
         let then = Instant::now();
-        let mut take = |now| snapshots.take(now, PartitionId(1), db.snapshot());
+        let written = Written {
+            bytes: 0,
+            since_max: 0,
+        };
+        let mut take = |now| snapshots.take(now, written, PartitionId(1), db.snapshot());
         let taken: Vec<SnapshotId> = (0..SNAPSHOTS_MAX).map(|_| take(then).unwrap()).collect();
         assert_eq!(take(then), Err(StoreError::Snapshots));
         let later = then + IDLE_MAX;
         assert!(snapshots.find(later, taken[3]).is_ok());
-        let another = snapshots.take(later, PartitionId(1), db.snapshot());
+        let another = snapshots.take(later, written, PartitionId(1), db.snapshot());
         assert!(another.is_ok());
         assert!(snapshots.find(later, taken[3]).is_ok(), "it was read");
         assert!(snapshots.find(later, taken[4]).is_err(), "it was not");
+    }
+
+    #[test]
+    fn none_is_taken_while_one_holds_much() {
+        let directory = crate::tests::tempdir();
+        let config = Config {
+            snapshot_bytes_max: 100_000,
+            ..crate::tests::config(directory.path()).0
+        };
+        crate::tests::runtime().block_on(async {
+            let engine = Embedded::open(config).unwrap();
+            let p = PartitionId(3);
+            let mut log = crate::tests::Log::new(3);
+            let first = engine.snapshot(p).await.unwrap();
+            engine.commit(log.commit(60_000)).await.unwrap();
+            let second = engine.snapshot(p).await.unwrap();
+            engine.commit(log.commit(60_000)).await.unwrap();
+            assert_eq!(engine.snapshot(p).await, Err(StoreError::Snapshots));
+            engine.release(first);
+            let third = engine.snapshot(p).await.unwrap();
+            engine.commit(log.commit(60_000)).await.unwrap();
+            assert_eq!(engine.snapshot(p).await, Err(StoreError::Snapshots));
+            engine.release(second);
+            engine.release(third);
+            assert!(engine.snapshot(p).await.is_ok());
+            engine.close().await;
+        });
     }
 
     /// The tree's own threads number what they change, too, and let all below that be seen: half of a commit that is just being made would be.
