@@ -178,6 +178,15 @@ impl Node {
         let bytes = commit.bytes();
         assert!(bytes <= COMMIT_BYTES_MAX, "a commit of {bytes} bytes");
         let partition = self.partition;
+        let entry = commit.entry.as_ref();
+        let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
+        for mutation in &commit.mutations {
+            if let Mutation::Reference { blob, .. } = mutation
+                && !self.held.iter().any(|(held, _)| held == blob)
+            {
+                assert_ne!(commit.bodies_come, is_own, "{mutation:?}");
+            }
+        }
         if let Some(entry) = commit.entry {
             let origin = Incarnation::new(entry.origin.0).unwrap();
             if origin != self.config.origin {
