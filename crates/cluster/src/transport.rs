@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -35,14 +35,10 @@ use crate::{
     Authority, AuthorityError, Credentials, FEATURE_LZ4, Handle, NodeName, Refused, Relayed,
     authority::{ALPN_ASK, ALPN_JOIN, ALPN_NODE, ALPN_RELAY, name_in},
     join::{self, Question},
+    places::{Place, Places, network},
     stream::{self, Ended, Hears},
 };
 
-/// Streams at once that have not shown who they are. A cluster has some dozens of nodes.
-const HANDSHAKES_MAX: usize = 256;
-/// Of them from one address (of IPv6 from one /64): strangers of one network cannot keep members out. A member has fewer under way by itself
-/// ([`crate::Relays`]).
-const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
 /// Frames of one link that nobody has taken yet, beyond the one that waits to be handed over.
 const FRAMES_MAX: usize = 4;
 /// To connect, and for TLS.
@@ -165,6 +161,8 @@ struct Registered {
     /// By the node with the lesser name.
     dialed_by_lesser: bool,
     agreed: Agreed,
+    /// The network of its other end.
+    at: Option<IpAddr>,
     counted: Arc<Counted>,
 }
 
@@ -285,15 +283,22 @@ impl Transport {
                     continue;
                 }
             };
-            // Those that come when too many are strangers are dropped, so that members find a place soon.
-            let Some(place) = self.0.handshakes.take(from.ip()) else {
+            let linked = self.0.linked_from(from.ip());
+            let Some((place, ending)) = self.0.handshakes.take(from.ip(), linked) else {
                 tracing::debug!(address = %from.ip(), "a stream is dropped: too many have not shown yet who they are");
                 continue;
             };
             let inner = Arc::clone(&self.0);
             tokio::spawn(async move {
-                if let Err(ended) = inner.accepted(stream, place).await {
-                    tracing::debug!(%ended, "a stream from another node is over");
+                tokio::select! {
+                    done = inner.accepted(stream, place) => {
+                        if let Err(ended) = done {
+                            tracing::debug!(%ended, "a stream from another node is over");
+                        }
+                    }
+                    () = ending.comes() => {
+                        tracing::debug!(address = %from.ip(), "a stream has not shown who it is, and another one comes");
+                    }
                 }
             });
         }
@@ -410,6 +415,8 @@ impl Inner {
         match connection.alpn_protocol() {
             Some(ALPN_JOIN) => {
                 join::answer(&mut stream, &self.authority, |question| {
+                    // Who is let in must hear it: the token is used up then.
+                    place.is_known();
                     self.ask(question, None)
                 })
                 .await?;
@@ -417,11 +424,13 @@ impl Inner {
             }
             Some(ALPN_ASK) => {
                 let name = certified(connection)?;
+                place.is_known();
                 join::tell(&mut stream, |question| self.ask(question, Some(name))).await?;
                 Ok(())
             }
             Some(ALPN_RELAY) => {
                 let from = certified(connection)?;
+                place.is_known();
                 let relayed = Relayed::read(from, TlsStream::from(stream)).await?;
                 drop(place);
                 let refused = match self.relayed.get() {
@@ -480,6 +489,7 @@ impl Inner {
         dialed: bool,
     ) -> Result<(), Ended> {
         let ours = self.handshake.get().ok_or(Ended::NotBegun)?.clone();
+        let at = stream.get_ref().0.peer_addr().ok();
         let up = stream::greet(stream, ours, certified, &self.clock).await?;
         let link = LinkId(self.next_link.fetch_add(1, Ordering::Relaxed));
         let counted = Arc::new(Counted::default());
@@ -491,6 +501,7 @@ impl Inner {
                 handle: handle.clone(),
                 dialed_by_lesser: dialed == (self.name < *certified),
                 agreed: up.agreed.clone(),
+                at: at.map(|at| network(at.ip())),
                 counted: Arc::clone(&counted),
             },
         )?;
@@ -523,6 +534,13 @@ impl Inner {
         // Nobody may be left to hear it.
         let _ = self.events.send(Event::Down { link }).await;
         Err(ended)
+    }
+
+    /// How many peers are linked that come from there.
+    fn linked_from(&self, address: IpAddr) -> usize {
+        let from = Some(network(address));
+        let links = lock(&self.links);
+        links.up.values().filter(|link| link.at == from).count()
     }
 
     /// One link to each peer.
@@ -573,57 +591,6 @@ fn certified(connection: &rustls::ServerConnection) -> io::Result<NodeName> {
     let shown = connection.peer_certificates().and_then(<[_]>::first);
     let stranger = || io::Error::new(io::ErrorKind::PermissionDenied, "no certificate");
     name_in(shown.ok_or_else(stranger)?).map_err(io::Error::other)
-}
-
-/// Places for streams that have not shown who they are, by the address they come from.
-#[derive(Clone, Default)]
-struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// One of them, given back when dropped.
-struct Place {
-    places: Places,
-    of: IpAddr,
-}
-
-impl Places {
-    fn take(&self, from: IpAddr) -> Option<Place> {
-        let of = network(from);
-        let mut taken = lock(&self.0);
-        // A map of as many entries as there are places.
-        if taken.values().sum::<usize>() >= HANDSHAKES_MAX {
-            return None;
-        }
-        let count = taken.entry(of).or_insert(0);
-        if *count >= HANDSHAKES_PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        let places = self.clone();
-        Some(Place { places, of })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.places.0);
-        if let Some(count) = taken.get_mut(&self.of) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.of);
-            }
-        }
-    }
-}
-
-/// Who has one address of IPv6 has its /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        other => other,
-    }
 }
 
 fn late(_: tokio::time::error::Elapsed) -> io::Error {
@@ -730,30 +697,5 @@ mod tests {
             dials.0.dial(&peer, DIAL_AFTER.0, &mut false).await,
             2 * DIAL_AFTER.0
         );
-    }
-
-    #[test]
-    fn strangers_of_one_network_leave_places_for_others() {
-        let places = Places::default();
-        let take = |text: &str| places.take(text.parse().unwrap());
-        let mut kept: Vec<Place> = Vec::new();
-        for host in 0..HANDSHAKES_PER_ADDRESS_MAX {
-            kept.extend(take(&format!("2001:db8::{host:x}")));
-        }
-        assert_eq!(kept.len(), HANDSHAKES_PER_ADDRESS_MAX);
-        assert!(take("2001:db8::ffff").is_none());
-        assert!(take("2001:db8:0:1::1").is_some());
-        assert!(take("192.0.2.1").is_some());
-        kept.pop();
-        assert!(take("2001:db8::ffff").is_some());
-        // All of them together.
-        for host in 0..HANDSHAKES_MAX {
-            kept.extend(take(&format!("10.0.{}.{}", host / 250, host % 250)));
-        }
-        assert_eq!(kept.len(), HANDSHAKES_MAX);
-        assert!(take("192.0.2.1").is_none());
-        drop(kept);
-        assert!(take("192.0.2.1").is_some());
-        assert!(lock(&places.0).is_empty());
     }
 }

@@ -12,7 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
-    net::TcpListener,
+    io::AsyncReadExt as _,
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
     task::JoinHandle,
     time::{sleep, timeout},
@@ -481,4 +482,64 @@ async fn a_node_that_comes_back_is_linked_again() {
     let (second, agreed, _) = a.up().await;
     assert!(second != first);
     assert_eq!(agreed.incarnation, Incarnation::new(4).unwrap());
+}
+
+/// Streams that say nothing, each from its own address of loopback.
+async fn silent(from: impl Iterator<Item = [u8; 4]>, to: SocketAddr) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    for from in from {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        streams.push(socket.connect(to).await.unwrap());
+    }
+    streams
+}
+
+/// Whether the other side has ended it.
+async fn is_over(stream: &mut TcpStream) -> bool {
+    let mut byte = [0];
+    let read = timeout(Duration::from_secs(1), stream.read(&mut byte));
+    read.await.is_ok()
+}
+
+/// Strangers of 32 networks hold all places there are: who came then was dropped until they were late.
+#[tokio::test]
+async fn a_member_is_heard_when_strangers_hold_all_places() {
+    let (authority, mut a, mut b) = pair().await;
+    let from = (0..=255).map(|at| [127, 0, 1, 1 + at / 8]);
+    let mut strangers = silent(from, a.address).await;
+    let began = Instant::now();
+    let credentials = authority.certify(&name("b")).unwrap();
+    let address = a.address.to_string();
+    let to = name("a");
+    let asking = ask_member(&credentials, &to, &address, Vec::new());
+    let answering = async {
+        let Asked { answer, .. } = a.asked.recv().await.unwrap();
+        answer.send(Ok(b"all".to_vec())).unwrap();
+    };
+    let (told, ()) = timeout(PATIENCE, async { tokio::join!(asking, answering) })
+        .await
+        .unwrap();
+    assert_eq!(told.unwrap(), b"all");
+    b.dial("a", &a);
+    b.up().await;
+    // Sooner than any of them is late.
+    let after = began.elapsed();
+    assert!(after < Duration::from_secs(5), "{after:?}");
+    assert!(is_over(&mut strangers[0]).await);
+    assert!(!is_over(&mut strangers[255]).await);
+}
+
+/// Each member brings some streams at once; behind one address they had the places of one together.
+#[tokio::test]
+async fn members_behind_one_address_have_the_places_of_all_of_them() {
+    let (_authority, mut a, mut b) = pair().await;
+    b.dial("a", &a);
+    a.up().await;
+    b.up().await;
+    let mut streams = silent((0..17).map(|_| [127, 0, 0, 1]), a.address).await;
+    assert!(is_over(&mut streams[16]).await, "more than two have");
+    for stream in [0, 7, 8, 15] {
+        assert!(!is_over(&mut streams[stream]).await, "{stream}");
+    }
 }
