@@ -4,7 +4,7 @@
 //! theirs. A stream for each session, so that one client that does not read holds up no other, and what is not read waits in a socket.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,7 +20,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::{
-    AuthorityError, Credentials, NodeName,
+    AuthorityError, Credentials, NodeName, Peer,
     authority::ALPN_RELAY,
     join::{receive, send},
 };
@@ -28,9 +28,16 @@ use crate::{
 /// For the other node to be reached, and to say whether it takes the session: a client waits.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Streams that are being opened to one node. Until its handshake is done a stream is a stranger's there, of whom it takes few from one address and drops the
-/// others ([`crate::transport`]): the rest is left to the link and to questions.
+/// Streams that are being opened to one node. Until its handshake is done a stream is a stranger's there, of whom it takes few from one address
+/// ([`crate::places`]): the rest is left to the link and to questions.
 const OPENING_MAX: usize = 5;
+
+/// To wait for one of them while others can be asked: a node that is cut off holds each for [`OPEN_TIME_MAX`], and behind the row there a client's whole time
+/// would go by. Of nodes that answer hundreds take their turn meanwhile.
+const TURN_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// A node that did not answer in time is asked last for so long: its link, which says that it is gone, may take longer to break than a client waits.
+const SILENT_TIME: Duration = Duration::from_secs(10);
 
 /// A stream that carries one session.
 pub type RelayStream = TlsStream<TcpStream>;
@@ -51,7 +58,14 @@ enum Answer {
 pub struct Relays {
     client: Arc<ClientConfig>,
     /// By the node to which they are opened: as many as there are members.
-    opening: Mutex<BTreeMap<NodeName, Arc<Semaphore>>>,
+    nodes: Mutex<BTreeMap<NodeName, Node>>,
+}
+
+/// What is known of a node from streams that were opened to it.
+struct Node {
+    turns: Arc<Semaphore>,
+    /// It did not answer in time.
+    silent_until: Option<Instant>,
 }
 
 impl Relays {
@@ -62,31 +76,71 @@ impl Relays {
     pub fn new(credentials: &Credentials) -> Result<Self, AuthorityError> {
         Ok(Relays {
             client: credentials.client_for(ALPN_RELAY)?,
-            opening: Mutex::default(),
+            nodes: Mutex::default(),
         })
     }
 
-    /// Brings a session to another node: `head` says whose it is. When many are brought there at once it waits for its turn until then.
-    ///
-    /// # Errors
-    /// If the node cannot be reached, does not know relays, or does not take it.
-    pub async fn open(
+    /// Brings a session to the first of these nodes that takes it: `head` says whose it is. To which, and its stream; `None`: this node may serve it itself
+    /// (`or_here`), or nobody takes it. Those are asked last that did not answer lately, or to which so many are brought at once that no turn comes soon; no
+    /// node is asked for the first time after `until`, nor one that `is_linked` does not know when its turn has come.
+    pub async fn open<'p>(
         &self,
-        name: &NodeName,
-        address: &str,
-        head: Vec<u8>,
+        peers: &[&'p Peer],
+        head: &[u8],
+        or_here: bool,
+        is_linked: impl Fn(&NodeName) -> bool,
         until: Instant,
-    ) -> io::Result<RelayStream> {
-        let turns = self.turns(name);
-        let turn = timeout_at(until, turns.acquire()).await?;
-        let _turn = turn.map_err(io::Error::other)?;
+    ) -> Option<(&'p Peer, RelayStream)> {
+        let is_silent = |peer: &Peer| self.is_silent(&peer.name);
+        let (late, early): (Vec<_>, Vec<_>) = peers.iter().partition(|peer| is_silent(peer));
+        let early = early.into_iter().map(|peer| (peer, false));
+        let late = late.into_iter().map(|peer| (peer, true));
+        // Whether each was put off before: nobody is for ever.
+        let mut left: VecDeque<(&'p Peer, bool)> = match or_here {
+            true => early.collect(),
+            false => early.chain(late).collect(),
+        };
+        while let Some((peer, was_put_off)) = left.pop_front()
+            && Instant::now() < until
+        {
+            let has_other = or_here || !left.is_empty();
+            let turn_until = match has_other {
+                true => until.min(Instant::now() + TURN_TIME_MAX),
+                false => until,
+            };
+            let turns = self.turns(&peer.name);
+            let Ok(Ok(turn)) = timeout_at(turn_until, turns.acquire()).await else {
+                left.push_back((peer, true));
+                continue;
+            };
+            // Those before may have been in vain.
+            if !is_linked(&peer.name) {
+                continue;
+            }
+            if has_other && !was_put_off && is_silent(peer) {
+                left.push_back((peer, true));
+                continue;
+            }
+            let opened = self.open_to(peer, head).await;
+            drop(turn);
+            match opened {
+                Ok(stream) => return Some((peer, stream)),
+                Err(error) => {
+                    tracing::info!(node = %peer.name, %error, "does not take a session; the next one is asked");
+                }
+            }
+        }
+        None
+    }
+
+    async fn open_to(&self, peer: &Peer, head: &[u8]) -> io::Result<RelayStream> {
         let opened = timeout(OPEN_TIME_MAX, async {
-            let tcp = TcpStream::connect(address).await?;
+            let tcp = TcpStream::connect(&peer.address).await?;
             tcp.set_nodelay(true)?;
-            let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
+            let server = ServerName::try_from(peer.name.to_string()).map_err(io::Error::other)?;
             let config = Arc::clone(&self.client);
             let mut stream = TlsConnector::from(config).connect(server, tcp).await?;
-            send(&mut stream, &ByteVec::from(head)).await?;
+            send(&mut stream, &ByteVec::from(head.to_vec())).await?;
             match receive::<Answer, _>(&mut stream).await? {
                 Answer::Come => Ok(TlsStream::from(stream)),
                 Answer::No { why } => {
@@ -95,14 +149,27 @@ impl Relays {
                 }
             }
         });
-        opened.await?
+        let opened = opened.await;
+        let silent_until = opened.is_err().then(|| Instant::now() + SILENT_TIME);
+        self.node(&peer.name, |node| node.silent_until = silent_until);
+        opened?
     }
 
     fn turns(&self, name: &NodeName) -> Arc<Semaphore> {
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let turns = opening.entry(name.clone());
-        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(OPENING_MAX)));
-        Arc::clone(turns)
+        self.node(name, |node| Arc::clone(&node.turns))
+    }
+
+    fn is_silent(&self, name: &NodeName) -> bool {
+        let until = self.node(name, |node| node.silent_until);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn node<T>(&self, name: &NodeName, of: impl FnOnce(&mut Node) -> T) -> T {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        of(nodes.entry(name.clone()).or_insert_with(|| Node {
+            turns: Arc::new(Semaphore::new(OPENING_MAX)),
+            silent_until: None,
+        }))
     }
 }
 

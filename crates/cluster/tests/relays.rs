@@ -10,16 +10,14 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
-use whimbrel_cluster::{Authority, NodeName, Relays, Transport};
+use whimbrel_cluster::{Authority, NodeName, Peer, Relays, Transport};
 use whimbrel_replication::Now;
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As when a node is drained and all its clients come again: of strangers of one address so many would be dropped.
-#[tokio::test]
-async fn many_sessions_are_brought_at_once() {
-    const SESSIONS: u8 = 60;
+/// Of node `a`, whose sessions `b` takes, at the address.
+async fn relays(tasks: &mut JoinSet<()>) -> (Relays, Peer) {
     let authority = Authority::found([7; 16]).unwrap();
     let of = |name: &str| authority.certify(&NodeName::new(name).unwrap()).unwrap();
     let (a, b) = (of("a"), of("b"));
@@ -32,27 +30,81 @@ async fn many_sessions_are_brought_at_once() {
     let (to_brought, mut brought) = mpsc::channel(16);
     transport.take_relays(to_brought);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let mut tasks = JoinSet::new();
+    let peer = peer("b", &listener);
     tasks.spawn(async move { transport.listen(listener).await });
     tasks.spawn(async move {
         while let Some(relayed) = brought.recv().await {
             tokio::spawn(relayed.take());
         }
     });
+    (Relays::new(&a).unwrap(), peer)
+}
 
-    let relays = Arc::new(Relays::new(&a).unwrap());
+fn peer(name: &str, listener: &TcpListener) -> Peer {
+    Peer {
+        name: NodeName::new(name).unwrap(),
+        address: listener.local_addr().unwrap().to_string(),
+    }
+}
+
+/// As when a node is drained and all its clients come again: of strangers of one address so many would be dropped.
+#[tokio::test]
+async fn many_sessions_are_brought_at_once() {
+    const SESSIONS: u8 = 60;
+    let mut tasks = JoinSet::new();
+    let (relays, b) = relays(&mut tasks).await;
+    let relays = Arc::new(relays);
     let mut opening = JoinSet::new();
     for session in 0..SESSIONS {
-        let (relays, address) = (Arc::clone(&relays), address.clone());
+        let (relays, b) = (Arc::clone(&relays), b.clone());
         opening.spawn(async move {
             let until = Instant::now() + PATIENCE;
-            let to = NodeName::new("b").unwrap();
-            let opened = relays.open(&to, &address, vec![session], until);
-            opened.await.map(drop).map_err(|error| error.to_string())
+            let (peers, head) = ([&b], [session]);
+            let opened = relays.open(&peers, &head, false, |_| true, until);
+            opened.await.is_some()
         });
     }
     let opened = timeout(2 * PATIENCE, opening.join_all()).await.unwrap();
-    let lost: Vec<_> = opened.into_iter().filter_map(Result::err).collect();
-    assert!(lost.is_empty(), "{} are lost: {lost:?}", lost.len());
+    let lost = opened.iter().filter(|opened| !**opened).count();
+    assert_eq!(lost, 0);
+}
+
+/// What goes to a node that is cut off, and is linked still, waits there for as long as it may take.
+#[tokio::test]
+async fn who_waits_for_a_node_that_is_cut_off_is_served_by_another() {
+    /// Fewer than any client waits for, and than two tries take.
+    const SOON: Duration = Duration::from_secs(8);
+    let mut tasks = JoinSet::new();
+    let (relays, b) = relays(&mut tasks).await;
+    let relays = Arc::new(relays);
+    // The system takes the streams; nobody reads them.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let cut = peer("cut", &listener);
+    let open = |or_here: bool, is_linked: fn(&NodeName) -> bool| {
+        let (relays, cut, b) = (Arc::clone(&relays), cut.clone(), b.clone());
+        async move {
+            let began = Instant::now();
+            let peers: &[&Peer] = if or_here { &[&cut] } else { &[&cut, &b] };
+            let opened = relays.open(peers, b"", or_here, is_linked, began + PATIENCE);
+            let by = opened.await.map(|(by, _)| by.name.to_string());
+            (by, began.elapsed())
+        }
+    };
+    let mut opening = JoinSet::new();
+    for _ in 0..40 {
+        opening.spawn(open(false, |_| true));
+    }
+    for (by, after) in opening.join_all().await {
+        assert_eq!(by.as_deref(), Some("b"));
+        assert!(after < SOON, "{after:?}");
+    }
+    // From then on it is asked last, and not at all by who can serve by itself.
+    let at_once = Duration::from_secs(2);
+    let (by, after) = open(false, |_| true).await;
+    assert!(by.as_deref() == Some("b") && after < at_once, "{after:?}");
+    let (by, after) = open(true, |_| true).await;
+    assert!(by.is_none() && after < at_once, "{after:?}");
+    // Nobody is asked whose link is lost.
+    let (by, after) = open(false, |_| false).await;
+    assert!(by.is_none() && after < at_once, "{after:?}");
 }

@@ -274,39 +274,44 @@ impl<S: Store> Relays<S> {
         // Mail from strangers goes to the queue, which all hold.
         let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
         let (nodes, linked) = self.nodes(held).await;
-        for node in self.serve(partition, &nodes).order {
-            if node.name == self.me() {
-                if self.registry.is_draining() || self.state.is_young() {
-                    continue;
-                }
-                return Ok(Way::Here);
-            }
-            let peer = linked
-                .iter()
-                .find(|(peer, _)| peer.name.as_str() == node.name);
-            let Some((peer, incarnation)) = peer.filter(|_| Instant::now() < until) else {
-                continue;
-            };
+        let order = self.serve(partition, &nodes).order;
+        let is_taken_here = !self.registry.is_draining() && !self.state.is_young();
+        let is_here = |node: &&Node| is_taken_here && node.name == self.me();
+        let or_here = order.iter().any(|node| is_here(node));
+        // Who comes behind this node is not asked: it serves by itself.
+        let before = order.iter().take_while(|node| !is_here(node));
+        let peers = before.filter_map(|node| {
+            let mut linked = linked.iter();
+            linked.find(|(peer, _)| peer.name.as_str() == node.name)
+        });
+        let peers: Vec<_> = peers.collect();
+        if !peers.is_empty() {
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
                 return Err("Too many sessions are served elsewhere");
             };
+            let of = |name: &NodeName| peers.iter().find(|(peer, _)| peer.name == *name);
+            let is_linked = |name: &NodeName| {
+                let mut links = self.state.transport.links().into_iter();
+                of(name).is_some_and(|(_, id)| links.any(|link| link.incarnation == *id))
+            };
+            let addresses: Vec<&Address> = peers.iter().map(|(peer, _)| peer).collect();
             let opened = self
                 .streams
-                .open(&peer.name, &peer.address, head.clone(), until);
-            match opened.await {
-                Ok(stream) => {
-                    return Ok(Way::There(Box::new(There {
-                        stream,
-                        name: node.name.clone(),
-                        incarnation: *incarnation,
-                        is_mail: matches!(handover.at, Resume::Mail { .. }),
-                        _place: place,
-                    })));
-                }
-                Err(error) => {
-                    tracing::info!(node = node.name, %error, "does not take a session; the next one is asked")
-                }
+                .open(&addresses, &head, or_here, is_linked, until);
+            if let Some((peer, stream)) = opened.await
+                && let Some((_, incarnation)) = of(&peer.name)
+            {
+                return Ok(Way::There(Box::new(There {
+                    stream,
+                    name: peer.name.to_string(),
+                    incarnation: *incarnation,
+                    is_mail: matches!(handover.at, Resume::Mail { .. }),
+                    _place: place,
+                })));
             }
+        }
+        if or_here {
+            return Ok(Way::Here);
         }
         if self.state.is_young() && !self.registry.is_draining() {
             // It serves what it has all of, and tells clients of the rest to come later.
