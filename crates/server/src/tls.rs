@@ -56,8 +56,8 @@ pub struct Certificates {
     stamp: Mutex<Option<[Stamp; 2]>>,
 }
 
-/// What tells that a file was replaced: modification time in nanoseconds, size, inode.
-type Stamp = (i64, i64, u64, u64);
+/// What tells that a file was replaced, or may be read now: times of modification and of the last change of any kind, in seconds and nanoseconds; size, inode.
+type Stamp = ([i64; 4], u64, u64);
 
 #[derive(Debug)]
 struct InUse(RwLock<Arc<Loaded>>);
@@ -130,15 +130,19 @@ impl Certificates {
     }
 
     /// Looks whether the files have changed (or, if `forced`, reads them anyway) and takes them into use if they are whole.
-    /// After an error the old certificate stays, and the same files are not read again until they change.
+    /// After an error the old certificate stays, and the same files are not read again until they change, unless they could not be read at all.
     pub fn reload(&self, forced: bool) -> Result<Reload, TlsError> {
         let now = stamp(&self.cert, &self.key)?;
         let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
         if !forced && *last == Some(now) {
             return Ok(Reload::Unchanged);
         }
-        *last = Some(now);
-        let loaded = Loaded::new(read(&self.cert, &self.key)?);
+        let read = read(&self.cert, &self.key);
+        // What has not been read may be whole, and stay as it is: it is read again.
+        if !matches!(read, Err(TlsError::File { .. })) {
+            *last = Some(now);
+        }
+        let loaded = Loaded::new(read?);
         let mut in_use = self
             .in_use
             .0
@@ -247,7 +251,9 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> TlsError {
 fn stamp(cert: &Path, key: &Path) -> Result<[Stamp; 2], TlsError> {
     let of = |path: &Path| {
         let meta = fs::metadata(path).map_err(file(path))?;
-        Ok((meta.mtime(), meta.mtime_nsec(), meta.size(), meta.ino()))
+        let (modified, changed) = (meta.mtime_nsec(), meta.ctime_nsec());
+        let times = [meta.mtime(), modified, meta.ctime(), changed];
+        Ok((times, meta.size(), meta.ino()))
     };
     Ok([of(cert)?, of(key)?])
 }
@@ -430,5 +436,40 @@ mod tests {
             Err(TlsError::File { .. })
         ));
         assert_eq!(certificates.fingerprint(), other.fingerprint());
+    }
+
+    /// As when there was no descriptor left: the certificate was never taken, until it was renewed the next time.
+    #[test]
+    fn files_that_could_not_be_read_are_read_again() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let certificates = Certificates::open(&config(a.path())).unwrap();
+        let other = Certificates::open(&config(b.path())).unwrap();
+        let at = |directory: &Path, name: &str| directory.join("tls").join(name);
+        let cert = fs::read(at(b.path(), "cert.pem")).unwrap();
+        write_private(&at(a.path(), "cert.pem"), &cert).unwrap();
+        // Nobody can read that, root neither.
+        let key = at(a.path(), "key.pem");
+        fs::remove_file(&key).unwrap();
+        fs::create_dir(&key).unwrap();
+        for _ in 0..2 {
+            let failed = certificates.reload(false);
+            assert!(matches!(failed, Err(TlsError::File { .. })), "{failed:?}");
+        }
+        fs::remove_dir(&key).unwrap();
+        fs::copy(at(b.path(), "key.pem"), &key).unwrap();
+        let replaced = Reload::Replaced(other.fingerprint());
+        assert_eq!(certificates.reload(false).unwrap(), replaced);
+    }
+
+    #[test]
+    fn a_file_that_may_be_read_now_is_another_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        fs::write(&path, "key").unwrap();
+        let before = stamp(&path, &path).unwrap();
+        // Longer than the grain of the times of files.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_ne!(stamp(&path, &path).unwrap(), before);
     }
 }
