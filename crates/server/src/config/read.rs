@@ -172,6 +172,12 @@ impl Source<'_> {
                 let message = "`cluster.listen`: the other nodes need an address".to_owned();
                 self.problem(self.place("cluster", "listen"), message);
             }
+            // It would be told to the others, each of which would look for it at itself.
+            let first = cluster.listen.first();
+            if cluster.address.is_empty() && first.is_some_and(|at| at.ip().is_unspecified()) {
+                let message = "`cluster.listen` is every address of this machine; give `cluster.address`: where the others reach this node".to_owned();
+                self.problem(self.place("cluster", "listen"), message);
+            }
             if let Err(message) = addresses(&cluster.peers) {
                 self.problem(self.place("cluster", "peers"), message);
             }

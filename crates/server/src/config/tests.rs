@@ -130,6 +130,21 @@ fn problems_say_line_and_remedy() {
             "line 3: `limits.connections_per_address_max` is greater than `limits.connections_max` (10)",
         ],
     );
+    for first in ["0.0.0.0:10700", "[::]:10700"] {
+        check(
+            &format!("[cluster]\nname = 'a'\nlisten = ['{first}', '192.0.2.1:10700']"),
+            &[
+                "line 3: `cluster.listen` is every address of this machine; give `cluster.address`: where the others reach this node",
+            ],
+        );
+        for fits in [
+            format!("[cluster]\nname = 'a'\naddress = 'a.test:10700'\nlisten = ['{first}']"),
+            format!("[cluster]\nname = 'a'\nlisten = ['192.0.2.1:10700', '{first}']"),
+            format!("[cluster]\nlisten = ['{first}']"),
+        ] {
+            Config::parse(&fits).unwrap();
+        }
+    }
     check(
         "[server]\nowners = 1\nowners = 2",
         &["line 3: duplicate key"],
