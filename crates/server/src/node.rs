@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// What the data directory is laid out by. A directory of another format is refused.
 const FORMAT: u32 = 1;
 
+/// In the data directory: whoever has it has locked this file.
+const LOCK: &str = "lock";
+
 /// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -39,6 +42,19 @@ pub enum NodeError {
         /// What the holder wrote into the lock file.
         holder: String,
     },
+    /// It is another user's, and root's files in it would keep him out.
+    #[error(
+        "{} belongs to {}: what root writes there the server could not open. Run this as that user: `sudo -u {} whimbrel ...`",
+        directory.display(),
+        user(*owner, "user "),
+        user(*owner, "\\#")
+    )]
+    Foreign {
+        /// The data directory.
+        directory: PathBuf,
+        /// The user's number.
+        owner: u32,
+    },
     /// `node.toml` is not ours.
     #[error("{}: {cause}", path.display())]
     Identity {
@@ -55,6 +71,39 @@ fn pid(holder: &str) -> String {
     } else {
         format!(" (process {holder})")
     }
+}
+
+/// A user's name, or else the number behind `numbered`.
+fn user(uid: u32, numbered: &str) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("{numbered}{uid}"))
+}
+
+/// Refuses root in a directory of another user, for whom the server runs. Whose it is says who has opened it first: root has always been there in a directory that
+/// was made outside a container.
+fn refuse_root(directory: &Path) -> io::Result<Result<(), NodeError>> {
+    let owner = |path: &Path| match fs::metadata(path) {
+        Ok(meta) => Ok(Some(meta.uid())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    let owner = match owner(&directory.join(LOCK))? {
+        None => owner(directory)?,
+        owner => owner,
+    };
+    let root = rustix::process::geteuid();
+    Ok(match owner.filter(|owner| *owner != root.as_raw()) {
+        Some(owner) if root.is_root() => Err(NodeError::Foreign {
+            directory: directory.to_owned(),
+            owner,
+        }),
+        _ => Ok(()),
+    })
 }
 
 /// The node's identity. It lives as long as its disk: a copied or restored directory gets a new incarnation and another slot.
@@ -283,6 +332,7 @@ impl DataDir {
             let path = path.to_owned();
             move |cause| NodeError::Io { path, cause }
         };
+        refuse_root(path).map_err(io(path))??;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -436,7 +486,7 @@ impl DataDir {
 }
 
 fn lock(directory: &Path) -> Result<fs::File, NodeError> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let io = |cause| NodeError::Io {
         path: path.clone(),
         cause,
@@ -658,6 +708,32 @@ mod tests {
         assert_eq!(*holder, std::process::id().to_string());
         drop(held);
         DataDir::open(directory.path()).unwrap();
+    }
+
+    /// An account that root added left files that the server of another user could not open.
+    #[test]
+    fn root_leaves_nothing_in_the_directory_of_another_user() {
+        if !rustix::process::geteuid().is_root() {
+            // Nobody else can give directories away.
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let give = |path: &Path| std::os::unix::fs::chown(path, Some(4242), Some(4242)).unwrap();
+        give(path);
+        let refused = DataDir::open(path).unwrap_err();
+        assert!(matches!(refused, NodeError::Foreign { owner: 4242, .. }));
+        let text = refused.to_string();
+        assert!(text.contains("belongs to user 4242"), "{text}");
+        assert!(text.contains(r"`sudo -u \#4242 whimbrel"), "{text}");
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+        assert_eq!(user(0, "user "), "root");
+        // As in a container whose directory was made outside: root has always been there.
+        let lock = path.join(LOCK);
+        fs::write(&lock, b"").unwrap();
+        drop(DataDir::open(path).unwrap());
+        give(&lock);
+        assert!(DataDir::open(path).is_err());
     }
 
     #[test]
