@@ -79,6 +79,9 @@ pub enum Question {
         node: Option<String>,
         /// It does again.
         cancel: bool,
+        /// Nothing changes, it is only answered. Not said if it is not so: a server of an earlier version, that a command of a new one drains, does not know it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        look: bool,
     },
     /// Removes a node from the cluster, or says what that would mean.
     ClusterRemove(Remove),

@@ -16,7 +16,10 @@ use super::{
     session::{Serve, Sessions},
     short_path,
 };
-use crate::{cluster::Told, switchboard::Switchboard};
+use crate::{
+    cluster::{DrainAsk, Told},
+    switchboard::Switchboard,
+};
 
 /// Questions at once: one administrator, or a script of his.
 const QUESTIONS_MAX: usize = 8;
@@ -108,9 +111,9 @@ async fn answer(
             protocol::write(&mut stream, &answer).await?;
             return Ok(None);
         }
-        Question::ClusterDrain { node, cancel } => {
+        Question::ClusterDrain { node, cancel, look } => {
             let drain = match cluster {
-                Some(cluster) => cluster.drain(node, cancel).await,
+                Some(cluster) => cluster.drain(node, DrainAsk::new(cancel, look)).await,
                 None => Err(NO_CLUSTER.to_owned()),
             };
             let answer = drain.map_or_else(|why| refused(&why), Answer::Drain);

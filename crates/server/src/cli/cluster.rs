@@ -23,7 +23,7 @@ use crate::{
     },
     clock::wall_micros,
     cluster::{
-        Drain, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
+        Drain, DrainAsk, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
         files::{Files, FilesError, Joining, Kept},
         question_of_join,
     },
@@ -181,7 +181,14 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     });
     files.keep_joining(&joining)?;
     let me = Incarnation::from_hash(joining.incarnation);
-    let admitted = ask(token, &name, question_of_join(me)).await?;
+    let admitted = ask(token, &name, question_of_join(me)).await;
+    let admitted = admitted.map_err(|error| {
+        // An earlier try may have ended before the answer came, of which the member knows.
+        format!(
+            "{error}. Try it again with the same token; with another one {name} may be known already: if it never started, \
+             `whimbrel cluster remove {name}` on a member"
+        )
+    })?;
     let roster: Roster = minicbor::decode(&admitted.detail)
         .map_err(|_| "the member's answer is not understood: is it of another version?")?;
     let member = roster.members().get(me);
@@ -241,12 +248,19 @@ async fn drain(
     cancel: bool,
 ) -> Result<(), Failure> {
     if cancel {
-        let _ = ask_to_drain(config, node, true).await?;
+        let _ = ask_to_drain(config, node, DrainAsk::Cancel).await?;
         return print("Sessions are taken again.\n");
     }
     let mut shown = String::new();
+    let mut ask = DrainAsk::Begin;
     loop {
-        let drain = ask_to_drain(config, node, false).await?;
+        let asked = tokio::select! {
+            asked = ask_to_drain(config, node, ask) => asked,
+            // Not to be heard is as good as not to be interrupted.
+            Ok(()) = tokio::signal::ctrl_c() => return take_back(config, node).await,
+        };
+        let drain = asked?;
+        ask = next_ask(&drain)?;
         let text = progress(&drain);
         if text != shown {
             print(&text)?;
@@ -260,18 +274,34 @@ async fn drain(
         }
         tokio::select! {
             () = tokio::time::sleep(DRAIN_PAUSE) => {}
-            // Not to be heard is as good as not to be interrupted.
-            Ok(()) = tokio::signal::ctrl_c() => {
-                let _ = ask_to_drain(config, node, true).await?;
-                return Err("taken back: sessions are taken again".into());
-            }
+            Ok(()) = tokio::signal::ctrl_c() => return take_back(config, node).await,
         }
     }
 }
 
-async fn ask_to_drain(config: &Config, node: Option<&str>, cancel: bool) -> Result<Drain, Failure> {
+async fn take_back(config: &Config, node: Option<&str>) -> Result<(), Failure> {
+    let _ = ask_to_drain(config, node, DrainAsk::Cancel).await?;
+    Err("taken back: sessions are taken again".into())
+}
+
+/// What a node is asked next that has been asked to be drained: who takes that back by another command, or starts the node, must not be overruled.
+fn next_ask(drain: &Drain) -> Result<DrainAsk, Failure> {
+    match drain.draining {
+        Some(true) => Ok(DrainAsk::Look),
+        Some(false) => Err("it was taken back: sessions are taken again".into()),
+        None => Ok(DrainAsk::Begin),
+    }
+}
+
+async fn ask_to_drain(
+    config: &Config,
+    node: Option<&str>,
+    ask: DrainAsk,
+) -> Result<Drain, Failure> {
     let node = node.map(str::to_owned);
-    match client::ask_running(config, &Question::ClusterDrain { node, cancel }).await? {
+    let (cancel, look) = ask.words();
+    let question = Question::ClusterDrain { node, cancel, look };
+    match client::ask_running(config, &question).await? {
         Some(Answer::Drain(drain)) => Ok(drain),
         Some(Answer::Refused { reason }) => Err(reason.into()),
         Some(other) => Err(format!("the server answered {other:?}").into()),
@@ -536,8 +566,85 @@ fn line(node: &NodeLine) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::cluster::DrainLine;
+    use crate::{
+        cluster::DrainLine,
+        serve::{Server, Sockets},
+    };
+
+    /// A command that waits until it is safe to stop a node asks each second, and drained it each time.
+    #[tokio::test]
+    async fn what_another_command_has_taken_back_stays_so() {
+        /// Some times as long as the command pauses.
+        const STAYS: Duration = Duration::from_secs(3);
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[server]\ndata_dir = {:?}\nhostname = 'localhost'\n[storage]\nfree_bytes_min = '0B'\n[cluster]\nname = 'a'\nlisten = ['127.0.0.1:0']\n",
+            directory.path()
+        );
+        let config = Config::parse(&text).unwrap();
+        found(&config).await.unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let fatal = Arc::new(|reason: &str| panic!("{reason}"));
+        let server = Server::start(&config, data, Sockets::none(), fatal, None);
+        let server = server.await.unwrap();
+        let is_draining = async || {
+            let looked = ask_to_drain(&config, None, DrainAsk::Look).await.unwrap();
+            looked.draining.unwrap()
+        };
+        assert!(!is_draining().await);
+        // Alone it is never safe to stop.
+        let running = tokio::spawn({
+            let config = config.clone();
+            async move {
+                let drained = drain(&config, None, None, false).await;
+                drained.map_err(|error| error.to_string())
+            }
+        });
+        while !is_draining().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drain(&config, None, None, true).await.unwrap();
+        let until = tokio::time::Instant::now() + STAYS;
+        while tokio::time::Instant::now() < until {
+            assert!(!is_draining().await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let ended = running.await.unwrap().unwrap_err();
+        assert!(ended.contains("taken back"), "{ended}");
+        assert!(server.stop().await);
+    }
+
+    #[test]
+    fn a_node_of_an_earlier_version_is_asked_as_before() {
+        let next = |draining| {
+            next_ask(&Drain {
+                draining,
+                ..Drain::default()
+            })
+        };
+        assert_eq!(next(None).unwrap(), DrainAsk::Begin);
+        assert_eq!(next(Some(true)).unwrap(), DrainAsk::Look);
+        assert!(next(Some(false)).is_err());
+        for ask in [DrainAsk::Begin, DrainAsk::Look, DrainAsk::Cancel] {
+            let (cancel, look) = ask.words();
+            assert_eq!(DrainAsk::new(cancel, look), ask);
+        }
+        // What it does not know is not said to it before it has said that it does.
+        let begin = Question::ClusterDrain {
+            node: None,
+            cancel: false,
+            look: false,
+        };
+        let said = serde_json::to_string(&begin).unwrap();
+        assert_eq!(
+            said,
+            r#"{"ask":"cluster-drain","node":null,"cancel":false}"#
+        );
+        assert_eq!(serde_json::from_str::<Question>(&said).unwrap(), begin);
+    }
 
     #[test]
     fn a_node_is_safe_to_stop_when_others_hold_all() {
@@ -554,6 +661,7 @@ mod tests {
                 queue_entries,
                 others: others.iter().map(|line| (*line).clone()).collect(),
                 least: None,
+                draining: None,
             };
             assert_eq!(is_safe(&drain, of), safe, "{drain:?} of {of:?}");
         };

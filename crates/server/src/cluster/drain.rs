@@ -10,7 +10,7 @@ use whimbrel_service::peers::PartitionReport;
 use super::{
     question::{Question, encoded},
     state::State,
-    status::{Drain, DrainLine},
+    status::{Drain, DrainAsk, DrainLine},
 };
 use crate::store_calls::Store;
 
@@ -60,16 +60,18 @@ impl<S: Store> State<S> {
     }
 
     /// Sessions that are served here are told to end; those that come are served by other nodes, or hear the same, until it is cancelled or the server stops.
-    pub(super) async fn drain(&self, cancel: bool) -> Result<Drain, String> {
+    pub(super) async fn drain(&self, ask: DrainAsk) -> Result<Drain, String> {
         let (Some((registry, _)), Some((board, _))) = (self.sessions.get(), self.served.get())
         else {
             return Err("the node is starting; try again".into());
         };
-        if cancel {
-            tracing::info!("no longer drained: sessions are taken again");
-            registry.reopen();
-        } else {
-            registry.drain();
+        match ask {
+            DrainAsk::Cancel => {
+                tracing::info!("no longer drained: sessions are taken again");
+                registry.reopen();
+            }
+            DrainAsk::Begin => registry.drain(),
+            DrainAsk::Look => {}
         }
         let figures = board.figures().await;
         let others = self.others().await;
@@ -89,6 +91,7 @@ impl<S: Store> State<S> {
             queue_entries: figures.map_or(u64::MAX, |figures| figures.queue_entries),
             others,
             least: Some(least),
+            draining: Some(registry.is_draining()),
         })
     }
 
@@ -96,15 +99,17 @@ impl<S: Store> State<S> {
     pub(super) async fn drain_node(
         &self,
         node: Option<&str>,
-        cancel: bool,
+        ask: DrainAsk,
     ) -> Result<Drain, String> {
         let Some(node) = node.filter(|node| *node != self.credentials.name().as_str()) else {
-            return self.drain(cancel).await;
+            return self.drain(ask).await;
         };
         let peers = self.peers(&*self.roster.lock().await);
         let peer = peers.iter().find(|peer| peer.name.as_str() == node);
         let peer = peer.ok_or_else(|| format!("there is no node {node} in the cluster"))?;
-        let question = encoded(&Question::Drain { cancel });
+        let (cancel, look) = ask.words();
+        let look = Some(look);
+        let question = encoded(&Question::Drain { cancel, look });
         let asking = ask_member(&self.credentials, &peer.name, &peer.address, question);
         let answer = timeout(DRAIN_WAIT_MAX, asking).await;
         let answer = answer.map_err(|_| format!("{node} does not answer"))?;

@@ -23,6 +23,9 @@ pub(super) enum Question {
     Drain {
         #[n(0)]
         cancel: bool,
+        /// Only answer. An earlier version does not know it; none is asked so that has not said whether it is drained ([`super::Drain`]).
+        #[n(1)]
+        look: Option<bool>,
     },
     /// How much of what you were sent is not in its place: operations that are not applied, bodies that are not there? Answered with a number.
     #[n(2)]
@@ -174,6 +177,26 @@ pub(super) fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the version before this one has it.
+    #[derive(PartialEq, Debug, Encode, Decode)]
+    enum Before {
+        #[n(3)]
+        Drain {
+            #[n(0)]
+            cancel: bool,
+        },
+    }
+
+    #[test]
+    fn versions_understand_each_other_about_drains() {
+        let (cancel, look) = (true, Some(false));
+        let new = encoded(&Question::Drain { cancel, look });
+        let before = Before::Drain { cancel };
+        assert_eq!(minicbor::decode::<Before>(&new).unwrap(), before);
+        let old = minicbor::decode(&encoded(&before)).unwrap();
+        assert_eq!(Question::Drain { cancel, look: None }, old);
+    }
 
     #[test]
     fn each_log_is_asked_about_once_and_the_answers_fit() {

@@ -25,7 +25,7 @@ use super::{
     files::{Files, FilesError},
     links::Links,
     question::{Held, LOGS_MAX, LogHeld, Question, Remembered, encoded},
-    status::{Drain, Removal, RemovalLine, Remove, Status},
+    status::{Drain, DrainAsk, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
     actor::{Fatal, PanicStops},
@@ -72,7 +72,9 @@ pub(super) enum ChangeError {
     Files(#[from] FilesError),
     #[error(transparent)]
     Token(#[from] TokenError),
-    #[error("the cluster has a node {0}; set another cluster.name")]
+    #[error(
+        "the cluster has a node {0}; set another cluster.name, or if that one never started: `whimbrel cluster remove {0}` on a member"
+    )]
     Name(NodeName),
     #[error(
         "this node was removed from the cluster; it may join as a new one, with an empty \
@@ -380,8 +382,9 @@ impl<S: Store> State<S> {
     /// Answers until the transport is gone.
     pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
         while let Some(asked) = asked.recv().await {
-            if let Ok(Question::Drain { cancel }) = minicbor::decode(&asked.detail) {
-                tokio::spawn(Arc::clone(&self).answer_drain(asked, cancel));
+            if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
+                let ask = DrainAsk::new(cancel, look == Some(true));
+                tokio::spawn(Arc::clone(&self).answer_drain(asked, ask));
                 continue;
             }
             let answer = match minicbor::decode(&asked.detail) {
@@ -464,7 +467,7 @@ impl<S: Store> State<S> {
     }
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.
-    async fn answer_drain(self: Arc<Self>, asked: Asked, cancel: bool) {
+    async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
         let is_member = {
             let roster = self.roster.lock().await;
             self.peers(&roster)
@@ -473,8 +476,10 @@ impl<S: Store> State<S> {
         };
         let answer = match (&asked.shown, is_member) {
             (Shown::Certificate, true) => {
-                tracing::info!(node = %asked.name, cancel, "a member asks this node to be drained");
-                let drain = self.drain(cancel).await;
+                if ask != DrainAsk::Look {
+                    tracing::info!(node = %asked.name, ?ask, "a member asks this node to be drained");
+                }
+                let drain = self.drain(ask).await;
                 drain
                     .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
                     .map_err(Refused)
@@ -647,7 +652,11 @@ pub(crate) enum Ask {
     /// How it is.
     Status(oneshot::Sender<Status>),
     /// Drain this node or another one, or take it back.
-    Drain(Option<String>, bool, oneshot::Sender<Result<Drain, String>>),
+    Drain(
+        Option<String>,
+        DrainAsk,
+        oneshot::Sender<Result<Drain, String>>,
+    ),
     /// Remove a node, or say what that would mean.
     Remove(Remove, oneshot::Sender<Result<Removal, String>>),
 }
@@ -667,8 +676,8 @@ impl Told {
                 // Whoever asked may be gone.
                 match ask {
                     Ask::Status(answer) => drop(answer.send(state.status().await)),
-                    Ask::Drain(node, cancel, answer) => {
-                        let drain = state.drain_node(node.as_deref(), cancel);
+                    Ask::Drain(node, ask, answer) => {
+                        let drain = state.drain_node(node.as_deref(), ask);
                         drop(answer.send(drain.await));
                     }
                     Ask::Remove(remove, answer) => drop(answer.send(state.remove(&remove).await)),
@@ -692,9 +701,9 @@ impl Told {
         answered.await.ok()
     }
 
-    pub(crate) async fn drain(&self, node: Option<String>, cancel: bool) -> Result<Drain, String> {
+    pub(crate) async fn drain(&self, node: Option<String>, ask: DrainAsk) -> Result<Drain, String> {
         let (answer, answered) = oneshot::channel();
-        (self.ask)(Ask::Drain(node, cancel, answer));
+        (self.ask)(Ask::Drain(node, ask, answer));
         let answered = answered.await;
         answered.unwrap_or_else(|_| Err("the server is stopping".into()))
     }

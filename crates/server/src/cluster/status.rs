@@ -66,6 +66,36 @@ pub struct Drain {
     /// does not say, and holds all.
     #[serde(default)]
     pub least: Option<u64>,
+    /// Whether it takes no sessions; `None`: an earlier version does not say, and cannot be looked at without being drained.
+    #[serde(default)]
+    pub draining: Option<bool>,
+}
+
+/// What a node is asked that can be drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainAsk {
+    /// To take no sessions from now on.
+    Begin,
+    /// How far it is, and nothing else: another command may have taken it back.
+    Look,
+    /// To take sessions again.
+    Cancel,
+}
+
+impl DrainAsk {
+    /// As it is said in words of which earlier versions know the first alone.
+    pub(crate) fn new(cancel: bool, look: bool) -> Self {
+        match (cancel, look) {
+            (true, _) => DrainAsk::Cancel,
+            (false, true) => DrainAsk::Look,
+            (false, false) => DrainAsk::Begin,
+        }
+    }
+
+    /// Those words.
+    pub(crate) fn words(self) -> (bool, bool) {
+        (self == DrainAsk::Cancel, self == DrainAsk::Look)
+    }
 }
 
 /// What another member holds of what is here.
