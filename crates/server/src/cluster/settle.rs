@@ -37,6 +37,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 /// For a slot: without one the node cannot serve, so it waits longer than for what is remembered.
 const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
+/// Of that for one member to say what it remembers, which takes some milliseconds: one that is cut off must leave time for the others.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
+/// And for one that has said so to give a slot: it syncs a file. If the answer is lost the slot is given in vain, so it has more time.
+const SLOT_TIME_MAX: Duration = Duration::from_secs(10);
 /// For what members lack of a node that they have removed: it does not serve anyway.
 const REMOVED_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -104,7 +108,7 @@ pub(super) async fn settle<S: Store>(
     if roster.members().get(incarnation(data)).is_none() {
         let former = Former { was, clock };
         former.refuse_removed(state).await?;
-        be_sponsored(state, data, &former).await?;
+        be_sponsored(state, data, &former, &answered).await?;
         // Before the new incarnation is kept: if this is all that is, the next start takes yet another one.
         state.keep_young()?;
     }
@@ -354,34 +358,42 @@ pub(super) async fn judge<S: Store>(
     })
 }
 
-/// Gets a slot for the new incarnation from one member. Who did not answer may have given one all the same, so another is asked under yet another
-/// incarnation.
+/// Gets a slot for the new incarnation from one member, at first from those that have `answered` before. Who did not answer may have given one all the
+/// same, so another is asked under yet another incarnation.
 async fn be_sponsored<S: Store>(
     state: &State<S>,
     data: &mut DataDir,
     former: &Former,
+    answered: &BTreeSet<NodeName>,
 ) -> Result<(), StartError> {
     let until = Instant::now() + SPONSOR_TIME_MAX;
     let mut refused = None;
     while Instant::now() < until {
-        let peers = state.peers(&*state.roster.lock().await);
+        let mut peers = state.peers(&*state.roster.lock().await);
         if peers.is_empty() {
             break;
         }
+        peers.sort_by_key(|peer| !answered.contains(&peer.name));
         let mut pause = PAUSE;
         for peer in peers {
             let me = incarnation(data);
+            let within = |most: Duration| until.min(Instant::now() + most);
             // It may have been reached by nobody before, and be the first to know of a removal.
-            let asking = timeout_at(until, remembered_by(state, former.was, &peer));
-            let Ok(Ok(remembered)) = asking.await else {
-                continue;
+            let asking = remembered_by(state, former.was, &peer);
+            let answer = timeout_at(within(ANSWER_TIME_MAX), asking).await;
+            let remembered = match answer.unwrap_or_else(|late| Err(late.to_string())) {
+                Ok(remembered) => remembered,
+                Err(failed) => {
+                    tracing::warn!(peer = %peer.name, failed, "no slot: a peer could not be asked");
+                    continue;
+                }
             };
             hear(state, me, &peer, &remembered.roster).await?;
             former.refuse_removed(state).await?;
             let Peer { name, address } = peer;
             let question = encoded(&Question::Join { incarnation: me });
             let asked = timeout_at(
-                until,
+                within(SLOT_TIME_MAX),
                 ask_member(&state.credentials, &name, &address, question),
             );
             match asked.await {
@@ -407,7 +419,10 @@ async fn be_sponsored<S: Store>(
                     tracing::warn!(sponsor = %name, %error, "no slot");
                     data.renew(Copy::Peers);
                 }
-                Err(_) => break,
+                Err(late) => {
+                    tracing::warn!(sponsor = %name, %late, "no slot");
+                    data.renew(Copy::Peers);
+                }
             }
         }
         sleep(pause).await;

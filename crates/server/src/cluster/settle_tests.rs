@@ -55,6 +55,8 @@ struct Scene {
     directory: tempfile::TempDir,
     clock: Clock,
     tasks: JoinSet<()>,
+    /// Members that take streams and say nothing; their names come before that of the one that can be asked.
+    silent: Vec<(&'static str, TcpListener)>,
 }
 
 impl Scene {
@@ -64,6 +66,7 @@ impl Scene {
             directory: tempfile::tempdir().unwrap(),
             clock: Clock::start(),
             tasks: JoinSet::new(),
+            silent: Vec::new(),
         }
     }
 
@@ -122,15 +125,14 @@ impl Scene {
         (state, address)
     }
 
-    /// Starts `c` beside `a`: who each of them knows, and of which life the directory of `c` says that it is.
-    async fn start(
+    /// `c` beside `a`: who each of them knows, and of which life the directory of `c` says that it is.
+    async fn ready(
         &mut self,
         a: Roster,
         c: Roster,
         life: Option<u64>,
         renewed: bool,
-        patience: Duration,
-    ) -> (Result<Settled, StartError>, Files) {
+    ) -> (Arc<State<MemoryStore>>, DataDir) {
         let (a, address) = self.state("a", a, &self.path("a"), &[]).await;
         a.begin(node(A), place(3, A)).await.unwrap();
         let mut data = DataDir::open(&self.path("c")).unwrap();
@@ -139,11 +141,27 @@ impl Scene {
         if renewed {
             data.renew(Copy::Asked);
         }
-        let of = [("a", address)];
+        let mut of = vec![("a", address)];
+        for (name, listener) in &self.silent {
+            of.push((name, listener.local_addr().unwrap()));
+        }
         let (state, _) = self.state("c", c, data.path(), &of).await;
         if let Some(life) = life {
             state.files.keep_life(node(life)).unwrap();
         }
+        (state, data)
+    }
+
+    /// Starts it.
+    async fn start(
+        &mut self,
+        a: Roster,
+        c: Roster,
+        life: Option<u64>,
+        renewed: bool,
+        patience: Duration,
+    ) -> (Result<Settled, StartError>, Files) {
+        let (state, mut data) = self.ready(a, c, life, renewed).await;
         let settled = settle(&state, &mut data, patience, self.clock).await;
         (settled, state.files.clone())
     }
@@ -206,4 +224,36 @@ async fn who_has_asked_all_notes_nothing() {
     let (settled, files) = scene.start(two(), two(), None, false, PATIENCE).await;
     assert!(settled.unwrap().unasked.is_empty());
     assert_eq!(files.unasked().unwrap(), None);
+}
+
+/// Two that are cut off took the whole time, in which the third was not asked.
+#[tokio::test]
+async fn a_slot_is_given_by_who_answers_though_others_are_cut_off() {
+    let sponsored = async |answered: &[&str]| {
+        let (mut roster, mut scene) = (two(), Scene::new());
+        for (name, id) in [("0a", 10), ("0b", 11)] {
+            roster.sponsor(node(A), node(id), name).unwrap();
+            roster.tell(name, place(1, id)).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            scene.silent.push((name, listener));
+        }
+        let (state, mut data) = scene.ready(roster.clone(), roster, None, true).await;
+        let names = answered.iter().map(|name| NodeName::new(name).unwrap());
+        let answered: BTreeSet<NodeName> = names.collect();
+        let former = Former {
+            was: node(WAS),
+            clock: scene.clock,
+        };
+        let began = Instant::now();
+        let sponsored = be_sponsored(&state, &mut data, &former, &answered).await;
+        sponsored.unwrap();
+        let members = state.roster.lock().await;
+        assert!(members.members().get(incarnation(&data)).is_some());
+        began.elapsed()
+    };
+    let (known, unknown) = tokio::join!(sponsored(&["a"]), sponsored(&[]));
+    assert!(known < ANSWER_TIME_MAX, "who has answered is asked first");
+    // Each of them has its share.
+    assert!(unknown >= 2 * ANSWER_TIME_MAX, "{unknown:?}");
+    assert!(unknown < 4 * ANSWER_TIME_MAX, "{unknown:?}");
 }
