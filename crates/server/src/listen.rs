@@ -159,6 +159,9 @@ pub(crate) type ResumeSession =
 /// Strangers of one address that are let in, if the configuration does not say how many: of all of them one in so many, so that it takes many addresses
 /// to keep strangers out.
 const STRANGERS_SHARE: usize = 8;
+/// Strangers of one IPv6 network of 48 bits, of all of them one in so many, and no fewer than of two addresses: that is what one site gets, which has
+/// 65,536 of what counts as one address ([`client`]).
+const SITE_SHARE: usize = 4;
 /// But as many as one mail program opens at once.
 const STRANGERS_OF_ADDRESS_MIN: usize = 8;
 
@@ -169,6 +172,7 @@ pub struct Places {
     per_address_max: usize,
     unauthenticated_max: usize,
     unauthenticated_per_address_max: usize,
+    unauthenticated_per_site_max: usize,
     taken: Mutex<Taken>,
 }
 
@@ -178,6 +182,8 @@ struct Taken {
     unauthenticated: usize,
     /// By client; never iterated.
     addresses: HashMap<IpAddr, OfAddress>,
+    /// Strangers, by [`site`]; never iterated.
+    sites: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -197,6 +203,12 @@ impl Taken {
         if let Some(of_address) = self.addresses.get_mut(&address) {
             change(&mut of_address.unauthenticated);
         }
+        let site = site(address);
+        let of_site = self.sites.entry(site).or_default();
+        change(of_site);
+        if *of_site == 0 {
+            self.sites.remove(&site);
+        }
     }
 }
 
@@ -204,14 +216,17 @@ impl Places {
     /// As configured, but for so many connections.
     #[must_use]
     pub fn new(limits: &LimitsSection, connections_max: usize) -> Arc<Self> {
+        let strangers_max = limits.unauthenticated_max;
+        let of_address = match limits.unauthenticated_per_address_max {
+            0 => (strangers_max / STRANGERS_SHARE).max(STRANGERS_OF_ADDRESS_MIN),
+            most => most,
+        };
         Arc::new(Places {
             connections_max,
             per_address_max: limits.connections_per_address_max,
-            unauthenticated_max: limits.unauthenticated_max,
-            unauthenticated_per_address_max: match limits.unauthenticated_per_address_max {
-                0 => (limits.unauthenticated_max / STRANGERS_SHARE).max(STRANGERS_OF_ADDRESS_MIN),
-                most => most,
-            },
+            unauthenticated_max: strangers_max,
+            unauthenticated_per_address_max: of_address,
+            unauthenticated_per_site_max: (strangers_max / SITE_SHARE).max(2 * of_address),
             taken: Mutex::default(),
         })
     }
@@ -224,6 +239,7 @@ impl Places {
             per_address_max: sessions_max,
             unauthenticated_max: sessions_max,
             unauthenticated_per_address_max: sessions_max,
+            unauthenticated_per_site_max: sessions_max,
             taken: Mutex::default(),
         })
     }
@@ -244,6 +260,10 @@ impl Places {
         }
         let strangers = of_address.map_or(0, |of| of.unauthenticated);
         if stranger && strangers >= self.unauthenticated_per_address_max {
+            return Err("unauthenticated address");
+        }
+        let of_site = taken.sites.get(&site(address)).copied().unwrap_or(0);
+        if stranger && of_site >= self.unauthenticated_per_site_max {
             return Err("unauthenticated address");
         }
         taken.connections += 1;
@@ -313,6 +333,17 @@ pub(crate) fn client(address: IpAddr) -> IpAddr {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
             IpAddr::V6([a, b, c, d, 0, 0, 0, 0].into())
+        }
+        v4 => v4,
+    }
+}
+
+/// Of a client, the network of 48 bits that it is of; IPv4 has none.
+fn site(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V6(v6) => {
+            let [a, b, c, ..] = v6.segments();
+            IpAddr::V6([a, b, c, 0, 0, 0, 0, 0].into())
         }
         v4 => v4,
     }
@@ -535,6 +566,37 @@ mod tests {
         check("", 250);
         check("unauthenticated_max = 20", 8);
         check("unauthenticated_per_address_max = 3", 3);
+    }
+
+    /// Eight networks of one site had all places.
+    #[test]
+    fn strangers_of_one_site_leave_places_to_others() {
+        let check = |text: &str, expected: usize| {
+            let config = Config::parse(&format!("[limits]\n{text}")).unwrap();
+            let places = Places::new(&config.limits, config.limits.connections_max);
+            let at = |network: usize| -> IpAddr {
+                format!("2001:db8:0:{network:x}::1").parse().unwrap()
+            };
+            let mut held: Vec<_> = (0..expected)
+                .map(|network| places.enter(at(network), true).unwrap())
+                .collect();
+            let refused = places.enter(at(expected), true).unwrap_err();
+            assert_eq!(refused, "unauthenticated address", "{text:?}");
+            held.push(places.enter(at(expected), false).unwrap());
+            for other in ["2001:db8:1::1", "192.0.2.1", "192.0.2.2"] {
+                held.push(places.enter(other.parse().unwrap(), true).unwrap());
+            }
+            held[0].authenticated();
+            held.push(places.enter(at(expected), true).unwrap());
+            drop(held);
+            assert!(places.taken.lock().unwrap().sites.is_empty());
+        };
+        check("", 500);
+        check("unauthenticated_max = 40", 16);
+        check(
+            "unauthenticated_max = 40\nunauthenticated_per_address_max = 3",
+            10,
+        );
     }
 
     #[test]

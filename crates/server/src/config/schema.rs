@@ -415,7 +415,7 @@ schema! {
         relayed_max: usize = "10000", "1" ..= "1000000";
         /// Addresses for the other nodes, by TLS with certificates of the cluster's own.
         listen: Vec<SocketAddr> = "[\"127.0.0.1:10700\"]";
-        /// Host and port under which the others reach this node; it tells them. Empty: the first of `listen`.
+        /// Host and port under which the others reach this node; it tells them. Empty: the first of `listen`, if it is one address.
         address: String = "\"\"";
         /// Other nodes whose addresses are not those that they tell, such as "eu-1=10.0.0.1:10700".
         peers: Vec<String> = "[]";
@@ -443,7 +443,7 @@ schema! {
         connections_per_address_max: usize = "2000", "1" ..= "1000000";
         /// IMAP, POP3 and submission connections that have not logged in: strangers cannot take all places.
         unauthenticated_max: usize = "2000", "1" ..= "1000000";
-        /// Of these, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8.
+        /// Of these, connections of one client address (IPv6: of a /64). 0: an eighth of them, and at least 8. Of a /48: two of these, or a quarter.
         unauthenticated_per_address_max: usize = "0", "0" ..= "1000000";
         /// IMAP, POP3 and submission connections of one account.
         connections_per_account_max: usize = "200", "1" ..= "100000";
