@@ -112,7 +112,12 @@ fn name(config: &Config) -> Result<NodeName, Failure> {
                     other nodes reach it"
             .into());
     }
-    Ok(NodeName::new(&config.cluster.name)?)
+    let name = NodeName::new(&config.cluster.name)?;
+    // Where names of certificates are looked for that would be an address of IPv4: no other node could make a link.
+    if name.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("cluster.name: {name} is digits alone, and the others could not reach this node by it; such as \"node-{name}\" will do").into());
+    }
+    Ok(name)
 }
 
 fn be_in_none(files: &Files) -> Result<(), Failure> {
@@ -615,6 +620,17 @@ mod tests {
         let ended = running.await.unwrap().unwrap_err();
         assert!(ended.contains("taken back"), "{ended}");
         assert!(server.stop().await);
+    }
+
+    #[test]
+    fn no_node_is_named_by_a_number() {
+        let named = |text: &str| {
+            let config = Config::parse(&format!("[cluster]\nname = '{text}'")).unwrap();
+            name(&config).map_err(|error| error.to_string())
+        };
+        assert_eq!(named("1a").unwrap().as_str(), "1a");
+        let refused = named("12").unwrap_err();
+        assert!(refused.contains("digits alone"), "{refused}");
     }
 
     #[test]
