@@ -277,7 +277,7 @@ impl<S: Store> Relays<S> {
         let order = self.serve(partition, &nodes).order;
         let is_taken_here = !self.registry.is_draining() && !self.state.is_young();
         let is_here = |node: &&Node| is_taken_here && node.name == self.me();
-        let or_here = order.iter().any(|node| is_here(node));
+        let or_here = order.iter().any(&is_here);
         // Who comes behind this node is not asked: it serves by itself.
         let before = order.iter().take_while(|node| !is_here(node));
         let peers = before.filter_map(|node| {
