@@ -5,6 +5,8 @@
 //! text, so that a character split between them comes out whole. What is no encoded word stays as it is. Bytes outside
 //! encoded words are read as UTF-8, or windows-1252 where they are none.
 
+use encoding_rs::ISO_2022_JP;
+
 use crate::charset::{Charset, CharsetDecoder};
 use crate::transfer::{Encoding, TransferDecoder, hex};
 
@@ -12,6 +14,9 @@ use crate::transfer::{Encoding, TransferDecoder, hex};
 const WORD_BYTES_MAX: usize = 4096;
 /// White space behind an encoded word that is held back until it shows whether another follows.
 const GAP_BYTES_MAX: usize = 256;
+
+/// Begins a change of the character set in ISO-2022-JP.
+const ESCAPE: u8 = 0x1B;
 
 /// The text of a header field's raw value: unfolded, white space at both ends removed, encoded words decoded; broken ones
 /// stay as they are. At most three bytes for each of `raw`.
@@ -227,8 +232,12 @@ impl HeaderDecoder {
         } else {
             std::mem::replace(&mut self.plain, CharsetDecoder::new(Charset::Mixed)).finish(out);
         }
+        // A word of ISO-2022-JP that begins with an escape does not go on from the last one, which ended in ASCII (RFC 2047 3): read as one text,
+        // the two escapes with nothing between them are an error to the decoder.
+        let goes_on =
+            charset != Charset::Standard(ISO_2022_JP) || self.scratch.first() != Some(&ESCAPE);
         let mut decoder = match self.open.take() {
-            Some((open, decoder)) if open == charset => decoder,
+            Some((open, decoder)) if open == charset && goes_on => decoder,
             other => {
                 if let Some((_, decoder)) = other {
                     finish_word(decoder, out);
@@ -390,8 +399,25 @@ mod tests {
             "=?iso-2022-jp?b?GyRCJDM=?= =?iso-2022-jp?b?JEsbKEI=?=",
             "こに",
         );
+        check(
+            "=?iso-2022-jp?b?GyRCJA==?= =?iso-2022-jp?b?MxsoQg==?=",
+            "こ",
+        );
         check("=?utf-8?q?=E2=82?= x", "\u{FFFD} x");
         check("=?utf-8?q?=E2=82?= =?iso-8859-1?q?=E9?=", "\u{FFFD}é");
+    }
+
+    #[test]
+    fn words_that_each_change_the_character_set_and_change_back() {
+        check(
+            "=?ISO-2022-JP?B?GyRCJDMbKEI=?=\r\n =?ISO-2022-JP?B?GyRCJEsbKEI=?=",
+            "こに",
+        );
+        // The last one ended in the middle of a character: that is broken, and the next is whole.
+        check(
+            "=?iso-2022-jp?b?GyRCJA==?= =?iso-2022-jp?b?GyRCJEsbKEI=?=",
+            "\u{FFFD}に",
+        );
     }
 
     #[test]
