@@ -63,6 +63,8 @@ pub struct Reader {
     /// A message has begun.
     open: bool,
     in_header: bool,
+    /// The line before was of a field that is the file's: lines that begin with white space go on with it.
+    field: Option<&'static str>,
     /// The line before was empty: how it ends. It belongs to the message if another line of it follows.
     empty: Option<&'static [u8]>,
     flags: Vec<String>,
@@ -88,6 +90,7 @@ impl Reader {
             line: Line::Unknown,
             open: false,
             in_header: false,
+            field: None,
             empty: None,
             flags: Vec::new(),
         }
@@ -164,6 +167,7 @@ impl Reader {
             self.end(tell);
             self.open = true;
             self.in_header = true;
+            self.field = None;
             self.line = dropped;
             tell(Event::Begin { seconds });
             return Ok(());
@@ -187,8 +191,18 @@ impl Reader {
             }
             _ => {}
         }
-        if self.in_header && whole && self.field(text) {
-            return Ok(());
+        if self.in_header {
+            let text = std::str::from_utf8(text).ok().filter(|_| whole);
+            let (field, value) = match self.field {
+                Some(field) if matches!(head.first(), Some(b' ' | b'\t')) => (Some(field), text),
+                _ => text.and_then(field).unzip(),
+            };
+            self.field = field;
+            if let Some(field) = field {
+                self.take_flags(field, value.unwrap_or_default());
+                self.line = dropped;
+                return Ok(());
+            }
         }
         self.line = content;
         let quoted = head.iter().take_while(|byte| **byte == b'>').count();
@@ -202,17 +216,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes a field that is the file's.
-    fn field(&mut self, line: &[u8]) -> bool {
-        let Some((name, value)) = std::str::from_utf8(line)
-            .ok()
-            .and_then(|line| line.split_once(':'))
-        else {
-            return false;
-        };
-        let Some(field) = FIELDS.iter().find(|of| name.eq_ignore_ascii_case(of)) else {
-            return false;
-        };
+    /// Takes what a line of a field that is the file's says.
+    fn take_flags(&mut self, field: &str, value: &str) {
         let of_letter = |letter| {
             Some(match letter {
                 'R' => "\\Seen",
@@ -227,14 +232,20 @@ impl Reader {
         let mut add = |flags: &mut dyn Iterator<Item = &str>| {
             self.flags.extend(flags.take(room).map(str::to_owned));
         };
-        match *field {
+        match field {
             "status" if value.contains('R') => add(&mut std::iter::once("\\Seen")),
             "x-status" => add(&mut value.chars().filter_map(of_letter)),
             "x-keywords" => add(&mut value.split_ascii_whitespace()),
             _ => {}
         }
-        true
     }
+}
+
+/// A field that is the file's, and the value in its first line.
+fn field(line: &str) -> Option<(&'static str, &str)> {
+    let (name, value) = line.split_once(':')?;
+    let field = FIELDS.iter().find(|of| name.eq_ignore_ascii_case(of))?;
+    Some((field, value))
 }
 
 const MONTHS: [&str; 12] = [
@@ -384,8 +395,9 @@ impl Writer {
             after_cr: false,
             in_header: true,
             exact: true,
+            // A message that begins with white space would go on with the fields above.
             field: Field::Begin {
-                after_dropped: false,
+                after_dropped: true,
             },
             name: Vec::new(),
         }
@@ -408,6 +420,7 @@ impl Writer {
         match self.field {
             Field::Begin { after_dropped } if after_dropped && matches!(byte, b' ' | b'\t') => {
                 self.field = Field::Dropped;
+                self.exact = false;
             }
             Field::Begin { .. } | Field::Name => self.name_byte(byte, out),
             Field::Dropped if byte == b'\n' => {

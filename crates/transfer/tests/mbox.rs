@@ -110,6 +110,27 @@ fn files_of_others() {
         Quoting::Rd,
         &[(0, "A: b\r\n\r\nx\n\r\n", &[]), (0, "", &[])],
     );
+    // Fields of the file have lines that go on with them; others keep theirs.
+    let long = " y".repeat(3000);
+    let folded = format!(
+        "From a Thu Jan  1 00:00:00 1970\nX-Keywords: a\n\tb\n c\nSubject: x\n y\nX-UID: 7\n{long}\n z\nB: c\n\n d\n"
+    );
+    check(
+        &folded,
+        Quoting::Rd,
+        &[(
+            0,
+            "Subject: x\r\n y\r\nB: c\r\n\r\n d\r\n",
+            &["a", "b", "c"],
+        )],
+    );
+    let next =
+        "From a Thu Jan  1 00:00:00 1970\nX-UID: 7\n\nx\n\nFrom a Thu Jan  1 00:00:00 1970\n y\n";
+    check(
+        next,
+        Quoting::Rd,
+        &[(0, "\r\nx\r\n", &[]), (0, " y\r\n", &[])],
+    );
     for other in ["Subject: x\n", "From here\n", "x"] {
         assert_eq!(
             read(other.as_bytes(), Quoting::Rd, &[3]),
@@ -133,6 +154,8 @@ fn what_cannot_be_kept_is_said() {
     check("A: b\r\n\r\nc", false);
     check("A: b\n\nc\n", false);
     check("Status: x\r\n\r\nc\r\n", false);
+    check(" x\r\nA: b\r\n\r\nc\r\n", false);
+    check("A: b\r\n x\r\n\r\n c\r\n", true);
     check("A: b\r\n\r\nc\r\r\n", false);
     check("A: b\r\n\r\nc\rd\r\n", true);
 }
