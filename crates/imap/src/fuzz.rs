@@ -1,6 +1,6 @@
 //! Entry points for fuzzers; the property tests use them, too.
 
-use crate::client::{Client, NonSynchronising, Response};
+use crate::client::{self, Client, NonSynchronising, Response};
 use crate::command::ListPattern;
 use crate::core::{MailboxName, SequenceSet, Tag};
 use crate::{
@@ -223,8 +223,16 @@ pub fn fuzz_commands(input: &[u8]) {
 }
 
 /// What a client reads from a server that says anything, pushed in pieces of this length, up to the first mistake. `Err` is the mistake.
-pub fn responses(input: &[u8], length: usize, utf8: bool) -> (Vec<Response>, Option<&'static str>) {
-    let mut client = Client::new();
+pub fn responses(
+    input: &[u8],
+    length: usize,
+    utf8: bool,
+    lenient: bool,
+) -> (Vec<Response>, Option<&'static str>) {
+    let mut client = Client::with_limits(client::Limits {
+        lenient,
+        ..client::Limits::default()
+    });
     client.set_utf8(utf8);
     client.push(b"* OK hello\r\n");
     let _ = client.next();
@@ -250,7 +258,13 @@ pub fn fuzz_client(input: &[u8]) {
         return;
     };
     let utf8 = mode & 1 != 0;
-    let whole = responses(input, input.len(), utf8);
-    assert_eq!(whole, responses(input, 1, utf8));
-    assert_eq!(whole, responses(input, usize::from(mode >> 1) + 2, utf8));
+    let [strict, lenient] = [false, true].map(|lenient| {
+        let whole = responses(input, input.len(), utf8, lenient);
+        assert_eq!(whole, responses(input, 1, utf8, lenient));
+        let length = usize::from(mode >> 1) + 2;
+        assert_eq!(whole, responses(input, length, utf8, lenient));
+        whole
+    });
+    // What is as it should be means the same to both.
+    assert!(lenient.0.starts_with(&strict.0), "{strict:?} {lenient:?}");
 }

@@ -1,4 +1,4 @@
-//! What of a server a client takes: who connects to servers that are not its own must not let them decide about its memory.
+//! What of a server a client takes, and how much: who connects to servers that are not its own must not let them decide about its memory.
 
 /// Limits of one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub struct Limits {
     pub elements_max: usize,
     /// Numbers of SEARCH, ranges of a set, and UIDs that ranges of COPYUID stand for: `1:4294967295` is short.
     pub numbers_max: usize,
+    /// Whether what a client can do without need not be as the RFCs want it: response codes, responses that it does not know, texts for humans and dates
+    /// of arrival. A server of one's own has no excuse; those of others are as they are, and "clients MUST ignore" the codes that they do not
+    /// know (RFC 9051, 7.1).
+    pub lenient: bool,
 }
 
 impl Default for Limits {
@@ -25,6 +29,7 @@ impl Default for Limits {
             response_bytes_max: 1 << 31,
             elements_max: 1 << 26,
             numbers_max: 1 << 26,
+            lenient: false,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The strict parser of responses: one whole response, literals in place, into its type.
+//! The parser of responses: one whole response, literals in place, into its type. It is strict, but for what [`lenient`] takes.
 //!
 //! size: one cursor, and one short function for each kind of response that reads by it.
 
 mod found;
+mod lenient;
 
 use super::Limits;
 use super::response::{BadName, FetchData, ListItem, ReplyCode, Response};
@@ -56,6 +57,7 @@ pub(super) fn response(
         utf8,
         elements_left: limits.elements_max,
         numbers_max: limits.numbers_max,
+        lenient: limits.lenient,
     };
     let response = p.response(greeted).map_err(|what| (what, p.at))?;
     p.exact(b"\r\n")
@@ -73,6 +75,7 @@ pub(super) struct Parser<'a> {
     utf8: bool,
     elements_left: usize,
     numbers_max: usize,
+    lenient: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -194,7 +197,7 @@ impl<'a> Parser<'a> {
     fn octets(&mut self) -> Result<Vec<u8>> {
         if self.skip(b'{') {
             let bytes = self.literal()?;
-            if memchr::memchr(0, bytes).is_some() {
+            if !self.lenient && memchr::memchr(0, bytes).is_some() {
                 return Err("NUL in literal");
             }
             return Ok(bytes.to_vec());
@@ -349,7 +352,7 @@ impl<'a> Parser<'a> {
 
     fn response(&mut self, greeted: bool) -> Result<Response> {
         if self.skip(b'+') {
-            self.space()?;
+            self.space_if_more()?;
             return Ok(Response::Continuation {
                 text: self.run(|b| b != b'\r' && b != b'\n').to_vec(),
             });
@@ -406,7 +409,7 @@ impl<'a> Parser<'a> {
             "THREAD" => Response::Thread(self.threads()?),
             "ESEARCH" => self.esearch()?,
             word => {
-                self.space()?;
+                self.space_if_more()?;
                 match word {
                     "FLAGS" => Response::Flags(self.list(Self::flag)?),
                     "ID" => Response::Id(self.id()?),
@@ -446,7 +449,7 @@ impl<'a> Parser<'a> {
                             uids: self.set()?,
                         }
                     }
-                    _ => return Err("unknown response"),
+                    _ => self.unknown()?,
                 }
             }
         })
@@ -463,20 +466,26 @@ impl<'a> Parser<'a> {
             "EXPUNGE" => Response::Expunge(number),
             "FETCH" => {
                 self.space()?;
-                let items = self.list(Self::fetch_item)?;
+                let items = self.list(|p| match p.is_unreadable_date()? {
+                    true => Ok(None),
+                    false => p.fetch_item().map(Some),
+                })?;
                 if items.is_empty() {
                     return Err("FETCH of nothing");
                 }
                 Response::Fetch {
                     sequence: number,
-                    items,
+                    items: items.into_iter().flatten().collect(),
                 }
             }
-            _ => return Err("unknown response"),
+            _ => self.unknown()?,
         })
     }
 
     fn code_and_text(&mut self) -> Result<(Option<ReplyCode>, String)> {
+        if self.lenient {
+            return self.lenient_code_and_text();
+        }
         self.space()?;
         let code = if self.skip(b'[') {
             let code = self.code()?;

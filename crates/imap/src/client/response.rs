@@ -94,6 +94,8 @@ pub enum Response {
     },
     /// `THREAD`: every message after the one it hangs on.
     Thread(Vec<ThreadNode>),
+    /// One that is not known, where those are taken ([`super::Limits::lenient`]).
+    Unknown,
     /// `n EXISTS`
     Exists(u32),
     /// `n RECENT`
@@ -152,7 +154,7 @@ pub enum ReplyCode {
     UidValidity(u32),
     /// First unseen message.
     Unseen(u32),
-    /// One of those without arguments, in upper case.
+    /// One of those without arguments, in upper case; one that cannot be read, as it is, where those are taken.
     Plain(String),
 }
 
