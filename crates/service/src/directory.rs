@@ -4,6 +4,7 @@
 //! disk, and so do the answers of later questions, since they may have seen it. Every node has the whole directory, and each may change it: what others changed comes
 //! in as batches ([`foreign`]), or as a state where logs were cut ([`states`]).
 
+mod decoys;
 mod foreign;
 mod states;
 
@@ -18,7 +19,7 @@ use whimbrel_storage::Mutation;
 use crate::{
     admin::{AccountLine, AdminCall, AdminReply},
     api::{Call, Failure, Reply, Resolution, Target},
-    auth::{Authenticator, Known, MadeUp},
+    auth::{Authenticator, Known},
     figures::Figures,
     gate::Gate,
     log::{self, Log},
@@ -322,11 +323,7 @@ impl DirectoryOwner {
                 authenticator.begin(now, request, ask, known, &mut ticket_from(next_ticket), out);
             }
             Call::ScramBegin { login, peer } => {
-                let known = running.known_by_scram(&login);
-                let made_up = MadeUp {
-                    name: folded(&login),
-                    secret: running.directory.decoy(),
-                };
+                let (known, made_up) = running.known_or_made_up(&login, authenticator);
                 let challenge = authenticator.scram_begin(now, request, peer, known, &made_up);
                 running.gate.reply(challenge, out);
             }
@@ -484,15 +481,6 @@ impl DirectoryOwner {
                 .gate
                 .reply(Output::AdminReply(request, answer(refusal)), out),
         }
-    }
-}
-
-/// A login name such that all spellings of an account's name are one: a made-up salt must differ no more often than a real one.
-fn folded(login: &str) -> String {
-    let prepared = saslprep(login).map_or_else(|_| login.to_owned(), |name| name.to_string());
-    match Address::parse(&prepared) {
-        Ok(address) => address.to_string(),
-        Err(_) => prepared.to_lowercase(),
     }
 }
 

@@ -12,11 +12,12 @@ use whimbrel_directory::{Directory, Op};
 use whimbrel_replication::wire::{Batches, Frame, Hello, Room};
 use whimbrel_service::{
     admin::AdminCall,
-    api::AccountId,
+    api::{AccountId, Call, Reply},
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner},
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
     peers::{PeerInput, PeerOutput},
+    scram::{KEY_BYTES, SALT_BYTES, ScramKeys},
 };
 use whimbrel_storage::Mutation;
 
@@ -131,6 +132,20 @@ impl Bench {
         }
     }
 
+    /// What SCRAM shows to who says that it is `login`.
+    fn salt(&mut self, login: &str) -> [u8; SALT_BYTES] {
+        let call = Call::ScramBegin {
+            login: login.into(),
+            peer: "192.0.2.1".parse().unwrap(),
+        };
+        let now = Now::default();
+        self.owner.handle(now, Input::Call(RequestId(1), call));
+        match self.owner.poll() {
+            Some(Output::Reply(_, Reply::ScramChallenge { salt, .. })) => salt,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn let_go(&mut self) {
         self.holds_commits = false;
         for ticket in std::mem::take(&mut self.held) {
@@ -206,6 +221,57 @@ fn an_account_that_comes_forward_is_not_taken_for_the_one_before() {
         matches!(told[..], [(AccountId([3, ..]), least)] if least > 2_000_000),
         "{told:?}"
     );
+}
+
+/// An account has one salt, however its name is written: so has a name that nobody has, or its two spellings would tell.
+#[test]
+fn a_local_part_alone_has_the_salt_of_its_address() {
+    let mut bench = Bench::over(BTreeMap::new());
+    let mut number = 1;
+    let mut add = |bench: &mut Bench, address: &str, scram: bool| {
+        number += 1;
+        let keys = ScramKeys {
+            salt: [number; SALT_BYTES],
+            iterations: 4096,
+            stored_key: [0; KEY_BYTES],
+            server_key: [0; KEY_BYTES],
+        };
+        let add = AdminCall::AddAccount {
+            address: address.into(),
+            verifier: "y".into(),
+            scram: scram.then_some(keys),
+            account: AccountId([number; 16]),
+        };
+        bench.handle(Input::Admin(RequestId(u64::from(number)), add));
+        [number; SALT_BYTES]
+    };
+    let bobs = add(&mut bench, "bob@example.org", true);
+    add(&mut bench, "carol@example.org", false);
+    assert_eq!(bench.salt("bob"), bobs);
+    assert_eq!(bench.salt("Bob@Example.org"), bobs);
+    for nobodys in ["carol", "eve", "Eve", "a b", "\u{212B}ke"] {
+        let salt = bench.salt(nobodys);
+        assert_ne!(salt, bobs);
+        let address = format!("{nobodys}@Example.org");
+        assert_eq!(bench.salt(&address) == salt, nobodys != "a b", "{nobodys}");
+    }
+    assert_ne!(bench.salt("eve"), bench.salt("carol"));
+
+    // With two domains it has that of one of the two, as if an account were there.
+    add(&mut bench, "dave@example.net", false);
+    let names = (0..32).map(|number| format!("eve{number}"));
+    let of_net = names.filter(|name| {
+        let [alone, net, org] = ["", "@example.net", "@example.org"]
+            .map(|domain| bench.salt(&format!("{name}{domain}")));
+        assert!(net != org && (alone == net || alone == org), "{name}");
+        alone == net
+    });
+    assert!((4..28).contains(&of_net.count()));
+    // It leads to neither of two accounts, and that there are two does not show.
+    assert_eq!(bench.salt("bob"), bobs);
+    let others = add(&mut bench, "bob@example.net", true);
+    let alone = bench.salt("bob");
+    assert!(alone == bobs || alone == others);
 }
 
 /// A removal that is not durable yet may still be lost: owners are told of the account when it cannot any more.
