@@ -26,6 +26,11 @@ pub enum Refusal {
         /// Why.
         cause: AddressError,
     },
+    /// A domain by a name that DNS has not.
+    #[error(
+        "{0} would get no mail: give its domain as it is in DNS, where a name that is not ASCII begins with xn--"
+    )]
+    NotInDns(Address),
     /// Taken.
     #[error("account {0} exists already")]
     AccountExists(Address),
@@ -56,6 +61,16 @@ fn parse(
     })
 }
 
+/// Senders look domains up, and most name them, as they are in DNS (RFC 5890, 2.3.2.1): under another spelling an address is another one, which they never mean.
+/// What was added before this was refused stays.
+fn in_dns(address: Address) -> Result<Address, Refusal> {
+    if address.domain().as_str().is_ascii() {
+        Ok(address)
+    } else {
+        Err(Refusal::NotInDns(address))
+    }
+}
+
 impl Directory {
     /// Plans a new account, by the node that has this slot; its domain becomes ours with it.
     ///
@@ -69,7 +84,7 @@ impl Directory {
         slot: u8,
         credential: impl Into<Credential>,
     ) -> Result<Vec<Op>, Refusal> {
-        let address = parse(address, Address::parse)?;
+        let address = in_dns(parse(address, Address::parse)?)?;
         if self.holder(&address).is_some() {
             return Err(Refusal::AccountExists(address));
         }
@@ -159,7 +174,7 @@ impl Directory {
     /// # Errors
     /// When an address is bad, the target is not here, or the alias would lead nowhere.
     pub fn plan_add_alias(&self, from: &str, to: &str) -> Result<Vec<Op>, Refusal> {
-        let from = parse(from, Address::parse_alias)?;
+        let from = in_dns(parse(from, Address::parse_alias)?)?;
         let to = parse(to, Address::parse)?;
         if self
             .alias_targets(&from.to_string())

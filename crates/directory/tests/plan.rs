@@ -66,6 +66,55 @@ fn accounts_are_refused_for_each_reason() {
     );
 }
 
+/// Mail comes for `xn--bcher-kva.example`: an address under the other spelling gets none. What is there from before can be read, and be removed.
+#[test]
+fn domains_are_named_as_in_dns() {
+    let mut node = Node::new(1);
+    node.add(5, "anne@xn--bcher-kva.example", 1);
+    let add = |node: &Node, text: &str| {
+        node.directory
+            .plan_add_account(text, [2; 16], 6, 0, String::new())
+            .map(|ops| ops.len())
+    };
+    let refused = Refusal::NotInDns(named("info@bücher.example"));
+    assert_eq!(add(&node, "Info@Bücher.example"), Err(refused.clone()));
+    assert!(refused.to_string().contains("xn--"), "{refused}");
+    assert_eq!(add(&node, "bücher@XN--bcher-kva.example"), Ok(1));
+    let alias = |node: &Node, from: &str, to: &str| {
+        node.directory.plan_add_alias(from, to).map(|ops| ops.len())
+    };
+    let anne = "anne@xn--bcher-kva.example";
+    assert_eq!(alias(&node, "info@bücher.example", anne), Err(refused));
+    let all =
+        Refusal::NotInDns(whimbrel_directory::Address::parse_alias("@bücher.example").unwrap());
+    assert_eq!(alias(&node, "@bücher.example", anne), Err(all));
+    assert_eq!(alias(&node, "info@xn--bcher-kva.example", anne), Ok(1));
+
+    let op = whimbrel_directory::Op::AddAccount {
+        account: [3; 16],
+        address: "old@bücher.example".into(),
+        created: 1,
+        uid_validity: 1,
+        credential: String::new().into(),
+    };
+    node.make(7, vec![op]);
+    assert!(
+        node.directory
+            .holder(&named("old@bücher.example"))
+            .is_some()
+    );
+    assert_eq!(
+        alias(&node, "old@xn--bcher-kva.example", "old@bücher.example"),
+        Ok(1)
+    );
+    node.remove("old@bücher.example");
+    assert!(
+        node.directory
+            .holder(&named("old@bücher.example"))
+            .is_none()
+    );
+}
+
 /// What is reached by a long way and a short one is as far away as the first of the two says; a new alias may be the first.
 #[test]
 fn an_alias_is_judged_where_it_will_stand() {
