@@ -458,12 +458,14 @@ impl Connection {
         // What was not asked for is not held, nor what is said twice.
         let mut found: BTreeMap<u32, Found> = BTreeMap::new();
         let take = |response| {
+            // One message's items may come in several responses.
             if let Response::Fetch { items, .. } = response
-                && let Some(mut of) = Found::read(items)
-                && id_of.contains_key(&of.uid)
+                && let Some(uid) = uid_of(&items)
+                && id_of.contains_key(&uid)
             {
+                let of = found.entry(uid).or_default();
+                of.take(items);
                 of.flags.truncate(FLAGS_MAX);
-                found.entry(of.uid).or_insert(of);
             }
         };
         let why = not_given(self.asked(&line, take).await?);
@@ -483,7 +485,7 @@ impl Connection {
             }
             let (bodies, refused) = if group.len() == 1 && bytes > MEMORY_BYTES_MAX as u64 {
                 let bytes_max = target.bytes_max();
-                self.large(group[0].uid, bytes_max).await?
+                self.large(&group[0], bytes_max).await?
             } else {
                 self.small(&group).await?
             };
@@ -537,21 +539,24 @@ impl Connection {
         Ok((bodies, refused))
     }
 
-    /// A message in parts; what its size was said to be is not believed. One of more than `bytes_max` is not read to its end, which a server need
-    /// not have: it cannot be taken anyway.
-    async fn large(&mut self, uid: u32, bytes_max: u64) -> Result<Given, Failure> {
+    /// A message in parts. That it has more bytes than it was said to have is believed, and that it has fewer only if the server says where it ends: a part
+    /// that is not given is of a message that is gone, and a short one may be all that the server gives at once. One of more than `bytes_max` is not read to its
+    /// end, which a server need not have: it cannot be taken anyway.
+    async fn large(&mut self, found: &Found, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
         loop {
             let line = format!(
-                "UID FETCH {uid} (BODY.PEEK[]<{}.{MEMORY_BYTES_MAX}>)",
+                "UID FETCH {} (BODY.PEEK[]<{}.{MEMORY_BYTES_MAX}>)",
+                found.uid,
                 body.len()
             );
-            let mut part = Vec::new();
+            let mut part = None;
             let take = |response| {
                 if let Response::Fetch { items, .. } = response {
                     for item in items {
                         if let FetchData::Section { data, .. } = item {
-                            part = data.unwrap_or_default();
+                            // At the end some say NIL, which is what others say of a message that is gone.
+                            part = data.or((body.len() >= found.bytes).then(Vec::new));
                         }
                     }
                 }
@@ -559,10 +564,14 @@ impl Connection {
             if let Some(why) = self.asked(&line, take).await? {
                 return Ok((BTreeMap::new(), Some(why)));
             }
-            let is_last = part.len() < MEMORY_BYTES_MAX;
+            let Some(mut part) = part else {
+                return Ok((BTreeMap::new(), None));
+            };
+            let (is_empty, is_short) = (part.is_empty(), part.len() < MEMORY_BYTES_MAX);
             body.push(&mut part)?;
+            let is_last = is_empty || (is_short && body.len() >= found.bytes);
             if is_last || body.len() > bytes_max {
-                return Ok((BTreeMap::from([(uid, body)]), None));
+                return Ok((BTreeMap::from([(found.uid, body)]), None));
             }
         }
     }
@@ -633,7 +642,15 @@ pub(super) fn set(uids: impl Iterator<Item = u32>) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+fn uid_of(items: &[FetchData]) -> Option<u32> {
+    items.iter().find_map(|item| match item {
+        FetchData::Uid(uid) => Some(*uid),
+        _ => None,
+    })
+}
+
 /// What is asked of a message before it is fetched.
+#[derive(Default)]
 pub(super) struct Found {
     pub(super) uid: u32,
     pub(super) flags: Vec<String>,
@@ -645,24 +662,27 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn read(items: Vec<FetchData>) -> Option<Found> {
-        let mut found = Found {
-            uid: 0,
-            flags: Vec::new(),
-            date: None,
-            bytes: 0,
-            email: None,
-        };
-        for item in items {
-            match item {
-                FetchData::Uid(uid) => found.uid = uid,
-                FetchData::Flags(flags) => found.flags = flags,
-                FetchData::InternalDate(date) => found.date = Some(date),
-                FetchData::Size(bytes) => found.bytes = bytes,
-                FetchData::EmailId(id) => found.email = Some(id.as_str().to_owned()),
-                _ => {}
-            }
-        }
+        let mut found = Found::default();
+        found.take(items);
         // Flags that others change are told without a UID.
         (found.uid != 0).then_some(found)
     }
+
+    /// Adds what one more response says.
+    fn take(&mut self, items: Vec<FetchData>) {
+        for item in items {
+            match item {
+                FetchData::Uid(uid) => self.uid = uid,
+                FetchData::Flags(flags) => self.flags = flags,
+                FetchData::InternalDate(date) => self.date = Some(date),
+                FetchData::Size(bytes) => self.bytes = bytes,
+                FetchData::EmailId(id) => self.email = Some(id.as_str().to_owned()),
+                _ => {}
+            }
+        }
+    }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
