@@ -36,6 +36,8 @@ struct Evil {
     goes_on: bool,
     /// Whether it goes on by saying NO.
     refuses: bool,
+    /// Nothing: it is Gmail, and the last folder is that of all mail. One message of it lies in no other.
+    is_gmail: bool,
 }
 
 /// A server with two messages in each folder. What is wrong is wrong in the last folder, or before there is one.
@@ -96,16 +98,21 @@ fn serve(mut stream: TcpStream, evil: &Evil) -> io::Result<()> {
                 end = "NO damaged";
             }
         } else if command == "CAPABILITY" {
-            stream.write_all(b"* CAPABILITY IMAP4rev1\r\n")?;
+            let more = if evil.is_gmail { " X-GM-EXT-1" } else { "" };
+            stream.write_all(format!("* CAPABILITY IMAP4rev1{more}\r\n").as_bytes())?;
         } else if command.starts_with("LIST") {
             for name in FOLDERS {
-                stream.write_all(format!("* LIST () \"/\" {name}\r\n").as_bytes())?;
+                let is_all = evil.is_gmail && name == "Last";
+                let is = if is_all { "\\All" } else { "" };
+                stream.write_all(format!("* LIST ({is}) \"/\" {name}\r\n").as_bytes())?;
             }
         } else if command.starts_with("STATUS") {
             stream.write_all(format!("* STATUS \"{quoted}\" (MESSAGES 2)\r\n").as_bytes())?;
         } else if command.starts_with("EXAMINE") {
             quoted.clone_into(&mut folder);
             stream.write_all(b"* 2 EXISTS\r\n* OK [UIDVALIDITY 9] valid\r\n")?;
+        } else if command.starts_with("UID SEARCH X-GM-RAW") {
+            stream.write_all(b"* SEARCH 6\r\n")?;
         } else if command.starts_with("UID SEARCH") {
             stream.write_all(b"* SEARCH 5 6\r\n")?;
         } else if command.starts_with("UID FETCH") {
@@ -443,4 +450,28 @@ fn a_server_that_cannot_read_its_own_mail() {
         done.success && done.stdout.contains("1 messages imported, 5 already here"),
         "{done:?}"
     );
+}
+
+/// What is archived on Gmail lies in its folder of all mail only. It comes once; what lies elsewhere, too, comes from there.
+#[test]
+fn archived_mail_of_gmail() {
+    let server = Server::start_plain();
+    let source = Source::start();
+    source.be(Evil {
+        is_gmail: true,
+        ..Evil::default()
+    });
+    for expected in [
+        "5 messages imported, 0 already",
+        "0 messages imported, 5 already",
+    ] {
+        let (done, _) = begin(&server, &source);
+        assert!(done.success && done.stdout.contains(expected), "{done:?}");
+        let all = [
+            names("F&APw-r", "FuAwg-r"),
+            names("INBOX", "INBOX"),
+            ("Last".to_owned(), vec!["Last-6".to_owned()]),
+        ];
+        assert_eq!(there(&server), all);
+    }
 }

@@ -96,6 +96,8 @@ enum Place {
     Directory(PathBuf),
     File(PathBuf),
     Mailbox(String),
+    /// Of a folder that shows all mail, what lies in no other.
+    Archive(String),
     /// Only subscribed.
     Nowhere,
 }
@@ -216,7 +218,9 @@ pub async fn import(config: &Config, import: Import, fatal: Fatal) -> Result<Rep
     let mut report = Report::default();
     let mut source = Source::open(import.from).await?;
     let mut folders = source.folders(&mut report).await?;
-    folders.sort_by(|a, b| a.levels.cmp(&b.levels));
+    // What is archived meanwhile was in another folder, and is in that of all mail when it is read last.
+    let is_archive = |folder: &Folder| matches!(folder.place, Place::Archive(_));
+    folders.sort_by(|a, b| (is_archive(a), &a.levels).cmp(&(is_archive(b), &b.levels)));
     if import.dry_run {
         let named = names(&folders, import.into.as_deref(), None, &report);
         for (folder, name) in folders.iter().zip(named) {

@@ -51,6 +51,10 @@ const FOLDERS_MAX: usize = 10_000;
 const LEVELS_MAX: usize = 50;
 /// Flags and keywords of a message that are looked at.
 const FLAGS_MAX: usize = 1000;
+/// Gmail, and its search language.
+const GMAIL: &str = "X-GM-EXT-1";
+/// What lies in no folder but that of all mail: there a message is archived by taking the label from it of the folder where it was.
+const ARCHIVED: &str = "X-GM-RAW \"has:nouserlabels -in:inbox -in:sent -in:drafts\"";
 /// Where systems keep the certificates that they trust.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -304,14 +308,29 @@ impl Connection {
                 .special_uses()
                 .map(|of| of.as_str().to_owned())
                 .collect();
-            // \All and \Flagged show messages that lie elsewhere.
-            let is_view =
-                |of: &String| matches!(of.to_ascii_lowercase().as_str(), "\\all" | "\\flagged");
-            if uses.iter().any(is_view) {
+            let is = |view: &str| uses.iter().any(|of| of.eq_ignore_ascii_case(view));
+            // They show messages that lie elsewhere, too: \Important may be a folder as others are, with Gmail it is not.
+            if is("\\Flagged") || (self.has(GMAIL) && is("\\Important")) {
                 report.note(&format!(
                     "skipped: {}: it shows messages of other folders",
                     item.name
                 ));
+                known.insert(item.name);
+                continue;
+            }
+            if is("\\All") {
+                if self.has(GMAIL) {
+                    folders.push(Folder {
+                        levels: levels(&item.name, item.delimiter),
+                        special_use: Some("\\Archive".to_owned()),
+                        subscribed: subscribed.contains(&item.name),
+                        weight: self.archived(&item.name).await?,
+                        place: Place::Archive(item.name.clone()),
+                    });
+                } else if self.messages(&item.name).await? > 0 {
+                    // Whether they lie elsewhere, too, it does not say: nothing is left out unseen.
+                    report.failed(&item.name, "it shows messages of other folders; those that no other folder has do not come along");
+                }
                 known.insert(item.name);
                 continue;
             }
@@ -370,45 +389,15 @@ impl Connection {
         target: &mut Target,
         report: &mut Report,
     ) -> Result<Result<(), String>, Failure> {
-        let Place::Mailbox(name) = &folder.place else {
-            return Ok(Ok(()));
+        let (name, search) = match &folder.place {
+            Place::Mailbox(name) => (name, "ALL"),
+            Place::Archive(name) => (name, ARCHIVED),
+            _ => return Ok(Ok(())),
         };
-        let (mut validity, mut exists) = (0, 0);
-        let line = format!("EXAMINE {}", self.quoted(name));
-        let take = |response| match response {
-            Response::Exists(count) => exists = count,
-            Response::Status {
-                code: Some(ReplyCode::UidValidity(number)),
-                ..
-            } => validity = number,
-            _ => {}
+        let (validity, uids) = match self.uids(name, search).await? {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
         };
-        if let Some(why) = self.asked(&line, take).await? {
-            return Ok(Err(why));
-        }
-        if exists == 0 {
-            return Ok(Ok(()));
-        }
-        let mut uids = Vec::new();
-        let mut too_many = false;
-        let take = |response| {
-            if let Response::Search { numbers, .. } = response {
-                too_many |= uids.len() + numbers.len() > MAILBOX_MESSAGES_MAX;
-                if !too_many {
-                    uids.extend(numbers);
-                }
-            }
-        };
-        if let Some(why) = self.asked("UID SEARCH ALL", take).await? {
-            return Ok(Err(why));
-        }
-        if too_many {
-            return Ok(Err(format!(
-                "it has more than {MAILBOX_MESSAGES_MAX} messages"
-            )));
-        }
-        uids.sort_unstable();
-        uids.dedup();
         for window in uids.chunks(WINDOW_MESSAGES) {
             let wanted = window
                 .iter()
@@ -424,6 +413,57 @@ impl Connection {
             report.step(window.len() as u64);
         }
         Ok(Ok(()))
+    }
+
+    /// UIDVALIDITY of a mailbox, and UIDs of the messages in it that match.
+    async fn uids(
+        &mut self,
+        name: &str,
+        search: &str,
+    ) -> Result<Result<(u32, Vec<u32>), String>, Failure> {
+        let (mut validity, mut exists) = (0, 0);
+        let line = format!("EXAMINE {}", self.quoted(name));
+        let take = |response| match response {
+            Response::Exists(count) => exists = count,
+            Response::Status {
+                code: Some(ReplyCode::UidValidity(number)),
+                ..
+            } => validity = number,
+            _ => {}
+        };
+        if let Some(why) = self.asked(&line, take).await? {
+            return Ok(Err(why));
+        }
+        if exists == 0 {
+            return Ok(Ok((validity, Vec::new())));
+        }
+        let mut uids = Vec::new();
+        let mut too_many = false;
+        let take = |response| {
+            if let Response::Search { numbers, .. } = response {
+                too_many |= uids.len() + numbers.len() > MAILBOX_MESSAGES_MAX;
+                if !too_many {
+                    uids.extend(numbers);
+                }
+            }
+        };
+        if let Some(why) = self.asked(&format!("UID SEARCH {search}"), take).await? {
+            return Ok(Err(why));
+        }
+        if too_many {
+            return Ok(Err(format!(
+                "it has more than {MAILBOX_MESSAGES_MAX} messages"
+            )));
+        }
+        uids.sort_unstable();
+        uids.dedup();
+        Ok(Ok((validity, uids)))
+    }
+
+    /// How many messages lie in a folder of all mail only; 0 if it cannot be told now.
+    async fn archived(&mut self, name: &str) -> Result<u64, Failure> {
+        let found = self.uids(name, ARCHIVED).await?;
+        Ok(found.map_or(0, |(_, uids)| uids.len() as u64))
     }
 
     fn id(&self, name: &str, validity: u32, uid: u32) -> [u8; 16] {
@@ -451,24 +491,8 @@ impl Connection {
             return Ok(());
         }
         let id_of: BTreeMap<u32, [u8; 16]> = wanted.iter().copied().collect();
-        let line = format!(
-            "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
-            set(wanted.iter().map(|(uid, _)| *uid))
-        );
-        // What was not asked for is not held, nor what is said twice.
-        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-        let take = |response| {
-            // One message's items may come in several responses.
-            if let Response::Fetch { items, .. } = response
-                && let Some(uid) = uid_of(&items)
-                && id_of.contains_key(&uid)
-            {
-                let of = found.entry(uid).or_default();
-                of.take(items);
-                of.flags.truncate(FLAGS_MAX);
-            }
-        };
-        let why = not_given(self.asked(&line, take).await?);
+        let (found, refused) = self.described(&id_of).await?;
+        let why = not_given(refused);
         for (uid, _) in wanted.iter().filter(|(uid, _)| !found.contains_key(uid)) {
             report.skip(&format!("{name}: UID {uid}"), &why);
         }
@@ -510,6 +534,32 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// What there is to know of these messages before they are fetched, and why not all of it was given.
+    async fn described(
+        &mut self,
+        wanted: &BTreeMap<u32, [u8; 16]>,
+    ) -> Result<(BTreeMap<u32, Found>, Option<String>), Failure> {
+        let line = format!(
+            "UID FETCH {} (UID FLAGS INTERNALDATE RFC822.SIZE)",
+            set(wanted.keys().copied())
+        );
+        // What was not asked for is not held, nor what is said twice.
+        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+        let take = |response| {
+            // One message's items may come in several responses.
+            if let Response::Fetch { items, .. } = response
+                && let Some(uid) = uid_of(&items)
+                && wanted.contains_key(&uid)
+            {
+                let of = found.entry(uid).or_default();
+                of.take(items);
+                of.flags.truncate(FLAGS_MAX);
+            }
+        };
+        let refused = self.asked(&line, take).await?;
+        Ok((found, refused))
     }
 
     async fn small(&mut self, group: &[Found]) -> Result<Given, Failure> {

@@ -109,3 +109,82 @@ fn a_large_message_that_vanishes() {
         assert_eq!(large(PART + 7, vec![nothing]), (None, vec![0]));
     }
 }
+
+const LISTED: &[u8] = b"* LIST () \"/\" INBOX\r\n* LIST (\\All) \"/\" \"[Gmail]/All Mail\"\r\n\
+    * LIST (\\Flagged) \"/\" \"[Gmail]/Starred\"\r\n* LIST (\\Important) \"/\" \"[Gmail]/Important\"\r\n";
+
+/// The folders of a server that lists [`LISTED`] and then says this: name, use, and messages. And how many could not be read.
+#[allow(clippy::type_complexity)]
+fn folders(
+    capabilities: &[&str],
+    said: &[&str],
+) -> (Vec<(String, Option<String>, u64)>, u64, Vec<String>) {
+    let said = said.iter().map(|said| said.as_bytes().to_vec());
+    let answers = [LISTED.to_vec(), Vec::new()].into_iter().chain(said);
+    let mut report = Report::default();
+    let (folders, asked) = with(capabilities, answers.collect(), async |connection| {
+        connection.folders(&mut report).await.unwrap()
+    });
+    let folders = folders.into_iter();
+    let folders = folders.map(|of| (of.levels.join("/"), of.special_use, of.weight));
+    let asked = asked.into_iter().skip(2).collect();
+    (folders.collect(), report.folders_failed, asked)
+}
+
+/// A server that does not say which messages lie in no other folder: what it does not give is told.
+#[test]
+fn a_folder_of_all_mail() {
+    let status = |count: u32| format!("* STATUS x (MESSAGES {count})\r\n");
+    let inbox = || ("INBOX".to_owned(), None, 2);
+    let important = || {
+        let name = "[Gmail]/Important".to_owned();
+        (name, Some("\\Important".to_owned()), 1)
+    };
+    for (count, failed) in [(3, 1), (0, 0)] {
+        let said = [status(2), status(count), status(1)];
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        let (folders, told, _) = folders(&[], &said);
+        assert_eq!(folders, [inbox(), important()]);
+        assert_eq!(told, failed);
+    }
+}
+
+/// Gmail says which: these are brought, and into the folder for archived mail.
+#[test]
+fn archived_mail_of_gmail() {
+    let inbox = ("INBOX".to_owned(), None, 2);
+    let archive = |count| {
+        let name = "[Gmail]/All Mail".to_owned();
+        (name, Some("\\Archive".to_owned()), count)
+    };
+    let status = "* STATUS x (MESSAGES 2)\r\n";
+    let said = [status, "* 9 EXISTS\r\n", "* SEARCH 4 7 5\r\n"];
+    let (found, failed, asked) = folders(&["X-GM-EXT-1"], &said);
+    assert_eq!((found, failed), (vec![inbox.clone(), archive(3)], 0));
+    assert_eq!(
+        asked[1..],
+        [
+            "EXAMINE \"[Gmail]/All Mail\"",
+            "UID SEARCH X-GM-RAW \"has:nouserlabels -in:inbox -in:sent -in:drafts\""
+        ]
+    );
+    let (found, failed, _) = folders(&["X-GM-EXT-1"], &[status, "* 0 EXISTS\r\n"]);
+    assert_eq!((found, failed), (vec![inbox, archive(0)], 0));
+}
+
+/// A server may tell of one message bit by bit, and of changes in between.
+#[test]
+fn items_of_one_message_in_several_responses() {
+    let said = b"* 1 FETCH (UID 5 RFC822.SIZE 7)\r\n* 1 FETCH (FLAGS (a))\r\n* 2 FETCH (UID 6 RFC822.SIZE 8)\r\n\
+        * 1 FETCH (UID 5 FLAGS (\\Seen))\r\n* 1 FETCH (UID 5 INTERNALDATE \"01-Jan-2024 00:00:00 +0000\")\r\n";
+    let wanted = BTreeMap::from([(5, [0; 16])]);
+    let (found, asked) = with(&[], vec![said.to_vec()], async |connection| {
+        connection.described(&wanted).await.unwrap().0
+    });
+    assert_eq!(asked, ["UID FETCH 5 (UID FLAGS INTERNALDATE RFC822.SIZE)"]);
+    assert_eq!(found.len(), 1);
+    let found = &found[&5];
+    assert_eq!((found.uid, found.bytes), (5, 7));
+    assert_eq!(found.flags, ["\\Seen"]);
+    assert!(found.date.is_some());
+}
