@@ -365,6 +365,7 @@ where
                 Output::NotDelivered(ticket) => board.tell_queue(Input::NotDelivered(ticket)),
                 Output::NotHere(ticket) => board.tell_queue(Input::NotHere(ticket)),
                 Output::Unfinished(entry) => board.tell_all_owners(|| Input::Unfinished(entry)),
+                Output::Closing(entry) => board.tell_all_owners(|| Input::Closing(entry)),
                 Output::Finished(entry) => board.tell_all_owners(|| Input::Finished(entry)),
                 Output::CaughtUp(at) => board.tell_all_owners(|| Input::CaughtUp(at)),
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),

@@ -729,6 +729,7 @@ impl Machine for DirectoryOwner {
             | Input::NotDelivered(_)
             | Input::NotHere(_)
             | Input::Unfinished(_)
+            | Input::Closing(_)
             | Input::Finished(_)
             | Input::QueueRecovered
             | Input::CaughtUp(_)

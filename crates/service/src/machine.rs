@@ -109,6 +109,8 @@ pub enum Input {
     NotHere(Ticket),
     /// The entry is in the queue's store, so deliveries of it may come (partition owners only): [`Input::Finished`] ends that.
     Unfinished(EntryId),
+    /// The entry is about to go from the queue's store, and lets go of its body: deliveries of it that still wait are not made (partition owners only).
+    Closing(EntryId),
     /// The entry is gone from the queue's store, so no delivery of it can come again (partition owners only).
     Finished(EntryId),
     /// Everything that was in the queue at the start has been handed out again (partition owners only): what is finished is now known.
@@ -200,6 +202,8 @@ pub enum Output {
     NotHere(Ticket),
     /// Route to every partition owner as [`Input::Unfinished`].
     Unfinished(EntryId),
+    /// Route to every partition owner as [`Input::Closing`].
+    Closing(EntryId),
     /// Route to every partition owner as [`Input::Finished`].
     Finished(EntryId),
     /// Route to every partition owner as [`Input::QueueRecovered`].

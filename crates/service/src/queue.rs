@@ -558,6 +558,7 @@ impl QueueOwner {
         if !is_writable || std::mem::replace(&mut pending.removing, true) {
             return;
         }
+        self.out.push_back(Output::Closing(id));
         let mutations = without(id, &pending.entry.blob).into();
         if pending.taken.is_some() {
             let waiting = |_| Waiting::Close(id, None);

@@ -862,6 +862,11 @@ impl Node {
                     self.input_soon(Dest::Owner(owner), Input::Unfinished(entry));
                 }
             }
+            Output::Closing(entry) => {
+                for owner in 0..self.owners.len() {
+                    self.input_soon(Dest::Owner(owner), Input::Closing(entry));
+                }
+            }
             Output::Finished(entry) => {
                 for owner in 0..self.owners.len() {
                     self.input_soon(Dest::Owner(owner), Input::Finished(entry));

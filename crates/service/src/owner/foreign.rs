@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::{Event, Failure, SessionId},
-    machine::{Machine, Note, Now, Output, Ticket},
+    machine::{Note, Now, Output, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, bodies, is_kept_early,
     },
@@ -668,7 +668,7 @@ impl PartitionOwner {
             return self.drop_account(account, Failure::NoSuchAccount);
         }
         for input in std::mem::take(&mut entry.waiting) {
-            self.handle(now, input);
+            self.handle_again(now, input);
         }
     }
 }

@@ -641,7 +641,20 @@ impl PartitionOwner {
         }
         self.is_looked_at(now, account);
         for input in waiting {
-            self.handle(now, input);
+            self.handle_again(now, input);
+        }
+    }
+
+    /// What has waited. A delivery may have waited for so long that another node has made it, and its entry let go of the body: it is not made without. If it is to be made
+    /// all the same the queue asks again.
+    pub(super) fn handle_again(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Deliver { ticket, entry, .. }
+                if !self.open.contains(&entry.id.tag()) && !broken("delivered-without-entry") =>
+            {
+                self.out.push_back(Output::NotDelivered(ticket));
+            }
+            input => self.handle(now, input),
         }
     }
 

@@ -203,6 +203,8 @@ pub struct PartitionOwner {
     due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery may be handed out, for the first time or again.
     unfinished: BTreeSet<EntryTag>,
+    /// Queue entries of which deliveries have come, until they are about to go: their bodies are here.
+    open: BTreeSet<EntryTag>,
     /// Whether the queue has handed out again all that it held at the start.
     queue_recovered: bool,
     /// Of what other nodes had in the queue until then all is known.
@@ -404,6 +406,7 @@ impl PartitionOwner {
             purges: BTreeMap::new(),
             due: BTreeSet::new(),
             unfinished: BTreeSet::new(),
+            open: BTreeSet::new(),
             queue_recovered: false,
             caught_up: None,
             bytes: 0,
@@ -580,11 +583,18 @@ impl Machine for PartitionOwner {
                 entry,
                 index,
                 others,
-            } => self.deliver(now, ticket, entry, index, others),
+            } => {
+                self.open.insert(entry.id.tag());
+                self.deliver(now, ticket, entry, index, others);
+            }
+            Input::Closing(entry) => {
+                self.open.remove(&entry.tag());
+            }
             Input::Unfinished(entry) => {
                 self.unfinished.insert(entry.tag());
             }
             Input::Finished(entry) => {
+                self.open.remove(&entry.tag());
                 self.unfinished.remove(&entry.tag());
                 self.spread_no_more(entry);
             }

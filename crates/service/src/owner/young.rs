@@ -16,7 +16,7 @@ use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining, ke
 use crate::{
     api::Failure,
     log,
-    machine::{Input, Machine, Now, Output, Ticket},
+    machine::{Input, Now, Output, Ticket},
 };
 
 /// MODSEQs run ahead of the clock of a partition when something is shown by which that does not advance: within one life by less than this, an hour of it.
@@ -214,7 +214,7 @@ impl PartitionOwner {
                 .get_mut(&account)
                 .map(|of| std::mem::take(&mut of.waiting));
             for input in waiting.into_iter().flatten() {
-                self.handle(now, input);
+                self.handle_again(now, input);
             }
         }
     }

@@ -448,6 +448,7 @@ impl QueueOwner {
         }
         self.holders.remove(&id);
         self.handing.close(id);
+        self.out.push_back(Output::Closing(id));
         if let Some(pending) = self.entries.remove(&id) {
             self.bytes -= pending.bytes;
             return Some(pending.entry.blob);

@@ -74,6 +74,8 @@ pub(super) struct Fetch {
     missing: bool,
     /// Content rows that cannot be read.
     damaged: bool,
+    /// Some bodies could not be read: they may be another time.
+    unread: bool,
     /// Parts that BINARY cannot decode.
     unknown_encoding: bool,
     state: State,
@@ -148,6 +150,7 @@ impl Fetch {
             ahead: ReadAhead::default(),
             missing: false,
             damaged: false,
+            unread: false,
             unknown_encoding: false,
             state: arguments.changed_since.map_or(State::Chunk, State::Since),
         })
@@ -233,6 +236,11 @@ impl Fetch {
     fn outcome(&self) -> Outcome {
         if self.damaged {
             Outcome::no(Code::Corruption, "Some of the messages cannot be read")
+        } else if self.unread {
+            Outcome::no(
+                Code::Unavailable,
+                "Some of the messages cannot be read now, try again later",
+            )
         } else if self.unknown_encoding {
             Outcome::no(
                 Code::UnknownCte,
@@ -444,7 +452,7 @@ impl Fetch {
                 Written::Failed => {
                     let message = self.message.take();
                     if message.is_some_and(|message| message.take_back(cx)) {
-                        self.damaged = true;
+                        self.unread = true;
                         return None;
                     }
                     return Some(Step::Abort("a body could not be read"));
