@@ -48,7 +48,7 @@ mod broken {
         ("all-was-shown", &["overlooks"], Cluster(12)),
         ("amnesia-unnoticed", &["of its own log"], Cluster(35)),
         ("announce-forgotten", &["U2", "overlooks"], Regions(2)),
-        ("answered-before-sync", &["D1/D2"], Cluster(14)),
+        ("answered-before-sync", &["D1/D2"], Cluster(22)),
         ("applied-early", &["causal_delivery"], Regions(2)),
         ("body-held-by-another", &["D1"], Lost(1)),
         ("body-not-awaited", &["D1"], Regions(3)),
@@ -64,6 +64,7 @@ mod broken {
         ("counter-ignores-claims", &["stopped"], Regions(2)),
         ("counter-not-told", &["claims:", "told UID"], Regions(1)),
         ("credential-by-arrival", &["U3"], Cluster(57)),
+        ("delivered-without-entry", &["D1"], Cluster(179)),
         ("directory-replaced-by-state", &["U3"], Cluster(22)),
         ("duplicate-taken", &["stopped", "axiom"], Regions(3)),
         (

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use whimbrel_service::{
-    api::{AccountId, Call, Date, MailboxCall, MailboxName, NewMail, Reply, SessionId},
+    api::{AccountId, Call, MailboxCall, MailboxName, NewMail, Reply, SessionId},
     machine::RequestId,
 };
 
 use super::{
     Disks, MS, Plan, SECOND, Uids, World,
-    bodies::{content, text},
+    bodies::{content, date, text},
 };
 use crate::{client, world::Breach};
 
@@ -259,10 +259,7 @@ impl Bench {
             name: MailboxName::inbox(),
             messages: vec![NewMail {
                 flags: client::flags(&[].into()),
-                date: Date {
-                    seconds: 1,
-                    zone_minutes: 0,
-                },
+                date: date(body),
                 size: body,
                 open_end: false,
                 blob: blob.ok_or("an upload was refused")?,
