@@ -123,7 +123,7 @@ impl Bench {
                 Output::Reply(RequestId(n), Reply::Failed(Failure::Storage)) => {
                     words.push(format!("{n} full"))
                 }
-                Output::Unfinished(_) => {}
+                Output::Unfinished(_) | Output::Closing(_) => {}
                 Output::Finished(id) => words.push(format!("finished {}", id.0[0])),
                 Output::QueueRecovered => words.push("recovered".into()),
                 Output::Log(Note::DeliveryTook(micros)) => {
