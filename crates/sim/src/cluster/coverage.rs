@@ -1,6 +1,6 @@
 //! What seeds draw.
 
-/// So many seeds must have drawn all of it, wherever they begin; CI runs more.
+/// So many seeds must have drawn all of it, wherever they begin: as many as CI runs.
 pub const COVERED_AFTER_SEEDS: u64 = 500;
 
 /// Everything that a run of many seeds must have drawn.

@@ -129,11 +129,15 @@ impl World {
     }
 
     fn password_asked(&mut self, node: usize, request: RequestId, call: &AdminCall) {
-        let (AdminCall::AddAccount { address, .. }
-        | AdminCall::SetVerifier { address, .. }
-        | AdminCall::RemoveAccount { address }) = call
-        else {
-            return;
+        let (address, password) = match call {
+            AdminCall::AddAccount {
+                address, verifier, ..
+            }
+            | AdminCall::SetVerifier {
+                address, verifier, ..
+            } => (address, verifier.strip_prefix(VERIFIER_PREFIX)),
+            AdminCall::RemoveAccount { address } => (address, None),
+            _ => return,
         };
         let set = self
             .guests
@@ -144,13 +148,7 @@ impl World {
         set.crossed |= !set.under_way.is_empty();
         set.under_way.insert(request);
         set.last = None;
-        let password = match call {
-            AdminCall::AddAccount { verifier, .. } | AdminCall::SetVerifier { verifier, .. } => {
-                verifier.strip_prefix(VERIFIER_PREFIX).map(str::to_owned)
-            }
-            _ => None,
-        };
-        let asked = (address.clone(), password);
+        let asked = (address.clone(), password.map(str::to_owned));
         self.guests.passwords_asked.insert(request, asked);
     }
 
