@@ -155,6 +155,7 @@ pub struct Node {
     /// How fast things are.
     pub speed: Speed,
     owner_config: owner::Config,
+    partitions: BTreeSet<PartitionId>,
     queue_limits: queue::Limits,
     group: GroupCommit<(Dest, Ticket, Commit)>,
     /// Until when what waits is held back, if nobody waits for any of it.
@@ -217,12 +218,22 @@ impl Node {
             slot: 7,
             ..owner::Config::default()
         };
-        Node::with(seed, owner_config, queue::Limits::default())
+        Node::with(
+            seed,
+            owner_config,
+            queue::Limits::default(),
+            &all_partitions(),
+        )
     }
 
-    /// A node with its own limits.
+    /// A node with its own limits, in a world with accounts in these partitions: others are never asked for.
     #[must_use]
-    pub fn with(seed: u64, owner_config: owner::Config, queue_limits: queue::Limits) -> Self {
+    pub fn with(
+        seed: u64,
+        owner_config: owner::Config,
+        queue_limits: queue::Limits,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Self {
         let mut node = Node {
             disk: Memory::new(),
             wrote: Vec::new(),
@@ -235,6 +246,7 @@ impl Node {
             directory: directory(&owner_config, 1),
             queue: QueueOwner::new(queue_config(&owner_config, &queue_limits)),
             owners: owners(&owner_config),
+            partitions: partitions.clone(),
             owner_config,
             queue_limits,
             happenings: BTreeMap::new(),
@@ -755,7 +767,7 @@ impl Node {
             let stored = stored.map(PartitionId).filter(|of| of.bucket().is_some());
             let mut open: BTreeSet<PartitionId> = stored.collect();
             if self.owner_config.young {
-                open.extend((0..=u8::MAX).map(PartitionId::accounts));
+                open.extend(&self.partitions);
             }
             for partition in open {
                 let dest = self.dest_of(partition);
@@ -1432,6 +1444,12 @@ fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config
         waits: waits(),
         ..queue::Config::alone(config.origin, limits.clone())
     }
+}
+
+/// Every partition of accounts.
+#[must_use]
+pub fn all_partitions() -> BTreeSet<PartitionId> {
+    (0..=u8::MAX).map(PartitionId::accounts).collect()
 }
 
 fn owners(config: &owner::Config) -> Vec<PartitionOwner> {

@@ -269,7 +269,8 @@ impl World {
                 self.note("cluster: account made");
                 let mut id = [0; 16];
                 id[..8].copy_from_slice(&self.rng.number().to_be_bytes());
-                self.make_account(node, &address, AccountId(id));
+                let account = self.account(id);
+                self.make_account(node, &address, account);
             }
             4 | 5 => {
                 self.note("cluster: account removed");

@@ -97,7 +97,8 @@ impl World {
             retry_after_seconds: 2,
             ..queue::Limits::default()
         };
-        let mut node = Node::with(self.plan.seed << 8 | number as u64, config, limits);
+        let seed = self.plan.seed << 8 | number as u64;
+        let mut node = Node::with(seed, config, limits, &self.partitions);
         node.kept_bytes = self.plan.kept_bytes();
         node.set_bodies(self.plan.bodies());
         node.advance_to(self.now);

@@ -40,7 +40,7 @@ mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_crdt::Incarnation;
+use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{members::Ends, roster::Roster};
 use whimbrel_service::{
     api::{AccountId, MESSAGES_PER_CALL_MAX, Reply},
@@ -92,6 +92,8 @@ pub struct Plan {
     pub nodes: u64,
     /// How many accounts. Every second one is one in which nothing is removed.
     pub accounts: u64,
+    /// In how many partitions accounts are, at most; if there is no such number, in any of all.
+    pub partitions: Option<u64>,
     /// Clients, spread over accounts and nodes.
     pub clients: u64,
     /// Turns of all clients together; more, if so few are answered that the seed would not be what it has to be.
@@ -181,6 +183,7 @@ impl Plan {
             seed,
             nodes: rng.between(3, 5),
             accounts: rng.between(1, 3),
+            partitions: Plan::drawn_partitions(seed),
             clients: rng.between(2, 6),
             calls: rng.between(CALLS_MIN, CALLS_MIN + 200),
             pause_micros: *rng.pick(&[5 * MS, 100 * MS, 2 * SECOND]),
@@ -277,6 +280,8 @@ struct World {
     doors: Doors,
     accounts: Vec<AccountId>,
     guests: Guests,
+    /// Partitions in which accounts are.
+    partitions: BTreeSet<PartitionId>,
     /// What was asked, and by which client.
     asked: BTreeMap<RequestId, clients::Asked>,
     /// Answers to the world itself.
@@ -319,6 +324,7 @@ pub fn run(plan: &Plan, trace: bool) -> Result<Report, Breach> {
 impl World {
     fn new(plan: Plan, trace: bool) -> Self {
         let mut rng = Rng::new(plan.seed ^ 0x0005_1057_e125);
+        let partitions = plan.partitions();
         let ids: Vec<Incarnation> = (1..=plan.nodes)
             .map(|number| Incarnation::from_hash(plan.seed << 8 | number))
             .collect();
@@ -374,7 +380,12 @@ impl World {
                     retry_after_seconds: 2,
                     ..queue::Limits::default()
                 };
-                let mut node = Node::with(plan.seed << 8 | u64::from(number), config, limits);
+                let mut node = Node::with(
+                    plan.seed << 8 | u64::from(number),
+                    config,
+                    limits,
+                    &partitions,
+                );
                 node.kept_bytes = plan.kept_bytes();
                 node.set_bodies(plan.bodies());
                 if rng.one_in(4) {
@@ -396,6 +407,7 @@ impl World {
             guests: Guests::new(plan.seed),
             next_body: plan.first_body(),
             losses: Losses::new(&plan),
+            partitions,
             plan,
             rng,
             now: 0,
@@ -441,7 +453,7 @@ impl World {
         for index in 0..self.plan.accounts {
             let mut id = [0; 16];
             id[0] = u8::try_from(index + 1).unwrap_or(1);
-            let account = AccountId(id);
+            let account = self.account(id);
             self.accounts.push(account);
             let node = self.any_member();
             self.make_account(node, &format!("user{index}@example.org"), account);

@@ -16,7 +16,7 @@ use whimbrel_service::{
 };
 
 use super::{MS, Plan, World, network::Event};
-use crate::rng::Rng;
+use crate::{node::all_partitions, rng::Rng};
 
 /// Between two looks of a node at what it holds.
 const LOOK_MICROS: u64 = 500 * MS;
@@ -42,6 +42,26 @@ impl Plan {
         self
     }
 
+    /// In one seed of eight accounts are anywhere, as many partitions as there are; else in few, so that they share some.
+    pub(super) fn drawn_partitions(seed: u64) -> Option<u64> {
+        let mut rng = Rng::new(seed ^ 0x09a2_7171_0200);
+        let few = [2, 3, 4, 6, 8];
+        (!rng.one_in(8)).then(|| *rng.pick(&few))
+    }
+
+    /// Partitions in which accounts are.
+    pub(super) fn partitions(&self) -> BTreeSet<PartitionId> {
+        let Some(count) = self.partitions else {
+            return all_partitions();
+        };
+        let mut rng = Rng::new(self.seed ^ 0x00b0_c4e7_5000);
+        let mut drawn = BTreeSet::new();
+        while (drawn.len() as u64) < count.min(256) {
+            drawn.insert(PartitionId::accounts(rng.number() as u8));
+        }
+        drawn
+    }
+
     /// So many others hold each partition, at least.
     fn holders_min(&self) -> usize {
         self.other_nodes.max(1)
@@ -49,6 +69,15 @@ impl Plan {
 }
 
 impl World {
+    /// An account with an id that begins so, in a partition that there is.
+    pub(super) fn account(&self, mut id: [u8; 16]) -> AccountId {
+        while !self.partitions.contains(&partition_of(AccountId(id))) {
+            id[15] = id[15].wrapping_add(1);
+            id[14] = id[14].wrapping_add(u8::from(id[15] == 0));
+        }
+        AccountId(id)
+    }
+
     /// Those of the accounts that clients go to.
     fn placed_partitions(&self) -> BTreeSet<PartitionId> {
         let accounts = self.accounts.iter();
