@@ -47,6 +47,11 @@ impl Replica {
         self.lacking.contains_key(blob)
     }
 
+    /// What [`Self::lacks`] says it of.
+    pub fn lacking(&self) -> impl Iterator<Item = BlobName> {
+        self.lacking.keys().copied()
+    }
+
     /// The body is here: messages that name it are shown, or are late.
     pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
         let mut was_awaited = false;

@@ -602,6 +602,13 @@ impl Node {
         }
     }
 
+    /// A body that nothing names is given up.
+    pub fn drop_upload(&mut self, blob: BlobName) {
+        self.store_call(Call::BlobAbort {
+            upload: blob.upload,
+        });
+    }
+
     /// Uploads a body at once; `None`: the disk is full.
     pub fn upload(&mut self, bytes: Bytes) -> Option<BlobName> {
         self.upload_as(None, bytes)

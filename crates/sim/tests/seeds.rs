@@ -51,9 +51,10 @@ fn a_seed_gives_the_same_report_again() {
     }
 }
 
-/// The history of a seed from before clients waited for other nodes, and some came by bytes.
+/// The history of a seed from before clients waited for other nodes, some came by bytes, and accounts shared partitions.
 fn as_ever(seed: u64) -> cluster::Plan {
     cluster::Plan {
+        partitions: None,
         other_nodes: 0,
         doors: 0,
         ..cluster::Plan::new(seed)
@@ -92,9 +93,28 @@ fn what_was_gone_is_not_overlooked() {
 fn who_was_at_a_node_in_an_earlier_life_overlooks_nothing() {
     let plan = cluster::Plan {
         doors: 0,
+        partitions: None,
         ..cluster::Plan::new(1403)
     };
     if let Err(breach) = cluster::run(&plan, false) {
         panic!("cluster seed 1403: {}", breach.0);
+    }
+}
+
+/// A client subscribed to a name that was subscribed as far as its node knew, and was answered; what another node had heard before undid it.
+#[test]
+fn what_is_subscribed_again_stays_so() {
+    holds(834);
+}
+
+/// An import was refused, and its upload kept the name that the message's body was to have: the next one had another name than all others gave it.
+#[test]
+fn what_is_refused_leaves_no_name_behind() {
+    holds(205);
+}
+
+fn holds(seed: u64) {
+    if let Err(breach) = cluster::run_seed(seed, false) {
+        panic!("cluster seed {seed}: {}", breach.0);
     }
 }

@@ -270,15 +270,11 @@ impl Replica {
         }))
     }
 
-    /// SUBSCRIBE; the name need not exist.
+    /// SUBSCRIBE; the name need not exist. Where it is subscribed the operation says so again: an UNSUBSCRIBE that was not heard of here must not undo what is
+    /// answered now.
     pub fn plan_subscribe(&self, name: &MailboxName) -> Result<Plan<()>, PlanError> {
-        if self.subscriptions.contains(name) {
-            return Ok(Plan {
-                ops: Vec::new(),
-                outcome: (),
-            });
-        }
-        if self.subscriptions.iter().count() >= MAILBOXES_MAX {
+        let new = !self.subscriptions.contains(name);
+        if new && self.subscriptions.iter().count() >= MAILBOXES_MAX {
             return Err(PlanError::TooManyMailboxes);
         }
         Ok(Plan {

@@ -88,6 +88,10 @@ impl World {
             Reply::Failed(Failure::DoneHere) => self.note("cluster: done on one node"),
             _ => {}
         }
+        if let (Some(call), Reply::Failed(failure)) = (&asked.call, &reply) {
+            self.say(|| format!("node {node} refuses: {failure:?}"));
+            self.drop_uploads(node, call, *failure);
+        }
         // Nobody waits for others there.
         if self.plan.other_nodes == 0
             && asked.call.is_some()

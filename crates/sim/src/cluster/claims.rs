@@ -96,6 +96,7 @@ pub fn run(setting: &Setting, seed: u64) -> Result<Outcome, Breach> {
         seed,
         nodes: setting.regions,
         accounts: 1,
+        partitions: None,
         clients: 0,
         calls: 0,
         latency_micros: Some(setting.latency_micros),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use whimbrel_service::{
-    api::{AccountId, EntryId, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, Reply},
+    api::{
+        AccountId, EntryId, Failure, FlagChange, Flags, Mailbox, MailboxCall, MailboxName, Reply,
+    },
     owner::import_upload,
 };
 
@@ -207,6 +209,17 @@ impl World {
             messages,
         };
         Some((call, bodies))
+    }
+
+    /// Nothing was imported, and the connection ends, with which its uploads go: the next one may call its own as the messages are called.
+    pub(super) fn drop_uploads(&mut self, node: usize, call: &MailboxCall, failure: Failure) {
+        if let MailboxCall::Import { messages, .. } = call
+            && matches!(failure, Failure::Clock | Failure::TooFewNodes)
+        {
+            for (_, mail) in messages {
+                self.members[node].node.drop_upload(mail.blob);
+            }
+        }
     }
 
     /// An answer must fit to what was told.
