@@ -116,6 +116,22 @@ impl Lackings {
         more.then_some(known)
     }
 
+    /// The account is in memory now, and its messages are held back for these: it is told when they come, though the row may not say that it names them. Those that wait for nothing are
+    /// not among what is held.
+    pub(super) fn hold_back(
+        &mut self,
+        account: AccountId,
+        blobs: impl IntoIterator<Item = BlobName>,
+    ) {
+        for blob in blobs {
+            let known = self.all.get_mut(&blob);
+            let known = known.and_then(|lacking| lacking.accounts.as_mut());
+            if known.is_some_and(|known| known.insert(account)) {
+                *self.accounts.entry(account).or_default() += 1;
+            }
+        }
+    }
+
     /// The account does not name it any more. Gives who does; `None`: it was not known to.
     fn unname(&mut self, blob: &BlobName, account: AccountId) -> Option<&BTreeSet<AccountId>> {
         let known = self.all.get_mut(blob)?.accounts.as_mut()?;

@@ -484,12 +484,13 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
-        let Some(Partition::Running(own)) = self.partitions.get(&entry.partition) else {
+        let Some(Partition::Running(own)) = self.partitions.get_mut(&entry.partition) else {
             return;
         };
         let stalled = own.stalled.contains_key(&account);
         if let Some(replica) = &mut replica {
             replica.lack_all(&own.lacking);
+            own.lacking.hold_back(account, replica.lacking());
             if !self.config.peers.is_empty() {
                 // What was claimed before it had peers: whoever has our next operation knows it.
                 let shown = own.announced.all_shown(account.0);

@@ -122,7 +122,9 @@ impl PartitionOwner {
     ) {
         for blob in blobs {
             let own = self.running(partition);
-            if own.is_some_and(|own| !own.lacking.contains_key(&blob)) {
+            if let Some(own) = own.filter(|own| !own.lacking.contains_key(&blob)) {
+                // As for who asks from now on: what named it is gone, here as there, when this is durable.
+                own.confirming.here(&blob, own.newest());
                 self.lacked.remove(&(blob, partition));
                 self.not_awaited(partition, &blob);
             }

@@ -54,9 +54,6 @@ impl QueueOwner {
         let under_way: BTreeSet<EntryId> = self.adopting.values().copied().collect();
         let after = self.takeover_micros();
         for (id, other) in &self.others {
-            if room == 0 {
-                break;
-            }
             // A state brought it that is not joined: *finish* would go out before *take* has come in.
             if under_way.contains(id) || other.taken.is_in(applied) == Some(false) {
                 continue;
@@ -84,7 +81,7 @@ impl QueueOwner {
                 ),
             };
             let waited = away.max(since(other.since) / OLD_TIMES);
-            if waited >= after * (before + 1) {
+            if room > 0 && waited >= after * (before + 1) {
                 due.push(*id);
                 room -= 1;
             }

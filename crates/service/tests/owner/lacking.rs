@@ -13,7 +13,7 @@ use whimbrel_service::{
 };
 
 use crate::{
-    pair::{Pair, importing},
+    pair::{Pair, appending, importing},
     world::{ANNE, bea, name},
 };
 
@@ -337,4 +337,57 @@ fn one_that_was_looked_at_too_early_is_looked_for_once_more() {
     assert_eq!((pair.wanted[1].len(), missing(&pair)), (1, 1));
     pair.peer(1, PeerInput::Body(blob, u64::MAX));
     assert_eq!(missing(&pair), 0);
+}
+
+/// The row is from before she named it, or what said so was lost: she lies in memory, and is told all the same.
+#[test]
+fn who_lies_in_memory_is_told_whatever_the_row_says() {
+    let mut pair = pair();
+    for account in [ANNE, bea()] {
+        append(&mut pair, account, "INBOX");
+    }
+    let rows = pair.nodes[1].rows.iter_mut();
+    let mut rows = rows.filter(|(key, _)| lacking_of_key(key).is_some());
+    let (key, value) = rows.next().unwrap();
+    let blob = lacking_of_key(key).unwrap();
+    *value = of(&[bea()]);
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")), []);
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    for account in [ANNE, bea()] {
+        assert_eq!(pair.uids_of(1, account, &name("INBOX")).len(), 1);
+    }
+}
+
+/// Node 0 waits for node 1 to have the body of what it wrote, and removes it meanwhile.
+#[test]
+fn who_waits_for_a_body_that_nothing_names_any_more_is_answered() {
+    let mut pair = pair();
+    append(&mut pair, bea(), "INBOX");
+    remove(&mut pair, bea(), "INBOX");
+    let request = pair.ask(0, bea(), appending("INBOX", 1), 1);
+    pair.settle();
+    assert!(pair.answer(0, request).is_none(), "node 1 has no body");
+    assert_eq!(missing(&pair), 1);
+    let uids = pair.uids_of(0, bea(), &name("INBOX"));
+    let call = MailboxCall::Remove {
+        name: name("INBOX"),
+        uids,
+    };
+    let reply = pair.try_call(0, bea(), call);
+    assert!(matches!(reply, Some(Reply::Done)), "{reply:?}");
+    // Less than it is waited for.
+    for _ in 0..8 {
+        pair.settle();
+        for node in 0..2 {
+            pair.pass(node, 0);
+        }
+        pair.now.mono_micros += 1_000_000;
+        pair.now.wall_micros += 1_000_000;
+    }
+    assert_eq!(missing(&pair), 0);
+    let reply = pair.answer(0, request);
+    assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
 }
