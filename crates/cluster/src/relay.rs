@@ -117,6 +117,9 @@ impl Relays {
             if !is_linked(&peer.name) {
                 continue;
             }
+            if or_here && is_silent(peer) {
+                continue;
+            }
             if has_other && !was_put_off && is_silent(peer) {
                 left.push_back((peer, true));
                 continue;

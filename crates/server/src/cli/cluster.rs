@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read as _},
+    pin::pin,
     time::Duration,
 };
 
@@ -259,10 +260,18 @@ async fn drain(
     let mut shown = String::new();
     let mut ask = DrainAsk::Begin;
     loop {
+        let mut asked = pin!(ask_to_drain(config, node, ask));
         let asked = tokio::select! {
-            asked = ask_to_drain(config, node, ask) => asked,
+            asked = &mut asked => asked,
             // Not to be heard is as good as not to be interrupted.
-            Ok(()) = tokio::signal::ctrl_c() => return take_back(config, node).await,
+            Ok(()) = tokio::signal::ctrl_c() => {
+                // What is on its way must not come behind what takes it back; who asks twice does not wait for it.
+                tokio::select! {
+                    _ = &mut asked => {}
+                    Ok(()) = tokio::signal::ctrl_c() => {}
+                }
+                return take_back(config, node).await;
+            }
         };
         let drain = asked?;
         ask = next_ask(&drain)?;

@@ -382,6 +382,10 @@ impl<S: Store> State<S> {
     /// Answers until the transport is gone.
     pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
         while let Some(asked) = asked.recv().await {
+            // It waits no more, and will ask again: what would be done for it now would be done twice.
+            if asked.answer.is_closed() {
+                continue;
+            }
             if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
                 let ask = DrainAsk::new(cancel, look == Some(true));
                 tokio::spawn(Arc::clone(&self).answer_drain(asked, ask));

@@ -437,6 +437,10 @@ impl Connection {
         if exists == 0 {
             return Ok(Ok((validity, Vec::new())));
         }
+        // Without it nobody could say later whether a UID is that of a message which is here already (RFC 9051, section 2.3.1.1).
+        if validity == 0 {
+            return Ok(Err("the server does not say its UIDVALIDITY".to_owned()));
+        }
         let mut uids = Vec::new();
         let mut too_many = false;
         let take = |response| {
@@ -594,7 +598,13 @@ impl Connection {
     /// end, which a server need not have: it cannot be taken anyway.
     async fn large(&mut self, found: &Found, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
-        loop {
+        for parts in 0.. {
+            if parts > PARTS_FREE + body.len() / PART_BYTES_MIN {
+                return Ok((
+                    BTreeMap::new(),
+                    Some("the server gives it in very small parts".to_owned()),
+                ));
+            }
             let line = format!(
                 "UID FETCH {} (BODY.PEEK[]<{}.{MEMORY_BYTES_MAX}>)",
                 found.uid,
@@ -624,8 +634,13 @@ impl Connection {
                 return Ok((BTreeMap::from([(found.uid, body)]), None));
             }
         }
+        Ok((BTreeMap::new(), None))
     }
 }
+
+/// A large message comes in parts of so many bytes on average, but for these: else a server that gives one byte at a time is asked for ever.
+const PART_BYTES_MIN: u64 = 4096;
+const PARTS_FREE: u64 = 16;
 
 /// Messages by UID, and why not all were given.
 type Given = (BTreeMap<u32, Body>, Option<String>);

@@ -110,6 +110,47 @@ fn a_large_message_that_vanishes() {
     }
 }
 
+/// A server that gives some bytes at a time is asked for a while, and not for as many parts as there are bytes.
+#[test]
+fn a_large_message_in_very_small_parts() {
+    let give = |bytes: usize, parts: u64| {
+        let answers = (0..parts).map(|_| part(Some(&vec![b'x'; bytes])));
+        let (given, asked) = with(&[], answers.collect(), async |connection| {
+            let found = Found {
+                uid: 5,
+                bytes: bytes as u64 * parts,
+                ..Found::default()
+            };
+            connection.large(&found, u64::MAX).await.unwrap()
+        });
+        (given.0.len(), given.1.is_some(), asked.len() as u64)
+    };
+    assert_eq!(give(8192, 100), (1, false, 100));
+    assert_eq!(give(1, 2 * PARTS_FREE), (0, true, PARTS_FREE + 1));
+}
+
+/// Without it, or with one that is no number of one, nobody could say later what is here already.
+#[test]
+fn a_mailbox_without_uidvalidity() {
+    let uids = |code: &str| {
+        let opened = format!("* 2 EXISTS\r\n{code}");
+        let answers = vec![opened.into_bytes(), b"* SEARCH 4 7\r\n".to_vec()];
+        with(&[], answers, async |connection| {
+            connection.uids("INBOX", "ALL").await.unwrap()
+        })
+        .0
+    };
+    for code in [
+        "",
+        "* OK [UIDVALIDITY 0] x\r\n",
+        "* OK [UIDVALIDITY 4294967296] x\r\n",
+    ] {
+        assert!(uids(code).is_err(), "{code:?}");
+    }
+    let known = uids("* OK [UIDVALIDITY 9] x\r\n");
+    assert_eq!(known, Ok((9, vec![4, 7])));
+}
+
 const LISTED: &[u8] = b"* LIST () \"/\" INBOX\r\n* LIST (\\All) \"/\" \"[Gmail]/All Mail\"\r\n\
     * LIST (\\Flagged) \"/\" \"[Gmail]/Starred\"\r\n* LIST (\\Important) \"/\" \"[Gmail]/Important\"\r\n";
 
@@ -158,7 +199,8 @@ fn archived_mail_of_gmail() {
         (name, Some("\\Archive".to_owned()), count)
     };
     let status = "* STATUS x (MESSAGES 2)\r\n";
-    let said = [status, "* 9 EXISTS\r\n", "* SEARCH 4 7 5\r\n"];
+    let open = "* 9 EXISTS\r\n* OK [UIDVALIDITY 7] valid\r\n";
+    let said = [status, open, "* SEARCH 4 7 5\r\n"];
     let (found, failed, asked) = folders(&["X-GM-EXT-1"], &said);
     assert_eq!((found, failed), (vec![inbox.clone(), archive(3)], 0));
     assert_eq!(
