@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
@@ -159,9 +160,7 @@ impl Uploads {
 
 /// An upload under way.
 pub struct EmbeddedWriter {
-    core: Arc<Core>,
-    upload: UploadId,
-    serial: Serial,
+    left: Arc<Left>,
     hasher: blake3::Hasher,
     size: u64,
     /// Less than a chunk, not yet written.
@@ -169,19 +168,27 @@ pub struct EmbeddedWriter {
     chunk_bytes: usize,
     /// Chunks written.
     chunks: u32,
-    ended: bool,
-    /// Whether a chunk is being written on a blocking thread.
-    writing: bool,
 }
 
-impl Drop for EmbeddedWriter {
+/// What is left of an upload when nobody goes on with it. Its writer holds this, and so does each call of the writer that is under way on a blocking thread: what such
+/// a one writes when the writer is gone must not come behind its own removal, nor into another upload of its name. So the last one removes it.
+struct Left {
+    core: Arc<Core>,
+    upload: UploadId,
+    serial: Serial,
+    /// Whether anything of it is there.
+    written: AtomicBool,
+    /// Finished or aborted: nothing is to be removed.
+    ended: AtomicBool,
+}
+
+impl Drop for Left {
     fn drop(&mut self) {
-        if self.ended {
+        if *self.ended.get_mut() {
             return;
         }
-        // A client that went away in the middle leaves nothing for long. If a chunk is just being written it might come behind
-        // its own removal: then the mark stays, and the next start removes it all.
-        if !self.writing && self.chunks > 0 {
+        // A client that went away in the middle leaves nothing for long, and a body of another node comes again.
+        if *self.written.get_mut() {
             // Forgotten with its removal: another of its name that began before would go with it.
             let work = Work::Abandon(self.upload, self.serial);
             drop(self.core.submit(work));
@@ -191,21 +198,30 @@ impl Drop for EmbeddedWriter {
     }
 }
 
+impl Left {
+    fn is_written(&self) -> bool {
+        self.written.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
 impl EmbeddedWriter {
     /// Writes one chunk and, with `info`, ends the upload. Gives whether it was let go of and nothing names it.
     async fn put(&mut self, chunk: Bytes, info: Option<BlobInfo>) -> Result<bool, StoreError> {
-        let (upload, index, chunk_bytes) = (self.upload, self.chunks, self.chunk_bytes as u32);
-        let serial = self.serial;
+        let (index, chunk_bytes) = (self.chunks, self.chunk_bytes as u32);
         let next = index.checked_add(1).ok_or(Refusal::Size {
             what: "blob",
             bytes: usize::MAX,
             bytes_max: usize::MAX,
         })?;
-        self.writing = true;
-        let (core, permits) = (self.core.clone(), &self.core.uploaders);
-        let written = self
-            .core
-            .blocking(permits, move |sealer| {
+        let left = Arc::clone(&self.left);
+        let core = &self.left.core;
+        let let_go = core
+            .blocking(&core.uploaders, move |sealer| {
+                let (core, upload, serial) = (&left.core, left.upload, left.serial);
                 if core.uploads.was_lost(serial) {
                     return Err(lost(upload));
                 }
@@ -227,6 +243,7 @@ impl EmbeddedWriter {
                     );
                 }
                 core.told(sealer.write(write, false))?;
+                left.written.store(true, Ordering::Release);
                 if info.is_none() {
                     return Ok(false);
                 }
@@ -238,17 +255,15 @@ impl EmbeddedWriter {
                 // Behind the write: who lets go of it says so first, and looks then whether it is whole.
                 Ok(core.uploads.is_let_go(upload))
             })
-            .await;
-        self.writing = false;
-        let let_go = written?;
+            .await?;
         self.chunks = next;
         Ok(let_go)
     }
 
     /// Removes what was let go of while it was being written, unless it is named again: the writer's thread knows. Gives whether it went.
     async fn remove(&self, name: BlobName) -> Result<bool, StoreError> {
-        self.core.submit(Work::Delete(name)).await?;
-        let core = &self.core;
+        let core = &self.left.core;
+        core.submit(Work::Delete(name)).await?;
         let look = move |sealer: &Sealer| sealer.is_whole(name.upload);
         core.blocking(&core.readers, look).await.map(|whole| !whole)
     }
@@ -331,7 +346,7 @@ impl BlobWriter for EmbeddedWriter {
         let hash = Hash(*self.hasher.finalize().as_bytes());
         let info = BlobInfo {
             name: BlobName {
-                upload: self.upload,
+                upload: self.left.upload,
                 hash,
             },
             size: self.size,
@@ -347,7 +362,7 @@ impl BlobWriter for EmbeddedWriter {
         };
         // If it cannot be removed it is there, and goes when the store is opened next.
         let gone = let_go && self.remove(info.name).await.unwrap_or(false);
-        self.ended = true;
+        self.left.end();
         if gone {
             let what = format!(
                 "all that named {} let go of it before it was whole",
@@ -358,13 +373,13 @@ impl BlobWriter for EmbeddedWriter {
         Ok(info)
     }
 
-    async fn abort(mut self) -> Result<(), StoreError> {
-        let (upload, serial) = (self.upload, self.serial);
-        if self.chunks > 0 {
-            let (core, permits) = (self.core.clone(), &self.core.uploaders);
-            let removed = self.core.blocking(permits, move |sealer| {
+    async fn abort(self) -> Result<(), StoreError> {
+        let (left, core) = (Arc::clone(&self.left), &self.left.core);
+        if left.is_written() {
+            let removed = core.blocking(&core.uploaders, move |sealer| {
+                let (core, upload) = (&left.core, left.upload);
                 // Nothing of it is there; what is may be another's.
-                if core.uploads.was_lost(serial) {
+                if core.uploads.was_lost(left.serial) {
                     return Ok(());
                 }
                 if let Some(lack) = writer::Lack::now(&core.config).any {
@@ -379,8 +394,8 @@ impl BlobWriter for EmbeddedWriter {
             // If it cannot be removed now, it is abandoned.
             removed.await?;
         }
-        self.ended = true;
-        self.core.uploads.forget_this(upload, serial);
+        self.left.end();
+        core.uploads.forget_this(self.left.upload, self.left.serial);
         Ok(())
     }
 }
@@ -469,16 +484,18 @@ impl BlobStore for Embedded {
         let serial = serial.ok_or(Refusal::UploadExists(upload))?;
         let chunk_bytes = core.config.chunk_bytes.clamp(4 << 10, 4 << 20);
         let writer = EmbeddedWriter {
-            core: core.clone(),
-            upload,
-            serial,
+            left: Arc::new(Left {
+                core: core.clone(),
+                upload,
+                serial,
+                written: AtomicBool::new(false),
+                ended: AtomicBool::new(false),
+            }),
             hasher: blake3::Hasher::new(),
             size: 0,
             pending: Vec::new(),
             chunk_bytes,
             chunks: 0,
-            ended: false,
-            writing: false,
         };
         // Behind its beginning: who lets go of it has left a mark that is found here, or finds it begun.
         let used = core

@@ -3,7 +3,9 @@
 use std::fs;
 use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fjall::AbstractTree as _;
@@ -466,6 +468,76 @@ fn an_upload_that_is_dropped_leaves_nothing() {
         assert!(engine.create(UploadId([1; 16])).await.is_ok());
         engine.close().await;
     });
+}
+
+/// The write itself removes what came of it; until then no other of its name begins, with which it would be mixed.
+#[test]
+fn an_upload_that_is_dropped_in_the_middle_of_a_write_goes_with_it() {
+    /// A disk that does not say how much room it has while it is held.
+    #[derive(Default)]
+    struct Held(Mutex<()>, AtomicUsize);
+    impl crate::Disk for Held {
+        fn sync(&self, _: &fs::File) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn free_bytes(&self, _: &std::path::Path) -> std::io::Result<u64> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            let _free = self.0.lock().unwrap();
+            Ok(u64::MAX)
+        }
+        fn probe(&self, _: &std::path::Path) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    const UPLOAD: UploadId = UploadId([1; 16]);
+    const CHUNK: usize = 64 << 10;
+    let directory = tempdir();
+    let disk = Arc::new(Held::default());
+    let config = Config {
+        disk: disk.clone(),
+        chunk_bytes: CHUNK,
+        ..config(directory.path()).0
+    };
+    let runtime = runtime();
+    let engine = Embedded::open(config).unwrap();
+    let begin = || runtime.block_on(engine.create(UPLOAD));
+    let drop_in_a_write = |written: usize, ends: bool| {
+        let mut upload = begin().unwrap();
+        runtime
+            .block_on(upload.write(vec![0; written].into()))
+            .unwrap();
+        let held = disk.0.lock().unwrap();
+        let before = disk.1.load(Ordering::SeqCst);
+        let task = runtime.spawn(async move {
+            match ends {
+                true => upload.finish().await.map(|_| ()),
+                false => upload.write(vec![0; CHUNK].into()).await,
+            }
+        });
+        while disk.1.load(Ordering::SeqCst) == before {
+            std::thread::yield_now();
+        }
+        task.abort();
+        assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+        let exists = StoreError::from(Refusal::UploadExists(UPLOAD));
+        assert_eq!(begin().map(|_| ()), Err(exists.clone()));
+        drop(held);
+        let until = Instant::now() + Duration::from_secs(10);
+        while begin().map(|_| ()) == Err(exists.clone()) {
+            assert!(Instant::now() < until, "{written} bytes, {ends}: it stays");
+            runtime.block_on(engine.commit(Commit::new(P))).unwrap();
+        }
+        let left = tree(&engine, |sealer| {
+            let marks = sealer.trees.meta.prefix(crate::keys::ALL_DOUBTFUL);
+            marks.count() + sealer.trees.blobs.prefix(UPLOAD.0).count()
+        });
+        assert_eq!(left, 0);
+    };
+    drop_in_a_write(0, false);
+    drop_in_a_write(CHUNK, false);
+    drop_in_a_write(10, true);
+    drop_in_a_write(CHUNK + 10, true);
+    runtime.block_on(engine.close());
 }
 
 /// Twenty clients that each wait for their commit share syncs, on a disk that takes its time.
