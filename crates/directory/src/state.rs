@@ -355,11 +355,19 @@ impl Directory {
         self.bearers
             .iter()
             .filter(|(_, bearers)| bearers.len() > 1)
-            .filter_map(|(address, _)| self.holders.get(address)?.first())
-            .filter_map(|(_, key)| {
-                let least = self.uid_validity(key)?;
-                (self.accounts.get(key)?.uid_validity < least).then_some((*key, least))
-            })
+            .filter_map(|(address, _)| self.below_least_of(address))
+    }
+
+    /// The one of these that holds the address of this account, which may have been removed.
+    #[must_use]
+    pub fn below_least_beside(&self, key: &AccountKey) -> Option<(AccountKey, u32)> {
+        self.below_least_of(&self.accounts.get(key)?.address)
+    }
+
+    fn below_least_of(&self, address: &str) -> Option<(AccountKey, u32)> {
+        let (_, key) = self.holders.get(address)?.first()?;
+        let least = self.uid_validity(key)?;
+        (self.accounts.get(key)?.uid_validity < least).then_some((*key, least))
     }
 
     /// Living accounts by address; the third says whether it is set aside behind an earlier one.

@@ -96,6 +96,7 @@ impl<S: Store> Service<S> {
         let authenticator = Authenticator::new(auth_limits(config), random(), decoy);
         let directory_config = directory::Config {
             peers: peers.keys().copied().collect(),
+            holders: holders.clone(),
             in_cluster,
             young,
             shipping,

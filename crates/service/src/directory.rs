@@ -6,6 +6,7 @@
 
 mod decoys;
 mod foreign;
+mod rising;
 mod states;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,7 +27,7 @@ use crate::{
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
     owner::keys::{is_coming, key_of_coming},
     peers::{
-        self, Ends, Frame, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
+        self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
         state::Joined,
         whole::{Coming, Found, Giving},
     },
@@ -50,6 +51,8 @@ pub struct Config {
     pub slot: u8,
     /// The other nodes. Empty: this node is alone.
     pub peers: BTreeSet<Incarnation>,
+    /// Who holds which partition of accounts.
+    pub holders: Holders,
     /// Whether it belongs to a cluster, perhaps as the only one: the store says then where the logs stand.
     pub in_cluster: bool,
     /// Whether it came to its cluster with an empty disk: then nobody is answered before it has what another node had.
@@ -66,6 +69,7 @@ impl Config {
             origin,
             slot,
             peers: BTreeSet::new(),
+            holders: Holders::default(),
             in_cluster: false,
             young: false,
             shipping: peers::Config::default(),
@@ -130,6 +134,7 @@ struct Running {
     theirs: Directory,
     /// Accounts to purge when the removal is durable.
     purges: BTreeMap<Ticket, Vec<AccountId>>,
+    left_to: rising::LeftTo,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
     stalled: bool,
     /// This node has not yet all that others had when it was new.
@@ -239,8 +244,8 @@ impl DirectoryOwner {
                         .removed()
                         .map(|account| Output::Purge(AccountId(account))),
                 );
-                self.out.extend(risen(self.config.slot, &running.directory));
                 self.state = Phase::Running(Box::new(running));
+                self.raise_all();
                 self.hand_out_pages(gone);
                 if let Some(joined) = joining {
                     self.join_rows(&joined);
@@ -363,7 +368,6 @@ impl DirectoryOwner {
     fn raised(&mut self, now: Now, account: AccountId, uid_validity: u32) {
         let ticket = self.ticket();
         let DirectoryOwner {
-            config,
             state: Phase::Running(running),
             out,
             ..
@@ -382,7 +386,7 @@ impl DirectoryOwner {
         };
         let commit = running.write(self.stamps.stamp(now), ticket, &[op]);
         out.push_back(Output::Commit(ticket, commit));
-        out.extend(risen(config.slot, &running.directory));
+        self.raise_all();
     }
 
     fn admin(&mut self, now: Now, request: RequestId, call: AdminCall) {
@@ -471,27 +475,17 @@ impl DirectoryOwner {
                 ops.extend(directory.plan_decoy(authenticator.decoy_secret()));
                 let commit = running.write(now, ticket, &ops);
                 out.push_back(Output::Commit(ticket, commit));
-                // One that was set aside may have come forward.
-                out.extend(risen(config.slot, &running.directory));
                 running
                     .gate
                     .reply(Output::AdminReply(request, AdminReply::Done), out);
+                // One that was set aside may have come forward.
+                self.raise_all();
             }
             Err(refusal) => running
                 .gate
                 .reply(Output::AdminReply(request, answer(refusal)), out),
         }
     }
-}
-
-/// Owners are told again at each start until they have answered by [`Input::UidValidity`]. What another node's removal brings forward is its business, until a
-/// start: not each node need raise it.
-fn risen(slot: u8, directory: &Directory) -> impl Iterator<Item = Output> {
-    directory.below_least().filter_map(move |(account, least)| {
-        let address = &directory.account(&account)?.address;
-        let least = directory.next_uid_validity(address, slot, least);
-        Some(Output::LeastUidValidity(AccountId(account), least))
-    })
 }
 
 fn ticket_from(next: &mut u64) -> impl FnMut() -> Ticket {
@@ -571,6 +565,7 @@ impl Running {
             coming,
             theirs,
             purges: BTreeMap::new(),
+            left_to: BTreeMap::new(),
             stalled: false,
             young,
             growing: None,
@@ -749,7 +744,9 @@ impl Machine for DirectoryOwner {
             return self.retry_at;
         };
         let shipping = running.shipping.deadline();
-        shipping.into_iter().chain(self.retry_at).min()
+        let late = running.late_at().filter(|_| !running.failed);
+        let all = shipping.into_iter().chain(late);
+        all.chain(self.retry_at).min()
     }
 
     fn reports(&self) -> Vec<PartitionReport> {

@@ -123,8 +123,8 @@ pub enum Input {
     Birth(AccountId, Standing),
     /// An account's UIDVALIDITY is this now (directory only): later accounts with its address must have a greater one.
     UidValidity(AccountId, u32),
-    /// The account's UIDVALIDITY must be at least this (partition owners only): another account has held its address.
-    LeastUidValidity(AccountId, u32),
+    /// The account's UIDVALIDITY is too low, unless it has risen meanwhile (partition owners only): another account has held its address.
+    LeastUidValidity(AccountId, Least),
     /// A session's connection is gone.
     Hangup(SessionId),
     /// An account was removed from the directory: drop its mail (partition owners only).
@@ -133,6 +133,15 @@ pub enum Input {
     Peer(PeerInput),
     /// The deadline that the machine named has come.
     Time,
+}
+
+/// What the UIDVALIDITY of an account has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Least {
+    /// At least this.
+    pub least: u32,
+    /// If it is below that it becomes this, or more: above all of the address, and one that only this node gives.
+    pub next: u32,
 }
 
 /// Which other nodes must have a delivery before its entry is finished: else it would be nowhere when this node is lost.
@@ -193,7 +202,7 @@ pub enum Output {
     /// Route to the directory as [`Input::UidValidity`].
     UidValidity(AccountId, u32),
     /// Route to the owner of the account as [`Input::LeastUidValidity`].
-    LeastUidValidity(AccountId, u32),
+    LeastUidValidity(AccountId, Least),
     /// Route to the queue as [`Input::Delivered`].
     Delivered(Ticket),
     /// Route to the queue as [`Input::NotDelivered`].

@@ -16,7 +16,8 @@ use whimbrel_service::{
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner},
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
-    peers::{PeerInput, PeerOutput},
+    owner::keys::partition_of,
+    peers::{Holders, PeerInput, PeerOutput},
     scram::{KEY_BYTES, SALT_BYTES, ScramKeys},
 };
 use whimbrel_storage::Mutation;
@@ -59,6 +60,7 @@ struct Bench {
     told: Vec<(AccountId, u32)>,
     standings: Vec<(AccountId, Standing)>,
     warnings: Vec<String>,
+    now: u64,
     /// Commits are not durable before [`Bench::let_go`].
     holds_commits: bool,
     held: Vec<Ticket>,
@@ -75,6 +77,7 @@ impl Bench {
         let mut bench = Bench {
             owner: DirectoryOwner::new(config, authenticator),
             warnings: Vec::new(),
+            now: 1,
             rows,
             told: Vec::new(),
             standings: Vec::new(),
@@ -88,7 +91,7 @@ impl Bench {
     fn handle(&mut self, input: Input) {
         let now = Now {
             wall_micros: 2_000_000_000,
-            mono_micros: 1,
+            mono_micros: self.now,
         };
         self.owner.handle(now, input);
         self.poll();
@@ -125,11 +128,45 @@ impl Bench {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
                 }
                 Output::Log(Note::Warning(text)) => self.warnings.push(text),
-                Output::LeastUidValidity(account, least) => self.told.push((account, least)),
+                Output::LeastUidValidity(account, least) => self.told.push((account, least.next)),
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}
             }
         }
+    }
+
+    /// There is a stream to a peer that has nothing yet.
+    fn link(&mut self, peer: Incarnation) {
+        let hello = Hello {
+            partition: PartitionId::DIRECTORY,
+            durable: VersionVector::new(),
+            applied: VersionVector::new(),
+            heads: Vec::new(),
+            room: Room {
+                bytes: 1 << 20,
+                batches: 100,
+            },
+            yours: None,
+            anew: None,
+            young: None,
+            lives: None,
+        };
+        self.peer(PeerInput::Linked(peer, 0));
+        self.peer(PeerInput::Frame(peer, Frame::Hello(hello)));
+    }
+
+    /// The first batches of a peer, of one operation each, come on its stream.
+    fn batches(&mut self, peer: Incarnation, sections: Vec<Vec<u8>>) {
+        let batches = Batches {
+            partition: PartitionId::DIRECTORY,
+            round: 0,
+            batches: batches(peer, sections),
+        };
+        self.peer(PeerInput::Frame(peer, Frame::Batches(batches)));
+    }
+
+    fn peer(&mut self, input: PeerInput) {
+        self.handle(Input::Peer(input));
     }
 
     /// What SCRAM shows to who says that it is `login`.
@@ -353,21 +390,6 @@ fn what_is_not_understood_stops_what_comes_after_it() {
     let mut config = Config::alone(Incarnation::from_hash(9), 9);
     config.peers = [peer].into();
     let mut bench = Bench::with(config, BTreeMap::new());
-    let partition = PartitionId::DIRECTORY;
-    let hello = Hello {
-        partition,
-        durable: VersionVector::new(),
-        applied: VersionVector::new(),
-        heads: Vec::new(),
-        room: Room {
-            bytes: 1 << 20,
-            batches: 100,
-        },
-        yours: None,
-        anew: None,
-        young: None,
-        lives: None,
-    };
     let add = |key: u8| {
         whimbrel_directory::op::encode(&[Op::AddAccount {
             account: [key; 16],
@@ -379,18 +401,8 @@ fn what_is_not_understood_stops_what_comes_after_it() {
     };
     // An operation of kind 99.
     let unknown = vec![0x82, 1, 0x81, 0x82, 0x18, 99, 0x80];
-    let frames = [
-        Frame::Hello(hello),
-        Frame::Batches(Batches {
-            partition,
-            round: 0,
-            batches: batches(peer, vec![add(1), unknown, add(2)]),
-        }),
-    ];
-    bench.handle(Input::Peer(PeerInput::Linked(peer, 0)));
-    for frame in frames {
-        bench.handle(Input::Peer(PeerInput::Frame(peer, frame)));
-    }
+    bench.link(peer);
+    bench.batches(peer, vec![add(1), unknown, add(2)]);
     for account in [[1; 16], [2; 16]] {
         bench.handle(Input::AskBirth(AccountId(account)));
     }
@@ -402,4 +414,93 @@ fn what_is_not_understood_stops_what_comes_after_it() {
     assert_eq!(stands, [true, false]);
     assert_eq!(bench.warnings.len(), 1, "{:?}", bench.warnings);
     assert!(bench.warnings[0].contains("directory: batch 2 of"));
+}
+
+/// The removal is of another node, and brings an account forward that must not be taken for the one before. It is raised once: by the node that removed, if it holds the account, else by the first that does.
+#[test]
+fn one_node_raises_what_another_one_brings_forward() {
+    const ME: Incarnation = Incarnation::from_hash(9);
+    const REMOVER: Incarnation = Incarnation::from_hash(5);
+    const OTHER: Incarnation = Incarnation::from_hash(7);
+    let partition = partition_of(AccountId(SECOND));
+    let away = |nodes: &[Incarnation]| {
+        let mut holders = Holders::default();
+        for node in nodes {
+            holders.leave(*node, partition).unwrap();
+            holders.left(*node, partition, 0).unwrap();
+        }
+        holders
+    };
+    let mut leaving = away(&[REMOVER]);
+    leaving.leave(OTHER, partition).unwrap();
+    let removed = |first: Holders| {
+        let mut config = Config::alone(ME, 9);
+        config.peers = [REMOVER, OTHER].into();
+        config.holders = first;
+        let mut bench = Bench::with(config, rows());
+        bench.handle(Input::UidValidity(AccountId(FIRST), 5000));
+        bench.told();
+        let seen = [(Incarnation::from_hash(1), 1)];
+        let remove = Op::RemoveAccount {
+            account: FIRST,
+            seen: seen.map(|(node, number)| Dot::new(node, number)).into(),
+        };
+        bench.link(REMOVER);
+        bench.batches(REMOVER, vec![whimbrel_directory::op::encode(&[remove])]);
+        bench.handle(Input::AskBirth(AccountId(FIRST)));
+        let removed = (AccountId(FIRST), Standing::Removed);
+        assert_eq!(bench.standings.pop(), Some(removed));
+        bench
+    };
+    let mine = [(AccountId(SECOND), 5001)];
+    for (holders, told) in [
+        (away(&[]), &[][..]),
+        (away(&[REMOVER]), &[]),
+        (away(&[REMOVER, OTHER]), &mine),
+        (leaving.clone(), &mine),
+        (away(&[REMOVER, OTHER, ME]), &[]),
+    ] {
+        assert_eq!(removed(holders.clone()).told(), told, "{holders:?}");
+    }
+    // Who was to raise it is out of reach, and then goes: by being removed, or from the partition.
+    let mut bench = removed(away(&[REMOVER]));
+    let members =
+        |nodes: &[Incarnation]| PeerInput::Members(nodes.iter().map(|n| (*n, 1)).collect());
+    bench.peer(members(&[ME, REMOVER, OTHER]));
+    assert_eq!(bench.told(), []);
+    bench.peer(members(&[ME, REMOVER]));
+    assert_eq!(bench.told(), mine);
+    // It is told once, and again at a change that is made here, until the owner has answered.
+    bench.peer(PeerInput::Holders(away(&[REMOVER])));
+    assert_eq!(bench.told(), []);
+    let add = |key: u8| AdminCall::AddAccount {
+        address: format!("a{key}@example.org"),
+        verifier: "y".into(),
+        scram: None,
+        account: AccountId([key; 16]),
+    };
+    bench.handle(Input::Admin(RequestId(1), add(3)));
+    assert_eq!(bench.told(), mine);
+    bench.handle(Input::UidValidity(AccountId(SECOND), 5001));
+    bench.handle(Input::Admin(RequestId(2), add(4)));
+    assert_eq!(bench.told(), []);
+    let mut bench = removed(away(&[REMOVER]));
+    bench.peer(PeerInput::Holders(leaving));
+    assert_eq!(bench.told(), mine);
+    // Or it does not do it for so long: it may be away.
+    let mut bench = removed(away(&[]));
+    let mut tries = Vec::new();
+    while bench.now < 100_000_000 {
+        let at = bench.owner.deadline().unwrap();
+        bench.now = bench.now.max(at);
+        bench.handle(Input::Time);
+        if !bench.told().is_empty() {
+            tries.push(bench.now / 1_000_000);
+        }
+    }
+    assert_eq!(
+        tries,
+        [60],
+        "first of the remover, then of the other one, then of this one"
+    );
 }

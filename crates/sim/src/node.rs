@@ -400,7 +400,7 @@ impl Node {
     pub fn placed(&mut self, holders: &Holders, partition: PartitionId) {
         self.owner_config.holders.clone_from(holders);
         let owners = (0..self.owners.len()).map(Dest::Owner);
-        for dest in owners.chain([Dest::Queue]) {
+        for dest in owners.chain([Dest::Directory, Dest::Queue]) {
             let holders = PeerInput::Holders(holders.clone());
             self.input(dest, Input::Peer(holders));
         }
@@ -415,6 +415,12 @@ impl Node {
         let owners = self.owners.iter().flat_map(PartitionOwner::reports);
         let others = self.directory.reports().into_iter();
         owners.chain(others).chain(self.queue.reports()).collect()
+    }
+
+    /// Accounts whose UIDVALIDITY is to rise, and has not yet.
+    #[must_use]
+    pub fn too_low(&self) -> Vec<AccountId> {
+        self.directory.too_low()
     }
 
     /// How one of them stands.
@@ -1434,6 +1440,7 @@ fn directory(config: &owner::Config, run: u8) -> DirectoryOwner {
         origin: config.origin,
         slot: config.slot,
         peers: config.peers.keys().copied().collect(),
+        holders: config.holders.clone(),
         in_cluster: config.in_cluster,
         young: config.young,
         shipping: config.shipping,

@@ -41,12 +41,17 @@ impl DirectoryOwner {
                 if let Phase::Running(running) = &mut self.state {
                     running.shipping.members(now, Membership::of(members));
                 }
+                self.share_out_again();
             }
             PeerInput::Closed(closed) => {
                 if let Phase::Running(running) = &mut self.state {
                     running.shipping.closed(now, &closed);
                 }
                 self.closed = closed;
+            }
+            PeerInput::Holders(holders) => {
+                self.config.holders = holders;
+                self.share_out_again();
             }
             PeerInput::GiveUp(logs) => self.give_up_logs(now, &logs),
             PeerInput::Linked(peer, _) if self.config.peers.contains(&peer) => {
@@ -89,7 +94,6 @@ impl DirectoryOwner {
             PeerInput::Log(ticket, entries) => self.log_read(now, ticket, entries),
             PeerInput::Clock(clock) => self.stamps.tell(clock),
             PeerInput::Former(_)
-            | PeerInput::Holders(_)
             | PeerInput::Linked(..)
             | PeerInput::RoundTrip(..)
             | PeerInput::Frame(..)
@@ -201,6 +205,7 @@ impl DirectoryOwner {
             });
         }
         while self.carry_on() {}
+        self.share_out_late(now);
         if let Phase::Running(running) = &mut self.state {
             running.shipping.reckon(now);
         }
@@ -290,6 +295,7 @@ impl DirectoryOwner {
         if let Some(ops) = &ops {
             running.log.take(batch);
             let purges = running.apply(batch, ops, &mut mutations);
+            running.share_out_after(&self.config, batch.origin, ops, &mut self.out);
             if !purges.is_empty() {
                 running.purges.insert(ticket, purges);
             }

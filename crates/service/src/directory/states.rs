@@ -162,6 +162,8 @@ impl DirectoryOwner {
         {
             running.purges.insert(last, purges);
         }
+        // Whose removals came is not known.
+        self.share_out_all(None);
         self.hand_out_pages(gone);
     }
 

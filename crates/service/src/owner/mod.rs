@@ -56,7 +56,7 @@ use crate::{
     figures::Figures,
     gate::Gate,
     log::Log,
-    machine::{Input, Machine, Now, Output, RequestId, Ticket},
+    machine::{Input, Least, Machine, Now, Output, RequestId, Ticket},
     peers::{self, Ends, Frame, Holders, LeftReport, PartitionReport, Shipping},
     stamps::Stamps,
 };
@@ -470,6 +470,20 @@ impl PartitionOwner {
         self.looked.insert(watch.account);
     }
 
+    /// The directory has found a UIDVALIDITY too low. Where another node has raised it, it learns that of each that is asked.
+    fn raise(&mut self, now: Now, account: AccountId, least: Least) {
+        let input = Input::LeastUidValidity(account, least);
+        if self.ready(account, input).is_err() {
+            return;
+        }
+        match self.replica(account).map(Replica::uidvalidity) {
+            Ok(known) if known >= least.least => {
+                self.out.push_back(Output::UidValidity(account, known));
+            }
+            _ => self.epoch_if_due(now, account, least.next),
+        }
+    }
+
     fn mailbox_call(&mut self, now: Now, request: RequestId, account: AccountId, call: Call) {
         let input = Input::Call(request, call);
         let Ok(Input::Call(
@@ -570,14 +584,7 @@ impl Machine for PartitionOwner {
             Input::Committed(ticket) => self.committed(now, ticket, true),
             Input::CommitFailed(ticket) => self.committed(now, ticket, false),
             Input::Birth(account, birth) => self.born(now, account, birth),
-            Input::LeastUidValidity(account, least) => {
-                if self
-                    .ready(account, Input::LeastUidValidity(account, least))
-                    .is_ok()
-                {
-                    self.epoch_if_due(now, account, least);
-                }
-            }
+            Input::LeastUidValidity(account, least) => self.raise(now, account, least),
             Input::Deliver {
                 ticket,
                 entry,

@@ -9,7 +9,7 @@ use whimbrel_mailbox::{
 use whimbrel_service::{
     api::{BlobName, Date, Delivery, Entry, EntryId, Failure, Flags, MailboxCall, Reply},
     log::{POSITION_KEY, Position},
-    machine::{Input, Others, Ticket},
+    machine::{Input, Least, Others, Ticket},
     owner::Config,
     peers::{Frame, PeerInput},
 };
@@ -236,7 +236,11 @@ fn mail_waits_for_the_news_of_its_account() {
 fn an_account_that_is_opened_after_an_epoch_is_in_it() {
     let mut pair = Pair::new();
     pair.append(0, "INBOX", 2);
-    pair.input(0, Input::LeastUidValidity(ANNE, 1_900_000_000));
+    let least = Least {
+        least: 1_900_000_000,
+        next: 1_900_000_000,
+    };
+    pair.input(0, Input::LeastUidValidity(ANNE, least));
     let risen = pair.nodes[0].risen;
     assert!(risen >= 1_900_000_000);
     pair.nodes[1].risen = risen;
@@ -251,6 +255,31 @@ fn an_account_that_is_opened_after_an_epoch_is_in_it() {
         before.1.iter().all(|uid| after.1.contains(uid)),
         "{before:?}, {after:?}"
     );
+}
+
+/// Two nodes are asked to raise it, one after the other: it rises once.
+#[test]
+fn what_another_node_has_raised_is_not_raised_again() {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 1);
+    pair.link();
+    pair.settle();
+    let least = |node: u32| Least {
+        least: 1_900_000_000,
+        next: 1_900_000_000 + node,
+    };
+    pair.input(0, Input::LeastUidValidity(ANNE, least(0)));
+    pair.settle();
+    let risen = pair.selected(0, ANNE, &name("INBOX")).0;
+    assert!(risen >= 1_900_000_000);
+    // The directory there had not heard of it, and does now.
+    pair.nodes[1].risen = 0;
+    pair.input(1, Input::LeastUidValidity(ANNE, least(1000)));
+    assert_eq!(pair.nodes[1].risen, risen);
+    pair.settle();
+    for node in 0..2 {
+        assert_eq!(pair.selected(node, ANNE, &name("INBOX")).0, risen, "{node}");
+    }
 }
 
 /// LIST RETURN (STATUS) of many mailboxes that others have filled: what is told of all of them is on disk by one commit, and the answer waits for that only.

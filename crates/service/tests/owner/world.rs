@@ -13,7 +13,7 @@ use whimbrel_service::{
         MailboxName, NewMail, ROWS_PER_CALL_MAX, Reply, SessionId,
     },
     content::Content,
-    machine::{Birth, Input, Machine, Now, Others, Output, RequestId, Standing, Ticket},
+    machine::{Birth, Input, Least, Machine, Now, Others, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner, keys},
 };
 use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
@@ -380,6 +380,7 @@ impl World {
 
     /// UIDVALIDITY has to be at least this.
     pub(crate) fn raise_uid_validity(&mut self, least: u32) {
+        let least = Least { least, next: least };
         self.input(Input::LeastUidValidity(ANNE, least), RequestId(0));
     }
 
