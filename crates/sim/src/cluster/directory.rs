@@ -422,8 +422,24 @@ impl World {
                 }
             }
         }
+        let end = self.now + 300 * SECOND;
+        while let Some((node, too_low)) = self.too_low() {
+            if self.now > end {
+                return Err(format!(
+                    "at node {node} UIDVALIDITY of {too_low:?} does not rise"
+                ));
+            }
+            self.run_until(self.now + SECOND)?;
+        }
         self.validities_differ(&living)?;
         self.one_password(&living)
+    }
+
+    /// A node by whose directory UIDVALIDITY of these is to rise.
+    fn too_low(&self) -> Option<(usize, Vec<AccountId>)> {
+        let there = self.there().into_iter();
+        let mut all = there.map(|node| (node, self.members[node].node.too_low()));
+        all.find(|(_, accounts)| !accounts.is_empty())
     }
 
     /// Who is there, and at which address.
