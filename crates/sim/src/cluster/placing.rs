@@ -103,19 +103,20 @@ impl World {
         member.roster.standing(member.id, partition).phase
     }
 
-    /// Whether there is somebody else with all of each partition.
+    /// Whether there is somebody else with all of each partition, who does not leave it.
     pub(super) fn is_whole_without(&self, gone: &BTreeSet<usize>) -> bool {
-        if self.plan.leaves == 0 {
-            return true;
-        }
+        let mut partitions = self.placed_partitions().into_iter();
+        self.plan.leaves == 0 || partitions.all(|partition| self.is_held_without(gone, partition))
+    }
+
+    fn is_held_without(&self, gone: &BTreeSet<usize>, partition: PartitionId) -> bool {
         let mut left = self.there();
         left.retain(|index| !gone.contains(index) && !self.members[*index].doubtful);
-        let has_all = |index: usize, partition| {
+        let has_all = |index: usize| {
             let report = self.report_of(index, partition);
-            report.is_some_and(|of| is_whole(&of)) && self.phase(index, partition) != Phase::Away
+            report.is_some_and(|of| is_whole(&of)) && self.phase(index, partition) == Phase::Holds
         };
-        let mut partitions = self.placed_partitions().into_iter();
-        partitions.all(|partition| left.iter().any(|index| has_all(*index, partition)))
+        left.into_iter().any(has_all)
     }
 
     fn report_of(&self, at: usize, partition: PartitionId) -> Option<PartitionReport> {
@@ -205,7 +206,10 @@ impl World {
                 let enough = report.whole_at.len() >= self.plan.holders_min();
                 let keeps = self.report_of(at, PartitionId::QUEUE);
                 let alone = keeps.is_none_or(|queue| queue.keeps.contains(&partition));
-                let may_leave = whole && enough && !alone;
+                // Those to whom it would be left may have been removed by somebody of whom it has not heard.
+                let held =
+                    self.plan.membership == 0 || self.is_held_without(&[at].into(), partition);
+                let may_leave = whole && enough && !alone && held;
                 if may_leave && self.rng.one_in(self.plan.leaves) {
                     self.say_placed(at, "leaves", |roster| roster.leave(id, partition))?;
                 }
