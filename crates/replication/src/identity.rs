@@ -5,11 +5,16 @@
 //! or other, the node takes a new incarnation.
 //!
 //! A peer that has less of our log is asked nothing back: its hash is looked up in our own log ([`Asked::Look`]).
+//!
+//! A disk that was copied below the file system while the node lives is not older, and is seen otherwise ([`Elsewheres`]).
+
+mod elsewhere;
 
 use std::collections::BTreeSet;
 
 use whimbrel_crdt::{Hash, Incarnation, VersionVector};
 
+pub use self::elsewhere::{Elsewhere, Elsewheres};
 use crate::{Now, broken, wire::Hello};
 
 /// What this node has, at the moment at which a hello comes.
