@@ -9,7 +9,7 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
+//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `elsewhere` (whether another machine runs as this node), `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
 //! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
 //! tries to leave one).
 
@@ -18,6 +18,7 @@ mod calls;
 mod clocks;
 mod drain;
 mod drive;
+mod elsewhere;
 pub mod files;
 mod held;
 mod kept;
@@ -252,7 +253,7 @@ impl<S: Store> Cluster<S> {
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
         if !unasked.is_empty() {
-            tasks.spawn(unasked::ask_later(Arc::clone(&state), unasked));
+            tasks.spawn(unasked::ask_later(Arc::clone(&state), unasked, clock));
         }
         if state.is_young() {
             tasks.spawn(young::watch(Arc::clone(&state), Arc::clone(&board)));

@@ -82,6 +82,9 @@ pub(super) struct Remembered {
     /// The time there; `None`: an earlier version.
     #[n(2)]
     pub(super) wall_micros: Option<u64>,
+    /// How many pings a node of that incarnation has answered there over the link that is up; `None`: it is not linked, or an earlier version, which does not say it.
+    #[n(3)]
+    pub(super) answered: Option<u64>,
 }
 
 /// How much of a log there is where its partition is held.
@@ -196,6 +199,44 @@ mod tests {
         assert_eq!(minicbor::decode::<Before>(&new).unwrap(), before);
         let old = minicbor::decode(&encoded(&before)).unwrap();
         assert_eq!(Question::Drain { cancel, look: None }, old);
+    }
+
+    /// As the version has it that does not say who is linked.
+    #[derive(PartialEq, Debug, Encode, Decode)]
+    struct RememberedBefore {
+        #[n(0)]
+        roster: Roster,
+        #[n(1)]
+        logs: Vec<Held>,
+        #[n(2)]
+        wall_micros: Option<u64>,
+    }
+
+    #[test]
+    fn versions_understand_each_other_about_who_is_linked() {
+        let roster = || Roster::found(Incarnation::from_hash(1), "a", 0, !1);
+        let said = |answered| Remembered {
+            roster: roster(),
+            logs: Vec::new(),
+            wall_micros: Some(7),
+            answered,
+        };
+        let before = RememberedBefore {
+            roster: roster(),
+            logs: Vec::new(),
+            wall_micros: Some(7),
+        };
+        for answered in [None, Some(0), Some(9)] {
+            let new = encoded(&said(answered));
+            assert_eq!(
+                minicbor::decode::<Remembered>(&new).unwrap(),
+                said(answered)
+            );
+            assert_eq!(minicbor::decode::<RememberedBefore>(&new).unwrap(), before);
+        }
+        // Nobody is waited for who does not say it.
+        let old = encoded(&before);
+        assert_eq!(minicbor::decode::<Remembered>(&old).unwrap(), said(None));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use whimbrel_storage::{Origin, StoreError};
 
 use super::{
     clocks::PeerTimes,
+    elsewhere,
     question::{Held, Question, Remembered, encoded},
     state::{State, was_removed},
     unasked::{self, refuse_written},
@@ -76,7 +77,15 @@ pub(super) async fn settle<S: Store>(
     let me = incarnation(data);
     let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
     let mut answered = BTreeSet::new();
-    for (peer, remembered, mono_micros) in ask_all(state, me, patience, clock).await {
+    let answers = ask_all(state, me, patience, clock).await;
+    // First: whatever the disk lacks, another one may be writing under its numbers.
+    let answers = elsewhere::refuse(state, me, answers, clock).await?;
+    for answer in answers {
+        let Answer {
+            peer,
+            remembered,
+            mono_micros,
+        } = answer;
         let roster = &remembered.roster;
         if forgotten.is_none() {
             forgotten = forgotten_by(state, me, &peer, &remembered).await?;
@@ -159,7 +168,7 @@ impl Former {
             return Ok(());
         }
         let told = ask_all(state, self.was, REMOVED_PATIENCE, self.clock).await;
-        let told: Vec<Remembered> = told.into_iter().map(|(_, told, _)| told).collect();
+        let told: Vec<Remembered> = told.into_iter().map(|told| told.remembered).collect();
         refuse_removed(state, self.was, &told).await
     }
 }
@@ -213,35 +222,46 @@ fn nobody() -> StartError {
     )
 }
 
+/// What one peer has said.
+pub(super) struct Answer {
+    pub(super) peer: Peer,
+    pub(super) remembered: Remembered,
+    /// When it was asked, by the monotonic clock.
+    mono_micros: u64,
+}
+
 /// Asks one peer what it remembers; else why that cannot be known.
 pub(super) async fn remembered_by<S: Store>(
     state: &State<S>,
     me: Incarnation,
     peer: &Peer,
-) -> Result<Remembered, String> {
+    clock: Clock,
+) -> Result<Answer, String> {
+    let began = clock.now().mono_micros;
     let question = encoded(&Question::Remember { incarnation: me });
     let asking = ask_member(&state.credentials, &peer.name, &peer.address, question);
     let answer = asking.await.map_err(|error| error.to_string())?;
-    minicbor::decode(&answer).map_err(|error| error.to_string())
+    Ok(Answer {
+        peer: peer.clone(),
+        remembered: minicbor::decode(&answer).map_err(|error| error.to_string())?,
+        mono_micros: began.midpoint(clock.now().mono_micros),
+    })
 }
 
-/// Asks all peers at once what they remember; who does not answer in time is left. Says, too, when each was asked, by the monotonic clock.
+/// Asks all peers at once what they remember; who does not answer in time is left.
 async fn ask_all<S: Store>(
     state: &State<S>,
     me: Incarnation,
     patience: Duration,
     clock: Clock,
-) -> Vec<(Peer, Remembered, u64)> {
+) -> Vec<Answer> {
     let until = Instant::now() + patience;
     let peers = state.peers(&*state.roster.lock().await);
     let asked = peers.into_iter().map(|peer| async move {
         loop {
-            let began = clock.now().mono_micros;
-            let failed = match timeout_at(until, remembered_by(state, me, &peer)).await {
-                Ok(Ok(remembered)) => {
-                    let ended = clock.now().mono_micros;
-                    return Some((peer, remembered, began.midpoint(ended)));
-                }
+            let asking = remembered_by(state, me, &peer, clock);
+            let failed = match timeout_at(until, asking).await {
+                Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => error,
                 Err(late) => late.to_string(),
             };
@@ -262,7 +282,7 @@ async fn ask_all<S: Store>(
 }
 
 /// Runs them together.
-async fn all<F: Future + Unpin>(mut running: Vec<F>) -> Vec<F::Output> {
+pub(super) async fn all<F: Future + Unpin>(mut running: Vec<F>) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
         for (future, done) in running.iter_mut().zip(&mut done) {
@@ -379,10 +399,10 @@ async fn be_sponsored<S: Store>(
             let me = incarnation(data);
             let within = |most: Duration| until.min(Instant::now() + most);
             // It may have been reached by nobody before, and be the first to know of a removal.
-            let asking = remembered_by(state, former.was, &peer);
+            let asking = remembered_by(state, former.was, &peer, former.clock);
             let answer = timeout_at(within(ANSWER_TIME_MAX), asking).await;
             let remembered = match answer.unwrap_or_else(|late| Err(late.to_string())) {
-                Ok(remembered) => remembered,
+                Ok(answer) => answer.remembered,
                 Err(failed) => {
                     tracing::warn!(peer = %peer.name, failed, "no slot: a peer could not be asked");
                     continue;

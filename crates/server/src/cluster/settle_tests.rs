@@ -2,8 +2,13 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
-use whimbrel_cluster::{Authority, Transport};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use whimbrel_cluster::{Authority, Transport, handshake};
 use whimbrel_replication::roster::Place;
 use whimbrel_storage::memory::MemoryStore;
 
@@ -96,7 +101,10 @@ impl Scene {
         let files = Files::of(data);
         files.keep(&kept).unwrap();
         let clock = self.clock;
-        let (events, (to_asked, asked)) = (mpsc::channel(1).0, mpsc::channel(1));
+        let ((events, mut came), (to_asked, asked)) = (mpsc::channel(1), mpsc::channel(1));
+        // Links stay, whoever has them.
+        self.tasks
+            .spawn(async move { while came.recv().await.is_some() {} });
         let transport = Transport::new(
             &kept.credentials,
             self.authority(),
@@ -256,4 +264,85 @@ async fn a_slot_is_given_by_who_answers_though_others_are_cut_off() {
     // Each of them has its share.
     assert!(unknown >= 2 * ANSWER_TIME_MAX, "{unknown:?}");
     assert!(unknown < 4 * ANSWER_TIME_MAX, "{unknown:?}");
+}
+
+/// What another process does that is linked to `a` as `c`, once `c` starts, too.
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    Lives,
+    /// Its machine is without power: nobody hears that it has ended.
+    IsSilent,
+    /// Its process has ended, which is heard a little later.
+    Ends,
+}
+
+/// Carries one stream there, until it is cut: from then on nothing, of which neither end is told.
+async fn carry(listener: TcpListener, to: SocketAddr, mut cut: watch::Receiver<bool>) {
+    let (mut near, _) = listener.accept().await.unwrap();
+    let mut far = TcpStream::connect(to).await.unwrap();
+    let is_cut = async move {
+        // It is never dropped before.
+        let _ = cut.wait_for(|cut| *cut).await;
+    };
+    tokio::select! {
+        _ = copy_bidirectional(&mut near, &mut far) => {}
+        () = is_cut => std::future::pending().await,
+    }
+}
+
+/// How a start of `c` ends beside it, and how long that takes.
+async fn beside(other: Other) -> (Result<Settled, StartError>, Duration) {
+    let mut scene = Scene::new();
+    let (a, at) = scene.state("a", two(), &scene.path("a"), &[]).await;
+    a.begin(node(A), place(3, A)).await.unwrap();
+    a.transport.begin(handshake(&a.credentials, node(A)));
+
+    let (cut, is_cut) = watch::channel(false);
+    let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = way.local_addr().unwrap().to_string();
+    let carried = scene.tasks.spawn(carry(way, at, is_cut));
+    let (c, _) = scene.state("c", two(), &scene.path("c"), &[]).await;
+    c.transport.begin(handshake(&c.credentials, node(WAS)));
+    let name = NodeName::new("a").unwrap();
+    c.transport.dial(vec![Peer { name, address }]);
+    while a.transport.links().iter().all(|link| link.pongs == 0) {
+        sleep(PAUSE).await;
+    }
+
+    let mut data = DataDir::open(&scene.path("copy")).unwrap();
+    data.start(None);
+    data.join(WAS, 1);
+    let (copy, _) = scene.state("c", two(), data.path(), &[("a", at)]).await;
+    if matches!(other, Other::IsSilent) {
+        cut.send_replace(true);
+    }
+    let began = Instant::now();
+    let settling = settle(&copy, &mut data, PATIENCE, scene.clock);
+    let ending = async {
+        if matches!(other, Other::Ends) {
+            sleep(Duration::from_millis(500)).await;
+            carried.abort();
+        }
+    };
+    let (settled, ()) = tokio::join!(settling, ending);
+    (settled, began.elapsed())
+}
+
+#[tokio::test]
+async fn a_node_does_not_start_while_another_lives_as_it() {
+    let (lives, is_silent, ends) = tokio::join!(
+        beside(Other::Lives),
+        beside(Other::IsSilent),
+        beside(Other::Ends)
+    );
+    let refused = lives.0.err().unwrap().to_string();
+    assert!(
+        refused.contains("another machine runs as this node: a is linked"),
+        "{refused}"
+    );
+    // Its last life may look so until silence ends the link, which was heard on a second ago at most.
+    assert_eq!(is_silent.0.unwrap().me, node(WAS));
+    assert!(is_silent.1 > Duration::from_secs(1), "{:?}", is_silent.1);
+    assert_eq!(ends.0.unwrap().me, node(WAS));
+    assert!(ends.1 > Duration::from_millis(400), "{:?}", ends.1);
 }

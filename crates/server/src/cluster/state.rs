@@ -565,10 +565,14 @@ impl<S: Store> State<S> {
         })?;
         let roster = self.roster.lock().await.clone();
         let wall_micros = Some(wall_micros());
+        // Who asks this at its start has no link yet: it is another's, or of its last life.
+        let links = self.transport.links();
+        let linked = links.iter().find(|link| link.incarnation == incarnation);
         Ok(encoded(&Remembered {
             roster,
             logs,
             wall_micros,
+            answered: linked.map(|link| link.pongs),
         }))
     }
 

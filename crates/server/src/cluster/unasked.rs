@@ -21,7 +21,7 @@ use super::{
     settle::{forgotten_by, remembered_by},
     state::{State, logs_of},
 };
-use crate::{serve::StartError, store_calls::Store};
+use crate::{clock::Clock, serve::StartError, store_calls::Store};
 
 /// Before peers are asked again. Who is linked tells of the partitions that are open meanwhile.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -92,7 +92,11 @@ pub(super) async fn refuse_written<S: Store>(
 }
 
 /// Asks these peers until each has answered, or is no member any more.
-pub(super) async fn ask_later<S: Store>(state: Arc<State<S>>, mut names: BTreeSet<NodeName>) {
+pub(super) async fn ask_later<S: Store>(
+    state: Arc<State<S>>,
+    mut names: BTreeSet<NodeName>,
+    clock: Clock,
+) {
     let me = state.me();
     while !names.is_empty() {
         sleep(AGAIN).await;
@@ -102,11 +106,11 @@ pub(super) async fn ask_later<S: Store>(state: Arc<State<S>>, mut names: BTreeSe
             if !names.contains(&peer.name) {
                 continue;
             }
-            let asking = remembered_by(&state, me, peer);
-            let Ok(Ok(remembered)) = timeout(ANSWER_TIME_MAX, asking).await else {
+            let asking = remembered_by(&state, me, peer, clock);
+            let Ok(Ok(answer)) = timeout(ANSWER_TIME_MAX, asking).await else {
                 continue;
             };
-            match forgotten_by(&state, me, peer, &remembered).await {
+            match forgotten_by(&state, me, peer, &answer.remembered).await {
                 Ok(None) => {
                     names.remove(&peer.name);
                 }
