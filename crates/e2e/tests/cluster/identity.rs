@@ -1,4 +1,4 @@
-//! A node that is not who it says: a copy of a member that is started while the member lives, a certificate under another name, one of another authority. Each is
+//! A node that is not who it says: a copy of a member that is started while the member lives, a machine that was copied, a certificate under another name, one of another authority. Each is
 //! refused with its reason, and the others go on as if it had not come.
 
 use std::{io::Read as _, net::TcpStream};
@@ -138,6 +138,35 @@ fn a_copy_of_a_member_is_refused_while_the_member_lives() {
     members.asks_in_vain("it runs twice");
     let log = members.scene.nodes[0].server.log();
     assert!(log.contains("a node asked in vain node=c"), "{log}");
+    members.go_on();
+}
+
+/// Copied below the file system, as a machine with its disk: nothing in the directory tells the two apart.
+#[test]
+fn a_machine_that_was_copied_does_not_start_while_the_other_lives() {
+    let mut members = Members::and("c");
+    members.scene.nodes[2].server.kill();
+    for what in ["cluster", "store"] {
+        members.takes(what);
+    }
+    // The file itself, which the member's next start replaces by another: a copy of it would show.
+    let file = |node: &Node| node.server.path("data/node.toml");
+    let (of, to) = (file(&members.scene.nodes[2]), file(&members.impostor));
+    fs::hard_link(of, to).unwrap();
+    members.scene.nodes[2].server.start(&[]);
+    wait_for("the member's links", || {
+        (Members::of(&members.scene) == members.before).then_some(())
+    });
+    members.is_refused("another machine runs as this node");
+    members.scene.deliver(2, "meanwhile");
+    members.scene.wait_alike(&[0, 1, 2]);
+    // Its disk is older by now, too; and the member is up again at once.
+    members.scene.nodes[2].server.kill();
+    members.scene.nodes[2].server.start(&[]);
+    wait_for("the member's links", || {
+        (Members::of(&members.scene) == members.before).then_some(())
+    });
+    members.is_refused("another machine runs as this node");
     members.go_on();
 }
 
