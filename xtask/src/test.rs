@@ -136,7 +136,9 @@ pub(crate) fn mutants(arguments: &[&str]) -> Count {
 pub(crate) fn sim(arguments: &[&str]) -> Count {
     let mut command: Command = cargo();
     command
-        .args(["run", "--release", "--package", "whimbrel-sim", "--"])
+        // The build of the mutants, none of which is chosen here: another one takes minutes.
+        .args(["run", "--release", "--package", "whimbrel-sim"])
+        .args(["--features", "mutants", "--"])
         .args(arguments);
     // A single seed is replayed and told; only many are counted.
     let counts = ["--seeds", "--node-seeds"];

@@ -218,17 +218,18 @@ impl Node {
             slot: 7,
             ..owner::Config::default()
         };
-        Node::with(
-            seed,
-            owner_config,
-            queue::Limits::default(),
-            &all_partitions(),
-        )
+        Node::with(seed, owner_config, queue::Limits::default())
     }
 
-    /// A node with its own limits, in a world with accounts in these partitions: others are never asked for.
+    /// A node with its own limits.
     #[must_use]
-    pub fn with(
+    pub fn with(seed: u64, owner_config: owner::Config, queue_limits: queue::Limits) -> Self {
+        Node::among(seed, owner_config, queue_limits, &all_partitions())
+    }
+
+    /// The same, in a world with accounts in these partitions: others are never asked for.
+    #[must_use]
+    pub fn among(
         seed: u64,
         owner_config: owner::Config,
         queue_limits: queue::Limits,
@@ -1462,7 +1463,7 @@ fn queue_config(config: &owner::Config, limits: &queue::Limits) -> queue::Config
 
 /// Every partition of accounts.
 #[must_use]
-pub fn all_partitions() -> BTreeSet<PartitionId> {
+pub(crate) fn all_partitions() -> BTreeSet<PartitionId> {
     (0..=u8::MAX).map(PartitionId::accounts).collect()
 }
 

@@ -27,7 +27,7 @@ use crate::{
     checkers::uids::Uids,
     client::{self, Client, Planned},
     model::{Fate, History, Message, Model, Number, Op, Verdict},
-    node::{Identity, Node, Outcome, Speed, VERIFIER_PREFIX, all_partitions},
+    node::{Identity, Node, Outcome, Speed, VERIFIER_PREFIX},
     rng::Rng,
 };
 
@@ -241,7 +241,7 @@ impl World {
             retry_after_seconds: 2,
             ..queue::Limits::default()
         };
-        let mut node = Node::with(plan.seed, config, limits, &all_partitions());
+        let mut node = Node::with(plan.seed, config, limits);
         if plan.slow {
             node.speed = Speed {
                 sync_micros: (50_000, 400_000),

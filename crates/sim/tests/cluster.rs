@@ -19,7 +19,7 @@ use whimbrel_service::{
 };
 use whimbrel_sim::{
     client,
-    node::{Node, Outcome, VERIFIER_PREFIX, all_partitions},
+    node::{Node, Outcome, VERIFIER_PREFIX},
 };
 
 const ANNE: AccountId = AccountId([1; 16]);
@@ -80,12 +80,7 @@ impl Cluster {
                 collect_after_seconds: 1,
                 ..owner::Config::default()
             };
-            let node = Node::with(
-                id.get() << 8,
-                config,
-                queue::Limits::default(),
-                &all_partitions(),
-            );
+            let node = Node::with(id.get() << 8, config, queue::Limits::default());
             (*id, node)
         };
         let mut cluster = Cluster {

@@ -98,7 +98,7 @@ impl World {
             ..queue::Limits::default()
         };
         let seed = self.plan.seed << 8 | number as u64;
-        let mut node = Node::with(seed, config, limits, &self.partitions);
+        let mut node = Node::among(seed, config, limits, &self.partitions);
         node.kept_bytes = self.plan.kept_bytes();
         node.set_bodies(self.plan.bodies());
         node.advance_to(self.now);

@@ -380,7 +380,7 @@ impl World {
                     retry_after_seconds: 2,
                     ..queue::Limits::default()
                 };
-                let mut node = Node::with(
+                let mut node = Node::among(
                     plan.seed << 8 | u64::from(number),
                     config,
                     limits,
