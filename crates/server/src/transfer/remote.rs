@@ -598,7 +598,8 @@ impl Connection {
     /// end, which a server need not have: it cannot be taken anyway.
     async fn large(&mut self, found: &Found, bytes_max: u64) -> Result<Given, Failure> {
         let mut body = Body::default();
-        for parts in 0.. {
+        let mut parts = 0;
+        loop {
             if parts > PARTS_FREE + body.len() / PART_BYTES_MIN {
                 return Ok((
                     BTreeMap::new(),
@@ -610,6 +611,7 @@ impl Connection {
                 found.uid,
                 body.len()
             );
+            parts += 1;
             let mut part = None;
             let take = |response| {
                 if let Response::Fetch { items, .. } = response {
@@ -634,7 +636,6 @@ impl Connection {
                 return Ok((BTreeMap::from([(found.uid, body)]), None));
             }
         }
-        Ok((BTreeMap::new(), None))
     }
 }
 
