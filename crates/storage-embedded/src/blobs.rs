@@ -252,7 +252,7 @@ impl EmbeddedWriter {
                     core.uploads.whole(upload, serial);
                     return Ok(false);
                 }
-                // Behind the write: who lets go of it says so first, and looks then whether it is whole.
+                // Behind the write: who lets go of it says so before it is seen, and looks then whether it is whole.
                 Ok(core.uploads.is_let_go(upload))
             })
             .await?;

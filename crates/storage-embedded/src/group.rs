@@ -403,7 +403,12 @@ impl<'a> Group<'a> {
                     .contains_key(&self.sealer.trees.meta, keys::info(upload));
                 match info.map_err(read_error)? {
                     true => unnamed.push(upload),
-                    false => unfinished.push(upload),
+                    false => {
+                        // Before the write: who makes it whole and finds that nothing names it finds this as well. If the write fails, what is said here
+                        // only has the names of the upload looked at once more.
+                        self.uploads.let_go(upload);
+                        unfinished.push(upload);
+                    }
                 }
             }
         }

@@ -552,8 +552,7 @@ impl Writer {
         });
         let mut unnamed = after.unnamed;
         let unfinished = after.unfinished.into_iter().try_for_each(|upload| {
-            // In this order: who writes it makes it whole, and then looks whether it was let go of. So one of both sees what the other did.
-            self.core.uploads.let_go(upload);
+            // It was said before that it is let go of, and who writes it makes it whole before he looks for that. So one of both sees what the other did.
             if sealer.is_whole(upload)? {
                 unnamed.push(upload);
             }
