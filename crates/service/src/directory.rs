@@ -743,10 +743,12 @@ impl Machine for DirectoryOwner {
         let Phase::Running(running) = &self.state else {
             return self.retry_at;
         };
-        let shipping = running.shipping.deadline();
-        let late = running.late_at().filter(|_| !running.failed);
-        let all = shipping.into_iter().chain(late);
-        all.chain(self.retry_at).min()
+        if running.failed {
+            // It does nothing by itself any more: its times would be over for ever.
+            return self.retry_at;
+        }
+        let all = running.shipping.deadline().into_iter();
+        all.chain(running.late_at()).chain(self.retry_at).min()
     }
 
     fn reports(&self) -> Vec<PartitionReport> {

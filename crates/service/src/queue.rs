@@ -741,8 +741,9 @@ impl Machine for QueueOwner {
 
     fn deadline(&self) -> Option<u64> {
         let shipping = match &self.phase {
-            Phase::Running(running) => running.shipping.deadline(),
-            Phase::Loading(_) => None,
+            // One that failed does nothing by itself any more: its time would be over for ever.
+            Phase::Running(running) if !running.failed => running.shipping.deadline(),
+            _ => None,
         };
         let times = [self.retry_at, self.waits.deadline(), self.look_at];
         let times = times.into_iter();

@@ -354,6 +354,42 @@ fn owners_are_told_what_is_durable() {
     assert_eq!(bench.standings, [(AccountId([3; 16]), Standing::Unknown)]);
 }
 
+/// A disk that hangs and has no room: what was refused is read again when the rest is known, and until then there is nothing to do.
+#[test]
+fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
+    let [me, peer] = [9, 2].map(Incarnation::from_hash);
+    let config = Config {
+        peers: [peer].into(),
+        ..Config::alone(me, 9)
+    };
+    let mut bench = Bench::with(config, rows());
+    bench.link(peer);
+    bench.holds_commits = true;
+    for request in 1..=2 {
+        let address = ADDRESS.into();
+        let remove = AdminCall::RemoveAccount { address };
+        bench.handle(Input::Admin(RequestId(request), remove));
+    }
+    assert!(bench.owner.deadline().is_some(), "the peer is greeted again");
+    let refused = bench.held.remove(0);
+    assert!(!bench.held.is_empty());
+    bench.handle(Input::CommitFailed(refused));
+    for _ in 0..10 {
+        let Some(at) = bench.owner.deadline() else {
+            break;
+        };
+        assert!(at > bench.now, "its time is over, and stays so");
+        bench.now = at;
+        bench.handle(Input::Time);
+    }
+    // Nothing of it was written.
+    bench.rows = rows();
+    for waits in std::mem::take(&mut bench.held) {
+        bench.handle(Input::CommitFailed(waits));
+    }
+    assert!(bench.owner.reports()[0].open.is_some(), "it goes on");
+}
+
 /// The batches of another node, of one operation each.
 fn batches(origin: Incarnation, sections: Vec<Vec<u8>>) -> Vec<Bytes> {
     let mut previous = Hash::default();

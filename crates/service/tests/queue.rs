@@ -540,3 +540,41 @@ fn it_reports_what_holds_up_stability_until_logs_are_closed() {
     let _ = settle(&mut queue, now);
     assert_eq!(stable(&queue), Some(1));
 }
+
+/// A disk that hangs and has no room: what was refused is read again when the rest is known, and until then there is nothing to do.
+#[test]
+fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
+    let [me, peer] = [1, 2].map(Incarnation::from_hash);
+    let mut queue = QueueOwner::new(Config {
+        peers: [peer].into(),
+        in_cluster: true,
+        other_nodes: 0,
+        ..Config::alone(me, Limits::default())
+    });
+    let mut now = Now {
+        wall_micros: 5_000_000,
+        mono_micros: 5_000_000,
+    };
+    assert_eq!(settle(&mut queue, now), []);
+    queue.handle(now, Input::Peer(PeerInput::Linked(peer, 0)));
+    for number in 1..=2 {
+        let accept = Call::Accept(entry(number, 1));
+        queue.handle(now, Input::Call(RequestId(number.into()), accept));
+    }
+    let [refused, waits] = settle(&mut queue, now)[..] else {
+        panic!("two commits");
+    };
+    assert!(queue.deadline().is_some(), "the peer is greeted again");
+    queue.handle(now, Input::CommitFailed(refused));
+    assert_eq!(settle(&mut queue, now), []);
+    for _ in 0..10 {
+        let Some(at) = queue.deadline() else { break };
+        assert!(at > now.mono_micros, "its time is over, and stays so");
+        now.mono_micros = at;
+        queue.handle(now, Input::Time);
+        assert_eq!(settle(&mut queue, now), []);
+    }
+    queue.handle(now, Input::CommitFailed(waits));
+    assert_eq!(settle(&mut queue, now), []);
+    let _ = queue.reports().remove(0).open.expect("it goes on");
+}

@@ -113,6 +113,13 @@ fn what_is_refused_leaves_no_name_behind() {
     holds(205);
 }
 
+/// A disk hung while the queue had commits under way, and was full then: the first that was refused left the queue to a time that was over, again and again,
+/// until the last one was answered.
+#[test]
+fn a_refused_commit_leaves_nothing_to_do_for_ever() {
+    holds(14249);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

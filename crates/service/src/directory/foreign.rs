@@ -247,6 +247,7 @@ impl DirectoryOwner {
             }
         }
         if let Phase::Running(running) = &mut self.state
+            && !running.failed
             && running
                 .shipping
                 .deadline()

@@ -329,6 +329,7 @@ impl QueueOwner {
             }
         }
         if let Phase::Running(running) = &mut self.phase
+            && !running.failed
             && running
                 .shipping
                 .deadline()
