@@ -162,6 +162,7 @@ async fn lose(config: &Config) {
     let commit = |mutation| {
         let mut commit = Commit::new(*partition);
         commit.mutations = vec![mutation];
+        commit.bodies_come = true;
         commit
     };
     let holder = holder.clone();

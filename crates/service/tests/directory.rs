@@ -370,7 +370,10 @@ fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
         let remove = AdminCall::RemoveAccount { address };
         bench.handle(Input::Admin(RequestId(request), remove));
     }
-    assert!(bench.owner.deadline().is_some(), "the peer is greeted again");
+    assert!(
+        bench.owner.deadline().is_some(),
+        "the peer is greeted again"
+    );
     let refused = bench.held.remove(0);
     assert!(!bench.held.is_empty());
     bench.handle(Input::CommitFailed(refused));

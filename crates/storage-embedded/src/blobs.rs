@@ -111,14 +111,6 @@ impl Uploads {
         known.all.get(&upload).is_some_and(|of| of.serial == serial)
     }
 
-    /// Refuses what is lost.
-    pub(crate) fn check(&self, upload: UploadId) -> Result<(), StoreError> {
-        match self.is_lost(upload) {
-            true => Err(lost(upload)),
-            false => Ok(()),
-        }
-    }
-
     pub(crate) fn is_lost(&self, upload: UploadId) -> bool {
         let known = self.lock();
         let of = known.all.get(&upload);
@@ -600,6 +592,7 @@ mod tests {
         let text = Bytes::from_static(b"text");
         let change = |mutation| Commit {
             mutations: vec![mutation],
+            bodies_come: true,
             ..Commit::new(PartitionId(3))
         };
         let runtime = runtime();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use fjall::{Readable, Snapshot};
 use whimbrel_storage::rules::{
-    Broken, check_cut, check_follows, check_forget, check_jump, check_sizes,
+    Broken, check_bodies, check_cut, check_follows, check_forget, check_jump, check_sizes,
 };
 use whimbrel_storage::{
     BlobName, Commit, LogEntry, LogPosition, Mutation, Origin, PartitionId, Room, StoreError,
@@ -111,13 +111,7 @@ impl<'a> Group<'a> {
         if let Some(lack) = &self.lack.any {
             return Err(lack.clone());
         }
-        for mutation in &commit.mutations {
-            if let Mutation::Reference { blob, .. } = mutation
-                && !commit.bodies_come
-            {
-                self.uploads.check(blob.upload)?;
-            }
-        }
+        check_bodies(&commit, |blob| self.is_here(blob))?;
         let partition = commit.partition;
         let mut moved: Vec<(Log, LogPosition)> = Vec::new();
         if let Some(entry) = &commit.entry {
@@ -342,6 +336,14 @@ impl<'a> Group<'a> {
         } else {
             below
         })
+    }
+
+    /// Whether a body is whole, or named: then it comes, or is known to be missing.
+    fn is_here(&self, blob: BlobName) -> Result<bool, StoreError> {
+        let info = self
+            .view
+            .contains_key(&self.sealer.trees.meta, keys::info(blob.upload));
+        Ok(info.map_err(read_error)? || self.is_named(blob.upload)?)
     }
 
     /// Whether anything names the upload when this group is done.

@@ -105,6 +105,7 @@ mod tests {
         };
         Commit {
             mutations: (0..blobs).map(named).collect(),
+            bodies_come: true,
             ..Commit::new(P)
         }
     }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::types::{COMMIT_BYTES_MAX, HOLDER_BYTES_MAX, RECORD_KEY_BYTES_MAX};
-use crate::{Commit, Cut, Jump, LogEntry, LogPosition, Mutation, Origin, PartitionId, Refusal};
+use crate::{
+    BlobName, Commit, Cut, Jump, LogEntry, LogPosition, Mutation, Origin, PartitionId, Refusal,
+    StoreError,
+};
 
 /// Refuses a commit with a part beyond its limit.
 ///
@@ -30,6 +33,29 @@ pub fn check_sizes(commit: &Commit) -> Result<(), Refusal> {
             Mutation::Reference { holder, .. } | Mutation::Release { holder, .. } => {
                 check("holder", holder.len(), 1, HOLDER_BYTES_MAX)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a commit that names a body that does not come. `is_here`: whether the body is finished, or anything names it as the commits before this one leave it.
+///
+/// # Errors
+/// [`StoreError::Full`]: it may have gone a moment ago, and who tries again finds out what is so now. What `is_here` gives.
+pub fn check_bodies(
+    commit: &Commit,
+    mut is_here: impl FnMut(BlobName) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    if commit.bodies_come {
+        return Ok(());
+    }
+    for mutation in &commit.mutations {
+        if let Mutation::Reference { blob, .. } = mutation
+            && !is_here(*blob)?
+        {
+            return Err(StoreError::Full(
+                format!("{blob} is not there any more, and nobody else is known to have it").into(),
+            ));
         }
     }
     Ok(())

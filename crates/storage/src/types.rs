@@ -150,8 +150,8 @@ pub enum Mutation {
         /// The record's key.
         key: Bytes,
     },
-    /// `holder`, in the commit's partition, names the blob from now on. A repetition changes nothing; the blob need not be
-    /// there yet.
+    /// `holder`, in the commit's partition, names the blob from now on. A repetition changes nothing; whether the blob has to be
+    /// there, [`Commit::bodies_come`] says.
     Reference {
         /// The blob.
         blob: crate::BlobName,
@@ -216,8 +216,9 @@ pub struct Commit {
     /// Whether nobody waits for it: an engine may hold it back for a moment, to sync it together with one that somebody waits for. Its
     /// place in the order stays the same, and what comes after it waits for it in any case.
     pub lazy: bool,
-    /// Whether the bodies that it names may still come, since other nodes have them. A body that was finished here and went when an engine was opened anew is
-    /// named by such a commit only: else it would be a message without its text.
+    /// Whether the bodies that it names may still come, since other nodes have them. Without this a body that is neither finished nor named by anything is
+    /// refused as [`Full`](crate::StoreError::Full): it went when an engine was opened anew, or all that named it let go of it a moment ago, and it would be a message
+    /// without its text.
     pub bodies_come: bool,
     /// Logs that begin behind a number from now on.
     pub jumps: Vec<Jump>,

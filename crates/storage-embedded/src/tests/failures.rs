@@ -155,6 +155,7 @@ fn a_named_body_that_was_not_finished_comes_again() {
                 blob,
                 holder: "message".into(),
             }],
+            bodies_come: true,
             ..Commit::new(P)
         };
         engine.commit(naming.clone()).await.unwrap();
@@ -233,6 +234,7 @@ fn a_body_that_was_let_go_of_while_it_came_does_not_stay() {
             };
             Commit {
                 mutations: vec![mutation],
+                bodies_come: true,
                 ..Commit::new(P)
             }
         };

@@ -50,6 +50,13 @@ fn naming(blob: BlobName) -> Commit {
     }
 }
 
+fn of_others(blob: BlobName) -> Commit {
+    Commit {
+        bodies_come: true,
+        ..naming(blob)
+    }
+}
+
 #[test]
 fn what_is_there_is_read_until_the_disk_takes_writes_again() {
     let directory = tempdir();
@@ -80,7 +87,7 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
             upload: UploadId([6; 16]),
             hash,
         };
-        engine.commit(naming(got)).await.unwrap();
+        engine.commit(of_others(got)).await.unwrap();
         let came = upload(6, 100_000).await.unwrap().finish().await.unwrap();
         assert_eq!(came.name, got);
 
@@ -107,7 +114,7 @@ fn what_is_there_is_read_until_the_disk_takes_writes_again() {
         assert!(!probe.exists());
 
         // What was named stays, and is named again.
-        engine.commit(naming(got)).await.unwrap();
+        engine.commit(of_others(got)).await.unwrap();
         // What nothing named went, and is never named: it would be a message without its text. Whoever comes with its name gets another.
         let taken = engine.create(finished.name.upload).await.map(|_| ());
         let exists = Refusal::UploadExists(finished.name.upload);
@@ -158,10 +165,6 @@ fn what_others_have_is_named_when_it_went_and_comes_again() {
         let end = async |mut upload: crate::EmbeddedWriter, n: u8| {
             upload.write(vec![n; 50_000].into()).await?;
             upload.finish().await
-        };
-        let of_others = |blob| Commit {
-            bodies_come: true,
-            ..naming(blob)
         };
         let came = end(begin(1).await.unwrap(), 1).await.unwrap();
         let mut coming = begin(2).await.unwrap();

@@ -327,6 +327,24 @@ async fn references_keep<F: Factory>(factory: &mut F) {
         "another upload of the same bytes"
     );
 
+    // What is gone is named by who knows that it comes again, and by others only when it is.
+    let late = commit(Q, vec![super::put("late", ""), reference(name, "e")]);
+    let refused = engine.commit(late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    let mut coming = commit(P, vec![reference(name, "f")]);
+    coming.bodies_come = true;
+    engine.commit(coming).await.expect("taken");
+    engine.commit(late).await.expect("taken: it is named");
+    // Let go of and named again by two that may share a group.
+    let let_go = [(Q, "e"), (P, "f")];
+    let let_go = let_go.map(|(of, holder)| engine.commit(commit(of, vec![release(name, holder)])));
+    let late = engine.commit(commit(Q, vec![reference(name, "g")]));
+    for let_go in let_go {
+        let_go.await.expect("taken");
+    }
+    let refused = late.await;
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+
     factory.close(engine).await;
     engine = factory.open().await.expect("opens again");
     assert_eq!(engine.stat(name).await.expect("reads"), None);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::rules::{check_cut, check_follows, check_forget, check_jump, check_sizes};
+use crate::rules::{check_bodies, check_cut, check_follows, check_forget, check_jump, check_sizes};
 use crate::{
     BlobInfo, Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId, StoreError,
     UploadId,
@@ -131,6 +131,11 @@ impl State {
     /// Whether `commit` may be done; the same rules in every engine.
     pub(super) fn check(&self, commit: &Commit) -> Result<(), StoreError> {
         check_sizes(commit)?;
+        check_bodies(commit, |blob| {
+            let body = self.blobs.get(&blob.upload);
+            let is_whole = body.is_some_and(|body| body.finished.is_some());
+            Ok(is_whole || self.is_referenced(blob.upload))
+        })?;
         let position = |origin| {
             self.logs
                 .get(&(commit.partition, origin))
