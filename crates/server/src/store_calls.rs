@@ -40,6 +40,8 @@ pub(crate) struct StoreCalls<S: Store> {
     uploads: BTreeMap<UploadId, S::Writer>,
     /// Finished, and not known to be named by anything.
     finished: BTreeMap<UploadId, whimbrel_storage::BlobName>,
+    /// What those were to be called whose names were in use.
+    called: BTreeMap<UploadId, UploadId>,
     uploads_max: usize,
     turns: Arc<Semaphore>,
     /// This connection's turn.
@@ -62,6 +64,7 @@ impl<S: Store> StoreCalls<S> {
             store,
             uploads: BTreeMap::new(),
             finished: BTreeMap::new(),
+            called: BTreeMap::new(),
             uploads_max,
             turns,
             turn: None,
@@ -188,6 +191,8 @@ impl<S: Store> StoreCalls<S> {
             }
             writer => writer?,
         };
+        self.called
+            .extend(called.filter(|of| *of != upload).map(|of| (upload, of)));
         self.uploads.insert(upload, writer);
         Ok(Reply::Upload(upload.0))
     }
@@ -199,6 +204,7 @@ impl<S: Store> StoreCalls<S> {
         let written = writer.write(bytes).await;
         if written.is_err() {
             self.uploads.remove(&upload);
+            self.called.remove(&upload);
         }
         written.map(|()| Reply::Done)
     }
@@ -207,15 +213,28 @@ impl<S: Store> StoreCalls<S> {
         let Some(writer) = self.uploads.remove(&upload) else {
             return Ok(Reply::Failed(Failure::Temporary));
         };
-        let info = writer.finish().await?;
-        self.finished.insert(upload, info.name);
+        let own = writer.finish().await?.name;
+        let mut name = own;
+        if let Some(called) = self.called.remove(&upload) {
+            // Whoever had the name may have brought the same bytes: then it is that body. If that goes before it is named here, the store refuses to name it.
+            name.upload = called;
+            if self.store.stat(name).await?.is_some() {
+                self.store.delete(own).await?;
+            } else {
+                name = own;
+            }
+        }
+        if name == own {
+            self.finished.insert(upload, own);
+        }
         Ok(Reply::Blob(BlobName {
-            upload: info.name.upload.0,
-            hash: info.name.hash.0,
+            upload: name.upload.0,
+            hash: name.hash.0,
         }))
     }
 
     async fn abort(&mut self, upload: UploadId) -> Result<Reply, StoreError> {
+        self.called.remove(&upload);
         if let Some(writer) = self.uploads.remove(&upload) {
             writer.abort().await?;
         }
@@ -251,31 +270,39 @@ mod tests {
 
     use super::*;
 
-    /// The same import twice at once: the second one has a body of its own, and the first goes on.
+    /// The same import twice at once: each has an upload of its own, and of the same bytes one body comes.
     #[tokio::test]
     async fn an_upload_whose_name_is_in_use_gets_another() {
         let fatal: Fatal = Arc::new(|cause| panic!("{cause}"));
         let turns = Arc::new(Semaphore::new(1));
-        let mut calls = StoreCalls::new(MemoryStore::new(), 8, 8, turns, fatal);
+        let store = MemoryStore::new();
+        let mut calls = StoreCalls::new(store.clone(), 8, 8, turns, fatal);
         let named = [7; 16];
         let mut uploads = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..3 {
             let Reply::Upload(upload) = calls.answer(Call::BlobCreate(Some(named))).await else {
                 panic!("no upload");
             };
             uploads.push(upload);
         }
         assert_eq!(uploads[0], named);
-        assert_ne!(uploads[1], named);
-        for upload in uploads {
-            let bytes = Bytes::from_static(b"body");
+        assert!(!uploads[1..].contains(&named));
+        let mut bodies = Vec::new();
+        for (upload, text) in uploads.iter().copied().zip(["body", "body", "another"]) {
+            let bytes = Bytes::from_static(text.as_bytes());
             let written = calls.answer(Call::BlobWrite { upload, bytes }).await;
             assert!(matches!(written, Reply::Done), "{written:?}");
-            let finished = calls.answer(Call::BlobFinish { upload }).await;
-            assert!(
-                matches!(finished, Reply::Blob(of) if of.upload == upload),
-                "{finished:?}"
-            );
+            let Reply::Blob(body) = calls.answer(Call::BlobFinish { upload }).await else {
+                panic!("not finished");
+            };
+            bodies.push(body);
         }
+        assert_eq!(bodies[1], bodies[0]);
+        assert_eq!(bodies[2].upload, uploads[2], "of other bytes");
+        assert_eq!(store.list(None, 10).await.unwrap().len(), 2);
+        // It is the first one's, who may give it up: not the second one's.
+        let upload = uploads[1];
+        calls.answer(Call::BlobAbort { upload }).await;
+        assert_eq!(store.list(None, 10).await.unwrap().len(), 2);
     }
 }

@@ -177,6 +177,10 @@ pub struct Node {
     hangs_until: u64,
     count: u64,
     uploads: u64,
+    /// Those that were begun by clients here.
+    own_uploads: BTreeSet<[u8; 16]>,
+    /// What those were to be called whose names were in use.
+    called: BTreeMap<[u8; 16], [u8; 16]>,
     deliveries: BTreeMap<Ticket, EntryId>,
     rng: Rng,
     outcomes: VecDeque<Outcome>,
@@ -267,6 +271,8 @@ impl Node {
             body_waits: false,
             body_refused: BTreeSet::new(),
             body_uploads: BTreeSet::new(),
+            own_uploads: BTreeSet::new(),
+            called: BTreeMap::new(),
             body_timer: None,
             states: BTreeMap::new(),
             stopped: false,
@@ -1359,6 +1365,9 @@ impl Node {
                     }
                     created => created?,
                 }
+                self.own_uploads.insert(upload);
+                self.called
+                    .extend(called.filter(|of| *of != upload).map(|of| (upload, of)));
                 Reply::Upload(upload)
             }
             Call::BlobWrite { upload, bytes } => {
@@ -1366,13 +1375,29 @@ impl Node {
                 Reply::Done
             }
             Call::BlobFinish { upload } => {
-                let info = self.disk.blob_finish(UploadId(upload))?;
+                let own = self.disk.blob_finish(UploadId(upload))?.name;
+                let mut name = own;
+                if let Some(called) = self.called.remove(&upload) {
+                    name.upload = UploadId(called);
+                    if self.disk.blob_stat(name).is_some() {
+                        self.disk.blob_delete(own)?;
+                    } else {
+                        name = own;
+                    }
+                }
+                if name != own {
+                    // Another one's.
+                    self.own_uploads.remove(&upload);
+                    self.own_uploads.remove(&name.upload.0);
+                }
                 Reply::Blob(BlobName {
-                    hash: info.name.hash.0,
-                    upload,
+                    hash: name.hash.0,
+                    upload: name.upload.0,
                 })
             }
+            Call::BlobAbort { upload } if !self.own_uploads.remove(&upload) => Reply::Done,
             Call::BlobAbort { upload } => {
+                self.called.remove(&upload);
                 let upload = UploadId(upload);
                 // An upload that is finished already is removed as an unnamed blob.
                 let before = whimbrel_storage::BlobName {
@@ -1380,12 +1405,9 @@ impl Node {
                     hash: whimbrel_storage::Hash([0; 32]),
                 };
                 let next = self.disk.blob_list(Some(before), 1).pop();
-                match next
-                    .map(|info| info.name)
-                    .filter(|name| name.upload == upload)
-                {
-                    Some(name) => self.disk.blob_delete(name)?,
-                    None => drop(self.disk.blob_abort(upload)),
+                let name = next.map(|info| info.name);
+                if let Some(name) = name.filter(|name| name.upload == upload) {
+                    self.disk.blob_delete(name)?;
                 }
                 Reply::Done
             }

@@ -120,6 +120,13 @@ fn a_refused_commit_leaves_nothing_to_do_for_ever() {
     holds(14249);
 }
 
+/// The name of an import's upload was in use, by the body of the same import at another node, which came: it had another name then, under which nobody asked for it
+/// when all disks were lost but one.
+#[test]
+fn an_import_has_one_body_whoever_brings_it() {
+    holds(20095);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

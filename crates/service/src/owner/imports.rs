@@ -16,7 +16,8 @@ use crate::{
     machine::Now,
 };
 
-/// What the upload is to be called that brings this to the account. One that is called otherwise (the name was in use) is taken, too, and makes a body of its own.
+/// What the upload is to be called that brings this to the account. One that is called otherwise (the name was in use, of another upload of it or a body on its way) is taken
+/// by a node alone, and makes a body of its own; in a cluster it is refused for a while, unless the message is here.
 #[must_use]
 pub fn import_upload(entry: EntryId, account: AccountId) -> UploadId {
     MessageId::imported(entry, account).0
@@ -31,6 +32,7 @@ impl PartitionOwner {
         messages: Vec<(EntryId, NewMail)>,
     ) -> Result<Reply, Failure> {
         let came = self.came_again(account, &messages)?;
+        self.are_called(account, &messages)?;
         let at = self.at(now, account);
         let messages = messages.into_iter();
         let messages = messages.map(|(entry, new)| (entry, new_message(new)));
@@ -84,5 +86,30 @@ impl PartitionOwner {
             came.push(blob);
         }
         Ok(came)
+    }
+
+    /// Others make the same message with the body that is called as the message is: one of another name would be nowhere if its only node lost it, though they had its bytes.
+    ///
+    /// # Errors
+    /// One is new here, and its upload is called otherwise.
+    fn are_called(
+        &self,
+        account: AccountId,
+        messages: &[(EntryId, NewMail)],
+    ) -> Result<(), Failure> {
+        if self.config.peers.is_empty() && !self.config.in_cluster {
+            return Ok(());
+        }
+        let replica = self.replica(account)?;
+        let is_called = |(entry, new): &(EntryId, NewMail)| {
+            new.blob.upload == import_upload(*entry, account)
+                || replica
+                    .body(&MessageId::imported(*entry, account))
+                    .is_some()
+        };
+        match messages.iter().all(is_called) {
+            true => Ok(()),
+            false => Err(Failure::Temporary),
+        }
     }
 }

@@ -171,3 +171,21 @@ fn an_import_brings_a_body_that_was_lost_elsewhere() {
     pair.restart(1);
     assert_eq!(pair.uids(1, "INBOX").len(), 1);
 }
+
+/// The name of its upload was in use: another node may make the same message with the body that is called so, and a third one would ask for one of both.
+#[test]
+fn in_a_cluster_an_import_has_the_body_that_others_give_it() {
+    let other = || importing(ENTRY, [5; 16]);
+    let mut pair = Pair::new();
+    pair.unlink();
+    let reply = pair.call(1, other());
+    assert!(
+        matches!(reply, Reply::Failed(Failure::Temporary)),
+        "{reply:?}"
+    );
+    assert_eq!(pair.uids(1, "INBOX"), []);
+    assert_eq!(added(pair.call(1, import())), 1);
+    assert_eq!(added(pair.call(1, other())), 0, "it is here");
+    // Nobody else makes it.
+    assert_eq!(added(World::new().call(other())), 1);
+}

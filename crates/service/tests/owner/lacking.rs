@@ -8,7 +8,7 @@ use whimbrel_service::{
     api::{AccountId, EntryId, MailboxCall, Reply},
     log::lacking_of_key,
     machine::{Input, Machine},
-    owner::Config,
+    owner::{Config, import_upload},
     peers::PeerInput,
 };
 
@@ -217,7 +217,8 @@ fn nothing_waits_for_a_body_that_nobody_has() {
     pair.travel();
     let missing = pair.coming[1].last().copied().expect("a body");
     pair.nowhere = false;
-    let import = importing(EntryId([3; 16]), [7; 16]);
+    let entry = EntryId([3; 16]);
+    let import = importing(entry, import_upload(entry, ANNE));
     assert!(matches!(pair.call(0, import), Reply::Appended { .. }));
     pair.travel();
     assert_eq!(pair.uids(1, "INBOX"), []);

@@ -5,7 +5,7 @@ use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_service::{
     api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply, SessionId},
     machine::Machine as _,
-    owner::{Config, blob_name, keys},
+    owner::{Config, blob_name, import_upload, keys},
     peers,
 };
 
@@ -267,16 +267,21 @@ fn a_removed_account_does_not_come_back_with_a_state() {
     assert_eq!(pair.uids(1, "box").len(), 31);
 }
 
-/// Both have imported it, from uploads of their own names, as those are that an earlier version has made: each keeps its own, in the record, in the content row, and in what
-/// is held.
+/// Both have imported it, from a source that gives other bytes at each time: each keeps its own, in the record, in the content row, and in what is held.
 #[test]
 fn a_message_that_is_here_keeps_its_body() {
     let mut pair = Pair::with(config());
     pair.create(0, "box");
     pair.settle();
     pair.unlink();
-    for (node, upload) in [(0, [4; 16]), (1, [5; 16])] {
-        let reply = pair.call(node, importing(EntryId([3; 16]), upload));
+    for (node, hash) in [(0, [4; 32]), (1, [5; 32])] {
+        let entry = EntryId([3; 16]);
+        let mut import = importing(entry, import_upload(entry, ANNE));
+        let MailboxCall::Import { messages, .. } = &mut import else {
+            unreachable!("it imports");
+        };
+        messages[0].1.blob.hash = hash;
+        let reply = pair.call(node, import);
         assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
     }
     pair.append(0, "box", 20);
@@ -300,7 +305,7 @@ fn a_message_that_is_here_keeps_its_body() {
     let [row] = &rows[..] else {
         panic!("one message: {rows:?}");
     };
-    assert_eq!(row.blob.upload, [5; 16]);
+    assert_eq!(row.blob.hash, [5; 32]);
     let node = &pair.nodes[1];
     let content = &node.rows[&keys::content_key(ANNE, row.origin)[..]];
     let content = Content::decode(content).expect("a content row");
