@@ -1405,9 +1405,12 @@ impl Node {
                     hash: whimbrel_storage::Hash([0; 32]),
                 };
                 let next = self.disk.blob_list(Some(before), 1).pop();
-                let name = next.map(|info| info.name);
-                if let Some(name) = name.filter(|name| name.upload == upload) {
-                    self.disk.blob_delete(name)?;
+                match next
+                    .map(|info| info.name)
+                    .filter(|name| name.upload == upload)
+                {
+                    Some(name) => self.disk.blob_delete(name)?,
+                    None => drop(self.disk.blob_abort(upload)),
                 }
                 Reply::Done
             }

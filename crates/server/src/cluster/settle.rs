@@ -40,8 +40,10 @@ const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 const SPONSOR_TIME_MAX: Duration = Duration::from_secs(30);
 /// Of that for one member to say what it remembers, which takes some milliseconds: one that is cut off must leave time for the others.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
-/// And for one that has said so to give a slot: it syncs a file. If the answer is lost the slot is given in vain, so it has more time.
+/// And for one that has said so to give a slot: it syncs a file. If the answer is lost the slot may be given in vain, so it has more time,
 const SLOT_TIME_MAX: Duration = Duration::from_secs(10);
+/// and is asked so often under one incarnation, which leaves time for one other.
+const SLOT_TRIES_MAX: u32 = 2;
 /// For what members lack of a node that they have removed: it does not serve anyway.
 const REMOVED_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -379,7 +381,7 @@ pub(super) async fn judge<S: Store>(
 }
 
 /// Gets a slot for the new incarnation from one member, at first from those that have `answered` before. Who did not answer may have given one all the
-/// same, so another is asked under yet another incarnation.
+/// same: it is asked again, which takes no second one, and only then another, under yet another incarnation.
 async fn be_sponsored<S: Store>(
     state: &State<S>,
     data: &mut DataDir,
@@ -388,12 +390,25 @@ async fn be_sponsored<S: Store>(
 ) -> Result<(), StartError> {
     let until = Instant::now() + SPONSOR_TIME_MAX;
     let mut refused = None;
+    // Who may have given one, how often it was asked, and who was given up so.
+    let mut given: Option<(NodeName, u32)> = None;
+    let mut slow = BTreeSet::new();
     while Instant::now() < until {
         let mut peers = state.peers(&*state.roster.lock().await);
         if peers.is_empty() {
             break;
         }
-        peers.sort_by_key(|peer| !answered.contains(&peer.name));
+        if let Some((name, tries)) = &mut given
+            && *tries < SLOT_TRIES_MAX
+            && peers.iter().any(|peer| peer.name == *name)
+        {
+            *tries += 1;
+            peers.retain(|peer| peer.name == *name);
+        } else if let Some((name, _)) = given.take() {
+            data.renew(Copy::Peers);
+            slow.insert(name);
+        }
+        peers.sort_by_key(|peer| (slow.contains(&peer.name), !answered.contains(&peer.name)));
         let mut pause = PAUSE;
         for peer in peers {
             let me = incarnation(data);
@@ -425,25 +440,24 @@ async fn be_sponsored<S: Store>(
                         tracing::info!(sponsor = %name, "a member has given this node a slot");
                         return Ok(());
                     }
-                    data.renew(Copy::Peers);
                 }
                 // It has said so: nothing was given.
                 Ok(Err(JoinError::Refused(why))) => {
                     tracing::warn!(sponsor = %name, why, "no slot");
                     refused = Some(why);
                     pause = PAUSE_REFUSED;
+                    continue;
                 }
                 Ok(Err(JoinError::Io { cause, .. }))
-                    if cause.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(sponsor = %name, %error, "no slot");
-                    data.renew(Copy::Peers);
+                    if cause.kind() == std::io::ErrorKind::ConnectionRefused =>
+                {
+                    continue;
                 }
-                Err(late) => {
-                    tracing::warn!(sponsor = %name, %late, "no slot");
-                    data.renew(Copy::Peers);
-                }
+                Ok(Err(error)) => tracing::warn!(sponsor = %name, %error, "no slot"),
+                Err(late) => tracing::warn!(sponsor = %name, %late, "no slot"),
             }
+            given.get_or_insert((name, 1));
+            break;
         }
         sleep(pause).await;
     }

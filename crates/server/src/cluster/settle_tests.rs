@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional},
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
     task::JoinSet,
@@ -264,6 +264,73 @@ async fn a_slot_is_given_by_who_answers_though_others_are_cut_off() {
     // Each of them has its share.
     assert!(unknown >= 2 * ANSWER_TIME_MAX, "{unknown:?}");
     assert!(unknown < 4 * ANSWER_TIME_MAX, "{unknown:?}");
+}
+
+/// Carries one stream to `a`, until it has given a slot: of that nothing comes through. Whether it has.
+async fn lose_slot(near: TcpStream, at: SocketAddr, a: &State<MemoryStore>) -> bool {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = TcpStream::connect(at).await.unwrap().into_split();
+    let asking = async {
+        let _ = copy(&mut from_near, &mut to_far).await;
+        std::future::pending().await
+    };
+    let answering = async {
+        let mut bytes = [0; 4096];
+        loop {
+            let count = from_far.read(&mut bytes).await.unwrap_or(0);
+            // It is in the roster before it is answered.
+            if a.roster.lock().await.members().iter().count() > 2 {
+                return true;
+            }
+            if count == 0 || to_near.write_all(&bytes[..count]).await.is_err() {
+                return false;
+            }
+        }
+    };
+    tokio::select! {
+        lost = answering => lost,
+        () = asking => unreachable!("it does not end"),
+    }
+}
+
+/// Each new incarnation of which an answer was lost took another slot, and left a member that never lived.
+#[tokio::test]
+async fn who_lost_the_answer_asks_for_the_same_slot() {
+    let mut scene = Scene::new();
+    let (a, at) = scene.state("a", two(), &scene.path("a"), &[]).await;
+    a.begin(node(A), place(3, A)).await.unwrap();
+    let way = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = way.local_addr().unwrap();
+    let roster = Arc::clone(&a);
+    scene.tasks.spawn(async move {
+        loop {
+            let (near, _) = way.accept().await.unwrap();
+            if lose_slot(near, at, &roster).await {
+                break;
+            }
+        }
+        loop {
+            let (mut near, _) = way.accept().await.unwrap();
+            let mut far = TcpStream::connect(at).await.unwrap();
+            let _ = copy_bidirectional(&mut near, &mut far).await;
+        }
+    });
+    let mut data = DataDir::open(&scene.path("c")).unwrap();
+    data.start(None);
+    data.join(WAS, 1);
+    data.renew(Copy::Asked);
+    let asked = incarnation(&data);
+    let (c, _) = scene
+        .state("c", two(), data.path(), &[("a", address)])
+        .await;
+    let former = Former {
+        was: node(WAS),
+        clock: scene.clock,
+    };
+    let sponsored = be_sponsored(&c, &mut data, &former, &BTreeSet::new()).await;
+    sponsored.unwrap();
+    assert_eq!(incarnation(&data), asked);
+    assert_eq!(a.roster.lock().await.members().iter().count(), 3);
 }
 
 /// What another process does that is linked to `a` as `c`, once `c` starts, too.
