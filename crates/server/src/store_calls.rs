@@ -214,18 +214,17 @@ impl<S: Store> StoreCalls<S> {
             return Ok(Reply::Failed(Failure::Temporary));
         };
         let own = writer.finish().await?.name;
+        self.finished.insert(upload, own);
         let mut name = own;
         if let Some(called) = self.called.remove(&upload) {
             // Whoever had the name may have brought the same bytes: then it is that body. If that goes before it is named here, the store refuses to name it.
             name.upload = called;
             if self.store.stat(name).await?.is_some() {
+                self.finished.remove(&upload);
                 self.store.delete(own).await?;
             } else {
                 name = own;
             }
-        }
-        if name == own {
-            self.finished.insert(upload, own);
         }
         Ok(Reply::Blob(BlobName {
             upload: name.upload.0,
