@@ -34,14 +34,19 @@ pub trait Store: LogStore + BlobStore + Clone {}
 
 impl<S: LogStore + BlobStore + Clone> Store for S {}
 
+/// An upload under way.
+struct Open<W> {
+    writer: W,
+    /// What it was to be called, if that name was in use.
+    called: Option<UploadId>,
+}
+
 /// The uploads of one connection.
 pub(crate) struct StoreCalls<S: Store> {
     store: S,
-    uploads: BTreeMap<UploadId, S::Writer>,
+    uploads: BTreeMap<UploadId, Open<S::Writer>>,
     /// Finished, and not known to be named by anything.
     finished: BTreeMap<UploadId, whimbrel_storage::BlobName>,
-    /// What those were to be called whose names were in use.
-    called: BTreeMap<UploadId, UploadId>,
     uploads_max: usize,
     turns: Arc<Semaphore>,
     /// This connection's turn.
@@ -64,7 +69,6 @@ impl<S: Store> StoreCalls<S> {
             store,
             uploads: BTreeMap::new(),
             finished: BTreeMap::new(),
-            called: BTreeMap::new(),
             uploads_max,
             turns,
             turn: None,
@@ -191,32 +195,30 @@ impl<S: Store> StoreCalls<S> {
             }
             writer => writer?,
         };
-        self.called
-            .extend(called.filter(|of| *of != upload).map(|of| (upload, of)));
-        self.uploads.insert(upload, writer);
+        let called = called.filter(|called| *called != upload);
+        self.uploads.insert(upload, Open { writer, called });
         Ok(Reply::Upload(upload.0))
     }
 
     async fn write(&mut self, upload: UploadId, bytes: Bytes) -> Result<Reply, StoreError> {
-        let Some(writer) = self.uploads.get_mut(&upload) else {
+        let Some(open) = self.uploads.get_mut(&upload) else {
             return Ok(Reply::Failed(Failure::Temporary));
         };
-        let written = writer.write(bytes).await;
+        let written = open.writer.write(bytes).await;
         if written.is_err() {
             self.uploads.remove(&upload);
-            self.called.remove(&upload);
         }
         written.map(|()| Reply::Done)
     }
 
     async fn finish(&mut self, upload: UploadId) -> Result<Reply, StoreError> {
-        let Some(writer) = self.uploads.remove(&upload) else {
+        let Some(Open { writer, called }) = self.uploads.remove(&upload) else {
             return Ok(Reply::Failed(Failure::Temporary));
         };
         let own = writer.finish().await?.name;
         self.finished.insert(upload, own);
         let mut name = own;
-        if let Some(called) = self.called.remove(&upload) {
+        if let Some(called) = called {
             // Whoever had the name may have brought the same bytes: then it is that body. If that goes before it is named here, the store refuses to name it.
             name.upload = called;
             if self.store.stat(name).await?.is_some() {
@@ -233,9 +235,8 @@ impl<S: Store> StoreCalls<S> {
     }
 
     async fn abort(&mut self, upload: UploadId) -> Result<Reply, StoreError> {
-        self.called.remove(&upload);
-        if let Some(writer) = self.uploads.remove(&upload) {
-            writer.abort().await?;
+        if let Some(open) = self.uploads.remove(&upload) {
+            open.writer.abort().await?;
         }
         if let Some(name) = self.finished.remove(&upload) {
             self.store.delete(name).await?;
@@ -256,9 +257,9 @@ impl<S: Store> StoreCalls<S> {
                 let _ = self.store.delete(name).await;
             }
         }
-        while let Some((_, writer)) = self.uploads.pop_first() {
+        while let Some((_, open)) = self.uploads.pop_first() {
             // What cannot be removed now is removed at the next start.
-            let _ = writer.abort().await;
+            let _ = open.writer.abort().await;
         }
     }
 }

@@ -743,12 +743,10 @@ impl Machine for DirectoryOwner {
         let Phase::Running(running) = &self.state else {
             return self.retry_at;
         };
-        if running.failed {
-            // It does nothing by itself any more: its times would be over for ever.
-            return self.retry_at;
-        }
-        let all = running.shipping.deadline().into_iter();
-        all.chain(running.late_at()).chain(self.retry_at).min()
+        // One that failed does nothing by itself any more: its times would be over for ever.
+        let times = [running.shipping.deadline(), running.late_at()];
+        let times = times.into_iter().filter(|_| !running.failed);
+        times.chain([self.retry_at]).flatten().min()
     }
 
     fn reports(&self) -> Vec<PartitionReport> {

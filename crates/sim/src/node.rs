@@ -177,10 +177,8 @@ pub struct Node {
     hangs_until: u64,
     count: u64,
     uploads: u64,
-    /// Those that were begun by clients here.
-    own_uploads: BTreeSet<[u8; 16]>,
-    /// What those were to be called whose names were in use.
-    called: BTreeMap<[u8; 16], [u8; 16]>,
+    /// Those that were begun by clients here; with what they were to be called, if that name was in use.
+    own_uploads: BTreeMap<[u8; 16], Option<[u8; 16]>>,
     deliveries: BTreeMap<Ticket, EntryId>,
     rng: Rng,
     outcomes: VecDeque<Outcome>,
@@ -271,8 +269,7 @@ impl Node {
             body_waits: false,
             body_refused: BTreeSet::new(),
             body_uploads: BTreeSet::new(),
-            own_uploads: BTreeSet::new(),
-            called: BTreeMap::new(),
+            own_uploads: BTreeMap::new(),
             body_timer: None,
             states: BTreeMap::new(),
             stopped: false,
@@ -1365,9 +1362,8 @@ impl Node {
                     }
                     created => created?,
                 }
-                self.own_uploads.insert(upload);
-                self.called
-                    .extend(called.filter(|of| *of != upload).map(|of| (upload, of)));
+                let called = called.filter(|called| *called != upload);
+                self.own_uploads.insert(upload, called);
                 Reply::Upload(upload)
             }
             Call::BlobWrite { upload, bytes } => {
@@ -1377,27 +1373,24 @@ impl Node {
             Call::BlobFinish { upload } => {
                 let own = self.disk.blob_finish(UploadId(upload))?.name;
                 let mut name = own;
-                if let Some(called) = self.called.remove(&upload) {
+                if let Some(called) = self.own_uploads.get(&upload).copied().flatten() {
                     name.upload = UploadId(called);
                     if self.disk.blob_stat(name).is_some() {
                         self.disk.blob_delete(own)?;
+                        // It is another one's.
+                        self.own_uploads.remove(&upload);
+                        self.own_uploads.remove(&called);
                     } else {
                         name = own;
                     }
-                }
-                if name != own {
-                    // Another one's.
-                    self.own_uploads.remove(&upload);
-                    self.own_uploads.remove(&name.upload.0);
                 }
                 Reply::Blob(BlobName {
                     hash: name.hash.0,
                     upload: name.upload.0,
                 })
             }
-            Call::BlobAbort { upload } if !self.own_uploads.remove(&upload) => Reply::Done,
+            Call::BlobAbort { upload } if self.own_uploads.remove(&upload).is_none() => Reply::Done,
             Call::BlobAbort { upload } => {
-                self.called.remove(&upload);
                 let upload = UploadId(upload);
                 // An upload that is finished already is removed as an unnamed blob.
                 let before = whimbrel_storage::BlobName {

@@ -340,10 +340,14 @@ impl<'a> Group<'a> {
 
     /// Whether a body is whole, or named: then it comes, or is known to be missing.
     fn is_here(&self, blob: BlobName) -> Result<bool, StoreError> {
-        let info = self
-            .view
-            .contains_key(&self.sealer.trees.meta, keys::info(blob.upload));
-        Ok(info.map_err(read_error)? || self.is_named(blob.upload)?)
+        Ok(self.is_whole(blob.upload)? || self.is_named(blob.upload)?)
+    }
+
+    /// Whether an upload was finished when this group was begun.
+    fn is_whole(&self, upload: UploadId) -> Result<bool, StoreError> {
+        let meta = &self.sealer.trees.meta;
+        let whole = self.view.contains_key(meta, keys::info(upload));
+        whole.map_err(read_error)
     }
 
     /// Whether anything names the upload when this group is done.
@@ -400,10 +404,7 @@ impl<'a> Group<'a> {
             } else if self.let_go.contains(&upload) {
                 self.write.put(Tree::Meta, doubtful, Bytes::new());
                 // An upload that is still being written is left alone: it may yet be named.
-                let info = self
-                    .view
-                    .contains_key(&self.sealer.trees.meta, keys::info(upload));
-                match info.map_err(read_error)? {
+                match self.is_whole(upload)? {
                     true => unnamed.push(upload),
                     false => {
                         // Before the write: who makes it whole and finds that nothing names it finds this as well. If the write fails, what is said here
@@ -422,10 +423,9 @@ impl<'a> Group<'a> {
         }
         for (upload, _) in self.abandoned.iter().copied() {
             let meta = &self.sealer.trees.meta;
-            let info = self.view.contains_key(meta, keys::info(upload));
             let mark = self.view.contains_key(meta, keys::doubtful(upload));
             // What is named and was not finished comes again, as a body of another node: what is left of this one would prevent that. While its mark is there no other can have begun.
-            let is_left = !info.map_err(read_error)? && mark.map_err(read_error)?;
+            let is_left = !self.is_whole(upload)? && mark.map_err(read_error)?;
             if is_left || !self.is_named(upload)? {
                 unnamed.push(upload);
             }

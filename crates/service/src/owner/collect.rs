@@ -120,7 +120,7 @@ impl PartitionOwner {
             return Remains::Due;
         }
         let (unfinished, recovered) = (&self.unfinished, self.queue_recovered);
-        let alone = !self.config.in_cluster && self.config.peers.is_empty();
+        let alone = self.config.is_alone();
         // What was imported comes back by a further import where it is forgotten, and stays dead where it is not (docs/decisions/0042).
         let tombstones = match alone {
             true => Tombstones::None,

@@ -32,7 +32,6 @@ impl PartitionOwner {
         messages: Vec<(EntryId, NewMail)>,
     ) -> Result<Reply, Failure> {
         let came = self.came_again(account, &messages)?;
-        self.are_called(account, &messages)?;
         let at = self.at(now, account);
         let messages = messages.into_iter();
         let messages = messages.map(|(entry, new)| (entry, new_message(new)));
@@ -61,7 +60,8 @@ impl PartitionOwner {
     /// Bodies that were not here, and that are now: other nodes imported the messages, too, and may be gone.
     ///
     /// # Errors
-    /// One is on its way, and the upload is called otherwise: only when it is here the message is.
+    /// One is on its way, and the upload is called otherwise: only when it is here the message is. Or the message is new in a cluster, and the upload called otherwise: others
+    /// make the same message with the body that is called as it is, and one of another name would be nowhere if its only node lost it, though they had its bytes.
     fn came_again(
         &self,
         account: AccountId,
@@ -72,44 +72,21 @@ impl PartitionOwner {
             return Err(Failure::Temporary);
         };
         let mut came = Vec::new();
-        if own.lacking.is_empty() {
-            return Ok(came);
-        }
         for (entry, new) in messages {
-            let known = replica.body(&MessageId::imported(*entry, account));
-            let Some(blob) = known.filter(|blob| own.lacking.contains_key(blob)) else {
+            let Some(blob) = replica.body(&MessageId::imported(*entry, account)) else {
+                if !self.config.is_alone() && new.blob.upload != import_upload(*entry, account) {
+                    return Err(Failure::Temporary);
+                }
                 continue;
             };
+            if !own.lacking.contains_key(&blob) {
+                continue;
+            }
             if blob != new.blob || !own.lacking.is_named_durably(&blob) {
                 return Err(Failure::Temporary);
             }
             came.push(blob);
         }
         Ok(came)
-    }
-
-    /// Others make the same message with the body that is called as the message is: one of another name would be nowhere if its only node lost it, though they had its bytes.
-    ///
-    /// # Errors
-    /// One is new here, and its upload is called otherwise.
-    fn are_called(
-        &self,
-        account: AccountId,
-        messages: &[(EntryId, NewMail)],
-    ) -> Result<(), Failure> {
-        if self.config.peers.is_empty() && !self.config.in_cluster {
-            return Ok(());
-        }
-        let replica = self.replica(account)?;
-        let is_called = |(entry, new): &(EntryId, NewMail)| {
-            new.blob.upload == import_upload(*entry, account)
-                || replica
-                    .body(&MessageId::imported(*entry, account))
-                    .is_some()
-        };
-        match messages.iter().all(is_called) {
-            true => Ok(()),
-            false => Err(Failure::Temporary),
-        }
     }
 }

@@ -136,7 +136,7 @@ impl PartitionOwner {
         let mut opening = Opening::default();
         let (from, to) = (log::OWN_ROWS.0.to_vec(), log::OWN_ROWS.1.to_vec());
         self.request(Load::Position(partition), partition, from, to);
-        if self.config.peers.is_empty() && !self.config.in_cluster {
+        if self.config.is_alone() {
             opening.logs = Some(None);
         } else {
             let ticket = self.ticket();

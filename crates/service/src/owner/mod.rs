@@ -117,6 +117,11 @@ impl Config {
         all.copied().collect()
     }
 
+    /// Whether nobody else has, or may have, what is here.
+    fn is_alone(&self) -> bool {
+        self.peers.is_empty() && !self.in_cluster
+    }
+
     fn renewal(&self) -> Renewal {
         Renewal {
             incarnation: self.origin,
