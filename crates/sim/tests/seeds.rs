@@ -127,6 +127,20 @@ fn an_import_has_one_body_whoever_brings_it() {
     holds(20095);
 }
 
+/// A node of which two disks were lost around it had claimed all again; a client with QRESYNC that named what it knew by these claims went to one that had not heard of them,
+/// and was not told of what lies there under the old ones.
+#[test]
+fn what_was_claimed_again_elsewhere_is_told() {
+    holds(26815);
+}
+
+/// A second state was joined to an account while a message in it waited, and the message's body was missing then, for another account's sake alone: when it came nobody
+/// told the account.
+#[test]
+fn a_body_that_came_is_told_to_accounts_that_were_joined() {
+    holds(40016);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

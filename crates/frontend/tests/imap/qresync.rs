@@ -431,3 +431,28 @@ fn a_resynchronization_asks_for_what_has_changed() {
     assert_eq!(said(&mut world).matches(" FETCH (").count(), 2);
     assert_eq!(world.get("1").calls.get("Rows"), Some(&2));
 }
+
+/// Another node may have given a message that the client knows a UID of which nothing is known here: that one has vanished, and the one that it
+/// has here is told, though the client does not name it.
+#[test]
+fn a_client_from_elsewhere_is_told_of_what_it_does_not_name() {
+    let (mut world, uids, modseq) = selected(World::real(Cut::Whole), 4);
+    let of_another = modseq - modseq % 64 + (modseq + 1) % 64;
+    for (modseq, expected) in [(modseq, &uids[..0]), (of_another, &uids[..3])] {
+        let (first, third) = (uids[0], uids[2]);
+        let gone = third - 1;
+        world.send(
+            "1",
+            format!("x SELECT INBOX (QRESYNC (7 {modseq} {first},{gone},{third}))\r\n").as_bytes(),
+        );
+        let answer = said(&mut world);
+        let fetched = answer.lines().filter(|line| line.contains(" FETCH ("));
+        let fetched: Vec<u32> = fetched
+            .filter_map(|line| number_after(line, "UID "))
+            .collect();
+        assert_eq!(fetched, expected, "{answer}");
+        let vanished = format!("* VANISHED (EARLIER) {gone}\r\n");
+        let is_told = answer.contains(&vanished);
+        assert_eq!(is_told, !expected.is_empty(), "{answer}");
+    }
+}

@@ -409,6 +409,8 @@ impl PartitionOwner {
             units.push(unit);
         }
         let (state, partition) = (joined.state, entry.partition);
+        // As of one that was loaded: some may be named by the rows of other accounts alone.
+        own.lacking.hold_back(account, replica.lacking());
         // Not all messages stay: what is gone at one of the two is gone.
         let unnamed = unnamed_by(&replica, lacking);
         units.push(own.names_no_more(account, unnamed.iter().copied()));

@@ -44,6 +44,9 @@ pub(super) struct Fetch {
     vanished: Option<MessageSet>,
     /// The greatest UID up to which the client knows what was expunged, as its sequence numbers show.
     matched: u32,
+    /// What is told in place of what is named if the client's MODSEQ is from another node: what lies between the UIDs that it names may be
+    /// known to it under a UID of which nothing is known here (docs/decisions/0020).
+    unless_believed: Option<Ranges>,
     /// An item needs the content row.
     needs_content: bool,
     /// Some items are made of the summary as it lies there.
@@ -138,6 +141,7 @@ impl Fetch {
             items: arguments.items,
             vanished: arguments.vanished.then_some(arguments.set),
             matched: 0,
+            unless_believed: None,
             places,
             cursor: Cursor::default(),
             chunk: Vec::new(),
@@ -160,7 +164,12 @@ impl Fetch {
     /// "mod-sequence-value" VANISHED)" (RFC 7162, 3.2.5.1).
     pub(super) fn resync(cx: &mut Context, known: Qresync) -> Result<Fetch, Outcome> {
         let view = cx.view();
-        let all = || SequenceSet::from_ranges([(1, view.uid_next.saturating_sub(1).max(1))]);
+        let upto = |uid: u32| SequenceSet::from_ranges([(1, uid)]);
+        let all = || upto(view.uid_next.saturating_sub(1).max(1));
+        let greatest = known.known_uids.as_ref();
+        let greatest = greatest.and_then(SequenceSet::greatest_named);
+        let set = MessageSet::Numbers(upto(greatest.unwrap_or(0).max(1)));
+        let unless_believed = view.places(&set, true).ok().filter(|_| greatest.is_some());
         let matched = known
             .sequence_match
             .as_ref()
@@ -174,13 +183,19 @@ impl Fetch {
             partial: None,
         };
         let fetch = Fetch::new(cx, arguments)?;
-        Ok(Fetch { matched, ..fetch })
+        Ok(Fetch {
+            matched,
+            unless_believed,
+            ..fetch
+        })
     }
 
     fn take_since(&mut self, cx: &mut Context, since: Since) -> Step {
         let view = cx.view();
         if since.believed {
             self.places = self.places.and(&view.places_of_list(&since.changed));
+        } else if let Some(all) = self.unless_believed.take() {
+            self.places = all;
         }
         let Some(set) = self.vanished.take() else {
             self.state = State::Chunk;
