@@ -320,6 +320,7 @@ impl Connection {
             }
             if is("\\All") {
                 if self.has(GMAIL) {
+                    report.note("labels that Gmail does not show in IMAP are not seen: mail that has only these does not come along (Settings, Labels, \"Show in IMAP\")");
                     folders.push(Folder {
                         levels: levels(&item.name, item.delimiter),
                         special_use: Some("\\Archive".to_owned()),

@@ -105,6 +105,9 @@ impl World {
             (None, what) => matches!(what, What::Append(_) | What::Deliver(..) | What::Store(_)),
         };
         let writes = writes && !matches!(reply, Reply::Failed(_));
+        if writes {
+            self.say(|| format!("node {node} answers: {reply:?}"));
+        }
         if writes && self.must_refuse(node, asked.at) {
             return Err(format!(
                 "node {node} writes though its clock is far from all others"

@@ -346,6 +346,8 @@ impl World {
             match &ack.what {
                 Acked::Body(body) | Acked::Imported(body) | Acked::Accepted(body) => {
                     self.kept.made(ack.account, *body);
+                    // It may have been copied, and nobody has it for the copy either.
+                    self.names.forget_copies(ack.account);
                 }
                 Acked::Flags(id) => {
                     self.kept.unflagged(ack.account, *id);

@@ -69,6 +69,13 @@ impl Names {
         }
     }
 
+    /// The body of a message of the account is gone: what was copied may be, too.
+    pub(super) fn forget_copies(&mut self, account: AccountId) {
+        let all = self.all.values_mut();
+        let copied = all.filter(|own| own.account == account && !own.copied_at.is_empty());
+        copied.for_each(|own| own.holds = None);
+    }
+
     fn answered(&mut self, node: usize, did: Did, reply: &Reply) {
         let names = did.names();
         let own = names.iter().filter_map(|name| self.all.remove_entry(name));
@@ -247,8 +254,9 @@ impl World {
                         None => "cluster: own name, gone",
                     });
                     if found != holds {
+                        let stands = self.stands(low, account);
                         return Err(format!(
-                            "D1: mailbox {text:?} of {account} holds {found:?} messages, by what was acknowledged {holds:?}"
+                            "D1: mailbox {text:?} of {account} holds {found:?} messages, by what was acknowledged {holds:?}: {picture:?}, {stands}"
                         ));
                     }
                 }
