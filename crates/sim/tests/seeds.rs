@@ -141,6 +141,12 @@ fn a_body_that_came_is_told_to_accounts_that_were_joined() {
     holds(40016);
 }
 
+/// A node that came for a lost disk had all, and served; one message still waited for other nodes there, as if it had just been made.
+#[test]
+fn a_new_node_shows_what_all_others_show() {
+    holds(30571);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

@@ -261,8 +261,8 @@ impl PartitionOwner {
         done
     }
 
-    /// A takeover waits for no other node (rule 5): what it claims is shown at once.
-    fn nobody_waits(&mut self, account: AccountId, nobody: bool) {
+    /// While it is so nothing waits for other nodes (rule 5): what is claimed is shown at once.
+    pub(super) fn nobody_waits(&mut self, account: AccountId, nobody: bool) {
         if let Some(entry) = self.accounts.get(&account)
             && let Some(super::Partition::Running(own)) = self.partitions.get_mut(&entry.partition)
         {

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Renewal, Replica};
+use whimbrel_storage::Room;
 
 use super::{Account, Own, Partition, PartitionOwner, Phase, joining::Joining, keys};
 use crate::{
@@ -199,6 +200,10 @@ impl PartitionOwner {
             if lost {
                 self.epoch_if_due(now, account, 0);
             }
+            // Others have shown it long ago: who comes now misses nothing, and is told no UIDNEXT above it.
+            self.nobody_waits(account, true);
+            self.show_anew(now, account, Room::Vital, Replica::release);
+            self.nobody_waits(account, false);
             self.claim_late(now, account);
             self.is_looked_at(now, account);
         }
