@@ -33,6 +33,8 @@ pub(super) struct Client {
     pub(super) with_qresync: bool,
     /// It has said what it knows, and selects INBOX next.
     pub(super) has_said: bool,
+    /// It has asked for something since it came here and had read all.
+    has_asked: bool,
     /// When it does something next; none while it waits for an answer.
     pub(super) due: Option<u64>,
 }
@@ -124,6 +126,11 @@ fn quarrels(seed: u64) -> bool {
     seed % 3 == 1
 }
 
+/// In these seeds a client goes to another node whenever it has read what there is and has asked for one thing.
+fn moves_at_every_step(seed: u64) -> bool {
+    Rng::new(seed ^ 0x0000_7a3e_11e6).one_in(12)
+}
+
 impl World {
     pub(super) fn new_client(&mut self, index: u64) {
         let account = self.accounts[usize::try_from(index % self.plan.accounts).unwrap_or(0)];
@@ -138,6 +145,7 @@ impl World {
             knows: None,
             with_qresync: index.is_multiple_of(2),
             has_said: false,
+            has_asked: false,
             due,
         });
     }
@@ -167,6 +175,7 @@ impl World {
         client.node = node;
         client.view = None;
         client.has_said = false;
+        client.has_asked = false;
         client.due = Some(self.now + 1 + pause);
     }
 
@@ -386,6 +395,13 @@ impl World {
             view.reading.clone_from(&uids);
             let name = mailbox(&name);
             self.ask(index, MailboxCall::Rows { name, uids }, What::Rows);
+            return Ok(());
+        }
+        if moves_at_every_step(self.plan.seed)
+            && std::mem::replace(&mut self.clients[index].has_asked, true)
+        {
+            self.note("cluster: client moves at every step");
+            self.wander(index);
             return Ok(());
         }
         if self.asks_more(index) || self.uses_own_names(index) {

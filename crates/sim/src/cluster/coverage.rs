@@ -4,7 +4,7 @@
 pub const COVERED_AFTER_SEEDS: u64 = 500;
 
 /// Everything that a run of many seeds must have drawn.
-pub const COVERAGE: [&str; 141] = [
+pub const COVERAGE: [&str; 142] = [
     "cluster: looked at a guest",
     "cluster: APPEND",
     "cluster: APPEND of several",
@@ -50,6 +50,7 @@ pub const COVERAGE: [&str; 141] = [
     "cluster: claims made again",
     "cluster: claims made by takeovers",
     "cluster: client goes to another node",
+    "cluster: client moves at every step",
     "cluster: clock far off",
     "cluster: clock jump",
     "cluster: clocks skewed",
