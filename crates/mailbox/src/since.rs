@@ -51,26 +51,17 @@ impl Replica {
         changed
     }
 
-    /// Whether a client that names this MODSEQ in a condition on messages under the name may have been told it here, or the one before it (who knows
-    /// all up to what it was told asks for what is one more), and not by another replica. Beside the slots of `others` that shows only where
-    /// something here has just that MODSEQ. Nobody was told one of a time after `now_micros` and a day.
-    pub fn may_have_told(
-        &self,
-        name: &MailboxName,
-        modseq: u64,
-        others: &BTreeSet<u8>,
-        now_micros: u64,
-    ) -> bool {
+    /// Whether a client that names this MODSEQ in a condition may have been told it here, or the one before it (who knows all up to what it was
+    /// told asks for what is one more), and not by another replica: of two nodes with neighbouring slots that cannot be told apart, for both tell
+    /// what one batch brought with one time. Nobody was told one of a time after `now_micros` and a day.
+    pub fn may_have_told(&self, modseq: u64, others: &BTreeSet<u8>, now_micros: u64) -> bool {
         // Every message has a greater one.
         let Some(before) = modseq.checked_sub(1).filter(|before| *before > 0) else {
             return true;
         };
         let slots = [modseq, before].map(|modseq| (modseq % 64) as u8);
         if slots.iter().any(|slot| others.contains(slot)) {
-            let highest = self.names.get(name).map(|state| state.highest);
-            let has = |(number, record)| self.has_modseq(number, record, before, modseq);
-            return highest.is_some_and(|highest| highest == modseq || highest == before)
-                || self.members(name).any(has);
+            return false;
         }
         // A number that nobody gave out is taken at its word.
         let day = 24 * 3600 * 1_000_000;
@@ -78,24 +69,6 @@ impl Replica {
             || modseq / 64 > self.last_change.max(now_micros.saturating_add(day))
             || self.is_own_modseq(modseq)
             || self.is_own_modseq(before)
-    }
-
-    /// Whether something in a mailbox has one of two MODSEQs that follow each other. Costs what has them: the mailbox is walked for that alone with which it came under its name.
-    fn has_modseq(&self, number: u32, record: &BoxRecord, least: u64, greatest: u64) -> bool {
-        let base = record.base_modseq;
-        let came = (least..=greatest).contains(&base)
-            && record
-                .uids
-                .iter()
-                .inspect(|_| steps::count(1))
-                .any(|(_, slot)| self.records[*slot].modseq <= base);
-        let changed = &record.changed;
-        let from = changed.partition_point(|(at, _)| *at < least || *at <= base);
-        came || changed[from..]
-            .iter()
-            .take_while(|(at, _)| *at <= greatest)
-            .inspect(|_| steps::count(1))
-            .any(|(at, slot)| self.is_fresh(number, *at, *slot))
     }
 
     /// Some `count_max` of the messages up to `uid_max` that [`Self::changed_since`] tells, those that changed first. A part ends between two

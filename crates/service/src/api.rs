@@ -251,8 +251,6 @@ pub enum MailboxCall {
     /// Which of these MODSEQs, which a client names in conditions (RFC 7162, 3.1.5), this replica may have told it: of any other it is not
     /// known what the client had seen when it was told it. [`Reply::Believed`].
     Believed {
-        /// Which mailbox.
-        name: MailboxName,
         /// As the client names them: what it was told, or one more.
         modseqs: Vec<u64>,
     },
@@ -370,7 +368,7 @@ pub enum MailboxCall {
     },
     /// A client named these numbers under a name: UIDs, or UIDNEXTs (the beginning of `n:*`), which it was told some time. To be asked
     /// before anything else of the command is done when one is greater than the UIDNEXT that the session knows, and with the known
-    /// UIDs of QRESYNC: it may come from another node, or an older copy of the disk may have been put back since. Answered by [`Reply::Done`]; what
+    /// UIDs of QRESYNC: it may come from another node, or an older copy of the disk may have been put back since. [`Reply::Named`]; what
     /// it changes is told by [`MailboxCall::Changes`].
     Named {
         /// Where.
@@ -539,6 +537,11 @@ pub enum Reply {
     Since(Since),
     /// To [`MailboxCall::Believed`]: those that are, in the order asked.
     Believed(Vec<u64>),
+    /// To [`MailboxCall::Named`].
+    Named {
+        /// Whether it has something of what it names from elsewhere, so that its MODSEQ does not say all that it has seen.
+        elsewhere: bool,
+    },
     /// To [`MailboxCall::Rows`].
     Rows(Vec<Row>),
     /// To [`MailboxCall::Flagged`].

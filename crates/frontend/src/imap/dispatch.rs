@@ -114,8 +114,9 @@ fn is_uid(body: &CommandBody) -> bool {
 impl ImapSession {
     /// Begins a command, if need be by way of what it names.
     pub(super) fn begin(&mut self, command: Command) {
+        let always = self.cx.condstore || self.cx.rev2;
         let view = self.cx.view.as_deref_mut();
-        let unknown = view.and_then(|view| named::unknown(view, &command));
+        let unknown = view.and_then(|view| named::unknown(view, &command, always));
         let Some(unknown) = unknown else {
             return self.begin_known(command);
         };

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use whimbrel_imap::{
     Command, CommandBody,
-    command::{Fetch, Qresync, SearchKey, Store},
+    command::{Fetch, FetchItem, Qresync, SearchKey, Store},
     core::{MessageSet, SequenceSet},
 };
 use whimbrel_service::api::{MailboxCall, NAMED_PER_CALL_MAX, Reply};
@@ -31,6 +31,8 @@ pub(super) struct Unknown {
     numbers: Vec<u32>,
     /// The UIDNEXT that was told here before the session.
     told: Option<u32>,
+    /// The MODSEQ of another node since which it asks for changes.
+    modseq: Option<u64>,
 }
 
 /// A command that waits for what it names.
@@ -57,30 +59,57 @@ impl Named {
     }
 }
 
-/// What a command names that the session does not know: nothing, as a rule.
-pub(super) fn unknown(view: &mut View, command: &Command) -> Option<Unknown> {
-    let told = match tells_uids(&command.body) {
+/// What a command names that the session does not know: nothing, as a rule. `always`: whether each FETCH tells a UID.
+pub(super) fn unknown(view: &mut View, command: &Command, always: bool) -> Option<Unknown> {
+    let told = match tells_uids(&command.body, always) {
         true => view.told_before.take(),
         false => view.told_before,
     };
     let set = set_of(&command.body)?;
+    if let Some(modseq) = since_elsewhere(view, &command.body) {
+        // It says where the client was, whatever was told here.
+        let greatest = set.greatest_named().into_iter().collect();
+        let modseq = Some(modseq);
+        return Some(Unknown {
+            numbers: greatest,
+            told,
+            modseq,
+        });
+    }
     let from = told.map_or(view.uid_next, |told| told.min(view.uid_next));
     let numbers = beyond(set, from);
-    (!numbers.is_empty()).then_some(Unknown { numbers, told })
+    (!numbers.is_empty()).then_some(Unknown {
+        numbers,
+        told,
+        modseq: None,
+    })
 }
 
-/// Whether the answer may have a UID of the selected mailbox.
-fn tells_uids(body: &CommandBody) -> bool {
-    matches!(
-        body,
-        CommandBody::Fetch(_)
-            | CommandBody::Store(_)
-            | CommandBody::Search(_)
-            | CommandBody::Sort(_)
-            | CommandBody::Thread(_)
-            | CommandBody::Copy { .. }
-            | CommandBody::Move { .. }
-    )
+/// The MODSEQ of CHANGEDSINCE, if it has not the slot of those that are told here.
+fn since_elsewhere(view: &View, body: &CommandBody) -> Option<u64> {
+    let CommandBody::Fetch(fetch) = body else {
+        return None;
+    };
+    let is_of_another = |modseq: &u64| *modseq % 64 != view.highest_modseq % 64;
+    fetch.changed_since.filter(is_of_another)
+}
+
+/// Whether the answer may have a UID of the selected mailbox. `always`: each FETCH has one.
+fn tells_uids(body: &CommandBody, always: bool) -> bool {
+    match body {
+        CommandBody::Fetch(fetch) => {
+            let condstore = fetch.changed_since.is_some();
+            let asks = fetch.items.contains(&FetchItem::Uid);
+            let asks = asks || condstore || fetch.items.contains(&FetchItem::ModSeq);
+            fetch.uid || asks || always
+        }
+        CommandBody::Store(store) => store.uid || store.unchanged_since.is_some() || always,
+        CommandBody::Search(search) => search.uid,
+        CommandBody::Sort(sort) => sort.uid,
+        CommandBody::Thread(thread) => thread.uid,
+        CommandBody::Copy { .. } | CommandBody::Move { .. } => true,
+        _ => false,
+    }
 }
 
 /// The set of UIDs in a command that is carried out on the selected mailbox. EXPUNGE may be told before each of them: they are all `UID`.
@@ -176,11 +205,11 @@ impl Task for Named {
                     uid_validity: view.uid_validity,
                     numbers: std::mem::take(&mut self.unknown.numbers),
                     told: self.unknown.told,
-                    modseq: None,
+                    modseq: self.unknown.modseq,
                 };
                 Step::Call(cx.call(call))
             }
-            (State::Asked, Wake::Reply(Reply::Done)) => {
+            (State::Asked, Wake::Reply(Reply::Named { .. })) => {
                 self.state = State::Telling(Sync::new(true, true));
                 Step::Again
             }

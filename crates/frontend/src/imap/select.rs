@@ -19,6 +19,8 @@ use super::{
 pub(super) struct Select {
     arguments: Arguments,
     read_only: bool,
+    /// Some of what the client names was told elsewhere.
+    elsewhere: bool,
     state: State,
 }
 
@@ -45,6 +47,7 @@ impl Select {
         Ok(Select {
             arguments,
             read_only,
+            elsewhere: false,
             state: State::Begin,
         })
     }
@@ -98,18 +101,19 @@ impl Select {
 
     fn selected(&mut self, cx: &mut Context) -> Step {
         // "If the provided UIDVALIDITY doesn't match the UIDVALIDITY for the mailbox being opened, then the server MUST ignore the remaining
-        // parameters" (RFC 7162, 3.2.5); and where no message ever was, none is known.
+        // parameters" (RFC 7162, 3.2.5); and where no message ever was, none is known, if none is named.
         let view = cx.view();
         let (uid_validity, uid_next) = (view.uid_validity, view.uid_next);
         let known = self
             .arguments
             .qresync
             .take()
-            .filter(|known| known.uid_validity == uid_validity && uid_next > 1);
+            .filter(|known| known.uid_validity == uid_validity)
+            .filter(|known| known.known_uids.is_some() || uid_next > 1);
         let Some(known) = known else {
             return self.end();
         };
-        match Fetch::resync(cx, known) {
+        match Fetch::resync(cx, known, self.elsewhere) {
             Ok(fetch) => {
                 self.state = State::Resync(Box::new(fetch));
                 Step::Again
@@ -155,8 +159,9 @@ impl Task for Select {
                 let was_selected = *was_selected;
                 self.fail(cx, was_selected, Outcome::of_reply(reply))
             }
-            (State::Named(name, was_selected), Wake::Reply(_)) => {
+            (State::Named(name, was_selected), Wake::Reply(reply)) => {
                 let (name, was_selected) = (name.clone(), *was_selected);
+                self.elsewhere = matches!(reply, Reply::Named { elsewhere: true });
                 self.ask(cx, name, was_selected)
             }
             (State::Begin, Wake::Go) => self.begin(cx),

@@ -778,7 +778,7 @@ impl Fake {
                 Reply::Done
             }
             // Nothing is ever lost here.
-            MailboxCall::Named { .. } => Reply::Done,
+            MailboxCall::Named { .. } => Reply::Named { elsewhere: false },
             // No client can ask for it.
             MailboxCall::Import { .. } => return Err(Failure::Temporary),
             MailboxCall::Subscribe { name, subscribed } => {

@@ -136,6 +136,19 @@ fn what_a_session_may_have_been_told_here_is_no_sign() {
         ("NOOP", "UID FETCH % (INTERNALDATE)", true),
         ("NOOP", "UID FETCH 1:% (INTERNALDATE)", false),
         ("UID SEARCH ALL", "UID FETCH % (INTERNALDATE)", false),
+        // These tell no UID.
+        ("SEARCH ALL", "UID FETCH % (INTERNALDATE)", true),
+        (
+            "NOOP\r\nc FETCH 1 (FLAGS)",
+            "UID FETCH % (INTERNALDATE)",
+            true,
+        ),
+        // CHANGEDSINCE with a MODSEQ that is not of here: it was elsewhere, whatever it names.
+        (
+            "UID SEARCH ALL",
+            "UID FETCH % (INTERNALDATE) (CHANGEDSINCE 65)",
+            true,
+        ),
         (
             "NOOP\r\nc FETCH 1 (UID)",
             "UID FETCH % (INTERNALDATE)",

@@ -38,8 +38,9 @@ const CLAIMS_BYTES_MAX: usize = 8 << 20;
 /// By how much the lead of a renewal grows with time: more than the UIDs that an account is given in a second for long.
 const LEAD_PER_SECOND: u64 = 4;
 
-/// Up to so many times the lead: what was idle for a year must not use up its UIDs.
-const LEAD_GROWS_TO: u64 = 8;
+/// Up to so many times the lead: what was idle for a year must not use up its UIDs, and who names a UID that was given above it is believed
+/// at other nodes, too ([`NAMED_AHEAD_MAX`]).
+const LEAD_GROWS_TO: u64 = 2;
 
 /// When, and under which number, the planned operations will be applied.
 #[derive(Clone, Copy, Debug)]

@@ -91,9 +91,9 @@ impl PartitionOwner {
                 let replica = self.replica(account)?;
                 Ok(Reply::Since(since(replica, &name, modseq, vanished)))
             }
-            MailboxCall::Believed { name, modseqs } => Ok(Reply::Believed(
-                self.believed(now, account, &name, modseqs)?,
-            )),
+            MailboxCall::Believed { modseqs } => {
+                Ok(Reply::Believed(self.believed(now, account, modseqs)?))
+            }
             MailboxCall::Rows { name, uids } => {
                 let uids = &uids[..uids.len().min(ROWS_PER_CALL_MAX)];
                 Ok(Reply::Rows(rows(self.replica(account)?, &name, uids)))
@@ -161,6 +161,7 @@ impl PartitionOwner {
                 told,
                 modseq,
             } => {
+                let mut elsewhere = false;
                 if self.replica(account)?.uidvalidity() == uid_validity {
                     let names = Names {
                         name: &name,
@@ -168,9 +169,9 @@ impl PartitionOwner {
                         told,
                         modseq,
                     };
-                    self.named(now, account, &names)?;
+                    elsewhere = self.named(now, account, &names)?;
                 }
-                Ok(Reply::Done)
+                Ok(Reply::Named { elsewhere })
             }
             MailboxCall::Subscribe { name, subscribed } => {
                 let replica = self.replica(account)?;

@@ -222,17 +222,17 @@ impl PartitionOwner {
         }
     }
 
-    /// Takes over from another node, or from an incarnation whose last time was lost, by what the client says that it was told.
+    /// Takes over from another node, or from an incarnation whose last time was lost, by what the client says that it was told. Says whether it has something of that from there.
     pub(super) fn named(
         &mut self,
         now: Now,
         account: AccountId,
         names: &Names<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let lost = self.replica(account)?.lost(names.name, names.numbers);
         let moved = self.moved(now, account, names)?;
         let takeover = match (lost, moved) {
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(false),
             (Some(takeover), None) | (None, Some(takeover)) => takeover,
             (Some(mut lost), Some(moved)) => {
                 lost.named.extend(moved.named);
@@ -246,19 +246,19 @@ impl PartitionOwner {
         let raise = greatest.unwrap_or(0).saturating_sub(replica.counter());
         let due = !replica.plan_takeover(&at, &takeover).ops.is_empty();
         let Some(entry) = self.accounts.get_mut(&account) else {
-            return Ok(());
+            return Ok(true);
         };
         let left = entry.takeover_room.left(now);
         if due && (left == 0 || left < raise) {
             self.counted.takeovers_refused += 1;
-            return Ok(());
+            return Ok(true);
         }
         entry.takeover_room.take(raise);
         self.counted.takeovers += u64::from(due);
         self.nobody_waits(account, true);
         let done = self.claim_below(now, account, &takeover);
         self.nobody_waits(account, false);
-        done
+        done.map(|()| true)
     }
 
     /// While it is so nothing waits for other nodes (rule 5): what is claimed is shown at once.
@@ -316,20 +316,19 @@ impl PartitionOwner {
         &self,
         now: Now,
         account: AccountId,
-        name: &MailboxName,
         mut modseqs: Vec<u64>,
     ) -> Result<Vec<u64>, Failure> {
         // Beyond that none is believed: what is asked for has changed since, as far as anybody knows.
         modseqs.truncate(MODSEQS_MAX);
         let others = self.config.slots_of_others();
         let replica = self.replica(account)?;
-        modseqs.retain(|modseq| replica.may_have_told(name, *modseq, &others, now.wall_micros));
+        modseqs.retain(|modseq| replica.may_have_told(*modseq, &others, now.wall_micros));
         Ok(modseqs)
     }
 
     /// What follows from numbers that other members may have told.
     ///
-    /// A MODSEQ says where the client was: its slot is that of who gave it. Without one it may have been anywhere, if it names what was not told here.
+    /// A MODSEQ of another member says where the client was: its slot is that of who gave it. With one of ours, or without, it may have been anywhere, if it names what was not told here.
     fn moved(
         &mut self,
         now: Now,
@@ -347,9 +346,7 @@ impl PartitionOwner {
         let replica = self.replica(account)?;
         let slot = names.modseq.map(|known| (known % 64) as u8);
         let was_here = came_back && slot == Some(replica.slot());
-        if !was_here && names.modseq.is_some_and(|of| replica.is_own_modseq(of)) {
-            return Ok(None);
-        }
+        // One that was here last may have from elsewhere what it has put there meanwhile (APPENDUID, COPYUID): then it names what was not told here.
         let slot = slot.filter(|slot| *slot != replica.slot());
         let told = names.told.unwrap_or_else(|| replica.told(names.name));
         let told = slot.is_none().then_some(told);

@@ -10,6 +10,7 @@ use whimbrel_service::{
 use super::{
     Plan, Uids, World,
     clients::{View, What},
+    coverage::OVERLOOKED,
     losses::Acked,
     queries::More,
     seeds::ANSWERED,
@@ -314,7 +315,7 @@ impl World {
                     )?;
                 }
             }
-            (What::Named, Reply::Done) => {
+            (What::Named, Reply::Named { .. }) => {
                 let client = &mut self.clients[index];
                 match &mut client.view {
                     Some(view) => {
@@ -368,8 +369,7 @@ impl World {
             return Err(cause);
         }
         let missed = u64::try_from(missed.len()).unwrap_or(u64::MAX);
-        let overlooked = "cluster: overlooked without QRESYNC, for a while or again";
-        *self.report.coverage.entry(overlooked).or_default() += missed;
+        *self.report.coverage.entry(OVERLOOKED).or_default() += missed;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use whimbrel_storage::memory::Faults;
 
-use super::{MS, SECOND, World};
+use super::{MS, SECOND, World, coverage::MOVED};
 use crate::node::EPOCH_MICROS;
 
 impl World {
@@ -100,7 +100,7 @@ impl World {
             }
         }
         if wander && !self.clients.is_empty() {
-            self.note("cluster: client goes to another node");
+            self.note(MOVED);
             let index = self.rng.below(self.clients.len() as u64);
             self.wander(usize::try_from(index).unwrap_or(0));
         }

@@ -62,7 +62,7 @@ use self::{
     stalls::Stalls,
 };
 pub use self::{
-    coverage::{COVERAGE, COVERED_AFTER_SEEDS},
+    coverage::{COVERAGE, COVERED_AFTER_SEEDS, MOVES_PER_OVERLOOKED, overlooks},
     losses::Disks,
     seeds::run_seed,
 };

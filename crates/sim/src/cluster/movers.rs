@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use whimbrel_crdt::Incarnation;
 use whimbrel_service::api::{MailboxCall, MailboxName, MessageId, Reply, Row, SessionId};
 
-use super::{Uids, World};
+use super::{Uids, World, coverage::OVERLOOKED_AFTER_CHANGES};
 
 /// What a client knows of INBOX.
 #[derive(Clone, Default)]
@@ -111,7 +111,7 @@ impl World {
                 if !self.may_overlook(with_qresync, &knows) {
                     return Err(cause);
                 }
-                self.note("cluster: overlooked, members having changed");
+                self.note(OVERLOOKED_AFTER_CHANGES);
                 self.say(|| cause);
             }
         }

@@ -44,9 +44,11 @@ pub(super) struct Fetch {
     vanished: Option<MessageSet>,
     /// The greatest UID up to which the client knows what was expunged, as its sequence numbers show.
     matched: u32,
-    /// What is told in place of what is named if the client's MODSEQ is from another node: what lies between the UIDs that it names may be
+    /// What is told in place of what is named if the client's MODSEQ does not say what it has seen: what it does not name may be
     /// known to it under a UID of which nothing is known here (docs/decisions/0020).
     unless_believed: Option<Ranges>,
+    /// It does not, whoever gave it.
+    elsewhere: bool,
     /// An item needs the content row.
     needs_content: bool,
     /// Some items are made of the summary as it lies there.
@@ -142,6 +144,7 @@ impl Fetch {
             vanished: arguments.vanished.then_some(arguments.set),
             matched: 0,
             unless_believed: None,
+            elsewhere: false,
             places,
             cursor: Cursor::default(),
             chunk: Vec::new(),
@@ -162,21 +165,21 @@ impl Fetch {
 
     /// What SELECT with QRESYNC tells: "semantically equivalent to the client issuing: tag1 UID FETCH "known-uids" (FLAGS) (CHANGEDSINCE
     /// "mod-sequence-value" VANISHED)" (RFC 7162, 3.2.5.1).
-    pub(super) fn resync(cx: &mut Context, known: Qresync) -> Result<Fetch, Outcome> {
+    pub(super) fn resync(
+        cx: &mut Context,
+        known: Qresync,
+        elsewhere: bool,
+    ) -> Result<Fetch, Outcome> {
         let view = cx.view();
-        let upto = |uid: u32| SequenceSet::from_ranges([(1, uid)]);
-        let all = || upto(view.uid_next.saturating_sub(1).max(1));
-        let greatest = known.known_uids.as_ref();
-        let greatest = greatest.and_then(SequenceSet::greatest_named);
-        let set = MessageSet::Numbers(upto(greatest.unwrap_or(0).max(1)));
-        let unless_believed = view.places(&set, true).ok().filter(|_| greatest.is_some());
+        let all = SequenceSet::from_ranges([(1, view.uid_next.saturating_sub(1).max(1))]);
+        let unless_believed = view.places(&MessageSet::Numbers(all.clone()), true).ok();
         let matched = known
             .sequence_match
             .as_ref()
             .map_or(0, |(numbers, uids)| view.matched(numbers, uids));
         let arguments = Arguments {
             uid: true,
-            set: MessageSet::Numbers(known.known_uids.unwrap_or_else(all)),
+            set: MessageSet::Numbers(known.known_uids.unwrap_or(all)),
             items: vec![FetchItem::Uid, FetchItem::Flags, FetchItem::ModSeq],
             changed_since: Some(known.mod_seq),
             vanished: true,
@@ -186,11 +189,16 @@ impl Fetch {
         Ok(Fetch {
             matched,
             unless_believed,
+            elsewhere,
             ..fetch
         })
     }
 
     fn take_since(&mut self, cx: &mut Context, since: Since) -> Step {
+        let since = match self.elsewhere {
+            true => Since::default(),
+            false => since,
+        };
         let view = cx.view();
         if since.believed {
             self.places = self.places.and(&view.places_of_list(&since.changed));

@@ -181,9 +181,8 @@ impl Find {
             (State::Tried, Wake::Go) => self.try_rows(cx),
             (State::Read, Wake::Go) => self.next_message(cx, None),
             (State::Believed, Wake::Go) => {
-                let name = cx.view().name.clone();
                 let modseqs = self.program.modseqs.clone();
-                Finding::Step(Step::Call(cx.call(MailboxCall::Believed { name, modseqs })))
+                Finding::Step(Step::Call(cx.call(MailboxCall::Believed { modseqs })))
             }
             (State::Believed, Wake::Reply(Reply::Believed(modseqs))) => {
                 self.program.believe(&modseqs);
