@@ -27,7 +27,8 @@ use crate::{
     machine::{Birth, Input, Machine, Now, Output, RequestId, Standing, Ticket},
     owner::keys::{is_coming, key_of_coming},
     peers::{
-        self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, Shipping, Then,
+        self, Ends, Frame, Holders, LogEnd, PartitionReport, PeerOutput, READ_AGAIN_MICROS,
+        Shipping, Then,
         state::Joined,
         whole::{Coming, Found, Giving},
     },
@@ -121,6 +122,8 @@ struct Loading {
     frames: Vec<(Incarnation, Frame)>,
     /// It was read before, until a commit failed: on the streams that are there all is said again.
     anew: bool,
+    /// It has waited since.
+    waited: bool,
 }
 
 struct Running {
@@ -135,6 +138,10 @@ struct Running {
     /// Accounts to purge when the removal is durable.
     purges: BTreeMap<Ticket, Vec<AccountId>>,
     left_to: rising::LeftTo,
+    /// What it does of itself when it has read all, and has not done yet since a commit was refused a moment ago.
+    begins: bool,
+    /// Rows that are of no use.
+    gone: Vec<Mutation>,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
     stalled: bool,
     /// This node has not yet all that others had when it was new.
@@ -223,7 +230,14 @@ impl DirectoryOwner {
         let Phase::Loading(loading) = &mut self.state else {
             return;
         };
-        if !loading.read {
+        if !loading.read || loading.logs.is_none() {
+            return;
+        }
+        let mut rows = loading.rows.iter();
+        let joins = rows.any(|(key, _)| key == log::JOINING_KEY);
+        if joins && loading.anew && !std::mem::replace(&mut loading.waited, true) {
+            // It begins with commits, and answers nobody who has not seen them.
+            self.retry_at = Some(now.mono_micros + READ_AGAIN_MICROS);
             return;
         }
         let Some(logs) = loading.logs.take() else {
@@ -244,9 +258,11 @@ impl DirectoryOwner {
                         .removed()
                         .map(|account| Output::Purge(AccountId(account))),
                 );
+                running.gone = gone;
                 self.state = Phase::Running(Box::new(running));
-                self.raise_all();
-                self.hand_out_pages(gone);
+                if !anew {
+                    self.begin();
+                }
                 if let Some(joined) = joining {
                     self.join_rows(&joined);
                 }
@@ -505,6 +521,7 @@ impl Loading {
             waiting: Vec::new(),
             frames: Vec::new(),
             anew: false,
+            waited: false,
         }
     }
 }
@@ -566,6 +583,8 @@ impl Running {
             theirs,
             purges: BTreeMap::new(),
             left_to: BTreeMap::new(),
+            begins: true,
+            gone: Vec::new(),
             stalled: false,
             young,
             growing: None,

@@ -212,6 +212,10 @@ struct Running {
     coming: Coming,
     /// Commits that rest on each other.
     under_way: BTreeSet<Ticket>,
+    /// What it does of itself when it has read all, and has not done yet since a commit was refused a moment ago.
+    begins: bool,
+    /// Rows that are of no use.
+    gone: Vec<Mutation>,
     /// A batch of another node cannot be applied by this program: nothing behind it is.
     stalled: bool,
     /// A commit failed: everything is read again when the ones behind it have failed, too.
@@ -417,15 +421,14 @@ impl QueueOwner {
                 if let Some(held) = running.coming.held() {
                     running.shipping.hold(now, held.clone());
                 }
+                running.gone = gone;
                 self.phase = Phase::Running(Box::new(running));
-                self.hand_out_pages(gone);
             }
             Err(cause) => return self.out.push_back(Output::Fatal(cause)),
         }
         self.forget_holders();
-        let ids: Vec<EntryId> = self.entries.keys().copied().collect();
-        for id in ids {
-            self.hand_out(now, id);
+        if !anew {
+            self.begin(now);
         }
         self.out.push_back(Output::QueueRecovered);
         self.link_loaded(now, frames, anew);
@@ -656,6 +659,8 @@ impl Running {
             log,
             coming,
             under_way: BTreeSet::new(),
+            begins: true,
+            gone: Vec::new(),
             stalled: false,
             failed: false,
         };

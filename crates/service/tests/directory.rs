@@ -15,6 +15,7 @@ use whimbrel_service::{
     api::{AccountId, Call, Reply},
     auth::{self, Authenticator},
     directory::{Config, DirectoryOwner},
+    log::JOINING_KEY,
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing, Ticket},
     owner::keys::partition_of,
     peers::{Holders, PeerInput, PeerOutput},
@@ -64,6 +65,11 @@ struct Bench {
     /// Commits are not durable before [`Bench::let_go`].
     holds_commits: bool,
     held: Vec<Ticket>,
+    /// The disk takes nothing; and so many commits it has not taken.
+    refuses: bool,
+    refused: u64,
+    /// Owners answer at once that UIDVALIDITY has risen.
+    raises: bool,
 }
 
 impl Bench {
@@ -83,6 +89,9 @@ impl Bench {
             standings: Vec::new(),
             holds_commits: false,
             held: Vec::new(),
+            refuses: false,
+            refused: 0,
+            raises: false,
         };
         bench.poll();
         bench
@@ -108,12 +117,18 @@ impl Bench {
                         done: true,
                     });
                 }
+                Output::Commit(ticket, _) if self.refuses => {
+                    self.refused += 1;
+                    assert!(self.refused < 100, "it tries without end");
+                    self.handle(Input::CommitFailed(ticket));
+                }
                 Output::Commit(ticket, commit) => {
                     for mutation in commit.mutations {
                         match mutation {
                             Mutation::Put { key, value } => {
                                 self.rows.insert(key.to_vec(), value);
                             }
+                            Mutation::Delete { key } => drop(self.rows.remove(&key[..])),
                             other => panic!("{other:?}"),
                         }
                     }
@@ -128,7 +143,12 @@ impl Bench {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
                 }
                 Output::Log(Note::Warning(text)) => self.warnings.push(text),
-                Output::LeastUidValidity(account, least) => self.told.push((account, least.next)),
+                Output::LeastUidValidity(account, least) => {
+                    self.told.push((account, least.next));
+                    if self.raises {
+                        self.handle(Input::UidValidity(account, least.next));
+                    }
+                }
                 Output::Fatal(cause) => panic!("{cause}"),
                 _ => {}
             }
@@ -391,6 +411,65 @@ fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
         bench.handle(Input::CommitFailed(waits));
     }
     assert!(bench.owner.reports()[0].open.is_some(), "it goes on");
+}
+
+/// Five seconds pass. What it tries of itself meanwhile, and is refused, it tries no more often than once a second.
+#[track_caller]
+fn tries_once_a_second(bench: &mut Bench) {
+    let (end, before) = (bench.now + 5_000_000, bench.refused);
+    while let Some(at) = bench.owner.deadline().filter(|at| *at < end) {
+        bench.now = at.max(bench.now + 1);
+        bench.handle(Input::Time);
+    }
+    bench.now = end;
+    let refused = bench.refused - before;
+    // A try is two commits at most.
+    assert!((1..=12).contains(&refused), "{refused}");
+}
+
+/// What it tells owners after it has read all again leads to a commit, which is refused.
+#[test]
+fn a_uidvalidity_that_cannot_be_written_is_raised_once_a_second() {
+    let mut bench = Bench::over(rows());
+    assert_eq!(bench.told(), [(AccountId(FIRST), 1033)]);
+    (bench.refuses, bench.raises) = (true, true);
+    bench.handle(Input::UidValidity(AccountId(FIRST), 1033));
+    tries_once_a_second(&mut bench);
+    // It answers meanwhile.
+    assert_eq!(bench.validity(FIRST), 1000);
+    bench.refuses = false;
+    bench.now += 1_000_000;
+    bench.handle(Input::Time);
+    assert_eq!(bench.validity(FIRST), 1033);
+}
+
+/// A state was taken over, and there is no room for what it changes.
+#[test]
+fn a_state_that_cannot_be_written_is_joined_once_a_second() {
+    let joined = (7_u64, VersionVector::new(), VersionVector::new());
+    let mut rows = rows();
+    for (key, row) in rows.clone() {
+        rows.remove(&key);
+        rows.insert([b"h", &7_u64.to_be_bytes()[..], &key].concat(), row);
+    }
+    let joining = minicbor::to_vec(joined).unwrap().into();
+    rows.insert(JOINING_KEY.to_vec(), joining);
+    let mut bench = Bench::over(BTreeMap::new());
+    (bench.rows, bench.refuses) = (rows, true);
+    // Any commit, so that it is read.
+    let add = AdminCall::AddAccount {
+        address: "bob@example.org".into(),
+        verifier: "y".into(),
+        scram: None,
+        account: AccountId([3; 16]),
+    };
+    bench.handle(Input::Admin(RequestId(1), add));
+    tries_once_a_second(&mut bench);
+    bench.refuses = false;
+    bench.now += 1_000_000;
+    bench.handle(Input::Time);
+    assert!(!bench.rows.contains_key(JOINING_KEY));
+    assert!(bench.birth(FIRST).created > 0);
 }
 
 /// The batches of another node, of one operation each.

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId};
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, Failure, MailboxName, Reply},
     figures::Figures,
     machine::{Input, Machine, Note, Now, Output, RequestId, Ticket},
-    peers::{PeerInput, PeerOutput},
+    peers::{LogEnd, PeerInput, PeerOutput},
     queue::{Config, Limits, QueueOwner, entry_id},
 };
 use whimbrel_storage::{Commit, Mutation};
@@ -577,4 +577,127 @@ fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
     queue.handle(now, Input::CommitFailed(waits));
     assert_eq!(settle(&mut queue, now), []);
     let _ = queue.reports().remove(0).open.expect("it goes on");
+}
+
+/// A disk that takes nothing: what the queue does of itself, after it has read all again, it does no more often than once a second.
+#[test]
+fn what_is_refused_is_tried_once_a_second() {
+    let [me, peer] = [1, 2].map(Incarnation::from_hash);
+    let mut queue = QueueOwner::new(Config {
+        peers: [peer].into(),
+        in_cluster: true,
+        other_nodes: 0,
+        ..Config::alone(me, Limits::default())
+    });
+    let mut now = Now {
+        wall_micros: 5_000_000,
+        mono_micros: 5_000_000,
+    };
+    // A body that is not here, until it is looked for.
+    let blob = BlobName {
+        hash: [7; 32],
+        upload: [7; 16],
+    };
+    let lacking = [b"\0lacking", &blob.upload[..], &blob.hash[..]].concat();
+    let mut disk = Disk {
+        rows: [(lacking.clone(), Bytes::new())].into(),
+        ..Disk::default()
+    };
+    disk.carry_out(&mut queue, now);
+    let accept = Call::Accept(entry(1, 1));
+    queue.handle(now, Input::Call(RequestId(1), accept));
+    disk.carry_out(&mut queue, now);
+    let ticket = disk.delivers.pop().expect("a delivery");
+    disk.refuses = true;
+    disk.answers = true;
+    queue.handle(now, Input::Delivered(ticket));
+    let mut pass = |disk: &mut Disk, seconds: u64| {
+        disk.carry_out(&mut queue, now);
+        let end = now.mono_micros + seconds * 1_000_000;
+        while let Some(at) = queue.deadline().filter(|at| *at < end) {
+            now.mono_micros = at.max(now.mono_micros + 1);
+            queue.handle(now, Input::Time);
+            disk.carry_out(&mut queue, now);
+        }
+        now.mono_micros = end;
+    };
+    pass(&mut disk, 5);
+    // Two at a time.
+    assert!((2..=12).contains(&disk.refused), "{}", disk.refused);
+    disk.refuses = false;
+    pass(&mut disk, 2);
+    assert!(disk.finished && !disk.rows.contains_key(&lacking[..]));
+}
+
+/// What a driver does for a queue.
+#[derive(Default)]
+struct Disk {
+    rows: BTreeMap<Vec<u8>, Bytes>,
+    refuses: bool,
+    refused: u64,
+    /// Deliveries are made at once, and bodies are here.
+    answers: bool,
+    delivers: Vec<Ticket>,
+    finished: bool,
+    /// Where the log of the node stands.
+    end: Option<(Incarnation, LogEnd)>,
+}
+
+impl Disk {
+    fn carry_out(&mut self, queue: &mut QueueOwner, now: Now) {
+        while let Some(output) = queue.poll() {
+            let answer = match output {
+                Output::Load { ticket, .. } => {
+                    let rows = self.rows.clone().into_iter().collect();
+                    let done = true;
+                    Input::Loaded { ticket, rows, done }
+                }
+                Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
+                    let ends = self.end.into_iter().collect();
+                    Input::Peer(PeerInput::Logs(ticket, ends))
+                }
+                Output::Deliver { ticket, .. } if self.answers => Input::Delivered(ticket),
+                Output::Deliver { ticket, .. } => {
+                    self.delivers.push(ticket);
+                    continue;
+                }
+                Output::Peer(PeerOutput::Want(blob)) if self.answers => {
+                    Input::Peer(PeerInput::Body(blob, u64::MAX))
+                }
+                Output::Commit(ticket, _) if self.refuses => {
+                    self.refused += 1;
+                    assert!(self.refused < 100, "it tries without end");
+                    Input::CommitFailed(ticket)
+                }
+                Output::Commit(ticket, commit) => {
+                    if let Some(entry) = commit.entry {
+                        let origin = Incarnation::new(entry.origin.0).unwrap();
+                        let end = LogEnd {
+                            last: entry.end() - 1,
+                            hash: Hash(*blake3::hash(&entry.bytes).as_bytes()),
+                            low: 1,
+                        };
+                        self.end = Some((origin, end));
+                    }
+                    for mutation in commit.mutations {
+                        match mutation {
+                            Mutation::Put { key, value } => {
+                                drop(self.rows.insert(key.to_vec(), value));
+                            }
+                            Mutation::Delete { key } => drop(self.rows.remove(&key[..])),
+                            _ => {}
+                        }
+                    }
+                    Input::Committed(ticket)
+                }
+                Output::Fatal(cause) => panic!("{cause}"),
+                Output::Finished(_) => {
+                    self.finished = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            queue.handle(now, answer);
+        }
+    }
 }

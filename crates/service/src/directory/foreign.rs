@@ -146,6 +146,19 @@ impl DirectoryOwner {
         }
     }
 
+    /// What follows from the rows that were read. Where a commit was refused it waits: what is refused again would lead to reading all again, without end.
+    pub(super) fn begin(&mut self) {
+        let Phase::Running(running) = &mut self.state else {
+            return;
+        };
+        if running.failed || running.shipping.is_paused() || !std::mem::take(&mut running.begins) {
+            return;
+        }
+        let gone = std::mem::take(&mut running.gone);
+        self.raise_all();
+        self.hand_out_pages(gone);
+    }
+
     /// Carries out what the partition's machine wants.
     pub(super) fn ship(&mut self, now: Now) {
         loop {
@@ -245,6 +258,7 @@ impl DirectoryOwner {
                     self.out.push_back(read.output(*ticket));
                 }
             }
+            self.loaded(now);
         }
         if let Phase::Running(running) = &mut self.state
             && !running.failed
@@ -255,6 +269,7 @@ impl DirectoryOwner {
         {
             running.shipping.time(now);
         }
+        self.begin();
         self.ship(now);
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Op, Replica};
-use whimbrel_storage::Mutation;
+use whimbrel_storage::{Mutation, Room};
 
 use super::{
     Own, Partition, PartitionOwner, Phase,
@@ -367,11 +367,12 @@ impl PartitionOwner {
         }
     }
 
-    /// By a commit of its own.
+    /// By a commit of its own, which goes with what is shown: were it refused on a full disk, the body would be looked for again and again.
     fn write_row(&mut self, partition: PartitionId, row: Mutation) {
         let ticket = self.ticket();
         if let Some(own) = self.running(partition) {
             let mut commit = own.log.commit();
+            commit.room = Room::Vital;
             commit.mutations.push(row);
             self.hand_out_for(partition, ticket, commit);
         }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_crdt::{Incarnation, PartitionId, mutants::broken};
-use whimbrel_mailbox::{AccountId, BlobName, Effects, Op, Replica, Step};
+use whimbrel_mailbox::{AccountId, Effects, Op, Replica, Step};
 use whimbrel_replication::partition::{Entry, Ticket as Asked};
 use whimbrel_storage::{Mutation, Room};
 
@@ -24,9 +24,7 @@ use super::{
 use crate::{
     api::{Event, Failure, SessionId},
     machine::{Note, Now, Output, Ticket},
-    peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Then, Want, Work, bodies, is_kept_early,
-    },
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, bodies, is_kept_early},
 };
 
 /// A log that is being read.
@@ -203,12 +201,12 @@ impl PartitionOwner {
         let Some(own) = self.running(partition) else {
             return;
         };
-        let lacking: Vec<BlobName> = own.lacking.keys().copied().collect();
         for (peer, frame) in frames {
             own.received(now, peer, frame);
         }
-        let want = |blob| Output::Peer(PeerOutput::Want(blob));
-        self.out.extend(lacking.into_iter().map(want));
+        if !own.looks_late {
+            self.want_all(partition);
+        }
         self.ship(now, partition);
     }
 
@@ -333,15 +331,6 @@ impl PartitionOwner {
         self.wait_with_work(now, partition);
     }
 
-    /// Reading from the store has failed: the partition waits before it asks again.
-    pub(super) fn wait_with_work(&mut self, now: Now, partition: PartitionId) {
-        let at = now.mono_micros + READ_AGAIN_MICROS;
-        if let Some(own) = self.running(partition) {
-            own.retry_at = Some(at);
-            self.timers.insert((at, partition));
-        }
-    }
-
     /// Time has passed.
     pub(super) fn peers_due(&mut self, now: Now) {
         let later = self
@@ -349,21 +338,8 @@ impl PartitionOwner {
             .split_off(&(now.mono_micros + 1, PartitionId(0)));
         for (_, partition) in std::mem::replace(&mut self.timers, later) {
             self.left_on(now, partition);
-            let Some(own) = self.running(partition) else {
-                continue;
-            };
-            if own.retry_at.is_some_and(|at| at <= now.mono_micros) {
-                own.retry_at = None;
-                self.stirred.insert(partition);
-                self.joins.insert(partition);
-                self.sweep_on(partition);
-                self.load_unlooked(partition);
-                for (ticket, read) in &mut self.reads {
-                    if read.partition == partition && std::mem::take(&mut read.failed) {
-                        self.out.push_back(read.output(*ticket));
-                    }
-                }
-            }
+            self.opened(now, partition);
+            self.try_again(now, partition);
             let Some(own) = self.running(partition) else {
                 continue;
             };
@@ -676,6 +652,12 @@ impl PartitionOwner {
 impl Read {
     pub(super) fn partition(&self) -> PartitionId {
         self.partition
+    }
+
+    /// What is asked again, if it is of this partition and has failed.
+    pub(super) fn again(&mut self, partition: PartitionId, ticket: Ticket) -> Option<Output> {
+        let again = self.partition == partition && std::mem::take(&mut self.failed);
+        again.then(|| self.output(ticket))
     }
 
     fn output(&self, ticket: Ticket) -> Output {

@@ -462,7 +462,7 @@ impl PartitionOwner {
         };
         if joining.after.is_some_and(|after| after <= ticket) {
             joining.after = None;
-            self.load_again(partition);
+            self.load_wanted(partition);
         }
         let mut copying = Vec::new();
         if let Some(joining) = self.joining(partition)
@@ -490,25 +490,6 @@ impl PartitionOwner {
             }
         }
         self.join_on(now, partition);
-    }
-
-    /// Accounts that were in memory are read again if anybody wants them.
-    fn load_again(&mut self, partition: PartitionId) {
-        let absent = self.accounts.iter().filter(|(_, entry)| {
-            entry.partition == partition && matches!(entry.phase, Phase::Absent)
-        });
-        let absent: Vec<AccountId> = absent.map(|(account, _)| *account).collect();
-        for account in absent {
-            let wanted = self.accounts.get(&account).is_some_and(|entry| {
-                !entry.waiting.is_empty() || !entry.watchers.is_empty() || !entry.held.is_empty()
-            });
-            if wanted || self.is_unlooked(account) {
-                self.load(account);
-            } else {
-                self.accounts.remove(&account);
-            }
-        }
-        self.stirred.insert(partition);
     }
 
     /// Goes on with the next account, when the one before is done.

@@ -1,6 +1,6 @@
 //! How partitions and accounts come into memory, and go when they cannot be read or are no more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
@@ -50,6 +50,10 @@ pub(super) struct Opening {
     pub(super) frames: Vec<(Incarnation, Frame)>,
     /// It was open before, until something failed: on the streams that are there all is said again.
     pub(super) anew: bool,
+    /// A commit was refused: it does nothing of itself before this time.
+    pub(super) wait_until: Option<u64>,
+    /// Accounts in which messages may be late.
+    pub(super) late: BTreeSet<AccountId>,
 }
 
 impl PartitionOwner {
@@ -105,7 +109,7 @@ impl PartitionOwner {
     }
 
     pub(super) fn load(&mut self, account: AccountId) {
-        let Some(entry) = self.accounts.get_mut(&account) else {
+        let Some(entry) = self.accounts.get(&account) else {
             return;
         };
         if !matches!(entry.phase, Phase::Absent) {
@@ -114,9 +118,9 @@ impl PartitionOwner {
         let partition = entry.partition;
         match self.partitions.get(&partition) {
             // Until it is durable that a state was taken over.
-            Some(Partition::Running(own)) if !own.states.may_load() => {}
+            Some(Partition::Running(own)) if !own.states.may_load() || own.waits_with(account) => {}
             Some(Partition::Running(_)) => {
-                entry.phase = Phase::Loading { rows: Vec::new() };
+                self.entry(account).phase = Phase::Loading { rows: Vec::new() };
                 let (from, to) = keys::loaded_range(account);
                 self.request(Load::Rows(account), partition, from, to);
             }
@@ -312,6 +316,12 @@ impl PartitionOwner {
             return self.drop_of_another(partition, rows, logs.flatten().unwrap_or_default());
         }
         let comes_back = away.is_some();
+        let wait = opening.wait_until.filter(|at| *at > now.mono_micros);
+        if let Some(at) = wait.filter(|_| comes_back) {
+            // It begins with a commit.
+            self.timers.insert((at, partition));
+            return;
+        }
         let mut log = match position.or(away) {
             None => Log::new(partition, origin),
             Some((_, record)) => match Log::load(partition, origin, record) {
@@ -359,6 +369,7 @@ impl PartitionOwner {
             shipping.hold(now, held.clone());
         }
         let (frames, anew) = (std::mem::take(&mut opening.frames), opening.anew);
+        let late = std::mem::take(&mut opening.late);
         let durable = shipping.durable(origin);
         let mut readers = Readers::new(peers::readers::Config::default(), partition, durable);
         for (other, number) in log.applied().iter() {
@@ -385,8 +396,10 @@ impl PartitionOwner {
             life,
             confirming: Confirming::new(partition, self.config.waits),
             gate: Gate::default(),
-            retry_at: None,
-            late: Default::default(),
+            retry_at: wait,
+            looks_late: wait.is_some(),
+            late,
+            claiming: BTreeSet::new(),
             stalled,
             states,
             age: if young { Age::Young } else { Age::Grown },
@@ -394,9 +407,9 @@ impl PartitionOwner {
             failed: false,
         };
         let is_young = own.is_young();
-        let stalled: Vec<AccountId> = own.stalled.keys().copied().collect();
         self.partitions
             .insert(partition, Partition::Running(Box::new(own)));
+        self.timers.extend(wait.map(|at| (at, partition)));
         if let Some(commit) = back {
             let ticket = self.ticket();
             self.hand_out_for(partition, ticket, commit);
@@ -409,28 +422,18 @@ impl PartitionOwner {
             // What came while it was not known that it is.
             self.take_up(now, partition);
         }
-        // Perhaps this program can do what the last one could not.
-        for account in stalled {
-            self.entry(account);
+        let purging = self.accounts.iter().filter(|(_, entry)| {
+            // Unless it waits after a failed commit.
+            let waits = entry.collect_at.is_some();
+            entry.partition == partition && matches!(entry.phase, Phase::Purging) && !waits
+        });
+        let purging: Vec<AccountId> = purging.map(|(account, _)| *account).collect();
+        for account in purging {
+            self.look_for_rows(account);
         }
-        let waiting: Vec<AccountId> = self
-            .accounts
-            .iter()
-            .filter(|(_, entry)| entry.partition == partition)
-            .map(|(id, _)| *id)
-            .collect();
-        for account in waiting {
-            match self.accounts.get(&account) {
-                // Unless it waits after a failed commit.
-                Some(entry) if matches!(entry.phase, Phase::Purging) => {
-                    if entry.collect_at.is_none() {
-                        self.look_for_rows(account);
-                    }
-                }
-                // It waits for more than its rows.
-                Some(entry) if is_young && !entry.waiting.is_empty() => {}
-                _ => self.load(account),
-            }
+        self.load_wanted(partition);
+        if wait.is_none() {
+            self.load_unlooked(partition);
         }
     }
 

@@ -13,7 +13,7 @@
 //! Reading order: this file (phases, time), [`loading`], [`calls`] (what a call does), [`writing`], [`foreign`] (what other nodes did), [`batches`],
 //! [`reading`] (who else looks, and what waits for them), [`elsewhere`] (clients that come from another node), [`stalled`] (what cannot be done), [`state`] and
 //! [`joining`] (rows in place of a log), [`young`] (a node that is new), [`spread`] (deliveries that others must have), [`confirming`] (answers that wait for
-//! others), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
+//! others), [`waiting`] (after a refused commit), [`placed`] (who holds what), [`leaving`] and [`left`] (partitions that this node drops), [`collect`], [`sent`], [`keys`], [`rows`].
 
 mod batches;
 mod bodies;
@@ -37,6 +37,7 @@ mod stalled;
 mod state;
 mod unjoined;
 mod unlooked;
+mod waiting;
 mod windows;
 mod writing;
 mod young;
@@ -275,10 +276,14 @@ struct Own {
     /// What was written here and waits for other nodes, and what they want to know of theirs.
     confirming: confirming::Confirming,
     gate: Gate,
-    /// Nothing of other nodes is applied before this time: reading from the store failed.
+    /// It does nothing of itself before this time: a commit was refused, or reading from the store failed.
     retry_at: Option<u64>,
-    /// Accounts in which messages were late while the partition was young.
+    /// Then it looks for the bodies that are lacking.
+    looks_late: bool,
+    /// Accounts in which messages were late while the partition was young, or may be since their claims were refused.
     late: BTreeSet<AccountId>,
+    /// Accounts in which something was claimed again by commits that are under way, or were a moment ago.
+    claiming: BTreeSet<AccountId>,
     /// Accounts that cannot go on.
     stalled: BTreeMap<AccountId, stalled::Stalled>,
     /// What is given to and taken from other nodes in place of logs.

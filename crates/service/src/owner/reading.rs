@@ -147,6 +147,7 @@ impl Own {
         let shipping = self.shipping.reckon(now);
         let others = self.readers.deadline().into_iter().chain(self.report_at());
         let others = others.chain(self.confirming.deadline());
+        let others = others.chain(self.retry_at);
         let others = others.chain(self.leaving.as_ref().map(|of| of.deadline()));
         self.deadline = shipping.into_iter().chain(others).min();
         self.deadline
@@ -284,7 +285,7 @@ impl PartitionOwner {
         self.show(now, account, (room, None), step);
     }
 
-    /// The same, and writes a row of the partition before what is shown, in the same commit. The account must be running.
+    /// The same of what was accepted before, and writes a row of the partition before what is shown, in the same commit. The account must be running.
     pub(super) fn show_with(
         &mut self,
         now: Now,
@@ -292,7 +293,7 @@ impl PartitionOwner {
         row: Option<Mutation>,
         step: impl FnOnce(&mut Replica, u64, &Peers) -> Effects,
     ) {
-        self.show(now, account, (Room::Ordinary, row), step);
+        self.show(now, account, (Room::Vital, row), step);
     }
 
     fn show(

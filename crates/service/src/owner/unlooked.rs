@@ -1,4 +1,5 @@
-//! Accounts that have to be looked at and are not in memory: a body has come that their records name, or messages were late in them while the partition was young. They are loaded for it.
+//! Accounts that have to be looked at and are not in memory: a body has come that their records name, messages were late in them while the partition was young, claims of theirs were refused, or they
+//! were stalled before the start. They are loaded for it.
 //!
 //! Until then what is hidden in them counts as not shown: else a client that goes from here to another node would be taken there for one that has seen it (rule 6), and a node that leaves the partition would
 //! leave it to nobody.
@@ -6,11 +7,21 @@
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::{AccountId, BlobName};
 
-use super::{Partition, PartitionOwner, Phase, keys};
+use super::{Own, Partition, PartitionOwner, Phase, keys};
 use crate::{
     machine::{Now, Output},
     peers::PeerOutput,
 };
+
+impl Own {
+    /// Those for whose sake no body has come. What is late in a young partition is claimed when it is young no more; bodies are shown before: it waits for them.
+    fn unlooked(&self) -> impl Iterator<Item = AccountId> {
+        let late = self.late.iter().filter(|_| !self.is_young());
+        // Perhaps this program can do what the last one could not.
+        let stalled = self.stalled.iter().filter(|(_, of)| !of.tried);
+        late.chain(stalled.map(|(account, _)| account)).copied()
+    }
+}
 
 impl PartitionOwner {
     /// A body has come, or was here at this time of the monotonic clock. Whether an account that names it has to be loaded first; it will be.
@@ -44,11 +55,11 @@ impl PartitionOwner {
 
     /// Whether the account is to be loaded, whoever waits for it.
     pub(super) fn is_unlooked(&self, account: AccountId) -> bool {
-        let late = match self.partitions.get(&keys::partition_of(account)) {
-            Some(Partition::Running(own)) => own.late.contains(&account) && !own.is_young(),
+        let of_partition = match self.partitions.get(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.unlooked().any(|of| of == account),
             _ => false,
         };
-        late || self.arrived.contains_key(&account)
+        of_partition || self.arrived.contains_key(&account)
     }
 
     /// The account is in memory, and what was late in it is claimed again, but in a young partition.
@@ -84,11 +95,9 @@ impl PartitionOwner {
         let Some(Partition::Running(own)) = self.partitions.get(&partition) else {
             return;
         };
-        // What is late in a young partition is claimed when it is young no more; bodies are shown before: it waits for them.
-        let late = own.late.iter().filter(|_| !own.is_young());
-        let arrived = self.arrived.keys();
-        let arrived = arrived.filter(|account| keys::partition_of(**account) == partition);
-        let all: Vec<AccountId> = late.chain(arrived).copied().collect();
+        let arrived = self.arrived.keys().copied();
+        let arrived = arrived.filter(|account| keys::partition_of(*account) == partition);
+        let all: Vec<AccountId> = own.unlooked().chain(arrived).collect();
         for account in all {
             self.entry(account);
             self.load(account);

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::Failure,
     machine::{Now, Output, Ticket},
-    peers::{PeerOutput, Then},
+    peers::{PeerOutput, READ_AGAIN_MICROS, Then},
 };
 
 /// Rows that may be written after the batch: what another node's RENAME, or time, shows at once may be more than one commit has room for.
@@ -79,6 +79,7 @@ impl PartitionOwner {
                     if let Op::Claim { claims, .. } = op {
                         let count = claims.len() as u64;
                         self.counted.claims_again += count;
+                        own.claiming.insert(account);
                         *self.claims.entry(entry.partition).or_default() += count;
                     }
                 }
@@ -311,6 +312,9 @@ impl PartitionOwner {
         let mut told = false;
         if done {
             own.gate.committed(ticket, &mut self.out);
+            if own.gate.is_idle() {
+                own.claiming.clear();
+            }
             if !own.failed {
                 told = own.confirming.durable(ticket);
                 own.shipping.committed(now, ticket);
@@ -319,6 +323,7 @@ impl PartitionOwner {
             }
         } else {
             own.failed = true;
+            own.late.append(&mut own.claiming);
             own.gate.failed(ticket, &mut self.out);
         }
         let reset = own.failed && own.gate.is_idle();
@@ -387,6 +392,10 @@ impl PartitionOwner {
 
     /// After a failed commit: forgets the partition and its accounts; whoever comes next has them read again. Sessions keep watching.
     pub(super) fn reset(&mut self, now: Now, partition: PartitionId) {
+        let late = match self.partitions.get_mut(&partition) {
+            Some(Partition::Running(own)) => std::mem::take(&mut own.late),
+            _ => Default::default(),
+        };
         if self.config.peers.is_empty() {
             self.forget(partition);
         } else {
@@ -418,6 +427,10 @@ impl PartitionOwner {
             } else if entry.watchers.is_empty() {
                 self.accounts.remove(&account);
             }
+        }
+        if let Some(Partition::Loading(opening)) = self.partitions.get_mut(&partition) {
+            opening.wait_until = Some(now.mono_micros + READ_AGAIN_MICROS);
+            opening.late = late;
         }
     }
 }

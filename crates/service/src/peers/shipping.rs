@@ -139,6 +139,8 @@ pub(crate) struct Shipping {
     linked: bool,
     /// The store has refused something: nothing is handed to it before this time.
     paused_until: Option<u64>,
+    /// It has all that it lacked when it was new, which is kept when that time is over.
+    grown: bool,
     /// The partition is left: nothing new is taken.
     closing: bool,
     /// Peers of a version that does not understand that we begin anew on a stream.
@@ -168,6 +170,7 @@ impl Shipping {
             deadline: None,
             linked: false,
             paused_until: None,
+            grown: false,
             closing: false,
             older: BTreeSet::new(),
         })
@@ -381,6 +384,11 @@ impl Shipping {
         }
     }
 
+    /// Whether the store is left alone, since it has refused a commit a moment ago.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused_until.is_some()
+    }
+
     /// The next thing to hand to the store, if it is not to be left alone for a while.
     pub(crate) fn next_work(&self) -> Option<&Work> {
         self.work.front().filter(|_| self.paused_until.is_none())
@@ -392,6 +400,9 @@ impl Shipping {
 
     /// What the machine wants at once; what it wants stored or applied is put behind what waits already.
     pub(crate) fn poll(&mut self) -> Option<Want> {
+        if !self.is_paused() && std::mem::take(&mut self.grown) {
+            return Some(Want::Grown);
+        }
         loop {
             return Some(match self.machine.poll()? {
                 Output::Store {
@@ -440,6 +451,10 @@ impl Shipping {
                     peer.get(),
                     origin.get()
                 )),
+                Output::Grown if self.is_paused() => {
+                    self.grown = true;
+                    continue;
+                }
                 Output::Grown => Want::Grown,
                 Output::Stop(peer) => Want::Unlink(peer),
                 Output::Alarm(alarm) => {

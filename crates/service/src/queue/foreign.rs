@@ -213,10 +213,6 @@ impl QueueOwner {
                 running.shipping.begin_anew(now, self.links.iter().copied());
             }
         }
-        if !self.config.peers.is_empty() {
-            let want = |blob: &BlobName| Output::Peer(PeerOutput::Want(*blob));
-            self.out.extend(self.lacking.keys().map(want));
-        }
         for (peer, frame) in frames {
             self.frame(now, peer, frame);
         }
@@ -224,6 +220,29 @@ impl QueueOwner {
         // What peers have asked for meanwhile.
         self.make_idle();
         self.look_later(now);
+    }
+
+    /// What follows from the rows that were read. Where a commit was refused it waits: what is refused again would lead to reading all again, without end.
+    pub(super) fn begin(&mut self, now: Now) {
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        if running.failed || running.shipping.is_paused() || !std::mem::take(&mut running.begins) {
+            return;
+        }
+        let gone = std::mem::take(&mut running.gone);
+        self.hand_out_pages(gone);
+        let new = self
+            .entries
+            .iter()
+            .filter(|(_, of)| of.first_handed_out == 0);
+        for id in new.map(|(id, _)| *id).collect::<Vec<EntryId>>() {
+            self.hand_out(now, id);
+        }
+        if !self.config.peers.is_empty() {
+            let want = |blob: &BlobName| Output::Peer(PeerOutput::Want(*blob));
+            self.out.extend(self.lacking.keys().map(want));
+        }
     }
 
     // --- The machine ---------------------------------------------------------------------------------------------------
@@ -337,6 +356,7 @@ impl QueueOwner {
         {
             running.shipping.time(now);
         }
+        self.begin(now);
         let outcomes = self.waits.time(clocks(now));
         self.resolve(now, outcomes);
         if self.look_at.is_some_and(|at| at <= now.mono_micros) {
@@ -574,6 +594,8 @@ impl QueueOwner {
             return;
         }
         let mut commit = running.log.commit();
+        // It is small, and was accepted before: who waits for this node is told.
+        commit.room = Room::Vital;
         commit.mutations.push(Mutation::Delete {
             key: log::lacking_key(&blob),
         });

@@ -52,7 +52,7 @@ fn create(mailbox: &str) -> Vec<u8> {
 }
 
 /// Two accounts with a message each, known at both nodes.
-fn two_accounts() -> Pair {
+pub(crate) fn two_accounts() -> Pair {
     let mut pair = Pair::new();
     for account in [ANNE, bea()] {
         let reply = pair.append_for(0, account, "INBOX", 1);
@@ -317,50 +317,6 @@ fn figures_of_many_mailboxes_wait_for_one_commit() {
             other => panic!("{other:?}"),
         }
     }
-}
-
-/// A row that cannot be read is repaired: the account goes on with all that came meanwhile.
-#[test]
-fn what_was_held_is_applied_when_it_can_be() {
-    let mut pair = two_accounts();
-    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
-    let mut rows = pair.nodes[1].rows_of(is_mailbox).into_keys();
-    let row = rows.find(|key| key[1..17] == ANNE.0).unwrap();
-    let good = pair.nodes[1]
-        .rows
-        .insert(row.clone(), Bytes::from_static(&[9]));
-    pair.restart(1);
-    pair.settle();
-    for _ in 0..3 {
-        pair.append(0, "INBOX", 1);
-    }
-    // Its mail stays in the queue.
-    let deliver = Input::Deliver {
-        ticket: Ticket(7),
-        entry: std::sync::Arc::new(entry()),
-        index: 0,
-        others: Others::default(),
-    };
-    pair.input(1, deliver);
-    assert_eq!(pair.nodes[1].delivered, [(Ticket(7), false)]);
-    pair.settle();
-    let of_bea = pair.append_for(0, bea(), "INBOX", 1);
-    assert!(matches!(of_bea, Reply::Appended { .. }), "{of_bea:?}");
-    pair.settle();
-    assert_eq!((pair.stalled(), pair.held_parts()), (1, 3));
-    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
-    pair.nodes[1].rows.insert(row, good.unwrap());
-    pair.restart(1);
-    pair.settle();
-    assert_eq!((pair.stalled(), pair.held_parts()), (0, 0));
-    let uids = pair.uids(0, "INBOX");
-    assert_eq!(pair.uids(1, "INBOX"), uids);
-    assert_eq!(uids.len(), 4);
-    assert_eq!(pair.nodes[1].held, pair.nodes[0].held);
-    // And it writes as before.
-    pair.append(1, "INBOX", 1);
-    pair.settle();
-    assert_eq!(pair.uids(0, "INBOX").len(), 5);
 }
 
 #[test]

@@ -392,3 +392,47 @@ fn who_waits_for_a_body_that_nothing_names_any_more_is_answered() {
     let reply = pair.answer(0, request);
     assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
 }
+
+/// The body of ANNE's message, which node 1 lacks.
+fn lacked(pair: &Pair) -> BlobName {
+    let mut rows = pair.nodes[1].rows.keys();
+    rows.find_map(|key| lacking_of_key(key)).expect("a row")
+}
+
+/// What shows a message that was accepted long ago takes of the room that is kept free.
+#[test]
+fn a_body_that_comes_to_a_full_disk_is_shown() {
+    let mut pair = pair();
+    append(&mut pair, ANNE, "INBOX");
+    let blob = lacked(&pair);
+    pair.nodes[1].full = true;
+    pair.nowhere = false;
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!((pair.nodes[1].refused, lacking(&pair).len()), (0, 0));
+    assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 1);
+}
+
+/// It takes nothing at all for a while.
+#[test]
+fn a_body_that_comes_to_a_disk_that_takes_nothing_is_looked_for_each_second() {
+    let mut pair = pair();
+    append(&mut pair, ANNE, "INBOX");
+    let blob = lacked(&pair);
+    pair.nodes[1].away = true;
+    pair.nowhere = false;
+    pair.wanted[1].clear();
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    let begin = pair.now.mono_micros;
+    pair.settle();
+    let tries = (pair.now.mono_micros - begin) / 1_000_000;
+    let looked = pair.wanted[1].len() as u64;
+    assert!((1..=tries).contains(&looked), "{looked} in {tries} s");
+    // Others are served meanwhile.
+    let reply = pair.try_call(1, bea(), MailboxCall::List);
+    assert!(reply.is_some());
+    pair.nodes[1].away = false;
+    pair.settle();
+    assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
+    assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 1);
+}

@@ -193,6 +193,33 @@ fn a_state_waits_while_an_account_is_stalled() {
     assert_eq!((taken(&pair, 1), waiting(&pair)), (1, 0));
 }
 
+/// What is written for it is refused, again and again.
+#[test]
+fn accounts_are_joined_when_the_disk_has_room_again() {
+    let mut pair = apart();
+    // Nothing that came can be read until the state is taken over.
+    pair.nodes[1].fails = Some(b"h".to_vec());
+    pair.link();
+    pair.settle();
+    assert!(taken(&pair, 1) == 1 && pair.nodes[1].coming() > 0);
+    // A client waits for one of the accounts.
+    let request = pair.ask(1, ANNE, MailboxCall::List, 0);
+    pair.nodes[1].full = true;
+    pair.nodes[1].fails = None;
+    let begin = pair.now.mono_micros;
+    pair.settle();
+    let seconds = (pair.now.mono_micros - begin) / 1_000_000;
+    let refused = pair.nodes[1].refused as u64;
+    assert!(
+        (1..=2 * seconds + 2).contains(&refused),
+        "{refused} in {seconds} s"
+    );
+    assert!(pair.answer(1, request).is_none());
+    pair.nodes[1].full = false;
+    alike(&mut pair);
+    assert!(pair.answer(1, request).is_some());
+}
+
 /// What was given of an account cannot be joined: before its bodies were copied, or after that. Of those that it alone may name nothing is known then; others are confirmed.
 #[test]
 fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {

@@ -1,0 +1,151 @@
+//! Accounts that stall and go on, and what the node does by itself while its disk takes nothing.
+
+use bytes::Bytes;
+use whimbrel_mailbox::RowKey;
+use whimbrel_service::{
+    api::{MailboxCall, Reply},
+    machine::{Input, Machine as _, Others, Ticket},
+    peers::PeerInput,
+};
+
+use crate::{
+    foreign::{entry, two_accounts},
+    pair::{Pair, appending, incarnation},
+    world::{ANNE, bea, name},
+};
+
+/// A row of ANNE's cannot be read at node 1, which holds what comes for her; and what it was.
+fn stalled_by_a_row(pair: &mut Pair) -> (Vec<u8>, Bytes) {
+    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+    let mut rows = pair.nodes[1].rows_of(is_mailbox).into_keys();
+    let row = rows.find(|key| key[1..17] == ANNE.0).unwrap();
+    let good = pair.nodes[1]
+        .rows
+        .insert(row.clone(), Bytes::from_static(&[9]));
+    pair.restart(1);
+    pair.settle();
+    for _ in 0..3 {
+        pair.append(0, "INBOX", 1);
+    }
+    pair.settle();
+    assert_eq!((pair.stalled(), pair.held_parts()), (1, 3));
+    (row, good.unwrap())
+}
+
+/// Node 1 goes on with all that came meanwhile.
+#[track_caller]
+fn goes_on(pair: &mut Pair) {
+    assert_eq!((pair.stalled(), pair.held_parts()), (0, 0));
+    let uids = pair.uids(0, "INBOX");
+    assert_eq!(pair.uids(1, "INBOX"), uids);
+    assert_eq!(uids.len(), 4);
+    assert_eq!(pair.nodes[1].held, pair.nodes[0].held);
+}
+
+/// Frames travel and time passes. What node 1 tries of itself meanwhile, and is refused, it tries no more often than once a second; a try is so many commits.
+#[track_caller]
+fn tries_once_a_second(pair: &mut Pair, commits: u64) {
+    let (begin, before) = (pair.now.mono_micros, pair.nodes[1].refused);
+    pair.settle();
+    let seconds = (pair.now.mono_micros - begin) / 1_000_000;
+    let refused = (pair.nodes[1].refused - before) as u64;
+    assert!(
+        (1..=commits * (seconds + 1)).contains(&refused),
+        "{refused} in {seconds} s"
+    );
+}
+
+/// A row that cannot be read is repaired: the account goes on with all that came meanwhile.
+#[test]
+fn what_was_held_is_applied_when_it_can_be() {
+    let mut pair = two_accounts();
+    let (row, good) = stalled_by_a_row(&mut pair);
+    // Its mail stays in the queue.
+    let deliver = Input::Deliver {
+        ticket: Ticket(7),
+        entry: std::sync::Arc::new(entry()),
+        index: 0,
+        others: Others::default(),
+    };
+    pair.input(1, deliver);
+    assert_eq!(pair.nodes[1].delivered, [(Ticket(7), false)]);
+    let of_bea = pair.append_for(0, bea(), "INBOX", 1);
+    assert!(matches!(of_bea, Reply::Appended { .. }), "{of_bea:?}");
+    pair.settle();
+    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
+    pair.nodes[1].rows.insert(row, good);
+    pair.restart(1);
+    pair.settle();
+    goes_on(&mut pair);
+    // And it writes as before.
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    assert_eq!(pair.uids(0, "INBOX").len(), 5);
+}
+
+/// Others are served meanwhile.
+#[test]
+fn what_was_held_is_applied_when_the_disk_has_room() {
+    let mut pair = two_accounts();
+    let (row, good) = stalled_by_a_row(&mut pair);
+    pair.nodes[1].rows.insert(row, good);
+    pair.nodes[1].full = true;
+    pair.restart(1);
+    let request = pair.ask(1, ANNE, MailboxCall::List, 0);
+    // Two for each part.
+    tries_once_a_second(&mut pair, 6);
+    let reply = pair.answer(1, request);
+    assert!(matches!(reply, Some(Reply::Failed(_))), "{reply:?}");
+    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 1);
+    pair.nodes[1].full = false;
+    pair.settle();
+    goes_on(&mut pair);
+}
+
+/// A message of node 0 lies below two that node 1 has shown: it is claimed again there, but the disk does not take that. Sessions may look on.
+#[test]
+fn what_is_late_is_claimed_again_when_the_disk_takes_it() {
+    for watched in [false, true] {
+        let mut pair = two_accounts();
+        pair.unlink();
+        pair.settle();
+        if watched {
+            pair.uids(1, "INBOX");
+        }
+        pair.append(1, "INBOX", 2);
+        pair.append(0, "INBOX", 1);
+        pair.nodes[1].refuses_own = true;
+        pair.link();
+        tries_once_a_second(&mut pair, 2);
+        pair.nodes[1].refuses_own = false;
+        // Nobody asks for it there.
+        pair.settle();
+        let uids = pair.uids(0, "INBOX");
+        assert_eq!(uids.len(), 4);
+        assert_eq!(pair.uids(1, "INBOX"), uids);
+        let log = &pair.nodes[1].logs[&(pair.nodes[1].partition, incarnation(1))];
+        assert_eq!(log.len(), 2, "one of what it wrote and one of the claim");
+    }
+}
+
+/// A new node has all, but cannot write that down.
+#[test]
+fn a_new_node_tries_once_a_second_to_say_that_it_has_all() {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 1);
+    pair.nodes[1].config.young = true;
+    pair.nowhere = true;
+    pair.restart(1);
+    pair.settle();
+    let young = |pair: &Pair| pair.nodes[1].owner.figures(pair.now).partitions_young;
+    assert_eq!(young(&pair), 1);
+    pair.nodes[1].full = true;
+    pair.nowhere = false;
+    let blob = pair.coming[1][0];
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    tries_once_a_second(&mut pair, 2);
+    assert_eq!(young(&pair), 1);
+    pair.nodes[1].full = false;
+    pair.settle();
+    assert_eq!(young(&pair), 0);
+}
