@@ -224,6 +224,8 @@ impl PartitionOwner {
         replica
             .apply(&step, ops)
             .map_err(|error| error.to_string())?;
+        // As of one that was loaded: rows may say so of other accounts alone.
+        own.lacking.hold_back(account, replica.lacking());
         let mut mutations = Vec::new();
         for (row, value) in replica.take_dirty_state() {
             push_row(&mut mutations, account, &row, value);

@@ -436,3 +436,30 @@ fn a_body_that_comes_to_a_disk_that_takes_nothing_is_looked_for_each_second() {
     assert_eq!((lacking(&pair).len(), missing(&pair)), (0, 0));
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 1);
 }
+
+/// She was stalled when a body came that is lacked again for another's sake since: when she goes on she is told of it all the same.
+#[test]
+fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
+    let mut pair = recovered(Pair::new());
+    append(&mut pair, ANNE, "INBOX");
+    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+    let mut rows = pair.nodes[1].rows_of(is_mailbox).into_keys();
+    let row = rows.find(|key| key[1..17] == ANNE.0).unwrap();
+    let damaged = Bytes::from_static(&[9]);
+    let good = pair.nodes[1].rows.insert(row.clone(), damaged).unwrap();
+    pair.restart(1);
+    pair.settle();
+    append(&mut pair, ANNE, "INBOX");
+    assert_eq!((pair.stalled(), lacking(&pair).len()), (1, 0));
+    pair.nowhere = true;
+    append(&mut pair, bea(), "INBOX");
+    assert_eq!(lacking(&pair), [of(&[bea()])]);
+    pair.nodes[1].rows.insert(row, good);
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    assert_eq!(pair.stalled(), 0);
+    let blob = lacked(&pair);
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 1);
+    assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 2);
+}
