@@ -692,6 +692,9 @@ impl PartitionOwner {
             return;
         };
         self.bytes -= entry.bytes;
+        if !entry.watchers.is_empty() {
+            self.looked.insert(account);
+        }
         for session in entry.watchers {
             self.sessions.remove(&session);
             self.out.push_back(Output::Notify(session, Event::Shutdown));

@@ -149,3 +149,27 @@ fn a_new_node_tries_once_a_second_to_say_that_it_has_all() {
     pair.settle();
     assert_eq!(young(&pair), 0);
 }
+
+/// An account stalls at node 1 while a session looks at it there: it is not waited for from then on.
+#[test]
+fn who_looked_at_an_account_that_stalls_is_waited_for_no_more() {
+    for stalls in [false, true] {
+        let mut pair = two_accounts();
+        pair.uids(1, "INBOX");
+        pair.settle();
+        if stalls {
+            // What node 0 claims is of another slot than its own, as far as node 1 knows.
+            let members = [(incarnation(0), 5), (incarnation(1), 1)];
+            pair.peer(1, PeerInput::Members(members.into()));
+            let request = pair.ask(0, ANNE, appending("INBOX", 1), 0);
+            pair.settle();
+            assert!(pair.answer(0, request).is_some());
+            assert_eq!(pair.stalled(), 1);
+        }
+        pair.unlink();
+        pair.link();
+        pair.settle();
+        let request = pair.ask(0, ANNE, appending("INBOX", 1), 0);
+        assert_eq!(pair.answer(0, request).is_some(), stalls);
+    }
+}
