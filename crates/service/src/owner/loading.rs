@@ -112,7 +112,7 @@ impl PartitionOwner {
         let Some(entry) = self.accounts.get(&account) else {
             return;
         };
-        if !matches!(entry.phase, Phase::Absent) {
+        if !matches!(entry.phase, Phase::Absent) || self.under_way(entry).is_some() {
             return;
         }
         let partition = entry.partition;
@@ -265,7 +265,7 @@ impl PartitionOwner {
         for account in accounts {
             match self.accounts.get(&account).map(|entry| &entry.phase) {
                 Some(Phase::Purging) => self.purge_later(now, account),
-                _ => self.drop_account(account, Failure::Temporary),
+                _ => self.unload(account),
             }
         }
     }
@@ -682,6 +682,16 @@ impl PartitionOwner {
 
     fn gone(&mut self, account: AccountId) {
         self.drop_account(account, Failure::NoSuchAccount);
+    }
+
+    /// It could not be read, and is read again when what was written to it is on disk: that may have removed some of what was to be read.
+    fn unload(&mut self, account: AccountId) {
+        let entry = self.accounts.get(&account);
+        let newest = entry.and_then(|entry| self.under_way(entry));
+        self.drop_account(account, Failure::Temporary);
+        if newest.is_some() {
+            self.entry(account).newest = newest;
+        }
     }
 
     pub(super) fn drop_account(&mut self, account: AccountId, failure: Failure) {

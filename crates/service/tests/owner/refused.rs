@@ -102,6 +102,25 @@ fn what_was_held_is_applied_when_the_disk_has_room() {
     goes_on(&mut pair);
 }
 
+/// Her rows, or what is held for her, cannot be read for a moment.
+#[test]
+fn a_stalled_account_is_tried_again_when_reading_has_failed() {
+    for held in [false, true] {
+        let mut pair = two_accounts();
+        let (row, good) = stalled_by_a_row(&mut pair);
+        pair.nodes[1].rows.insert(row, good);
+        let mut fails = [b"a", &ANNE.0[..]].concat();
+        fails.extend(held.then_some(0x90));
+        pair.nodes[1].fails = Some(fails);
+        pair.restart(1);
+        pair.travel();
+        assert_eq!((pair.stalled(), pair.held_parts()), (1, 3));
+        pair.nodes[1].fails = None;
+        pair.settle();
+        goes_on(&mut pair);
+    }
+}
+
 /// A message of node 0 lies below two that node 1 has shown: it is claimed again there, but the disk does not take that. Sessions may look on.
 #[test]
 fn what_is_late_is_claimed_again_when_the_disk_takes_it() {
