@@ -288,6 +288,19 @@ impl PartitionOwner {
 
     fn contents_came(&mut self, now: Now, account: AccountId, page: Page) {
         let ticket = self.ticket();
+        // All are read before anything is done: what would be known to be lacking by the good ones would be in no row.
+        let read = page.rows.into_iter().map(|(key, value)| {
+            match keys::row_of_key(keys::key_of_coming(&key)) {
+                Ok(RowKey::Content(origin)) => {
+                    let blob = Content::decode(&value).ok()?.blob;
+                    Some((key, origin, blob, value))
+                }
+                _ => None,
+            }
+        });
+        let Some(rows) = read.collect::<Option<Vec<_>>>() else {
+            return self.cannot_join(account, "a content row that came cannot be read");
+        };
         let Some(entry) = self.accounts.get_mut(&account) else {
             return;
         };
@@ -297,27 +310,18 @@ impl PartitionOwner {
             return;
         };
         coming.copied = page.end;
-        let mut mutations = Vec::with_capacity(page.rows.len() * 4);
-        let mut failed = None;
-        for (key, value) in page.rows {
-            let row = keys::row_of_key(keys::key_of_coming(&key));
-            let (Ok(RowKey::Content(origin)), Ok(content)) = (row, Content::decode(&value)) else {
-                failed = Some("a content row that came cannot be read");
-                break;
-            };
+        let mut mutations = Vec::with_capacity(rows.len() * 4);
+        for (key, origin, blob, value) in rows {
             // A message that is known here keeps its record, which names a body, and so its content row: one that was imported may have another body there.
             if !coming.known.contains(&origin) {
-                self.lacked.insert((content.blob, entry.partition));
-                mutations.extend(own.lack(content.blob, &[account].into(), ticket));
-                coming.wanted.push(content.blob);
+                self.lacked.insert((blob, entry.partition));
+                mutations.extend(own.lack(blob, &[account].into(), ticket));
+                coming.wanted.push(blob);
                 let row = RowKey::Content(origin);
                 push_row(&mut mutations, account, &row, Some(value.to_vec()));
             }
             let key = key.into();
             mutations.push(Mutation::Delete { key });
-        }
-        if let Some(cause) = failed {
-            return self.cannot_join(account, cause);
         }
         let partition = entry.partition;
         if !mutations.is_empty() {

@@ -274,6 +274,24 @@ fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
     }
 }
 
+/// Of a page of which one row cannot be read nothing is done: a body that is lacking in memory alone would never be looked for.
+#[test]
+fn what_cannot_be_read_leaves_nothing_behind() {
+    let mut pair = apart();
+    let is_content = |row: &RowKey| matches!(row, RowKey::Content(_));
+    let rows = pair.nodes[0].rows_of(is_content).into_keys();
+    let row = rows.filter(|key| key[1..17] == ANNE.0).next_back().unwrap();
+    pair.nodes[0].rows.insert(row, Bytes::from_static(&[9]));
+    pair.link();
+    for _ in 0..4 {
+        pair.settle();
+    }
+    assert_eq!((taken(&pair, 1), pair.stalled()), (1, 1));
+    let reports = pair.nodes[1].owner.reports();
+    let missing: u64 = reports.iter().map(|report| report.bodies_missing).sum();
+    assert_eq!(missing, 0);
+}
+
 /// Rows of an account that the directory has removed do not come back.
 #[test]
 fn a_removed_account_does_not_come_back_with_a_state() {
