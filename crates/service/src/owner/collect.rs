@@ -318,6 +318,7 @@ impl PartitionOwner {
             return;
         }
         self.missed_no_more(partition, unnamed);
+        self.join_anew(partition);
         let last = self.accounts.get(&account).and_then(|entry| entry.newest);
         match last.filter(|last| self.commits.contains_key(last)) {
             Some(last) => drop(self.purges.insert(last, (account, Purge::Ends))),

@@ -457,6 +457,17 @@ impl PartitionOwner {
         self.stall(account, &format!("it cannot be joined: {cause}"));
     }
 
+    /// An account is removed: if others are joined but those that cannot be, it may have been the last of these. What came of it goes.
+    pub(super) fn join_anew(&mut self, partition: PartitionId) {
+        if let Some(joining) = self.joining(partition)
+            && joining.left
+        {
+            let (first, _) = keys::coming_range(joining.joined.state);
+            (joining.cursor, joining.busy, joining.left) = (first, Busy::Idle, false);
+            self.joins.insert(partition);
+        }
+    }
+
     // --- All accounts ---------------------------------------------------------------------------------------------------
 
     /// A commit is durable: what waited for it goes on.

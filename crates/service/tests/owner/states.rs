@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_service::{
     api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply, SessionId},
-    machine::Machine as _,
+    log::JOINING_KEY,
+    machine::{Input, Machine as _},
     owner::{Config, blob_name, import_upload, keys},
     peers,
 };
@@ -290,6 +291,27 @@ fn what_cannot_be_read_leaves_nothing_behind() {
     let reports = pair.nodes[1].owner.reports();
     let missing: u64 = reports.iter().map(|report| report.bodies_missing).sum();
     assert_eq!(missing, 0);
+}
+
+/// What came of it goes with it, and the state is joined.
+#[test]
+fn an_account_that_cannot_be_joined_can_be_removed() {
+    let mut pair = apart();
+    let is_mailbox = |row: &RowKey| matches!(row, RowKey::Mailbox(_));
+    let mut rows = pair.nodes[0].rows_of(is_mailbox).into_keys();
+    let row = rows.find(|key| key[1..17] == bea().0).unwrap();
+    pair.nodes[0].rows.insert(row, Bytes::from_static(&[9]));
+    pair.link();
+    for _ in 0..4 {
+        pair.settle();
+    }
+    assert_eq!((taken(&pair, 1), pair.stalled()), (1, 1));
+    assert!(pair.nodes[1].coming() > 0);
+    pair.nodes[1].removed.insert(bea());
+    pair.input(1, Input::Purge(bea()));
+    pair.settle();
+    assert_eq!((pair.nodes[1].coming(), pair.stalled()), (0, 0));
+    assert!(!pair.nodes[1].rows.contains_key(JOINING_KEY));
 }
 
 /// Rows of an account that the directory has removed do not come back.
