@@ -543,7 +543,7 @@ where
                 }
                 Err(error) => {
                     metrics::fault(Fault::Load);
-                    Input::LoadFailed(ticket, error.to_string())
+                    Input::LoadFailed(ticket, error)
                 }
             };
             // The machine is gone only when the node stops.
@@ -613,7 +613,7 @@ where
                     }
                     Err(error) => {
                         metrics::fault(Fault::Load);
-                        (Input::LoadFailed(ticket, error.to_string()), None)
+                        (Input::LoadFailed(ticket, error), None)
                     }
                 };
                 // The machine is gone only when the node stops.

@@ -705,7 +705,7 @@ impl Machine for DirectoryOwner {
             Input::Admin(request, call) => self.admin(now, request, call),
             Input::Loaded { ticket, rows, done } => self.loaded_page(now, ticket, rows, done),
             Input::LoadFailed(ticket, cause) => {
-                if !self.read_failed(now, ticket, &cause) {
+                if !self.read_failed(now, ticket, &cause.to_string()) {
                     self.out.push_back(Output::Fatal(format!(
                         "the directory cannot be read: {cause}"
                     )));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, EntryId};
-use whimbrel_storage::Commit;
+use whimbrel_storage::{Commit, StoreError};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -81,8 +81,8 @@ pub enum Input {
         /// Whether nothing follows.
         done: bool,
     },
-    /// A load failed: the message goes to the log.
-    LoadFailed(Ticket, String),
+    /// A load failed: the message goes to the log. What is damaged is not read again.
+    LoadFailed(Ticket, StoreError),
     /// A commit is durable.
     Committed(Ticket),
     /// A commit left nothing behind, because the disk takes no writes or because one before it on the same log failed. (A store that fails

@@ -680,7 +680,7 @@ impl Machine for QueueOwner {
                 _ => self.adopted(now, ticket, rows),
             },
             Input::LoadFailed(ticket, cause) => {
-                let is_known = self.read_failed(now, ticket, &cause);
+                let is_known = self.read_failed(now, ticket, &cause.to_string());
                 let fatal = || Output::Fatal(format!("the queue cannot be read: {cause}"));
                 self.out.extend((!is_known).then(fatal));
             }

@@ -13,7 +13,7 @@ use whimbrel_service::{
     peers::{LogEnd, PeerInput, PeerOutput},
     queue::{Config, Limits, QueueOwner, entry_id},
 };
-use whimbrel_storage::{Commit, Mutation};
+use whimbrel_storage::{Commit, Mutation, StoreError};
 
 /// A driver that carries out nothing by itself.
 struct Bench {
@@ -381,7 +381,7 @@ fn a_row_that_cannot_be_read_stops_the_node() {
     queue.poll();
     queue.handle(
         Now::default(),
-        Input::LoadFailed(Ticket(1), "no disk".into()),
+        Input::LoadFailed(Ticket(1), StoreError::Read("no disk".into())),
     );
     assert!(matches!(queue.poll(), Some(Output::Fatal(cause)) if cause.contains("no disk")));
 }

@@ -998,7 +998,7 @@ impl Node {
                         let end = page.next.is_none();
                         Input::Peer(PeerInput::Rows(ticket, Page { rows, end }))
                     }
-                    Err(error) => Input::LoadFailed(ticket, error.to_string()),
+                    Err(error) => Input::LoadFailed(ticket, error),
                 };
                 self.at(at, Happening::Input(dest, input));
             }

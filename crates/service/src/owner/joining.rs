@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use whimbrel_crdt::{PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, BlobName, Content, MessageId, Replica, RowKey};
-use whimbrel_storage::{Mutation, Room};
+use whimbrel_storage::{Mutation, Room, StoreError};
 
 use super::{
     Partition, PartitionOwner, Phase,
@@ -694,8 +694,16 @@ impl PartitionOwner {
     }
 
     /// Reading has failed.
-    pub(super) fn join_page_failed(&mut self, partition: PartitionId, of: &Paging) {
+    pub(super) fn join_page_failed(
+        &mut self,
+        partition: PartitionId,
+        of: &Paging,
+        cause: &StoreError,
+    ) {
         match of {
+            Paging::Rows(account) | Paging::Contents(account) if !cause.is_temporary() => {
+                self.cannot_join(*account, &cause.to_string());
+            }
             Paging::Rows(account) | Paging::Contents(account) => {
                 self.drop_account(*account, Failure::Temporary);
             }

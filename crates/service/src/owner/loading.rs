@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use whimbrel_crdt::{Dot, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{AccountId, At, MailboxName, Op, Peers, Replica, SpecialUse};
-use whimbrel_storage::Room;
+use whimbrel_storage::{Room, StoreError};
 
 use super::{
     Account, Load, Own, Partition, PartitionOwner, Phase,
@@ -223,18 +223,22 @@ impl PartitionOwner {
         }
     }
 
-    pub(super) fn load_failed(&mut self, now: Now, ticket: Ticket, cause: &str) {
+    pub(super) fn load_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) {
         let Some(load) = self.loads.remove(&ticket) else {
             if self.snapshots.contains_key(&ticket) {
                 return self.fixed(now, ticket, None);
             }
-            if self.page_failed(now, ticket) {
+            if self.page_failed(now, ticket, cause) {
                 let text = format!("reading from the store failed: {cause}");
                 return self.out.push_back(Output::Log(Note::Warning(text)));
             }
-            return self.read_failed(now, ticket, cause);
+            return self.read_failed(now, ticket, &cause.to_string());
         };
         let accounts: Vec<AccountId> = match load {
+            // Nothing else of its partition waits for that.
+            Load::Rows(account) | Load::Held(account) if !cause.is_temporary() => {
+                return self.broken(account, &cause.to_string());
+            }
             Load::Rows(account) | Load::Held(account) | Load::Purge(account) => {
                 self.wait_with_work(now, keys::partition_of(account));
                 vec![account]

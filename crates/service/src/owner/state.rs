@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
 use whimbrel_replication::partition::Ticket as Asked;
-use whimbrel_storage::{Commit, Mutation, Room};
+use whimbrel_storage::{Commit, Mutation, Room, StoreError};
 
 use super::{Load, Own, Partition, PartitionOwner, Phase, joining, keys};
 use crate::{
@@ -231,7 +231,7 @@ impl PartitionOwner {
     }
 
     /// Reading has failed: it is tried again after a while, or the peer asks again.
-    pub(super) fn page_failed(&mut self, now: Now, ticket: Ticket) -> bool {
+    pub(super) fn page_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) -> bool {
         let Some(Pages { partition, of }) = self.pages.remove(&ticket) else {
             return false;
         };
@@ -252,7 +252,7 @@ impl PartitionOwner {
                     own.states.sweeping = None;
                 }
             }
-            Paging::Join(of) => self.join_page_failed(partition, &of),
+            Paging::Join(of) => self.join_page_failed(partition, &of, cause),
         }
         self.wait_with_work(now, partition);
         true

@@ -14,7 +14,7 @@ use whimbrel_service::{
         state::{Fixing, LOOKED_AT},
     },
 };
-use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room};
+use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, Room, StoreError};
 
 use crate::world::ANNE;
 
@@ -56,8 +56,10 @@ pub(crate) struct Node {
     pub(crate) replies: BTreeMap<RequestId, Reply>,
     /// Pages that were read.
     pub(crate) loads: usize,
-    /// What is read from such a key on cannot be read.
+    /// What is read from such a key on cannot be read,
     pub(crate) fails: Option<Vec<u8>>,
+    /// for it is damaged; else for the moment.
+    pub(crate) damaged: bool,
     /// Frames that came and were not taken.
     pub(crate) inbox: VecDeque<(Incarnation, Frame)>,
     pub(crate) partition: PartitionId,
@@ -99,6 +101,7 @@ impl Node {
             replies: BTreeMap::new(),
             loads: 0,
             fails: None,
+            damaged: false,
             inbox: VecDeque::new(),
             partition: PartitionId::accounts(blake3::hash(&ANNE.0).as_bytes()[0]),
         }
@@ -233,6 +236,13 @@ impl Node {
         let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
         let is_full = self.full && commit.room == Room::Ordinary;
         !self.away && !is_full && !(is_own && self.refuses_own)
+    }
+
+    pub(crate) fn read_error(&self) -> StoreError {
+        match self.damaged {
+            true => StoreError::Damaged("no".into()),
+            false => StoreError::Read("no".into()),
+        }
     }
 
     /// Whether what is read from this key on cannot be read.

@@ -282,7 +282,7 @@ impl Pair {
                 Input::Committed(ticket)
             }
             Output::Load { ticket, from, .. } if node.cannot_read(&from) => {
-                Input::LoadFailed(ticket, "no".into())
+                Input::LoadFailed(ticket, node.read_error())
             }
             Output::Load {
                 ticket, from, to, ..
@@ -355,13 +355,13 @@ impl Pair {
                     ..
                 } => {
                     if node.cannot_read(&from) {
-                        return Some(Input::LoadFailed(ticket, "no".into()));
+                        return Some(Input::LoadFailed(ticket, node.read_error()));
                     }
                     let rows = match state {
                         None => &node.rows,
                         Some(state) => match node.fixed.get(&state) {
                             Some(rows) => rows,
-                            None => return Some(Input::LoadFailed(ticket, "released".into())),
+                            None => return Some(Input::LoadFailed(ticket, node.read_error())),
                         },
                     };
                     let mut bytes = 0;

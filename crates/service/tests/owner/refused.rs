@@ -192,3 +192,19 @@ fn who_looked_at_an_account_that_stalls_is_waited_for_no_more() {
         assert_eq!(pair.answer(0, request).is_some(), stalls);
     }
 }
+
+/// What comes for others does not wait for an account whose rows are damaged.
+#[test]
+fn an_account_that_is_damaged_stalls_alone() {
+    let mut pair = two_accounts();
+    pair.nodes[1].fails = Some([b"a", &ANNE.0[..]].concat());
+    pair.nodes[1].damaged = true;
+    pair.restart(1);
+    for account in [ANNE, bea()] {
+        let reply = pair.append_for(0, account, "INBOX", 1);
+        assert!(matches!(reply, Reply::Appended { .. }), "{reply:?}");
+    }
+    pair.settle();
+    assert_eq!((pair.stalled(), pair.held_parts()), (1, 1));
+    assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
+}

@@ -16,7 +16,7 @@ use whimbrel_service::{
     machine::{Birth, Input, Least, Machine, Now, Others, Output, RequestId, Standing, Ticket},
     owner::{Config, PartitionOwner, keys},
 };
-use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation};
+use whimbrel_storage::{COMMIT_BYTES_MAX, Commit, Mutation, StoreError};
 
 pub(crate) const ANNE: AccountId = AccountId([1; 16]);
 
@@ -225,7 +225,7 @@ impl World {
                 }
                 Output::Load { ticket, .. } if self.fails_loads > 0 => {
                     self.fails_loads -= 1;
-                    let failed = Input::LoadFailed(ticket, "no".into());
+                    let failed = Input::LoadFailed(ticket, StoreError::Read("no".into()));
                     self.owner.handle(self.now, failed);
                 }
                 Output::Load {
