@@ -41,8 +41,14 @@ impl PartitionOwner {
     pub(super) fn peer(&mut self, now: Now, input: PeerInput) {
         match input {
             PeerInput::Members(slots) => {
+                let was_alone = self.config.peers.is_empty();
                 self.config.peers = slots;
                 self.config.peers.remove(&self.config.origin);
+                if was_alone {
+                    let watched = self.accounts.iter();
+                    let watched = watched.filter(|(_, entry)| !entry.watchers.is_empty());
+                    self.looked.extend(watched.map(|(account, _)| *account));
+                }
                 self.belong(now);
             }
             PeerInput::Holders(holders) => self.placed(now, holders),

@@ -208,3 +208,22 @@ fn an_account_that_is_damaged_stalls_alone() {
     assert_eq!((pair.stalled(), pair.held_parts()), (1, 1));
     assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 2);
 }
+
+/// Sessions look at an account before there is anybody who is to know of that.
+#[test]
+fn who_looks_at_an_account_of_a_node_that_was_alone_is_waited_for() {
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 1);
+    pair.settle();
+    pair.unlink();
+    pair.peer(1, PeerInput::Members([(incarnation(1), 1)].into()));
+    pair.uids(1, "INBOX");
+    let members = [(incarnation(0), 0), (incarnation(1), 1)];
+    pair.peer(1, PeerInput::Members(members.into()));
+    pair.link();
+    pair.settle();
+    let request = pair.ask(0, ANNE, appending("INBOX", 1), 0);
+    assert!(pair.answer(0, request).is_none());
+    pair.settle();
+    assert!(pair.answer(0, request).is_some());
+}
