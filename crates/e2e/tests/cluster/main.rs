@@ -25,6 +25,7 @@ mod moving;
 mod proxy;
 mod relays;
 mod rolling;
+mod states;
 mod trouble;
 mod work;
 mod young;
