@@ -22,6 +22,7 @@ mod mail;
 mod members;
 mod mesh;
 mod moving;
+mod positions;
 mod proxy;
 mod relays;
 mod rolling;

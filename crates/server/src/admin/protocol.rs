@@ -1,7 +1,7 @@
 //! What is said on the admin socket: one question and its answer, each as frames of JSON.
 //!
 //! A frame is its length in bytes, 4 bytes big-endian, and so much JSON. A question is one frame; an answer is one frame or, for
-//! lists, several, of which all but the last say `"more":true`.
+//! lists and for how a cluster is, several, of which all but the last say `"more":true`.
 
 use std::io;
 
@@ -112,8 +112,11 @@ pub enum Answer {
     },
     /// How the cluster is.
     Cluster {
-        /// As this node sees it.
+        /// As this node sees it; in further frames, more of its partitions.
         status: Status,
+        /// Whether more frames follow. An earlier version has one.
+        #[serde(default)]
+        more: bool,
     },
     /// How far a node is that is being drained.
     Drain(Drain),
@@ -238,6 +241,43 @@ pub fn frames(reply: AdminReply) -> Vec<Answer> {
     }
 }
 
+/// How a cluster is, in frames: in one where few have written, since a command of an earlier version reads one. Where many have, their logs in all partitions take
+/// more than a frame may have.
+pub fn status_frames(mut status: Status) -> Vec<Answer> {
+    /// What is around a line, and around all of them.
+    const ROOM: usize = 64;
+    fn bytes(value: &impl Serialize) -> usize {
+        serde_json::to_vec(value).map_or(0, |json| json.len()) + ROOM
+    }
+    let lines = std::mem::take(&mut status.partitions);
+    let further = Status {
+        cluster: status.cluster.clone(),
+        nodes: Vec::new(),
+        clock: None,
+        here: None,
+        partitions: Vec::new(),
+    };
+    let mut used = bytes(&status);
+    let mut frames = vec![status];
+    for line in lines {
+        let needs = bytes(&line);
+        if used + needs > ANSWER_BYTES_MAX {
+            used = bytes(&further);
+            frames.push(further.clone());
+        }
+        used += needs;
+        if let Some(last) = frames.last_mut() {
+            last.partitions.push(line);
+        }
+    }
+    let count = frames.len();
+    let frame = |(index, status)| Answer::Cluster {
+        status,
+        more: index + 1 < count,
+    };
+    frames.into_iter().enumerate().map(frame).collect()
+}
+
 impl Answer {
     /// Takes the next frame of the same list; whether that was the last.
     pub fn join(&mut self, next: Answer) -> io::Result<bool> {
@@ -264,6 +304,17 @@ impl Answer {
                 *more = still;
                 Ok(!still)
             }
+            (
+                Answer::Cluster { status, more },
+                Answer::Cluster {
+                    status: further,
+                    more: still,
+                },
+            ) => {
+                status.partitions.extend(further.partitions);
+                *more = still;
+                Ok(!still)
+            }
             _ => Err(invalid("the parts of the answer do not fit together")),
         }
     }
@@ -272,7 +323,9 @@ impl Answer {
     pub fn more(&self) -> bool {
         matches!(
             self,
-            Answer::Accounts { more: true, .. } | Answer::Aliases { more: true, .. }
+            Answer::Accounts { more: true, .. }
+                | Answer::Aliases { more: true, .. }
+                | Answer::Cluster { more: true, .. }
         )
     }
 }

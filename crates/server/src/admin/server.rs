@@ -151,9 +151,10 @@ async fn answer(
             Some(cluster) => cluster.status().await,
             None => None,
         };
-        let answer =
-            status.map_or_else(|| refused(NO_CLUSTER), |status| Answer::Cluster { status });
-        protocol::write(&mut stream, &answer).await?;
+        let answers = status.map_or_else(|| vec![refused(NO_CLUSTER)], protocol::status_frames);
+        for answer in &answers {
+            protocol::write(&mut stream, answer).await?;
+        }
         return Ok(None);
     }
     let answers = match question.into_call() {

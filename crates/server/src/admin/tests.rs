@@ -8,7 +8,7 @@ use whimbrel_service::admin::{AccountLine, AdminCall, AdminReply};
 
 use super::{
     client::ask_server,
-    protocol::{Answer, LINES_PER_FRAME_MAX, QUESTION_BYTES_MAX, Question},
+    protocol::{Answer, LINES_PER_FRAME_MAX, QUESTION_BYTES_MAX, Question, status_frames},
     server::{bind, may_administer, serve},
     *,
 };
@@ -120,6 +120,54 @@ async fn long_lists_come_whole() {
                 .enumerate()
                 .all(|(n, line)| line.created == n as u64)
         );
+    }
+}
+
+/// As many have written in all partitions as may, and as few as in most clusters.
+#[tokio::test]
+async fn the_status_of_a_large_cluster_comes_whole() {
+    use crate::cluster::{LogLine, PartitionLine, Status};
+    for (writers, is_one) in [(3, true), (1024, false)] {
+        let log = LogLine {
+            stored: u64::MAX,
+            applied: u64::MAX,
+        };
+        let line = |partition| PartitionLine {
+            partition,
+            open: true,
+            operations: u64::MAX,
+            applied: u64::MAX,
+            stable: u64::MAX,
+            lacks: Default::default(),
+            claims_again: 0,
+            bodies_missing: 0,
+            accounts_stalled: 0,
+            young: false,
+            logs: (0..writers).map(|of| (format!("{of:016x}"), log)).collect(),
+        };
+        let status = Status {
+            cluster: "07".repeat(16),
+            nodes: Vec::new(),
+            clock: None,
+            here: None,
+            partitions: (0..258).map(line).collect(),
+        };
+        let frames = status_frames(status.clone());
+        // A command of an earlier version reads one.
+        assert_eq!(frames.len() == 1, is_one, "{}", frames.len());
+        let (mut near, far) = tokio::io::duplex(64 * 1024);
+        let writing = tokio::spawn(async move {
+            let _: Question = super::protocol::read(&mut near, QUESTION_BYTES_MAX)
+                .await
+                .unwrap();
+            for frame in &frames {
+                super::protocol::write(&mut near, frame).await.unwrap();
+            }
+        });
+        let answer = ask_server(far, &Question::ClusterStatus {}).await;
+        writing.await.unwrap();
+        let more = false;
+        assert_eq!(answer.unwrap(), Answer::Cluster { status, more });
     }
 }
 

@@ -1,4 +1,6 @@
-//! `whimbrel cluster`.
+//! `whimbrel cluster`; what `status` shows is in [`status`].
+
+mod status;
 
 use std::{
     io::{self, Read as _},
@@ -24,7 +26,7 @@ use crate::{
     },
     clock::wall_micros,
     cluster::{
-        Drain, DrainAsk, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
+        Drain, DrainAsk, Removal, Remove,
         files::{Files, FilesError, Joining, Kept},
         question_of_join,
     },
@@ -94,7 +96,7 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
         }
         Cluster::Status {
             partitions, json, ..
-        } => runtime()?.block_on(status(&config, partitions, json)),
+        } => runtime()?.block_on(status::status(&config, partitions, json)),
     }
 }
 
@@ -413,169 +415,6 @@ fn meaning(removal: &Removal) -> String {
     }
     out.push_str("A removal cannot be taken back.\n");
     out
-}
-
-async fn status(config: &Config, partitions: bool, json: bool) -> Result<(), Failure> {
-    let mut status = match client::ask_running(config, &Question::ClusterStatus {}).await? {
-        Some(Answer::Cluster { status }) => status,
-        Some(Answer::Refused { reason }) => return Err(reason.into()),
-        Some(other) => return Err(format!("the server answered {other:?}").into()),
-        None => offline(config)?,
-    };
-    if !partitions {
-        status.partitions.clear();
-    }
-    if json {
-        return print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
-    }
-    print(&shown(&status))
-}
-
-fn offline(config: &Config) -> Result<Status, Failure> {
-    let files = Files::of(&config.server.data_dir);
-    let kept = files.open()?.ok_or("this node belongs to no cluster")?;
-    let me = DataDir::read(&config.server.data_dir)?.incarnation;
-    Ok(Status::of(
-        kept.credentials.cluster(),
-        &kept.roster,
-        Some(Incarnation::from_hash(me)),
-        &[],
-    ))
-}
-
-fn shown(status: &Status) -> String {
-    let mut out = format!("cluster {}\n", status.cluster);
-    for node in &status.nodes {
-        out.push_str(&line(node));
-    }
-    if let Some(clock) = &status.clock {
-        out.push_str(&format!("{clock}: this node writes nothing\n"));
-    }
-    if let Some(here) = &status.here {
-        out.push_str(&format!(
-            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled\n",
-            here.operations,
-            here.partitions,
-            here.applied,
-            here.stable,
-            here.bodies_missing,
-            here.accounts_stalled
-        ));
-        if here.opening > 0 {
-            out.push_str(&format!("{} partitions are being opened\n", here.opening));
-        }
-    }
-    for partition in &status.partitions {
-        out.push_str(&partition_line(status, partition));
-    }
-    out
-}
-
-fn partition_line(status: &Status, line: &PartitionLine) -> String {
-    let mut out = format!(
-        "{:3}  {} operations, {} applied, {} stable",
-        line.partition, line.operations, line.applied, line.stable
-    );
-    if !line.open {
-        return format!("{:3}  is being opened\n", line.partition);
-    }
-    for (incarnation, lacks) in &line.lacks {
-        let mut nodes = status.nodes.iter().filter(|node| !node.closed);
-        if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
-            let Lag {
-                operations,
-                bytes,
-                seconds,
-            } = lacks;
-            out.push_str(&format!(
-                "; {} lacks {operations} ({bytes} bytes, for {seconds} s)",
-                node.name
-            ));
-        }
-    }
-    if line.young {
-        out.push_str("; new here, and not whole");
-    }
-    if line.claims_again > 0 {
-        out.push_str(&format!("; {} claims made again", line.claims_again));
-    }
-    if line.bodies_missing + line.accounts_stalled > 0 {
-        out.push_str(&format!(
-            "; {} bodies missing, {} accounts stalled",
-            line.bodies_missing, line.accounts_stalled
-        ));
-    }
-    out.push('\n');
-    out
-}
-
-/// How far its clock is from the one here.
-fn clock_of(node: &NodeLine) -> String {
-    match node.clock_ahead_micros {
-        None => String::new(),
-        Some(micros) => {
-            let (sign, micros) = (if micros < 0 { '-' } else { '+' }, micros.unsigned_abs());
-            format!(
-                "  clock {sign}{}.{:03} s",
-                micros / 1_000_000,
-                micros / 1000 % 1000
-            )
-        }
-    }
-}
-
-fn line(node: &NodeLine) -> String {
-    let place = match (&node.region, &node.address) {
-        _ if node.closed => "removed, its slot is free".to_owned(),
-        _ if node.removed => "removed, what it wrote is being gathered".to_owned(),
-        (Some(region), Some(address)) => {
-            let role = node.role.as_deref().unwrap_or("worker");
-            format!("{region}  {role}  {address}")
-        }
-        _ => "not here any more, or not heard yet".to_owned(),
-    };
-    let link = match (node.this, node.linked, node.round_trip_micros) {
-        (true, ..) if node.drained => "this node, drained".to_owned(),
-        (true, ..) => "this node".to_owned(),
-        (_, false, _) => match node.seconds {
-            Some(seconds) => format!("no link for {seconds} s"),
-            None => "no link".to_owned(),
-        },
-        (_, true, None) => "linked".to_owned(),
-        (_, true, Some(micros)) => format!(
-            "linked{}  {}.{:03} ms{}  {} bytes in  {} bytes out",
-            node.seconds
-                .map_or(String::new(), |seconds| format!(" for {seconds} s")),
-            micros / 1000,
-            micros % 1000,
-            clock_of(node),
-            node.received,
-            node.sent
-        ),
-    };
-    let lag = match (node.lacks, node.has_more) {
-        _ if node.this || node.closed => String::new(),
-        (Some(lacks), Some(more)) if lacks + more > 0 => format!(
-            "  lacks {lacks} operations ({} bytes, for {} s), has {more} more, {} bytes queued",
-            node.lacks_bytes, node.lacks_seconds, node.queued_bytes
-        ),
-        (Some(_), _) => "  level".to_owned(),
-        (None, _) => String::new(),
-    };
-    let young = match node.young {
-        0 => String::new(),
-        partitions => format!("  new, and not whole in {partitions} partitions"),
-    };
-    let holds = match (node.holds, node.leaves) {
-        _ if node.closed || node.removed => String::new(),
-        (256, _) => String::new(),
-        (holds, 0) => format!("  holds {holds} of 256 partitions"),
-        (holds, leaves) => format!("  holds {holds} of 256 partitions, leaves {leaves}"),
-    };
-    format!(
-        "{}  {}  slot {}  {place}  {link}{young}{holds}{lag}\n",
-        node.name, node.incarnation, node.slot
-    )
 }
 
 #[cfg(test)]

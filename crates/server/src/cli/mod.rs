@@ -348,10 +348,13 @@ pub enum Cluster {
     #[command(
         after_help = "While the server runs: its links, what it has, and what each peer lacks of that. A node that was renewed is there twice: its earlier \
                       incarnation belongs to the cluster until it is removed (`whimbrel cluster remove NODE --earlier`). Stable is what all members have \
-                      applied: while one is away it stands still."
+                      applied: while one is away it stands still.\n\n\
+                      With --partitions each partition of this node, too: what is in it, what each peer lacks, and how far the log of each writer goes here; \
+                      `us-1 80 (75 applied)` has what us-1 wrote up to its operation 80 on disk, of which those above 75 wait for what others wrote. With --json: \
+                      `lacks` (operations, bytes, seconds) and `logs` (stored, applied), by incarnation."
     )]
     Status {
-        /// Each partition of this node, too
+        /// Each partition of this node, too, and where its logs stand
         #[arg(long)]
         partitions: bool,
         /// As JSON, on standard output

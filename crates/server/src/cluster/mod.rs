@@ -49,7 +49,8 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{holders::Holders, roster::Place};
 
 pub use self::status::{
-    Drain, DrainAsk, DrainLine, Here, Lag, NodeLine, PartitionLine, Removal, Remove, Status,
+    Drain, DrainAsk, DrainLine, Here, Lag, LogLine, NodeLine, PartitionLine, Removal, Remove,
+    Status,
 };
 pub(crate) use self::{bodies::Ask, placing::least, state::Told};
 use self::{files::Files, settle::Settled, state::State};

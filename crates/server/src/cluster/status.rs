@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use whimbrel_cluster::{ClusterId, Linked};
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::{holders::Phase, roster::Roster};
+use whimbrel_replication::{
+    holders::Phase,
+    roster::{Holding, Roster},
+};
 use whimbrel_service::peers::{PartitionReport, PeerReport};
 
 /// Partitions of accounts to which a node stands so.
@@ -229,6 +232,13 @@ impl Status {
                 bodies_missing: report.bodies_missing,
                 accounts_stalled: report.accounts_stalled,
                 young: report.young,
+                logs: open
+                    .iter()
+                    .flat_map(|open| &open.logs)
+                    // Of a member that has written nothing yet there is no log.
+                    .filter(|(_, log)| log.stored > 0)
+                    .map(|(id, log)| (format!("{:016x}", id.get()), LogLine::of(log)))
+                    .collect(),
             };
             for (id, peer) in of_peers {
                 let sum = peers.entry(*id).or_default();
@@ -311,6 +321,27 @@ pub struct PartitionLine {
     /// As of [`Here`].
     #[serde(default)]
     pub young: bool,
+    /// How far the log of each writer goes here, by its incarnation: of all that ever wrote.
+    #[serde(default)]
+    pub logs: BTreeMap<String, LogLine>,
+}
+
+/// How much of one writer's log is at the node that was asked. Its operations are numbered from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// The last number that is on disk.
+    pub stored: u64,
+    /// The last number that is applied: what is above waits for operations of others.
+    pub applied: u64,
+}
+
+impl LogLine {
+    fn of(log: &Holding) -> Self {
+        LogLine {
+            stored: log.stored,
+            applied: log.applied,
+        }
+    }
 }
 
 /// What a peer has not said to have of what is here.
@@ -400,4 +431,208 @@ pub struct NodeLine {
     /// Partitions in which it is new, and has not yet what another one had: others serve its clients. Of another node than that which was asked: operations only.
     #[serde(default)]
     pub young: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use whimbrel_cluster::NodeName;
+    use whimbrel_replication::roster::Place;
+    use whimbrel_service::peers::Report;
+
+    use super::*;
+
+    const A: u64 = 0xa;
+    const B: u64 = 0xb;
+    const C: u64 = 0xc;
+    /// The monotonic clock, when it is asked.
+    const NOW: u64 = 100_000_000;
+
+    fn id(number: u64) -> Incarnation {
+        Incarnation::new(number).unwrap()
+    }
+
+    fn hex(number: u64) -> String {
+        format!("{number:016x}")
+    }
+
+    /// The three of them; `a` is asked, and has a link to `b`. `c` keeps a copy.
+    fn status() -> Status {
+        let mut roster = Roster::found(id(A), "a", 0, !1);
+        for (number, name, role) in [(A, "a", None), (B, "b", None), (C, "c", Some(1))] {
+            let _ = roster.sponsor(id(A), id(number), name).unwrap();
+            let place = Place {
+                version: 1,
+                incarnation: id(number),
+                address: format!("{name}.example.org:10700"),
+                region: "eu".into(),
+                role,
+            };
+            roster.tell(name, place).unwrap();
+        }
+        let linked = Linked {
+            name: NodeName::new("b").unwrap(),
+            incarnation: id(B),
+            wire: 1,
+            features: 0,
+            round_trip_micros: Some(41_210),
+            ahead_micros: Some(12_000),
+            pongs: 1,
+            received: 10,
+            sent: 20,
+        };
+        Status::of([7; 16], &roster, Some(id(A)), &[linked])
+    }
+
+    fn lacks(operations: u64, bytes: u64, since_micros: u64) -> PeerReport {
+        PeerReport {
+            lacks: operations,
+            lacks_bytes: bytes,
+            lacks_since_micros: Some(since_micros),
+            ..PeerReport::default()
+        }
+    }
+
+    fn report(partition: u16, logs: &[(u64, u64, u64)], peers: &[(u64, PeerReport)]) -> Report {
+        let log = |&(of, stored, applied): &(u64, u64, u64)| {
+            let log = Holding {
+                taken: stored + 1,
+                stored,
+                applied,
+                lacks: None,
+            };
+            (id(of), log)
+        };
+        Report {
+            logs: logs.iter().map(log).collect(),
+            stable: u64::from(partition),
+            peers: peers.iter().map(|(of, peer)| (id(*of), *peer)).collect(),
+            ..Report::default()
+        }
+    }
+
+    fn partition(partition: u16, open: Option<Report>) -> PartitionReport {
+        PartitionReport {
+            partition: PartitionId(partition),
+            open,
+            bodies_missing: 0,
+            accounts_stalled: 0,
+            claims_again: 0,
+            young: false,
+            whole_at: BTreeSet::new(),
+            left: None,
+            keeps: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn nodes_are_shown_as_they_are_placed_and_linked() {
+        let status = status();
+        let shown = status.nodes.iter().map(|node| {
+            let role = node.role.as_deref().unwrap();
+            let trip = node.round_trip_micros;
+            (&node.name[..], role, node.this, node.linked, trip)
+        });
+        let expected = [
+            ("a", "worker", true, false, None),
+            ("b", "worker", false, true, Some(41_210)),
+            ("c", "storage", false, false, None),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        assert_eq!(status.nodes[1].clock_ahead_micros, Some(12_000));
+        assert_eq!((status.nodes[1].received, status.nodes[1].sent), (10, 20));
+        assert!(status.nodes.iter().all(|node| node.holds == 256));
+    }
+
+    #[test]
+    fn what_partitions_tell_is_added_up() {
+        let more = PeerReport {
+            has_more: 5,
+            queued_bytes: 70,
+            young: 1,
+            ..lacks(2, 300, NOW - 9_500_000)
+        };
+        let first = report(
+            2,
+            &[(A, 10, 10), (B, 7, 4), (C, 0, 0)],
+            &[(B, lacks(3, 200, NOW - 4_000_000)), (C, lacks(17, 0, 0))],
+        );
+        let second = report(
+            1,
+            &[(A, 100, 100)],
+            &[(B, more), (C, PeerReport::default())],
+        );
+        let reports = [
+            PartitionReport {
+                claims_again: 6,
+                bodies_missing: 2,
+                ..partition(2, Some(first))
+            },
+            PartitionReport {
+                accounts_stalled: 1,
+                young: true,
+                ..partition(1, Some(second))
+            },
+            partition(3, None),
+        ];
+        let mut status = status();
+        status.add(&reports, NOW);
+        let here = Here {
+            partitions: 3,
+            opening: 1,
+            operations: 117,
+            applied: 114,
+            stable: 3,
+            bodies_missing: 2,
+            accounts_stalled: 1,
+            young: 1,
+        };
+        assert_eq!(status.here, Some(here));
+
+        // Of all partitions together, and the oldest of it.
+        let lag = |node: &NodeLine| (node.lacks, node.lacks_bytes, node.lacks_seconds);
+        let lags: Vec<_> = status.nodes.iter().map(lag).collect();
+        let of_peers = [(Some(5), 500, 9), (Some(17), 0, 100)];
+        assert_eq!(lags, [&[(None, 0, 0)], &of_peers[..]].concat());
+        let b = &status.nodes[1];
+        assert_eq!((b.has_more, b.queued_bytes, b.young), (Some(5), 70, 1));
+        assert_eq!(status.nodes[2].has_more, Some(0));
+        assert_eq!(status.nodes[0].young, 1, "this node's own");
+
+        let numbers: Vec<u16> = status.partitions.iter().map(|of| of.partition).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        let [first, second, third] = &status.partitions[..] else {
+            unreachable!("three were told");
+        };
+        let lag = |operations, bytes, seconds| Lag {
+            operations,
+            bytes,
+            seconds,
+        };
+        let log = |stored, applied| LogLine { stored, applied };
+        // Who lacks nothing of it does not stand there.
+        assert_eq!(first.lacks, [(hex(B), lag(2, 300, 9))].into());
+        assert_eq!(
+            second.lacks,
+            [(hex(B), lag(3, 200, 4)), (hex(C), lag(17, 0, 100))].into()
+        );
+        assert_eq!(first.logs, [(hex(A), log(100, 100))].into());
+        assert_eq!(
+            second.logs,
+            [(hex(A), log(10, 10)), (hex(B), log(7, 4))].into()
+        );
+        assert_eq!((second.operations, second.applied), (17, 14));
+        assert_eq!((second.claims_again, second.bodies_missing), (6, 2));
+        assert!(first.young && first.accounts_stalled == 1 && first.open);
+        assert!(!third.open && third.logs.is_empty() && third.lacks.is_empty());
+    }
+
+    /// What a peer lacks was here before the clock that is asked began to count.
+    #[test]
+    fn a_lag_is_never_of_the_future() {
+        let peer = lacks(1, 1, NOW + 1);
+        assert_eq!(Lag::of(&peer, NOW).seconds, 0);
+        assert_eq!(Lag::of(&PeerReport::default(), NOW), Lag::default());
+    }
 }

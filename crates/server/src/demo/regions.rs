@@ -481,7 +481,7 @@ impl Region {
     /// To which others it is linked.
     async fn links(&self) -> Result<Vec<String>, Failure> {
         match self.ask(&Question::ClusterStatus {}).await? {
-            Answer::Cluster { status } => {
+            Answer::Cluster { status, .. } => {
                 let linked = status.nodes.into_iter().filter(|node| node.linked);
                 Ok(linked.map(|node| node.name).collect())
             }

@@ -1,0 +1,164 @@
+//! `whimbrel cluster status --partitions --json`: what it says of lag and of the positions of logs is what the nodes have.
+
+use serde_json::Value;
+
+use super::{mesh::Mesh, *};
+
+/// The last numbers of each log, by partition and writer: stored, applied.
+type Logs = BTreeMap<(u64, String), (u64, u64)>;
+
+/// What one node says.
+struct Told(Value);
+
+impl Told {
+    fn by(node: &Node) -> Told {
+        let json = node.cluster(&["status", "--partitions", "--json"]);
+        Told(serde_json::from_str(&json.expect("cluster status")).unwrap())
+    }
+
+    fn partitions(&self) -> &[Value] {
+        self.0["partitions"].as_array().unwrap()
+    }
+
+    fn node(&self, name: &str) -> &Value {
+        let mut nodes = self.0["nodes"].as_array().unwrap().iter();
+        nodes.find(|node| node["name"] == name).unwrap()
+    }
+
+    fn logs(&self) -> Logs {
+        let mut all = Logs::new();
+        for partition in self.partitions() {
+            let number = partition["partition"].as_u64().unwrap();
+            let logs = partition["logs"].as_object().unwrap();
+            let [mut stored, mut applied] = [0, 0];
+            for (writer, log) in logs {
+                let at = |what: &str| log[what].as_u64().unwrap();
+                stored += at("stored");
+                applied += at("applied");
+                all.insert((number, writer.clone()), (at("stored"), at("applied")));
+            }
+            assert_eq!(partition["operations"], stored, "{partition}");
+            assert_eq!(partition["applied"], applied, "{partition}");
+        }
+        all
+    }
+
+    /// How many operations this member lacks, by partition.
+    fn lacks(&self, name: &str) -> BTreeMap<u64, u64> {
+        let incarnation = self.node(name)["incarnation"].as_str().unwrap();
+        let lacks = |partition: &Value| {
+            let lag = partition["lacks"].get(incarnation)?;
+            let operations = lag["operations"].as_u64().unwrap();
+            assert!(operations > 0 && lag["seconds"].is_u64());
+            Some((partition["partition"].as_u64().unwrap(), operations))
+        };
+        self.partitions().iter().filter_map(lacks).collect()
+    }
+}
+
+/// What the second does not have of what the first has, by partition.
+fn difference(one: &Logs, other: &Logs) -> BTreeMap<u64, u64> {
+    let mut lacks = BTreeMap::new();
+    for (log, (stored, _)) in one {
+        let there = other.get(log).map_or(0, |(stored, _)| *stored);
+        if *stored > there {
+            *lacks.entry(log.0).or_default() += stored - there;
+        }
+    }
+    lacks
+}
+
+fn sum(of: &BTreeMap<u64, u64>) -> u64 {
+    of.values().sum()
+}
+
+/// All have all, as each says of itself and of the others.
+fn wait_level(mesh: &Mesh) -> Logs {
+    wait_for("all to be level", || {
+        let told: Vec<Told> = mesh.scene.nodes.iter().map(Told::by).collect();
+        let logs: Vec<Logs> = told.iter().map(Told::logs).collect();
+        let same = logs.iter().all(|of| *of == logs[0]);
+        let applied = logs[0].values().all(|(stored, applied)| stored == applied);
+        let names = ["a", "b", "c"];
+        let of_peers = told.iter().zip(names).all(|(told, me)| {
+            names.iter().filter(|name| **name != me).all(|name| {
+                let node = told.node(name);
+                let none = |what: &str| node[what] == 0;
+                node["linked"] == true
+                    && ["lacks", "lacks_bytes", "lacks_seconds", "has_more"]
+                        .into_iter()
+                        .all(none)
+                    && told.lacks(name).is_empty()
+            })
+        });
+        (same && applied && of_peers).then(|| logs[0].clone())
+    })
+}
+
+#[test]
+fn status_tells_what_a_node_that_is_cut_off_lacks() {
+    let mut mesh = Mesh::new(3);
+    mesh.scene.deliver(0, "before");
+    mesh.alike();
+    let before = wait_level(&mesh);
+    let writers: BTreeSet<&String> = before.keys().map(|(_, writer)| writer).collect();
+    assert!(!writers.is_empty() && sum(&difference(&before, &Logs::new())) > 0);
+
+    mesh.cut_off(2);
+    mesh.wait_links(&[1, 1, 0]);
+    mesh.scene.deliver(0, "together");
+    mesh.scene.wait_alike(&[0]);
+    mesh.scene.store(1, "before", "\\Flagged");
+    mesh.scene.put(2, "alone");
+    let alone = mesh.scene.expected.remove("alone").unwrap();
+    mesh.scene.wait_alike(&[0, 1]);
+    let of = |node: usize| Told::by(&mesh.scene.nodes[node]);
+    let at_c = wait_for("what was written to be at its end", || {
+        let [at_a, at_b, at_c] = [of(0), of(1), of(2)];
+        let [a, b, c] = [&at_a, &at_b, &at_c].map(Told::logs);
+        // What others have said is known a moment later.
+        let is_known = a == b && at_a.lacks("b").is_empty() && at_b.lacks("a").is_empty();
+        if !is_known || of(2).logs() != c || of(0).logs() != a {
+            return None;
+        }
+        for (told, here) in [(&at_a, &a), (&at_b, &b)] {
+            let lacks = told.lacks("c");
+            assert_eq!(lacks, difference(here, &c));
+            let node = told.node("c");
+            assert_eq!(node["linked"], false);
+            assert_eq!(node["lacks"], sum(&lacks));
+            assert!(node["lacks_bytes"].as_u64().unwrap() > 0, "{node}");
+        }
+        // Over there it is the other way round, for both.
+        for name in ["a", "b"] {
+            let lacks = at_c.lacks(name);
+            assert_eq!(lacks, difference(&c, &a));
+            assert_eq!(at_c.node(name)["lacks"], sum(&lacks));
+        }
+        Some(at_c)
+    });
+    let own = at_c.node("c")["incarnation"].as_str().unwrap();
+    let at_a = of(0).logs();
+    let lacks = difference(&at_c.logs(), &at_a);
+    assert!(sum(&lacks) > 0 && sum(&difference(&at_a, &at_c.logs())) > 0);
+    // Only what it wrote itself.
+    for ((partition, writer), (stored, _)) in at_c.logs() {
+        let there = at_a.get(&(partition, writer.clone()));
+        assert!(writer == own || there.is_some_and(|there| there.0 >= stored));
+    }
+    // In words, too.
+    let words = mesh.scene.nodes[0].cluster(&["status", "--partitions"]);
+    let words = words.expect("cluster status");
+    assert!(
+        words.contains("; c lacks ") && words.contains("; logs: "),
+        "{words}"
+    );
+
+    mesh.heal_all();
+    mesh.scene.expected.insert("alone".to_owned(), alone);
+    mesh.alike();
+    let after = wait_level(&mesh);
+    assert!(difference(&before, &after).is_empty());
+    assert!(difference(&at_a, &after).is_empty() && difference(&at_c.logs(), &after).is_empty());
+    mesh.stop();
+}

@@ -1,0 +1,418 @@
+//! `whimbrel cluster status`: in words, and as JSON.
+
+use whimbrel_crdt::Incarnation;
+
+use super::Failure;
+use crate::{
+    admin::{
+        client,
+        protocol::{Answer, Question},
+    },
+    cli::run::print,
+    cluster::{Lag, LogLine, NodeLine, PartitionLine, Status, files::Files},
+    config::Config,
+    node::DataDir,
+};
+
+pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Result<(), Failure> {
+    let status = match client::ask_running(config, &Question::ClusterStatus {}).await? {
+        Some(Answer::Cluster { status, .. }) => status,
+        Some(Answer::Refused { reason }) => return Err(reason.into()),
+        Some(other) => return Err(format!("the server answered {other:?}").into()),
+        None => offline(config)?,
+    };
+    print(&told(status, partitions, json)?)
+}
+
+/// What is printed.
+fn told(mut status: Status, partitions: bool, json: bool) -> serde_json::Result<String> {
+    if !partitions {
+        status.partitions.clear();
+    }
+    Ok(match json {
+        true => serde_json::to_string_pretty(&status)? + "\n",
+        false => shown(&status),
+    })
+}
+
+fn offline(config: &Config) -> Result<Status, Failure> {
+    let files = Files::of(&config.server.data_dir);
+    let kept = files.open()?.ok_or("this node belongs to no cluster")?;
+    let me = DataDir::read(&config.server.data_dir)?.incarnation;
+    Ok(Status::of(
+        kept.credentials.cluster(),
+        &kept.roster,
+        Some(Incarnation::from_hash(me)),
+        &[],
+    ))
+}
+
+fn shown(status: &Status) -> String {
+    let mut out = format!("cluster {}\n", status.cluster);
+    for node in &status.nodes {
+        out.push_str(&line(node));
+    }
+    if let Some(clock) = &status.clock {
+        out.push_str(&format!("{clock}: this node writes nothing\n"));
+    }
+    if let Some(here) = &status.here {
+        out.push_str(&format!(
+            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled\n",
+            here.operations,
+            here.partitions,
+            here.applied,
+            here.stable,
+            here.bodies_missing,
+            here.accounts_stalled
+        ));
+        if here.opening > 0 {
+            out.push_str(&format!("{} partitions are being opened\n", here.opening));
+        }
+    }
+    for partition in &status.partitions {
+        out.push_str(&partition_line(status, partition));
+    }
+    out
+}
+
+fn partition_line(status: &Status, line: &PartitionLine) -> String {
+    if !line.open {
+        return format!("{:3}  is being opened\n", line.partition);
+    }
+    let mut out = format!(
+        "{:3}  {} operations, {} applied, {} stable",
+        line.partition, line.operations, line.applied, line.stable
+    );
+    for (incarnation, lacks) in &line.lacks {
+        let mut nodes = status.nodes.iter().filter(|node| !node.closed);
+        if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
+            let Lag {
+                operations,
+                bytes,
+                seconds,
+            } = lacks;
+            out.push_str(&format!(
+                "; {} lacks {operations} ({bytes} bytes, for {seconds} s)",
+                node.name
+            ));
+        }
+    }
+    if line.young {
+        out.push_str("; new here, and not whole");
+    }
+    if line.claims_again > 0 {
+        out.push_str(&format!("; {} claims made again", line.claims_again));
+    }
+    if line.bodies_missing + line.accounts_stalled > 0 {
+        out.push_str(&format!(
+            "; {} bodies missing, {} accounts stalled",
+            line.bodies_missing, line.accounts_stalled
+        ));
+    }
+    let logs: Vec<String> = line.logs.iter().map(|log| log_of(status, log)).collect();
+    if !logs.is_empty() {
+        out.push_str(&format!("; logs: {}", logs.join(", ")));
+    }
+    out.push('\n');
+    out
+}
+
+/// How far a writer's log goes. A name that several incarnations have says too little.
+fn log_of(status: &Status, (incarnation, log): (&String, &LogLine)) -> String {
+    let nodes = &status.nodes;
+    let known = nodes.iter().find(|node| node.incarnation == *incarnation);
+    let writer = match known {
+        None => incarnation.clone(),
+        Some(known) if nodes.iter().filter(|node| node.name == known.name).count() > 1 => {
+            format!("{} ({incarnation})", known.name)
+        }
+        Some(known) => known.name.clone(),
+    };
+    match log.applied == log.stored {
+        true => format!("{writer} {}", log.stored),
+        false => format!("{writer} {} ({} applied)", log.stored, log.applied),
+    }
+}
+
+/// How far its clock is from the one here.
+fn clock_of(node: &NodeLine) -> String {
+    match node.clock_ahead_micros {
+        None => String::new(),
+        Some(micros) => {
+            let (sign, micros) = (if micros < 0 { '-' } else { '+' }, micros.unsigned_abs());
+            format!(
+                "  clock {sign}{}.{:03} s",
+                micros / 1_000_000,
+                micros / 1000 % 1000
+            )
+        }
+    }
+}
+
+fn line(node: &NodeLine) -> String {
+    let place = match (&node.region, &node.address) {
+        _ if node.closed => "removed, its slot is free".to_owned(),
+        _ if node.removed => "removed, what it wrote is being gathered".to_owned(),
+        (Some(region), Some(address)) => {
+            let role = node.role.as_deref().unwrap_or("worker");
+            format!("{region}  {role}  {address}")
+        }
+        _ => "not here any more, or not heard yet".to_owned(),
+    };
+    let link = match (node.this, node.linked, node.round_trip_micros) {
+        (true, ..) if node.drained => "this node, drained".to_owned(),
+        (true, ..) => "this node".to_owned(),
+        (_, false, _) => match node.seconds {
+            Some(seconds) => format!("no link for {seconds} s"),
+            None => "no link".to_owned(),
+        },
+        (_, true, None) => "linked".to_owned(),
+        (_, true, Some(micros)) => format!(
+            "linked{}  {}.{:03} ms{}  {} bytes in  {} bytes out",
+            node.seconds
+                .map_or(String::new(), |seconds| format!(" for {seconds} s")),
+            micros / 1000,
+            micros % 1000,
+            clock_of(node),
+            node.received,
+            node.sent
+        ),
+    };
+    let lag = match (node.lacks, node.has_more) {
+        _ if node.this || node.closed => String::new(),
+        (Some(lacks), Some(more)) if lacks + more > 0 => format!(
+            "  lacks {lacks} operations ({} bytes, for {} s), has {more} more, {} bytes queued",
+            node.lacks_bytes, node.lacks_seconds, node.queued_bytes
+        ),
+        (Some(_), _) => "  level".to_owned(),
+        (None, _) => String::new(),
+    };
+    let young = match node.young {
+        0 => String::new(),
+        partitions => format!("  new, and not whole in {partitions} partitions"),
+    };
+    let holds = match (node.holds, node.leaves) {
+        _ if node.closed || node.removed => String::new(),
+        (256, _) => String::new(),
+        (holds, 0) => format!("  holds {holds} of 256 partitions"),
+        (holds, leaves) => format!("  holds {holds} of 256 partitions, leaves {leaves}"),
+    };
+    format!(
+        "{}  {}  slot {}  {place}  {link}{young}{holds}{lag}\n",
+        node.name, node.incarnation, node.slot
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Here;
+
+    fn node(name: &str, incarnation: &str) -> NodeLine {
+        NodeLine {
+            name: name.into(),
+            incarnation: incarnation.into(),
+            slot: 3,
+            removed: false,
+            closed: false,
+            region: Some("eu".into()),
+            role: Some("worker".into()),
+            address: Some("host:10700".into()),
+            this: false,
+            linked: true,
+            round_trip_micros: Some(41_210),
+            clock_ahead_micros: Some(-12_000),
+            received: 10,
+            sent: 20,
+            seconds: Some(3600),
+            lacks: Some(0),
+            lacks_bytes: 0,
+            lacks_seconds: 0,
+            holds: 256,
+            leaves: 0,
+            drained: false,
+            has_more: Some(0),
+            queued_bytes: 0,
+            young: 0,
+        }
+    }
+
+    fn partition(number: u16) -> PartitionLine {
+        PartitionLine {
+            partition: number,
+            open: true,
+            operations: 17,
+            applied: 14,
+            stable: 9,
+            lacks: Default::default(),
+            claims_again: 0,
+            bodies_missing: 0,
+            accounts_stalled: 0,
+            young: false,
+            logs: Default::default(),
+        }
+    }
+
+    fn log(stored: u64, applied: u64) -> LogLine {
+        LogLine { stored, applied }
+    }
+
+    #[test]
+    fn a_node_is_a_line() {
+        let check = |change: fn(&mut NodeLine), expected: &str| {
+            let mut node = node("b", "0b");
+            change(&mut node);
+            assert_eq!(line(&node), format!("b  0b  slot 3  {expected}\n"));
+        };
+        let linked = "linked for 3600 s  41.210 ms  clock -0.012 s  10 bytes in  20 bytes out";
+        check(|_| {}, &format!("eu  worker  host:10700  {linked}  level"));
+        check(
+            |node| node.role = Some("storage".into()),
+            &format!("eu  storage  host:10700  {linked}  level"),
+        );
+        // As nodes told it before there were roles.
+        check(
+            |node| node.role = None,
+            &format!("eu  worker  host:10700  {linked}  level"),
+        );
+        check(
+            |node| {
+                (node.lacks, node.lacks_bytes, node.lacks_seconds) = (Some(12), 3140, 2);
+                node.queued_bytes = 700;
+            },
+            &format!(
+                "eu  worker  host:10700  {linked}  lacks 12 operations (3140 bytes, for 2 s), has 0 more, 700 bytes queued"
+            ),
+        );
+        check(
+            |node| node.has_more = Some(4),
+            &format!(
+                "eu  worker  host:10700  {linked}  lacks 0 operations (0 bytes, for 0 s), has 4 more, 0 bytes queued"
+            ),
+        );
+        check(
+            |node| (node.linked, node.lacks, node.seconds) = (false, Some(1), Some(12)),
+            "eu  worker  host:10700  no link for 12 s  lacks 1 operations (0 bytes, for 0 s), has 0 more, 0 bytes queued",
+        );
+        // Nothing is known of it.
+        check(
+            |node| (node.linked, node.lacks, node.seconds) = (false, None, None),
+            "eu  worker  host:10700  no link",
+        );
+        check(
+            |node| (node.this, node.drained, node.young) = (true, true, 40),
+            "eu  worker  host:10700  this node, drained  new, and not whole in 40 partitions",
+        );
+        check(
+            |node| (node.holds, node.leaves) = (128, 3),
+            &format!(
+                "eu  worker  host:10700  {linked}  holds 128 of 256 partitions, leaves 3  level"
+            ),
+        );
+        check(
+            |node| (node.removed, node.linked) = (true, false),
+            "removed, what it wrote is being gathered  no link for 3600 s  level",
+        );
+        check(
+            |node| (node.closed, node.linked, node.seconds) = (true, false, None),
+            "removed, its slot is free  no link",
+        );
+    }
+
+    /// Two lives of one node, another one, and one of which nobody knows any more.
+    fn status() -> Status {
+        let mut busy = partition(7);
+        let lag = Lag {
+            operations: 5,
+            bytes: 700,
+            seconds: 3,
+        };
+        busy.lacks = [("0c".into(), lag)].into();
+        (busy.claims_again, busy.bodies_missing) = (2, 1);
+        busy.logs = [
+            ("0a".into(), log(10, 10)),
+            ("0b".into(), log(7, 4)),
+            ("0c".into(), log(2, 2)),
+            ("0d".into(), log(1, 1)),
+        ]
+        .into();
+        let mut opening = partition(8);
+        opening.open = false;
+        Status {
+            cluster: "07".into(),
+            nodes: vec![node("a", "0a"), node("b", "0b"), node("b", "0c")],
+            clock: Some("the clock is an hour ahead".into()),
+            here: Some(Here {
+                partitions: 2,
+                opening: 1,
+                operations: 17,
+                applied: 14,
+                stable: 9,
+                bodies_missing: 1,
+                ..Here::default()
+            }),
+            partitions: vec![busy, opening],
+        }
+    }
+
+    #[test]
+    fn it_is_told_in_words() {
+        let told = |partitions| told(status(), partitions, false).unwrap();
+        let (short, long) = (told(false), told(true));
+        let rest = long.strip_prefix(&short).expect("the same, and more");
+        let nodes = status().nodes.iter().map(line).collect::<String>();
+        let rest_of_short = short.strip_prefix(&format!("cluster 07\n{nodes}"));
+        assert_eq!(
+            rest_of_short.unwrap(),
+            "the clock is an hour ahead: this node writes nothing\n\
+             here: 17 operations in 2 partitions, 14 applied, 9 stable; 1 bodies missing, 0 accounts stalled\n\
+             1 partitions are being opened\n"
+        );
+        assert_eq!(
+            rest,
+            "  7  17 operations, 14 applied, 9 stable; b lacks 5 (700 bytes, for 3 s); 2 claims made again; 1 bodies missing, \
+             0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  is being opened\n"
+        );
+    }
+
+    /// Programs read these names: none is to change.
+    #[test]
+    fn it_is_told_as_json() {
+        let told = |partitions| -> serde_json::Value {
+            serde_json::from_str(&told(status(), partitions, true).unwrap()).unwrap()
+        };
+        let all = told(true);
+        let of = &all["partitions"][0];
+        assert_eq!(of["partition"], 7);
+        assert_eq!(
+            of["lacks"]["0c"],
+            serde_json::json!({"operations": 5, "bytes": 700, "seconds": 3})
+        );
+        assert_eq!(
+            of["logs"]["0b"],
+            serde_json::json!({"stored": 7, "applied": 4})
+        );
+        assert_eq!((&of["claims_again"], &of["stable"]), (&2.into(), &9.into()));
+        let node = &all["nodes"][1];
+        for (field, value) in [
+            ("role", serde_json::json!("worker")),
+            ("linked", true.into()),
+            ("lacks", 0.into()),
+            ("lacks_bytes", 0.into()),
+            ("lacks_seconds", 0.into()),
+            ("has_more", 0.into()),
+            ("clock_ahead_micros", (-12_000).into()),
+        ] {
+            assert_eq!(node[field], value, "{field}");
+        }
+        assert_eq!(all["here"]["applied"], 14);
+        assert_eq!(told(false)["partitions"], serde_json::json!([]));
+        // What an earlier version tells is understood, too.
+        let mut earlier = all.clone();
+        let partition = earlier["partitions"][0].as_object_mut().unwrap();
+        let _ = partition.remove("logs").unwrap();
+        let earlier: Status = serde_json::from_value(earlier).unwrap();
+        assert!(earlier.partitions[0].logs.is_empty());
+        assert_eq!(serde_json::from_value::<Status>(all).unwrap(), status());
+    }
+}
