@@ -16,7 +16,7 @@ impl Node {
     }
 
     /// Submission: logged in, which is answered here.
-    fn submission(&self) -> Mail {
+    pub(crate) fn submission(&self) -> Mail {
         let mut mail = Mail::connect(self.server.ports.submission).unwrap();
         let hello = "EHLO client.example.net";
         assert!(mail.command(hello).unwrap().is(2));
@@ -29,7 +29,7 @@ impl Node {
 }
 
 /// From Anne, to Bob.
-fn letter(name: &str, size: usize) -> Vec<u8> {
+pub(crate) fn letter(name: &str, size: usize) -> Vec<u8> {
     let text = String::from_utf8(message::bytes(name, size)).unwrap();
     let from = format!("From: Anne <{}>", ANNE.0);
     text.replace("From: Carl <carl@example.net>", &from)

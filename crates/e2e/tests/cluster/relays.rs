@@ -2,20 +2,27 @@
 
 #[cfg(feature = "clients")]
 use whimbrel_e2e::process::run;
-use whimbrel_e2e::wire::Trouble;
+use whimbrel_e2e::{pop3::Pop3, process::signal, wire::Trouble};
 
-use super::*;
+use super::{fronts::letter, *};
 
 const ANNE: (&str, &str) = ACCOUNTS[0];
 
 /// Nodes of one region, by name and role, the first of which has founded the cluster, that all know the account and are linked. `more`: of all of them.
 pub(crate) fn region(of: &[(&str, &str)], workers: usize, more: &[(&str, &str)]) -> Scene {
+    let of = of.iter().map(|(name, role)| (*name, *role, "land"));
+    regions(&of.collect::<Vec<_>>(), workers, more)
+}
+
+/// The same, with the region of each behind its role.
+fn regions(of: &[(&str, &str, &str)], workers: usize, more: &[(&str, &str)]) -> Scene {
     let mut nodes: Vec<Node> = Vec::new();
-    for (name, role) in of {
+    for (name, role, region) in of {
         let role = format!("role = \"{role}\"");
+        let region = format!("region = \"{region}\"");
         let workers = format!("workers_per_partition = {workers}");
         let mut all = vec![
-            ("cluster", "region = \"land\""),
+            ("cluster", region.as_str()),
             ("cluster", role.as_str()),
             ("cluster", &workers),
         ];
@@ -38,6 +45,11 @@ pub(crate) fn region(of: &[(&str, &str)], workers: usize, more: &[(&str, &str)])
 }
 
 impl Node {
+    fn pop3(&self) -> whimbrel_e2e::wire::Result<Pop3> {
+        let ports = self.server.ports;
+        Pop3::login(ports.pop3s, &self.server.tls, ANNE.0, ANNE.1)
+    }
+
     /// To which node it has brought sessions, one after the other.
     pub(crate) fn brought_to(&self) -> Vec<String> {
         let log = self.server.log();
@@ -236,6 +248,154 @@ fn the_sessions_of_an_account_meet_and_go_on_at_the_next_node() {
     }
     scene.wait_alike(&[0, 1, 2]);
     assert_eq!(*scene.nodes[2].brought_to().last().unwrap(), served[0]);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}
+
+/// POP3 and submission, too, when the node that serves is killed, and when it stands still: its system takes streams then, and nobody answers.
+#[test]
+fn pop3_and_submission_go_on_at_the_next_node() {
+    let of = [("a", "worker"), ("b", "worker"), ("s", "storage")];
+    let mut scene = region(&of, 1, &[]);
+    let index = |name: &str| of.iter().position(|(known, _)| *known == name).unwrap();
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1, 2]);
+    let there = index(&scene.nodes[2].brought_to()[0]);
+    let next = 1 - there;
+
+    // One has asked for something to be removed, one is in the middle of a message.
+    let mut pop3 = scene.nodes[2].server.anne_pop3();
+    assert!(pop3.command("DELE 1").unwrap().ok);
+    let mut user = scene.nodes[2].submission();
+    for (line, digit) in [("MAIL FROM", 2), ("RCPT TO", 2), ("DATA", 3)] {
+        let line = match line {
+            "DATA" => line.to_owned(),
+            _ => format!("{line}:<{}>", ANNE.0),
+        };
+        let reply = user.command(&line).unwrap();
+        assert!(reply.is(digit), "{reply:?}");
+    }
+    let brought = scene.nodes[2].brought_to();
+    assert!(brought.len() > 2 && brought.iter().all(|name| name == of[there].0));
+    scene.nodes[there].server.kill();
+    let said = pop3.wire.drain().unwrap_or_default();
+    assert!(!String::from_utf8_lossy(&said).contains("+OK"), "{said:?}");
+    let _ = user.wire.send(&letter("cut", 3000));
+    let _ = user.wire.send(b".\r\n");
+    let said = user.reply().unwrap();
+    assert_eq!(said.code, 421, "{said:?}");
+
+    let pass_by = |scene: &mut Scene, name: &str| {
+        let front = &scene.nodes[2];
+        let count = front.brought_to().len();
+        let mut pop3 = wait_for("the next node, by POP3", || front.pop3().ok());
+        // What nobody has confirmed by QUIT was not removed.
+        assert!(pop3.fetch("RETR 1").unwrap().ends_with(b"end of first\r\n"));
+        wait_for("the next node, by submission", || {
+            let sent = front
+                .submission()
+                .deliver(ANNE.0, &[ANNE.0], &letter(name, 3000), false);
+            sent.ok()?[0].is(2).then_some(())
+        });
+        let brought = front.brought_to().split_off(count);
+        assert!(brought.len() >= 2 && brought.iter().all(|name| name == of[next].0));
+        scene.expected.insert(name.to_owned(), BTreeSet::new());
+    };
+    pass_by(&mut scene, "sent while one is dead");
+    scene.wait_alike(&[next, 2]);
+    scene.nodes[there].server.start(&[]);
+    scene.wait_alike(&[0, 1, 2]);
+    wait_for("the first node", || {
+        let _ = scene.nodes[2].pop3().ok()?;
+        (*scene.nodes[2].brought_to().last()? == of[there].0).then_some(())
+    });
+
+    let pid = scene.nodes[there].server.pid();
+    signal(pid, "STOP");
+    pass_by(&mut scene, "sent while one stands still");
+    scene.wait_alike(&[next, 2]);
+    signal(pid, "CONT");
+    scene.wait_alike(&[0, 1, 2]);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}
+
+/// As long as one of its own region is left, a node brings no session to another region: of no account, whatever the protocol.
+#[test]
+fn another_region_serves_when_none_of_the_own_is_left() {
+    let of = [
+        ("a", "worker", "land"),
+        ("b", "worker", "land"),
+        ("f", "worker", "far"),
+        ("door", "worker", "land"),
+    ];
+    let mut scene = regions(&of, 1, &[]);
+    // Where they fall to is a matter of chance.
+    let password = "a secret of many";
+    let addresses: Vec<String> = (0..8)
+        .map(|number| format!("one{number}@example.org"))
+        .collect();
+    for address in &addresses {
+        let add = ["account", "add", address, "--password-stdin"];
+        let added = scene.nodes[0].server.admin(&add, password);
+        let _ = added.expect("account add");
+    }
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1, 2, 3]);
+    for address in &addresses {
+        wait_for("the account", || {
+            scene.nodes[3].server.login((address, password)).ok()
+        });
+    }
+    let drained = scene.nodes[3].cluster(&["drain"]).expect("cluster drain");
+    assert!(drained.contains("safe to stop"), "{drained}");
+
+    let served = |scene: &mut Scene, name: &str| -> BTreeSet<String> {
+        let front = &scene.nodes[3];
+        let count = front.brought_to().len();
+        for address in &addresses {
+            wait_for("a session", || front.server.login((address, password)).ok());
+        }
+        let _ = wait_for("a session of POP3", || front.pop3().ok());
+        wait_for("a submission", || {
+            let text = letter(name, 3000);
+            let sent = front.submission().deliver(ANNE.0, &[ANNE.0], &text, false);
+            sent.ok()?[0].is(2).then_some(())
+        });
+        scene.expected.insert(name.to_owned(), BTreeSet::new());
+        let too = format!("{name}, by lmtp");
+        wait_for("a delivery", || {
+            let mut mail = Mail::lmtp(front.server.ports.lmtp).ok()?;
+            let text = message::bytes(&too, 3000);
+            let replies = mail.deliver("carl@example.net", &[ANNE.0], &text, true);
+            replies.ok()?[0].is(2).then_some(())
+        });
+        scene.expected.insert(too, BTreeSet::new());
+        front.brought_to().split_off(count).into_iter().collect()
+    };
+    let names =
+        |of: &[&str]| -> BTreeSet<String> { of.iter().map(|name| (*name).to_owned()).collect() };
+    let by = served(&mut scene, "with both");
+    assert!(by.is_subset(&names(&["a", "b"])), "{by:?}");
+    scene.wait_alike(&[0, 1, 2, 3]);
+    let links = |scene: &Scene, count: usize| {
+        wait_for("links", || (scene.nodes[3].links() == count).then_some(()));
+    };
+    for (gone, left, by) in [(0, 2, "b"), (1, 1, "f")] {
+        scene.nodes[gone].server.kill();
+        links(&scene, left);
+        assert_eq!(served(&mut scene, &format!("by {by}")), names(&[by]));
+        scene.wait_alike(&[2, 3]);
+    }
+    // One is enough to be asked before the other region.
+    scene.nodes[0].server.start(&[]);
+    links(&scene, 2);
+    scene.wait_alike(&[0, 2, 3]);
+    assert_eq!(served(&mut scene, "by a again"), names(&["a"]));
+    scene.nodes[1].server.start(&[]);
+    scene.wait_alike(&[0, 1, 2, 3]);
     for node in &mut scene.nodes {
         node.server.stop();
     }
