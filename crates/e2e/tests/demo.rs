@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader},
     path::Path,
@@ -43,10 +44,11 @@ fn three_regions_agree() {
     let temporary = tempfile::tempdir().unwrap();
     let mut all = FIRST_PORTS.map(|first| {
         let mut command = demo(temporary.path(), first, &["--regions", "3", "--exit"]);
-        run(&mut command, b"")
+        (first, run(&mut command, b""))
     });
-    let done = all.find(|done| !port_is_taken(done)).unwrap();
+    let (first_port, done) = all.find(|(_, done)| !port_is_taken(done)).unwrap();
     let shown = done.expect("demo --regions 3 --exit");
+    judge_ports(&shown, first_port);
     for text in [
         "not ready for mail",
         "6 messages for anne delivered in europe",
@@ -70,6 +72,54 @@ fn three_regions_agree() {
     }
     assert!(shown.ends_with("demo: ready\n"));
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+}
+
+/// Those of each region are all there, and each is 1,000 above that of the region before; so is what a client is told to use.
+fn judge_ports(shown: &str, first_port: u16) {
+    // From the default configuration, whose ports begin at 10,000.
+    const BASE: [(&str, u16); 9] = [
+        ("peers", 700),
+        ("IMAP", 143),
+        ("IMAPS", 993),
+        ("LMTP", 24),
+        ("POP3", 110),
+        ("POP3S", 995),
+        ("SMTP", 25),
+        ("SUBMISSION", 587),
+        ("SUBMISSIONS", 465),
+    ];
+    for (index, region) in ["europe", "america", "asia"].into_iter().enumerate() {
+        let shift = first_port + 1000 * index as u16;
+        let line = |prefix: &str| -> String {
+            let mut lines = shown.lines().map(str::trim_start);
+            let line = lines.find_map(|line| line.strip_prefix(prefix));
+            line.unwrap_or_else(|| panic!("{prefix:?} is not in {shown}"))
+                .to_owned()
+        };
+        // Where it listens: names of protocols, and their ports.
+        let listens = line(&format!("{region} "));
+        let found: BTreeMap<&str, u16> = listens
+            .split(',')
+            .map(|one| {
+                let (name, port) = one.trim().rsplit_once(' ').unwrap();
+                (name, port.parse().unwrap())
+            })
+            .collect();
+        let expected = BASE.map(|(name, port)| (name, port + shift));
+        assert_eq!(found, expected.into(), "{region}");
+        // What to tell one's own client.
+        let (imaps, submissions) = (993 + shift, 465 + shift);
+        assert_eq!(
+            line(&format!("{region}: host ")),
+            format!(
+                "127.0.0.1, port {imaps} (IMAP, SSL/TLS), to send {submissions} (SMTP, SSL/TLS)"
+            )
+        );
+        assert!(
+            shown.contains(&format!("'imaps://127.0.0.1:{imaps}/INBOX'")),
+            "{shown}"
+        );
+    }
 }
 
 /// Runs until it is ended. A test that fails shows what it wrote.
