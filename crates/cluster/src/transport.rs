@@ -27,7 +27,7 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
-    link::{Agreed, Link},
+    link::{Agreed, Link, LinkError},
     wire::{FEATURE_DELIVER, FEATURE_HOLDERS, Frame, Handshake, WIRE_MAX, WIRE_MIN},
 };
 
@@ -362,15 +362,24 @@ impl Transport {
 }
 
 impl Inner {
-    /// One try, and a link if it succeeds: how long to wait before the next. `told`: that one does not trust the other, which is said once.
+    /// One try, and a link if it succeeds: how long to wait before the next. `told`: why there is none that no waiting will bring, which is said once.
     async fn dial(&self, peer: &Peer, wait: Duration, told: &mut bool) -> Duration {
         if lock(&self.links).up.contains_key(&peer.name) {
             return DIAL_AFTER.0;
         }
         let mut no_link = |ended: Ended| {
             let (name, address) = (&peer.name, &peer.address);
-            if is_distrust(&ended) && !std::mem::replace(told, true) {
-                tracing::warn!(peer = %name, address, %ended, "no link: one of the two does not trust the other's certificate; is what answers there of this cluster?");
+            let why = match &ended {
+                ended if is_distrust(ended) => {
+                    "no link: one of the two does not trust the other's certificate; is what answers there of this cluster?"
+                }
+                Ended::Link(error) if *error != LinkError::Silent => {
+                    "no link, and waiting does not mend that"
+                }
+                _ => "",
+            };
+            if !why.is_empty() && !std::mem::replace(told, true) {
+                tracing::warn!(peer = %name, address, %ended, "{why}");
             } else {
                 tracing::debug!(peer = %name, address, %ended, "no link");
             }

@@ -27,7 +27,7 @@ use whimbrel_replication::{
     Now,
     blobs::{FEATURE_CONFIRM, FEATURE_PUSH},
     link::Agreed,
-    wire::{BlobChunk, BlobName, FEATURE_DELIVER, FEATURE_HOLDERS, Frame},
+    wire::{BlobChunk, BlobName, FEATURE_DELIVER, FEATURE_HOLDERS, Frame, Handshake},
 };
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
@@ -75,9 +75,19 @@ impl Node {
         id: u64,
         listener: TcpListener,
     ) -> Node {
+        let ours = handshake(credentials, Incarnation::new(id).unwrap());
+        Node::start_as(authority, credentials, ours, listener)
+    }
+
+    /// One of another version has another handshake.
+    fn start_as(
+        authority: &Authority,
+        credentials: &Credentials,
+        ours: Handshake,
+        listener: TcpListener,
+    ) -> Node {
         let (to_events, events) = mpsc::channel(16);
         let (to_asked, asked) = mpsc::channel(1);
-        let ours = handshake(credentials, Incarnation::new(id).unwrap());
         let transport = Transport::new(credentials, copy(authority), clock(), to_events, to_asked);
         let transport = Arc::new(transport.unwrap());
         transport.begin(ours);
@@ -179,6 +189,79 @@ async fn frames_go_both_ways() {
     assert!(matches!(b.event().await, Event::Down { link } if link == at_b));
     assert!(matches!(a.event().await, Event::Down { link } if link == at_a));
     assert_eq!((from_a.recv().await, from_b.recv().await), (None, None));
+}
+
+/// A version to come, which speaks this one, too, has other features and lacks some: spoken is what both can, and nothing is compressed for who cannot read it.
+#[tokio::test]
+async fn nodes_of_different_versions_speak_what_both_can() {
+    const TO_COME: u64 = 1 << 40;
+    let authority = Authority::found([7; 16]).unwrap();
+    let start = async |named: &str, id: u64, wire: (u16, u16), features: u64| {
+        let credentials = authority.certify(&name(named)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = Handshake {
+            wire_min: wire.0,
+            wire_max: wire.1,
+            features,
+            ..handshake(&credentials, Incarnation::new(id).unwrap())
+        };
+        Node::start_as(&authority, &credentials, ours, listener)
+    };
+    let credentials = authority.certify(&name("a")).unwrap();
+    for (wire, lz4, dials) in [
+        ((1, 2), 0, true),
+        ((1, 2), FEATURE_LZ4, false),
+        ((0, 1), 0, false),
+    ] {
+        let mut a = Node::start(&authority, &credentials, 1).await;
+        let has = FEATURE_PUSH | FEATURE_HOLDERS;
+        let mut b = start("b", 2, wire, has | lz4 | TO_COME).await;
+        match dials {
+            true => b.dial("a", &a),
+            false => a.dial("b", &b),
+        }
+        let (_, at_a, to_b, mut from_b) = a.up_with_frames().await;
+        let (_, at_b, to_a, mut from_a) = b.up_with_frames().await;
+        for agreed in [at_a, at_b] {
+            assert_eq!((agreed.wire, agreed.features), (1, has | lz4));
+        }
+        let frame = body(1_000_000);
+        to_b.offer(&frame).unwrap();
+        to_a.offer(&frame).unwrap();
+        for from in [&mut from_a, &mut from_b] {
+            let heard = timeout(PATIENCE, from.recv()).await.unwrap();
+            assert!(heard.as_ref() == Some(&frame));
+        }
+        for node in [&a, &b] {
+            let linked = &node.transport.links()[0];
+            assert_eq!((linked.wire, linked.features), (1, has | lz4));
+            assert_eq!(linked.sent < 1_000_000, lz4 != 0, "{linked:?}");
+        }
+    }
+
+    // With who speaks none of ours there is no link, and the log says so once.
+    let logged = Logged::default();
+    let _guard = logged.listen();
+    let mut a = Node::start(&authority, &credentials, 1).await;
+    let far = start("b", 2, (2, 3), FEATURE_LZ4).await;
+    a.dial("b", &far);
+    let said = timeout(PATIENCE, async {
+        loop {
+            let lines = logged.lines();
+            if !lines.is_empty() {
+                return lines;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let said = said.await.unwrap();
+    assert!(said[0].contains("versions 2 to 3"), "{said:?}");
+    // It is tried again meanwhile.
+    sleep(Duration::from_secs(2)).await;
+    let more = [&said[1..], &logged.lines()].concat();
+    assert_eq!(more, Vec::<String>::new());
+    assert!(a.events.try_recv().is_err());
+    assert!(a.transport.links().is_empty() && far.transport.links().is_empty());
 }
 
 #[tokio::test]
