@@ -147,6 +147,12 @@ fn a_new_node_shows_what_all_others_show() {
     holds(30571);
 }
 
+/// A disk was full between a batch that made a message late and the claim that followed: the partition was read again, and told that all was shown.
+#[test]
+fn a_claim_that_was_refused_is_not_reported_as_shown() {
+    holds(51300);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);
