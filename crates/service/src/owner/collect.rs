@@ -224,7 +224,7 @@ impl PartitionOwner {
         };
         self.accounts.insert(account, entry);
         match under_way {
-            Some(ticket) => drop(self.purges.insert(ticket, (account, Purge::Begins))),
+            Some(ticket) => drop(self.purges.insert((ticket, account), Purge::Begins)),
             None => self.look_for_rows(account),
         }
     }
@@ -242,18 +242,19 @@ impl PartitionOwner {
         }
     }
 
-    /// A commit for which the removal of an account waits is durable, or has failed. Then all of the partition is begun anew, and this, too.
+    /// A commit for which the removal of accounts waits is durable, or has failed. Then all of the partition is begun anew, and this, too.
     pub(super) fn purge_after(&mut self, ticket: Ticket, done: bool) {
-        let Some((account, step)) = self.purges.remove(&ticket) else {
-            return;
-        };
-        let entry = self.accounts.get(&account);
-        if !done || !entry.is_some_and(|entry| matches!(entry.phase, Phase::Purging)) {
-            return;
-        }
-        match step {
-            Purge::Begins => self.look_for_rows(account),
-            Purge::Ends => self.drop_account(account, Failure::NoSuchAccount),
+        let all = (ticket, AccountId([0; 16]))..=(ticket, AccountId([0xff; 16]));
+        let waiting: Vec<_> = self.purges.extract_if(all, |_, _| true).collect();
+        for ((_, account), step) in waiting {
+            let entry = self.accounts.get(&account);
+            if !done || !entry.is_some_and(|entry| matches!(entry.phase, Phase::Purging)) {
+                continue;
+            }
+            match step {
+                Purge::Begins => self.look_for_rows(account),
+                Purge::Ends => self.drop_account(account, Failure::NoSuchAccount),
+            }
         }
     }
 
@@ -321,7 +322,7 @@ impl PartitionOwner {
         self.join_anew(partition);
         let last = self.accounts.get(&account).and_then(|entry| entry.newest);
         match last.filter(|last| self.commits.contains_key(last)) {
-            Some(last) => drop(self.purges.insert(last, (account, Purge::Ends))),
+            Some(last) => drop(self.purges.insert((last, account), Purge::Ends)),
             None => self.drop_account(account, Failure::NoSuchAccount),
         }
     }

@@ -204,7 +204,7 @@ pub struct PartitionOwner {
     /// Accounts that have got watchers, or have lost some.
     looked: BTreeSet<AccountId>,
     /// Removals of accounts that wait for a commit: of what was written last, or of the last of the removal itself.
-    purges: BTreeMap<Ticket, (AccountId, collect::Purge)>,
+    purges: BTreeMap<(Ticket, AccountId), collect::Purge>,
     /// When which account is due for collection; one that is not due any more is passed over.
     due: BTreeSet<(u64, AccountId)>,
     /// Queue entries of which a delivery may be handed out, for the first time or again.

@@ -1,12 +1,17 @@
 //! What is removed leaves nothing behind.
 
+use std::collections::VecDeque;
+
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
     api::{MailboxCall, Reply},
     machine::{Input, RequestId},
 };
 
-use crate::world::{ANNE, World, name};
+use crate::{
+    foreign::{create, two_accounts},
+    world::{ANNE, World, bea, name},
+};
 
 /// A collection is cut between messages: a crash between two of its commits leaves no content row and no hold of a blob behind that nothing leads
 /// to any more.
@@ -84,4 +89,22 @@ fn a_removal_of_an_account_goes_on_after_a_failure() {
         let paused = world.now.mono_micros - begun;
         assert!(paused >= failures * 1_000_000, "{paused} for {failures}");
     }
+}
+
+/// What was written to both last is one commit, for which both wait.
+#[test]
+fn two_accounts_that_are_removed_behind_one_commit_are_gone() {
+    let mut pair = two_accounts();
+    pair.nodes[1].slow = Some(VecDeque::new());
+    pair.forge_all(vec![(bea(), create("new")), (ANNE, create("new"))]);
+    for account in [ANNE, bea()] {
+        pair.nodes[1].removed.insert(account);
+        pair.input(1, Input::Purge(account));
+    }
+    for ticket in pair.nodes[1].slow.take().unwrap() {
+        pair.input(1, Input::Committed(ticket));
+    }
+    pair.settle();
+    let rows = pair.nodes[1].rows.keys();
+    assert_eq!(rows.filter(|key| key.first() == Some(&b'a')).count(), 0);
 }

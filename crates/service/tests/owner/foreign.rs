@@ -43,7 +43,7 @@ pub(crate) fn entry() -> Entry {
     }
 }
 
-fn create(mailbox: &str) -> Vec<u8> {
+pub(crate) fn create(mailbox: &str) -> Vec<u8> {
     Op::encode_all(&[Op::CreateMailbox(CreateMailbox {
         id: NewId::Fresh,
         name: name(mailbox),

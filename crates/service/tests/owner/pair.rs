@@ -154,6 +154,11 @@ impl Pair {
 
     /// Node 1 gets a batch that node 0 did not make, as the next one of node 0, of one operation.
     pub(crate) fn forge(&mut self, account: AccountId, ops: Vec<u8>) {
+        self.forge_all([(account, ops)].into());
+    }
+
+    /// The same, of one operation for each of these accounts.
+    pub(crate) fn forge_all(&mut self, all: Vec<(AccountId, Vec<u8>)>) {
         let partition = self.nodes[0].partition;
         let log = self.nodes[0].logs.get_mut(&(partition, incarnation(0)));
         let log = log.expect("a log");
@@ -162,18 +167,20 @@ impl Pair {
         let first = before.last() + 1;
         let mut stamp = before.stamp;
         stamp.hlc += u64::from(before.count);
-        let section = Section {
+        let count = all.len() as u32;
+        let section = |(account, ops): (AccountId, Vec<u8>)| Section {
             subject: account.0,
             counter: before.sections[0].counter,
             count: 1,
             ops,
         };
+        let sections = all.into_iter().map(section).collect();
         let batch = Batch {
             first,
-            count: 1,
+            count,
             previous: Hash(*blake3::hash(&last.bytes).as_bytes()),
             stamp,
-            sections: vec![section],
+            sections,
             blobs: Vec::new(),
             ..before
         };
@@ -181,7 +188,7 @@ impl Pair {
         let entry = bytes.clone();
         log.push(Entry {
             first,
-            last: first,
+            last: first + u64::from(count) - 1,
             bytes: entry,
         });
         let batches = Batches {
