@@ -235,7 +235,7 @@ impl Node {
         let entry = commit.entry.as_ref();
         let is_own = entry.is_some_and(|of| of.origin.0 == self.config.origin.get());
         let is_full = self.full && commit.room == Room::Ordinary;
-        !self.away && !is_full && !(is_own && self.refuses_own)
+        !(self.away || is_full || is_own && self.refuses_own)
     }
 
     pub(crate) fn read_error(&self) -> StoreError {

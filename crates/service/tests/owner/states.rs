@@ -280,8 +280,8 @@ fn an_account_that_cannot_be_joined_keeps_back_its_own_bodies() {
 fn what_cannot_be_read_leaves_nothing_behind() {
     let mut pair = apart();
     let is_content = |row: &RowKey| matches!(row, RowKey::Content(_));
-    let rows = pair.nodes[0].rows_of(is_content).into_keys();
-    let row = rows.filter(|key| key[1..17] == ANNE.0).next_back().unwrap();
+    let mut rows = pair.nodes[0].rows_of(is_content).into_keys();
+    let row = rows.rfind(|key| key[1..17] == ANNE.0).unwrap();
     pair.nodes[0].rows.insert(row, Bytes::from_static(&[9]));
     pair.link();
     for _ in 0..4 {
