@@ -114,8 +114,6 @@ struct Driver<S: Store> {
     /// `None` only while it changes into TLS.
     transport: Option<Transport>,
     out: Vec<u8>,
-    /// The answer under way.
-    answer: Option<oneshot::Receiver<Reply>>,
     /// Of the memory for answers, from the first long one on until the client is waited for.
     share: Option<Share>,
     /// The call under way, or the last one, names the blobs that were uploaded.
@@ -130,14 +128,25 @@ struct Driver<S: Store> {
 
 struct Watching {
     account: Option<AccountId>,
+    /// The answer under way.
+    answer: Option<oneshot::Receiver<Reply>>,
     session: whimbrel_service::api::SessionId,
     board: Arc<Switchboard>,
 }
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        if let Some(account) = self.account {
-            self.board.hang_up(account, self.session);
+        let Some(account) = self.account else {
+            return;
+        };
+        let (board, session) = (Arc::clone(&self.board), self.session);
+        // What is under way may be a SELECT, which waits where the end of the session does not: were it told now it might be before that, and the mailbox watched for ever.
+        match (self.answer.take(), tokio::runtime::Handle::try_current()) {
+            (Some(answer), Ok(runtime)) => drop(runtime.spawn(async move {
+                let _ = answer.await;
+                board.hang_up(account, session);
+            })),
+            _ => board.hang_up(account, session),
         }
     }
 }
@@ -169,13 +178,13 @@ impl<S: Store> Connection<S> {
             ),
             transport: Some(transport),
             out: Vec::new(),
-            answer: None,
             share: None,
             naming: false,
             flush_at: None,
             at_end: false,
             watching: Watching {
                 account: None,
+                answer: None,
                 session: id,
                 board: Arc::clone(&context.board),
             },
@@ -183,7 +192,7 @@ impl<S: Store> Connection<S> {
             context,
         };
         let end = driver.serve().await;
-        let naming = driver.naming && driver.answer.is_some();
+        let naming = driver.naming && driver.watching.answer.is_some();
         Box::pin(driver.calls.end(naming)).await;
         match end {
             Ok(()) => {
@@ -221,7 +230,7 @@ impl<S: Store> Driver<S> {
             if self.act().await? {
                 return Ok(());
             }
-            if self.answer.is_none() {
+            if self.watching.answer.is_none() {
                 self.flush().await?;
                 if self.session.wants_input() {
                     self.share = None;
@@ -240,7 +249,7 @@ impl<S: Store> Driver<S> {
             let now = self.context.clock.now();
             match wake {
                 Wake::Answer(reply) => {
-                    self.answer = None;
+                    self.watching.answer = None;
                     let reply = self.seen(reply.ok_or(End::Stopped)?).await;
                     // What happened before the answer was made is heard before it: the session must not take for all what is not.
                     if let Some(event) = self.registered.signal.take() {
@@ -268,7 +277,7 @@ impl<S: Store> Driver<S> {
         let Driver {
             session,
             transport,
-            answer,
+            watching,
             registered,
             flush_at,
             context,
@@ -278,7 +287,7 @@ impl<S: Store> Driver<S> {
         let clock = &context.clock;
         tokio::select! {
             reply = async {
-                match answer {
+                match &mut watching.answer {
                     Some(answer) => answer.await.ok(),
                     None => std::future::pending().await,
                 }
@@ -346,7 +355,10 @@ impl<S: Store> Driver<S> {
     }
 
     async fn call(&mut self, call: Call) -> Result<(), End> {
-        assert!(self.answer.is_none(), "a session has one call under way");
+        assert!(
+            self.watching.answer.is_none(),
+            "a session has one call under way"
+        );
         if is_long(&call) {
             self.share(&call).await?;
         } else if matches!(call, Call::TurnBegin) {
@@ -386,7 +398,7 @@ impl<S: Store> Driver<S> {
                     .call(call)
                     .await
                     .map_err(|_| End::Stopped)?;
-                self.answer = Some(answer);
+                self.watching.answer = Some(answer);
                 self.flush_at = (!self.out.is_empty()).then(|| Instant::now() + HOLD_BACK);
             }
         }

@@ -697,18 +697,28 @@ async fn a_stopping_server_tells_its_sessions() {
     world.ended().await;
 }
 
+/// What a session that is gone has asked for last comes before its end: it may be a SELECT that waits.
 #[tokio::test]
 async fn the_owner_of_a_session_that_is_gone_is_told() {
-    let (board, mut inboxes) = Switchboard::new(1);
-    let watching = Watching {
-        account: Some(AccountId([1; 16])),
-        session: whimbrel_service::api::SessionId(5),
-        board: Arc::clone(&board),
-    };
-    drop(watching);
-    let told = inboxes.owners[0].inputs.try_recv().unwrap().0;
-    assert!(matches!(
-        told,
-        Input::Hangup(whimbrel_service::api::SessionId(5))
-    ));
+    for asks in [false, true] {
+        let (board, mut inboxes) = Switchboard::new(1);
+        let (reply, answer) = oneshot::channel();
+        let watching = Watching {
+            account: Some(AccountId([1; 16])),
+            answer: asks.then_some(answer),
+            session: whimbrel_service::api::SessionId(5),
+            board: Arc::clone(&board),
+        };
+        drop(watching);
+        let inputs = &mut inboxes.owners[0].inputs;
+        if asks {
+            tokio::task::yield_now().await;
+            assert!(inputs.try_recv().is_err(), "it is not answered");
+            drop(reply.send(Reply::Done));
+            tokio::task::yield_now().await;
+        }
+        let told = inputs.try_recv().unwrap().0;
+        let session = whimbrel_service::api::SessionId(5);
+        assert!(matches!(told, Input::Hangup(of) if of == session));
+    }
 }
