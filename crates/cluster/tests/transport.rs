@@ -245,21 +245,7 @@ async fn nodes_of_different_versions_speak_what_both_can() {
     let mut a = Node::start(&authority, &credentials, 1).await;
     let far = start("b", 2, (2, 3), FEATURE_LZ4).await;
     a.dial("b", &far);
-    let said = timeout(PATIENCE, async {
-        loop {
-            let lines = logged.lines();
-            if !lines.is_empty() {
-                return lines;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    let said = said.await.unwrap();
-    assert!(said[0].contains("versions 2 to 3"), "{said:?}");
-    // It is tried again meanwhile.
-    sleep(Duration::from_secs(2)).await;
-    let more = [&said[1..], &logged.lines()].concat();
-    assert_eq!(more, Vec::<String>::new());
+    logged.says_once("versions 2 to 3").await;
     assert!(a.events.try_recv().is_err());
     assert!(a.transport.links().is_empty() && far.transport.links().is_empty());
 }
@@ -424,6 +410,24 @@ impl Logged {
         let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
         text.lines().map(str::to_owned).collect()
     }
+
+    /// One line comes, which says this, and no other while the peer is tried again.
+    async fn says_once(&self, why: &str) {
+        let said = timeout(PATIENCE, async {
+            loop {
+                let lines = self.lines();
+                if !lines.is_empty() {
+                    return lines;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let lines = said.await.unwrap();
+        assert!(lines[0].contains(why), "{lines:?}");
+        sleep(Duration::from_secs(2)).await;
+        let more = [&lines[1..], &self.lines()].concat();
+        assert_eq!(more, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]
@@ -437,21 +441,7 @@ async fn a_node_that_is_not_trusted_is_told_of_once() {
     // By whom it is dialed, and by itself.
     let said = async |by: &Node, peer: &str, at: &Node| {
         by.dial(peer, at);
-        let said = timeout(PATIENCE, async {
-            loop {
-                let lines = logged.lines();
-                if !lines.is_empty() {
-                    return lines;
-                }
-                sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let lines = said.await.unwrap();
-        assert!(lines[0].contains("does not trust"), "{lines:?}");
-        // It is tried again meanwhile.
-        sleep(Duration::from_secs(2)).await;
-        let more = [&lines[1..], &logged.lines()].concat();
-        assert_eq!(more, Vec::<String>::new());
+        logged.says_once("does not trust").await;
     };
     said(&a, "c", &stranger).await;
     said(&stranger, "a", &a).await;

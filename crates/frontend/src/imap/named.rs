@@ -66,22 +66,19 @@ pub(super) fn unknown(view: &mut View, command: &Command, always: bool) -> Optio
         false => view.told_before,
     };
     let set = set_of(&command.body)?;
-    if let Some(modseq) = since_elsewhere(view, &command.body) {
+    let modseq = since_elsewhere(view, &command.body);
+    let numbers = match modseq {
         // It says where the client was, whatever was told here.
-        let greatest = set.greatest_named().into_iter().collect();
-        let modseq = Some(modseq);
-        return Some(Unknown {
-            numbers: greatest,
-            told,
-            modseq,
-        });
-    }
-    let from = told.map_or(view.uid_next, |told| told.min(view.uid_next));
-    let numbers = beyond(set, from);
+        Some(_) => set.greatest_named().into_iter().collect(),
+        None => {
+            let from = told.map_or(view.uid_next, |told| told.min(view.uid_next));
+            beyond(set, from)
+        }
+    };
     (!numbers.is_empty()).then_some(Unknown {
         numbers,
         told,
-        modseq: None,
+        modseq,
     })
 }
 

@@ -44,10 +44,10 @@ pub(super) struct Fetch {
     vanished: Option<MessageSet>,
     /// The greatest UID up to which the client knows what was expunged, as its sequence numbers show.
     matched: u32,
-    /// What is told in place of what is named if the client's MODSEQ does not say what it has seen: what it does not name may be
+    /// All is told, not what is named alone, if the client's MODSEQ does not say what it has seen: what it does not name may be
     /// known to it under a UID of which nothing is known here (docs/decisions/0020).
-    unless_believed: Option<Ranges>,
-    /// It does not, whoever gave it.
+    resyncs: bool,
+    /// The MODSEQ does not, whoever gave it.
     elsewhere: bool,
     /// An item needs the content row.
     needs_content: bool,
@@ -143,7 +143,7 @@ impl Fetch {
             items: arguments.items,
             vanished: arguments.vanished.then_some(arguments.set),
             matched: 0,
-            unless_believed: None,
+            resyncs: false,
             elsewhere: false,
             places,
             cursor: Cursor::default(),
@@ -171,15 +171,14 @@ impl Fetch {
         elsewhere: bool,
     ) -> Result<Fetch, Outcome> {
         let view = cx.view();
-        let all = SequenceSet::from_ranges([(1, view.uid_next.saturating_sub(1).max(1))]);
-        let unless_believed = view.places(&MessageSet::Numbers(all.clone()), true).ok();
+        let all = || SequenceSet::from_ranges([(1, view.uid_next.saturating_sub(1).max(1))]);
         let matched = known
             .sequence_match
             .as_ref()
             .map_or(0, |(numbers, uids)| view.matched(numbers, uids));
         let arguments = Arguments {
             uid: true,
-            set: MessageSet::Numbers(known.known_uids.unwrap_or(all)),
+            set: MessageSet::Numbers(known.known_uids.unwrap_or_else(all)),
             items: vec![FetchItem::Uid, FetchItem::Flags, FetchItem::ModSeq],
             changed_since: Some(known.mod_seq),
             vanished: true,
@@ -188,7 +187,7 @@ impl Fetch {
         let fetch = Fetch::new(cx, arguments)?;
         Ok(Fetch {
             matched,
-            unless_believed,
+            resyncs: true,
             elsewhere,
             ..fetch
         })
@@ -202,8 +201,9 @@ impl Fetch {
         let view = cx.view();
         if since.believed {
             self.places = self.places.and(&view.places_of_list(&since.changed));
-        } else if let Some(all) = self.unless_believed.take() {
-            self.places = all;
+        } else if self.resyncs {
+            self.places = Ranges::default();
+            self.places.push(0, view.count());
         }
         let Some(set) = self.vanished.take() else {
             self.state = State::Chunk;
