@@ -23,6 +23,7 @@ use crate::{
     mail::Mail,
     pop3::Pop3,
     process::{self, Done, wait_for},
+    strict,
     wire::{Result, Trouble, Wire},
 };
 
@@ -138,6 +139,7 @@ pub struct Builder {
     /// Section and lines, added to what the tests need.
     config: Vec<(String, String)>,
     empty: bool,
+    unwatched: bool,
 }
 
 impl Builder {
@@ -155,6 +157,13 @@ impl Builder {
         self
     }
 
+    /// Its clients are no strict ones ([`strict`]): what they ask is counted, or what is there is put back as it was.
+    #[must_use]
+    pub fn unwatched(mut self) -> Builder {
+        self.unwatched = true;
+        self
+    }
+
     /// Makes directory, configuration, certificate and accounts; nothing serves yet.
     #[must_use]
     pub fn build(self) -> Server {
@@ -166,6 +175,12 @@ impl Builder {
         let authority = Authority::new();
         authority.write_leaf(directory.path(), "first");
         let tls = authority.client();
+        if !self.unwatched {
+            let strict = Arc::default();
+            for port in [ports.imaps, ports.imap] {
+                strict::watch(port, &strict);
+            }
+        }
         let server = Server {
             ports,
             tls,

@@ -107,7 +107,7 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
 
 #[test]
 fn what_is_shown_is_documented_and_right() {
-    let server = Server::start_plain();
+    let server = Builder::default().unwatched().start();
     let names: Vec<String> = (0..3).map(|n| format!("m-{n}")).collect();
     let before = figures(&server);
     server.deliver(&names, 5000);

@@ -250,7 +250,7 @@ fn a_snapshot_and_the_command_for_it() {
 fn a_snapshot_without_the_command_deceives() {
     let mut scene = snapshot();
     scene.server.start(&[]);
-    let mut imap = scene.server.anne();
+    let mut imap = scene.server.anne().unwatched();
     let looked = scene.look(&mut imap);
     let bytes = scene.message();
     let _ = imap.append("Archive", &[], &bytes).unwrap().ok("APPEND");

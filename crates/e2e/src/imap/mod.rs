@@ -209,6 +209,13 @@ impl Imap {
         self
     }
 
+    /// Not strict: what is sent past this client has answers, too.
+    #[must_use]
+    pub fn unwatched(mut self) -> Imap {
+        self.strict = None;
+        self
+    }
+
     /// Over a connection on which somebody is logged in from the start.
     pub fn preauthenticated(wire: Wire) -> Result<Imap> {
         Imap::greeted_with(wire, Status::Preauth)

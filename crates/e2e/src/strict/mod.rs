@@ -1,6 +1,6 @@
 //! What a client that keeps everything relies on, held against all that any session of a cluster is told.
 //!
-//! Nobody asks for it: whoever connects to a port that was given to [`watch`] by an [`Imap`](crate::imap::Imap) has a [`Session`] in it, which hears what goes
+//! Nobody asks for it: whoever connects to a port that was given to [`watch`] (each server of a test gives its own) by an [`Imap`](crate::imap::Imap) has a [`Session`] in it, which hears what goes
 //! to and fro and, behind each SELECT, lists the mailbox as a client with CONDSTORE does. What clients know they know together, whichever node they are at:
 //!
 //! - **UIDVALIDITY** of a mailbox does not change, at no node.
@@ -136,10 +136,22 @@ impl Identity {
     }
 }
 
+/// Whether it is this mailbox, or one below it.
+fn is_of(name: &str, of: &str) -> bool {
+    let rest = name.strip_prefix(of);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 impl Strict {
     /// The account was removed: whoever has its address next is somebody else.
     pub fn forget(&self, user: &str) {
         locked(&self.known).retain(|(of, _), _| of != user);
+    }
+
+    /// What had these names was removed or renamed.
+    fn forget_mailboxes(&self, user: &str, names: &[String]) {
+        let is_meant = |name: &String| names.iter().any(|of| is_of(name, of));
+        locked(&self.known).retain(|(of, name), _| of != user || !is_meant(name));
     }
 
     fn with<T>(&self, user: &str, mailbox: &str, then: impl FnOnce(&mut Known) -> T) -> T {

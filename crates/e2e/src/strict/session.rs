@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Before, Known, Listing, PORTS, Strict, locked};
+use super::{Before, Known, Listing, PORTS, Strict, is_of, locked};
 use crate::imap::{
     Fetched, Node, Reply, Response, Status,
     parse::{modseq, ranges},
@@ -22,6 +22,8 @@ enum Command {
     ByNumber,
     /// Puts messages into a mailbox, and tells their UIDs.
     Into(String),
+    /// Another mailbox may have these names afterwards, and those below them.
+    Renames(Vec<String>),
     Other,
 }
 
@@ -41,7 +43,11 @@ impl Command {
             ("ENABLE", "QRESYNC") => Command::Enable,
             ("FETCH" | "STORE" | "SEARCH", _) => Command::ByNumber,
             ("APPEND", _) => Command::Into(mailbox(word(1))),
+            ("REPLACE", _) => Command::Into(mailbox(word(2))),
+            ("UID", "REPLACE") => Command::Into(mailbox(word(3))),
             ("COPY" | "MOVE", _) | ("UID", "COPY" | "MOVE") => Command::Into(last()),
+            ("DELETE", _) => Command::Renames(vec![mailbox(word(1))]),
+            ("RENAME", _) => Command::Renames(vec![mailbox(word(1)), mailbox(word(2))]),
             _ => Command::Other,
         }
     }
@@ -95,6 +101,8 @@ struct Selected {
     modseq: Option<u64>,
     /// It is to be listed.
     unlisted: bool,
+    /// What stays selected if the command is not understood.
+    instead_of: Option<Box<Selected>>,
 }
 
 /// A session of a client that keeps everything.
@@ -166,6 +174,7 @@ impl Session {
                 next: None,
                 modseq: None,
                 unlisted: false,
+                instead_of: self.selected.take().map(Box::new),
             });
         }
     }
@@ -217,12 +226,25 @@ impl Session {
                 Ok(())
             }
             Command::Select(_) if done => self.opened(),
+            Command::Select(_) if status == Status::Bad => {
+                let selected = self.selected.take();
+                self.selected = selected.and_then(|of| of.instead_of).map(|of| *of);
+                Ok(())
+            }
             Command::Select(_) => {
                 self.selected = None;
                 Ok(())
             }
             Command::Close if done => {
                 self.selected = None;
+                Ok(())
+            }
+            Command::Renames(names) if done => {
+                if let Some(user) = &self.user {
+                    self.strict.forget_mailboxes(user, &names);
+                }
+                let is_meant = |name: &String| names.iter().any(|of| is_of(name, of));
+                self.least.retain(|name, _| !is_meant(name));
                 Ok(())
             }
             _ => Ok(()),
@@ -291,6 +313,7 @@ impl Session {
             return Ok(());
         };
         selected.opening = false;
+        selected.instead_of = None;
         let (Some(validity), Some(next)) = (selected.validity, selected.next) else {
             return Err(format!("{}: no UIDVALIDITY or UIDNEXT", selected.mailbox));
         };
@@ -370,8 +393,12 @@ impl Session {
         {
             let places = selected.places.iter();
             let known = places.clone().position(|place| place.uid == Some(uid));
-            // Of what came meanwhile it was not told the UID.
-            let at = known.or_else(|| places.clone().position(|place| place.uid.is_none()));
+            // Of what came meanwhile it was not told the UID: it is between those of its neighbours.
+            let is_below = |place: &Place| place.uid.is_some_and(|known| known < uid);
+            let from = places.clone().rposition(is_below).map_or(0, |at| at + 1);
+            let mut between = places.skip(from);
+            let unknown = between.next().filter(|place| place.uid.is_none());
+            let at = known.or(unknown.map(|_| from));
             let at = at.ok_or_else(|| format!("VANISHED {set}, and UID {uid} was not seen"))?;
             selected.places.remove(at);
         }

@@ -248,3 +248,37 @@ fn what_was_sent_earlier_owes_less() {
         Err("INBOX: UIDNEXT went back from 6 to 4"),
     );
 }
+
+#[test]
+fn another_mailbox_may_have_the_name_of_one_that_is_gone() {
+    let two = &[(3, 1, "a"), (5, 2, "b")];
+    let again = look("a", 6, 2, two) + "a DELETE INBOX\n{}\n" + &look("b", 5, 1, &[]);
+    check(&again.replace("{}", "t OK x"), Ok(()));
+    check(
+        &again.replace("{}", "t NO x"),
+        Err("INBOX: UIDNEXT went back from 6 to 5"),
+    );
+}
+
+#[test]
+fn a_select_that_is_not_understood_leaves_the_mailbox_selected() {
+    let opened = look("a", 6, 2, &[(3, 1, "a"), (5, 2, "b")]);
+    let told = "a SELECT what is this\n{}\na NOOP\n* 2 EXPUNGE\nt OK x\n";
+    check(&(opened.clone() + &told.replace("{}", "t BAD x")), Ok(()));
+    let refused = play(&(opened + &told.replace("{}", "t NO x")));
+    assert!(refused.is_err(), "{refused:?}");
+}
+
+#[test]
+fn what_vanishes_untold_was_between_its_neighbours() {
+    let script = "a ENABLE QRESYNC\nt OK x\n".to_owned()
+        + &look("a", 6, 2, &[(3, 1, "a"), (5, 2, "b")])
+        + "a NOOP\n* 5 EXISTS\nt OK x\na UID FETCH 7 (FLAGS)\n* 4 FETCH (UID 7 FLAGS ())\nt OK x\n";
+    let then = "a NOOP\n* VANISHED 8\nt OK x\na FETCH 3 (UID)\n* 3 FETCH (UID 6)\nt OK x\n";
+    check(&(script.clone() + then), Ok(()));
+    let twice = then.to_owned() + "a NOOP\n* VANISHED 9\nt OK x\n";
+    check(
+        &(script + &twice),
+        Err("VANISHED 9, and UID 9 was not seen"),
+    );
+}

@@ -30,9 +30,13 @@ fn is_asked_for(imap: &mut Imap, command: &str, size: usize) -> bool {
 
 /// Sizes just above the limits of the documentation, so that raising a limit shows.
 fn asked_for(server: &Server) -> [bool; 2] {
-    let mut stranger = Imap::connect(server.ports.imaps, &server.tls).unwrap();
-    let before_login = is_asked_for(&mut stranger, "LOGIN", (4 << 10) + 1);
-    let after_login = is_asked_for(&mut server.anne(), "SEARCH SUBJECT", (64 << 10) + 1);
+    let stranger = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+    let before_login = is_asked_for(&mut stranger.unwatched(), "LOGIN", (4 << 10) + 1);
+    let after_login = is_asked_for(
+        &mut server.anne().unwatched(),
+        "SEARCH SUBJECT",
+        (64 << 10) + 1,
+    );
     [before_login, after_login]
 }
 
@@ -49,7 +53,8 @@ fn row_4_large_literals_are_refused() {
         "99999999999999999999",
     ] {
         for command in ["LOGIN", "AUTHENTICATE", "NOOP", "APPEND INBOX"] {
-            let mut stranger = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+            let stranger = Imap::connect(server.ports.imaps, &server.tls).unwrap();
+            let mut stranger = stranger.unwatched();
             stranger
                 .wire
                 .send(format!("z {command} {{{size}}}\r\n").as_bytes())

@@ -21,7 +21,8 @@ fn row_2_imap() {
         "x LOGOUT\r\n".to_owned(),
         "x LO".to_owned(),
     ] {
-        let mut imap = Imap::connect_clear(server.ports.imap).unwrap();
+        let imap = Imap::connect_clear(server.ports.imap).unwrap();
+        let mut imap = imap.unwatched();
         imap.wire
             .send(format!("a STARTTLS\r\n{injected}").as_bytes())
             .unwrap();

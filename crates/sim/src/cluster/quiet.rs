@@ -1,4 +1,4 @@
-//! When all is healed, one node after the other writes, and nobody else: what must be so in a whole network.
+//! When all is healed, one node after the other writes to each account, and nobody else: what must be so in a whole network.
 //!
 //! U2 over all nodes: what is new has a UID of at least the UIDNEXT that any of them told. U4: nothing changes its UID, since nobody writes at once, nobody comes from elsewhere, and nothing is renamed; what a node told for a new message is its UID everywhere. Bounded logs:
 //! all that was written is stable, and each log is cut to what is kept of it. Bounded memory: nothing waits anywhere, for a peer, an acknowledgement or a disk.
@@ -21,7 +21,7 @@ const PAUSE_MICROS: u64 = 3 * SECOND;
 /// A node acknowledges a write within this time: its clock was set a moment ago, perhaps.
 const PATIENCE_MICROS: u64 = 300 * SECOND;
 
-/// Writes of each node. The second one takes along what the first one's acknowledgements allow to be cut.
+/// Times that each node writes to each account. The second one takes along what the first one's acknowledgements allow to be cut.
 const ROUNDS: usize = 2;
 
 /// What waits, and must not when nothing happens.
@@ -72,8 +72,8 @@ impl World {
             for node in &there {
                 for account in &accounts {
                     told.push((*account, self.write_quietly(*node, *account)?));
-                    self.all_have_the_bodies(&lacking)?;
                 }
+                self.all_have_the_bodies(&lacking)?;
             }
         }
         self.note("cluster: written quietly");
