@@ -62,9 +62,9 @@ impl Plan {
         drawn
     }
 
-    /// So many others hold each partition, at least.
+    /// So many others hold each partition, at least, as in `server::cluster::placing::least`.
     fn holders_min(&self) -> usize {
-        self.other_nodes.max(1)
+        1 + self.other_nodes
     }
 }
 

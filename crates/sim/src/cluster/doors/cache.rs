@@ -445,18 +445,20 @@ impl View {
     pub(super) fn read(&mut self) -> Result<(), String> {
         let tail = self.uids.iter().rposition(Option::is_some);
         let tail = tail.map_or(0, |last| last + 1);
-        if self.uids[..tail].contains(&None) {
+        let there: BTreeSet<u32> = self.uids.iter().flatten().copied().collect();
+        let known: BTreeSet<u32> = self.cache.messages.keys().copied().collect();
+        // Of some it was told by itself, and no more when it asked.
+        let untold: Vec<u32> = there.difference(&known).copied().collect();
+        if self.uids[..tail].contains(&None) || !untold.is_empty() {
             // They are gone, and that may be told with the next command (RFC 2180, 4.1); not later.
             self.left_out += 1;
             if self.left_out > LEFT_OUT_MAX {
-                return Err(format!("FETCH 1:* of {} left messages out", self.name));
+                return Err(format!(
+                    "FETCH 1:* of {} left messages out, UIDs {untold:?} among them",
+                    self.name
+                ));
             }
             return Ok(());
-        }
-        let there: BTreeSet<u32> = self.uids.iter().flatten().copied().collect();
-        let known: BTreeSet<u32> = self.cache.messages.keys().copied().collect();
-        if let Some(uid) = there.difference(&known).next() {
-            return Err(format!("FETCH of UID {uid} without what was asked for"));
         }
         let gone: Vec<u32> = known.difference(&there).copied().collect();
         if !self.is_read && self.resync == Resync::All && !gone.is_empty() {
