@@ -115,36 +115,17 @@ fn one(kind: Kind, seed: u64) -> ExitCode {
     }
 }
 
-/// One row for each setting, in virtual time only: whoever runs it gets the same.
 fn claims() -> ExitCode {
-    println!(
-        "| regions | messages/s in each | cut off | messages | claims made again | claims a message | APPEND answered after, median | at most |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    for setting in cluster::claims::settings() {
-        let outcome = match cluster::claims::run(&setting, 1) {
-            Ok(outcome) => outcome,
-            Err(Breach(cause)) => {
-                println!("{cause}");
-                return ExitCode::FAILURE;
-            }
-        };
-        let claims = outcome.claims_percent();
-        let (median, most) = outcome.answered_micros;
-        println!(
-            "| {} | {} | {} | {} | {} | {}.{:02} | {} ms | {} ms |",
-            setting.regions,
-            setting.per_second,
-            if setting.cut { "10 s of 30" } else { "never" },
-            outcome.messages,
-            outcome.again,
-            claims / 100,
-            claims % 100,
-            median / 1000,
-            most / 1000,
-        );
+    match cluster::claims::table() {
+        Ok(table) => {
+            print!("{table}");
+            ExitCode::SUCCESS
+        }
+        Err(Breach(cause)) => {
+            println!("{cause}");
+            ExitCode::FAILURE
+        }
     }
-    ExitCode::SUCCESS
 }
 
 fn many(kind: Kind, first: u64, seeds: u64) -> ExitCode {

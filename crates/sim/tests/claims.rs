@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use whimbrel_sim::cluster::claims::{Outcome, Setting, run};
+use whimbrel_sim::cluster::claims::{Outcome, Setting, run, table};
+
+const PAGE: &str = include_str!("../../../docs/replication.md");
 
 fn outcome(regions: u64, per_second: u64, cut: bool) -> Outcome {
     outcome_at(120_000, regions, per_second, cut)
@@ -41,9 +43,32 @@ fn after_a_partition_claims_end() {
 /// waits longer, and so does what is new above it: most is claimed once.
 #[test]
 fn on_slow_links_claims_end() {
-    for (regions, per_second) in [(2, 1), (3, 1), (2, 5), (3, 5)] {
+    let mut said = String::new();
+    for (regions, per_second) in [(2, 1), (2, 5), (3, 1), (3, 5)] {
         let outcome = outcome_at(2_800_000, regions, per_second, false);
         assert!(outcome.again > 0);
         assert!(outcome.claims_percent() < 200, "{outcome:?}");
+        let Outcome {
+            messages, again, ..
+        } = outcome;
+        match (regions, per_second) {
+            (3, 1) => said = format!("make {again} claims again of {messages} messages"),
+            (3, 5) => said.push_str(&format!(", with five {again} of {messages}")),
+            _ => {}
+        }
     }
+    assert!(
+        PAGE.contains(&said),
+        "docs/replication.md does not say: {said}"
+    );
+}
+
+/// What the page says is what comes out: `cargo run --release -p whimbrel-sim -- --claims` prints it.
+#[test]
+fn the_page_has_these_figures() {
+    let table = table().unwrap_or_else(|breach| panic!("{}", breach.0));
+    assert!(
+        PAGE.contains(&table),
+        "docs/replication.md has another table than\n{table}"
+    );
 }
