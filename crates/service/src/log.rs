@@ -35,17 +35,24 @@ pub(crate) const ANNOUNCED_KEY: &[u8] = b"\0announced";
 /// Key of the row which says where this node's log ended when it dropped the partition: a [`Position`] with nothing applied. It is alone then.
 pub const AWAY_KEY: &[u8] = b"\0away";
 
-/// Whether this is the position of another incarnation, which does not apply all that it once wrote: it dropped that, and came back to a partition of which it had nothing. No
-/// log has these operations, they come with a state, and a state is given for them to who wrote them.
+/// Whether these are the rows of another incarnation that had dropped the partition, came back to it, and does not apply all that it once wrote. No
+/// log has these operations, they come with a state, and a state is given for them to who wrote them. Without having dropped it, it has only not yet applied what came to it
+/// again: that waits for its time, or for other operations.
 pub(crate) fn lacks_own_of_before(
     origin: Incarnation,
-    record: &[u8],
+    rows: &[(Vec<u8>, Bytes)],
     last: impl Fn(Incarnation) -> u64,
 ) -> bool {
-    let position = minicbor::decode::<Position>(record).ok();
-    position.is_some_and(|position| {
-        let wrote = position.origin.and_then(|of| Incarnation::new(of.get()));
-        wrote.is_some_and(|of| of != origin && position.applied.get(of) < last(of))
+    let row = |of: &[u8]| rows.iter().find(|(key, _)| key == of).map(|(_, row)| row);
+    let position = row(POSITION_KEY).and_then(|row| minicbor::decode::<Position>(row).ok());
+    let Some(position) = position else {
+        return false;
+    };
+    let wrote = position.origin.and_then(|of| Incarnation::new(of.get()));
+    wrote.is_some_and(|of| {
+        let has_all_again = row(GROWN_KEY).is_some_and(|row| has_grown(of, row));
+        let dropped = row(DROPPED_KEY).is_some() && !has_all_again;
+        of != origin && dropped && position.applied.get(of) < last(of)
     })
 }
 

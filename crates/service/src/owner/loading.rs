@@ -312,8 +312,7 @@ impl PartitionOwner {
         let is_alone = opening.rows.len() == 1 && known.all(|(of, _)| *of == origin);
         let end = |of: Incarnation| logs.as_ref().and_then(|logs| logs.get(&of));
         let last = |of| end(of).map_or(0, |end| end.last);
-        let lacks =
-            position.is_some_and(|(_, record)| log::lacks_own_of_before(origin, record, last));
+        let lacks = log::lacks_own_of_before(origin, &opening.rows, last);
         // An older copy of the disk was put back, with a partition that it had left under another incarnation; or had come back to, and nothing had come yet of what that one wrote before.
         if away.is_some() && !is_alone || lacks {
             let (rows, logs) = (std::mem::take(&mut opening.rows), opening.logs.take());

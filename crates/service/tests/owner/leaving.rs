@@ -587,6 +587,32 @@ fn what_another_incarnation_came_back_to_and_lacked_is_dropped() {
     );
 }
 
+/// An older copy of a disk was put back, and what the node wrote since came to it again from another one and is not applied: it waits for its time, or for operations that are not there yet. Nothing is
+/// dropped for that: perhaps only this disk has what is on it.
+#[test]
+fn what_another_incarnation_wrote_and_is_not_applied_yet_drops_nothing() {
+    for once_left in [false, true] {
+        let mut placed = placed();
+        if once_left {
+            placed.leave();
+            placed.come_back();
+        }
+        let copy = placed.pair.nodes[1].rows.clone();
+        placed.pair.unlink();
+        placed.pair.append(1, "INBOX", 1);
+        let node = &mut placed.pair.nodes[1];
+        assert_ne!(node.rows, copy);
+        // The log alone has it.
+        node.rows = copy.clone();
+        let bodies = node.held.len();
+        placed.restart_as_another();
+        let node = &placed.pair.nodes[1];
+        let gone = copy.keys().find(|key| !node.rows.contains_key(*key));
+        assert_eq!(gone, None, "{once_left}");
+        assert_eq!(node.held.len(), bodies, "{once_left}");
+    }
+}
+
 /// A client of an earlier life names what it was told then, here or at the other node: what came from there under lower UIDs was claimed again before the node left.
 #[test]
 fn who_was_there_in_an_earlier_life_overlooks_nothing() {
