@@ -10,7 +10,7 @@
 //! - What waits to be sent to a peer is bounded ([`Handle::offer`]); what a peer sends waits in its socket until it is taken.
 //! - A large body never delays a small operation by more than one pack.
 //!
-//! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `stream`, `places`, `relay`, `transport`.
+//! Reading order: `name`, `authority`, `token`, `join`, `pack`, `outbox`, `socket`, `stream`, `places`, `relay`, `transport`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -22,6 +22,7 @@ mod outbox;
 mod pack;
 mod places;
 mod relay;
+mod socket;
 mod stream;
 mod token;
 mod transport;

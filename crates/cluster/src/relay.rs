@@ -23,6 +23,7 @@ use crate::{
     AuthorityError, Credentials, NodeName, Peer,
     authority::ALPN_RELAY,
     join::{receive, send},
+    socket,
 };
 
 /// For the other node to be reached, and to say whether it takes the session: a client waits.
@@ -139,7 +140,7 @@ impl Relays {
     async fn open_to(&self, peer: &Peer, head: &[u8]) -> io::Result<RelayStream> {
         let opened = timeout(OPEN_TIME_MAX, async {
             let tcp = TcpStream::connect(&peer.address).await?;
-            tcp.set_nodelay(true)?;
+            socket::prepare(&tcp)?;
             let server = ServerName::try_from(peer.name.to_string()).map_err(io::Error::other)?;
             let config = Arc::clone(&self.client);
             let mut stream = TlsConnector::from(config).connect(server, tcp).await?;

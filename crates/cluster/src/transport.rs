@@ -36,11 +36,16 @@ use crate::{
     authority::{ALPN_ASK, ALPN_JOIN, ALPN_NODE, ALPN_RELAY, name_in},
     join::{self, Question},
     places::{Place, Places, network},
+    socket,
     stream::{self, Ended, Hears},
 };
 
 /// Frames of one link that nobody has taken yet, beyond the one that waits to be handed over.
 const FRAMES_MAX: usize = 4;
+
+/// Links to nodes of one name: the one that has it, and one that had it before and has not heard that it was removed.
+const LINKS_PER_NAME_MAX: usize = 2;
+
 /// To connect, and for TLS.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to reach a peer: at first, and at most while nothing answers there. When a cut heals, nodes are alike no sooner than the next try.
@@ -185,9 +190,17 @@ struct Dialer {
 
 #[derive(Default)]
 struct Links {
-    up: BTreeMap<NodeName, Registered>,
+    up: BTreeMap<(NodeName, Incarnation), Registered>,
     /// The transport is gone: no more.
     over: bool,
+}
+
+impl Links {
+    /// Those to whoever bears this name.
+    fn of(&self, name: &NodeName) -> impl Iterator<Item = &Registered> {
+        let end = |id| (name.clone(), Incarnation::from_hash(id));
+        self.up.range(end(0)..=end(u64::MAX)).map(|(_, link)| link)
+    }
 }
 
 struct Inner {
@@ -346,7 +359,7 @@ impl Transport {
             (of_mono != 0).then_some(ahead)
         };
         let links = lock(&self.0.links);
-        let linked = links.up.iter().map(|(name, registered)| Linked {
+        let linked = links.up.iter().map(|((name, _), registered)| Linked {
             name: name.clone(),
             incarnation: registered.agreed.incarnation,
             wire: registered.agreed.wire,
@@ -364,7 +377,7 @@ impl Transport {
 impl Inner {
     /// One try, and a link if it succeeds: how long to wait before the next. `told`: why there is none that no waiting will bring, which is said once.
     async fn dial(&self, peer: &Peer, wait: Duration, told: &mut bool) -> Duration {
-        if lock(&self.links).up.contains_key(&peer.name) {
+        if lock(&self.links).of(&peer.name).next().is_some() {
             return DIAL_AFTER.0;
         }
         let mut no_link = |ended: Ended| {
@@ -407,7 +420,7 @@ impl Inner {
     async fn reach(&self, peer: &Peer) -> Result<TlsStream<TcpStream>, Ended> {
         let connected = timeout(CONNECT_TIME_MAX, async {
             let tcp = TcpStream::connect(&peer.address).await?;
-            tcp.set_nodelay(true)?;
+            socket::prepare(&tcp)?;
             let name = ServerName::try_from(peer.name.to_string()).map_err(io::Error::other)?;
             TlsConnector::from(Arc::clone(&self.client))
                 .connect(name, tcp)
@@ -417,7 +430,7 @@ impl Inner {
     }
 
     async fn accepted(&self, tcp: TcpStream, place: Place) -> Result<(), Ended> {
-        tcp.set_nodelay(true)?;
+        socket::prepare(&tcp)?;
         let accepting = TlsAcceptor::from(Arc::clone(&self.server)).accept(tcp);
         let mut stream = timeout(CONNECT_TIME_MAX, accepting).await.map_err(late)??;
         let connection = stream.get_ref().1;
@@ -516,7 +529,7 @@ impl Inner {
         )?;
         let _registered = Unregister {
             inner: self,
-            name: certified,
+            id: (certified.clone(), up.agreed.incarnation),
             link,
         };
         let (to_frames, frames) = mpsc::channel(FRAMES_MAX);
@@ -552,19 +565,22 @@ impl Inner {
         links.up.values().filter(|link| link.at == from).count()
     }
 
-    /// One link to each peer.
+    /// One link to each incarnation of a peer. A node that was removed may run on beside the one that has its name now, and is to hear of it; no third one is let in.
     fn register(&self, name: &NodeName, new: Registered) -> Result<(), Ended> {
         let mut links = lock(&self.links);
         if links.over {
             return Err(Ended::Closed);
         }
-        if let Some(old) = links.up.get(name) {
+        let id = (name.clone(), new.agreed.incarnation);
+        if let Some(old) = links.up.get(&id) {
             if old.dialed_by_lesser || !new.dialed_by_lesser {
                 return Err(Ended::Double(name.clone()));
             }
             old.handle.close();
+        } else if links.of(name).count() >= LINKS_PER_NAME_MAX {
+            return Err(Ended::Double(name.clone()));
         }
-        links.up.insert(name.clone(), new);
+        links.up.insert(id, new);
         Ok(())
     }
 }
@@ -609,7 +625,7 @@ fn late(_: tokio::time::error::Elapsed) -> io::Error {
 /// However a link ends, it is no longer there.
 struct Unregister<'i> {
     inner: &'i Inner,
-    name: &'i NodeName,
+    id: (NodeName, Incarnation),
     link: LinkId,
 }
 
@@ -618,10 +634,10 @@ impl Drop for Unregister<'_> {
         let mut links = lock(&self.inner.links);
         if links
             .up
-            .get(self.name)
+            .get(&self.id)
             .is_some_and(|at| at.link == self.link)
         {
-            links.up.remove(self.name);
+            links.up.remove(&self.id);
         }
     }
 }

@@ -382,6 +382,37 @@ async fn two_that_dial_each_other_keep_one_link() {
     );
 }
 
+/// A node that was removed while it was cut off dials, and another one has its name: it is linked beside that one, so that it can be told. A third one is not.
+#[tokio::test]
+async fn who_had_the_name_before_is_linked_too() {
+    let (authority, mut a, mut b) = pair().await;
+    b.dial("a", &a);
+    let (_, agreed, _) = a.up().await;
+    assert_eq!(agreed.incarnation, Incarnation::new(2).unwrap());
+    let _ = b.up().await;
+    let credentials = authority.certify(&name("b")).unwrap();
+    let mut former = Node::start(&authority, &credentials, 3).await;
+    former.dial("a", &a);
+    let (link, agreed, to_former) = a.up().await;
+    assert_eq!(agreed.incarnation, Incarnation::new(3).unwrap());
+    let _ = former.up().await;
+    assert_eq!(a.transport.links().len(), 2);
+    let third = Node::start(&authority, &credentials, 4).await;
+    third.dial("a", &a);
+    assert!(
+        timeout(Duration::from_secs(2), a.events.recv())
+            .await
+            .is_err()
+    );
+    to_former.close();
+    assert!(matches!(a.event().await, Event::Down { link: over } if over == link));
+    let links = a.transport.links();
+    assert!(
+        links.iter().any(|link| link.incarnation.get() == 2),
+        "{links:?}"
+    );
+}
+
 /// What is logged on this thread, from a level of `warn` on.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);

@@ -257,6 +257,7 @@ where
             Question::Admin(call, reply, work) => {
                 (Input::Admin(request, call), Waiter::Admin(reply), work)
             }
+            Question::Hangup(session, work) => return (Input::Hangup(session), work),
         };
         self.waiters.insert(request, (waiter, work.begin()));
         (input, work)

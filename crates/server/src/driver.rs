@@ -337,7 +337,7 @@ impl<S: Store> Driver<S> {
                     tokio::task::yield_now().await;
                     self.interrupt();
                 }
-                Action::LoggedOut => self.logged_out(),
+                Action::LoggedOut => self.logged_out().await?,
                 Action::StartTls => Box::pin(self.start_tls()).await?,
                 Action::HandOver(handover) => {
                     if Box::pin(self.hand_over(*handover)).await? {
@@ -386,11 +386,11 @@ impl<S: Store> Driver<S> {
                             ..
                         }
                 );
-                if let Route::Owner(account) = to
-                    && self.watching.account != Some(account)
-                    && let Some(before) = self.watching.account.replace(account)
-                {
-                    self.context.board.hang_up(before, self.registered.id);
+                if let Route::Owner(account) = to {
+                    if let Some(before) = self.watching.account.filter(|of| *of != account) {
+                        self.leave(before).await?;
+                    }
+                    self.watching.account = Some(account);
                 }
                 let answer = self
                     .context
@@ -472,12 +472,20 @@ impl<S: Store> Driver<S> {
     }
 
     /// It counts as it did before its login.
-    fn logged_out(&mut self) {
+    async fn logged_out(&mut self) -> Result<(), End> {
         self.registered.log_out();
         self.place.unauthenticated();
-        if let Some(account) = self.watching.account.take() {
-            self.context.board.hang_up(account, self.registered.id);
+        if let Some(account) = self.watching.account {
+            self.leave(account).await?;
+            self.watching.account = None;
         }
+        Ok(())
+    }
+
+    /// It watches nothing there any more. If it ends while this waits, the account is told of the end.
+    async fn leave(&mut self, account: AccountId) -> Result<(), End> {
+        let left = self.context.board.leave(account, self.registered.id);
+        left.await.map_err(|_| End::Stopped)
     }
 
     async fn flush(&mut self) -> Result<(), End> {

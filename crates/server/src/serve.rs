@@ -519,16 +519,16 @@ impl Server {
         tracing::info!(sessions = self.service.registry.len(), "stopping");
         self.readiness.stopping();
         self.loops.shutdown().await;
-        // What sessions still write reaches the others after the next start.
-        if let Some(cluster) = self.cluster.take() {
-            cluster.stop().await;
-        }
         let until = Instant::now() + self.shutdown_wait;
         self.service.registry.shutdown();
         while !self.service.registry.is_empty() && Instant::now() < until {
             tokio::time::sleep(STOP_PAUSE).await;
         }
         let left = self.service.registry.len();
+        // Behind the sessions: what they write last waits for other nodes, too.
+        if let Some(cluster) = self.cluster.take() {
+            cluster.stop().await;
+        }
         // What sessions started is finished even if they took all the time themselves.
         let settled = self
             .service

@@ -10,8 +10,9 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_service::{
     auth::{self, Authenticator},
     directory::{self, DirectoryOwner},
+    machine::{Input, Machine},
     owner::{self, PartitionOwner},
-    peers,
+    peers::{self, PeerInput},
     queue::{self, QueueOwner},
     senders,
 };
@@ -81,6 +82,8 @@ impl<S: Store> Service<S> {
         let in_cluster = membership.is_some();
         let shipping = peers::Config::default();
         let young = membership.as_ref().is_some_and(|of| of.young);
+        // Before a machine reads anything: it may have something to write as soon as it has.
+        let told = membership.as_ref().and_then(|of| of.clock);
         let (peers, holders, former) = membership.map_or_else(Default::default, |of| {
             let Membership {
                 peers,
@@ -102,8 +105,9 @@ impl<S: Store> Service<S> {
             shipping,
             ..directory::Config::alone(origin, identity.slot)
         };
-        let machine = DirectoryOwner::new(directory_config, authenticator)
+        let mut machine = DirectoryOwner::new(directory_config, authenticator)
             .with_senders(sender_limits(config));
+        tell_clock(&mut machine, clock, told);
         actors.spawn(Actor::new("directory", machine, directory, Arc::clone(&shared)).run());
         let queue_config = queue::Config {
             origin,
@@ -119,7 +123,8 @@ impl<S: Store> Service<S> {
             },
             shipping,
         };
-        let machine = QueueOwner::new(queue_config);
+        let mut machine = QueueOwner::new(queue_config);
+        tell_clock(&mut machine, clock, told);
         actors.spawn(Actor::new("queue", machine, queue, Arc::clone(&shared)).run());
         let owner_config = owner::Config {
             origin,
@@ -146,7 +151,8 @@ impl<S: Store> Service<S> {
             ..owner::Config::default()
         };
         for inbox in owner_inboxes {
-            let machine = PartitionOwner::new(owner_config.clone());
+            let mut machine = PartitionOwner::new(owner_config.clone());
+            tell_clock(&mut machine, clock, told);
             actors.spawn(Actor::new("owner", machine, inbox, Arc::clone(&shared)).run());
         }
         Ok(Service {
@@ -178,6 +184,12 @@ impl<S: Store> Service<S> {
             }
             tokio::time::sleep(SETTLE_PAUSE).await;
         }
+    }
+}
+
+fn tell_clock(machine: &mut impl Machine, clock: Clock, told: Option<peers::Clock>) {
+    if let Some(told) = told {
+        machine.handle(clock.now(), Input::Peer(PeerInput::Clock(told)));
     }
 }
 

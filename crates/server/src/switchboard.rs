@@ -53,6 +53,8 @@ impl Work {
 pub(crate) enum Question {
     Call(Call, oneshot::Sender<Reply>, Work),
     Admin(AdminCall, oneshot::Sender<AdminReply>, Work),
+    /// Nobody waits for an answer: a session that goes on has left this account.
+    Hangup(SessionId, Work),
 }
 
 /// What a machine is told of other nodes.
@@ -179,6 +181,13 @@ impl Switchboard {
         Ok(receiver)
     }
 
+    /// Tells the owner of an account that a session which goes on has left it: behind what it asked before, and before what it asks next, perhaps of the same account.
+    pub async fn leave(&self, account: AccountId, session: SessionId) -> Result<(), Stopped> {
+        let question = Question::Hangup(session, self.work.begin());
+        let sent = self.owner(account).questions.send(question).await;
+        sent.map_err(|_| Stopped)
+    }
+
     /// Carries a question of the administrator to the directory.
     pub async fn admin(&self, call: AdminCall) -> Result<AdminReply, Stopped> {
         let (reply, receiver) = oneshot::channel();
@@ -209,7 +218,7 @@ impl Switchboard {
         Some(sum)
     }
 
-    /// Tells the owner of an account that a session which asked about it is gone.
+    /// Tells the owner of an account that a session which asked about it is gone, and asks nothing more.
     pub fn hang_up(&self, account: AccountId, session: SessionId) {
         self.tell_owner(account, Input::Hangup(session));
     }

@@ -153,6 +153,13 @@ fn a_claim_that_was_refused_is_not_reported_as_shown() {
     holds(51300);
 }
 
+/// An older disk was put back, and what its node had written since came to it again from another, stamped ahead: at the next start all that was there was dropped, the lead over the UIDs of the lost time
+/// with it.
+#[test]
+fn what_waits_to_be_applied_on_an_older_disk_drops_nothing() {
+    holds(72083);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

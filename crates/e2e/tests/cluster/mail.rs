@@ -1,5 +1,7 @@
 //! Mail is accepted when another node has it.
 
+use whimbrel_e2e::{mail::stuffed, process::signal};
+
 use super::*;
 
 fn two() -> (Node, Node) {
@@ -95,4 +97,33 @@ fn without_the_other_node_mail_is_refused_for_a_while() {
     for node in [&mut a, &mut b] {
         node.server.stop();
     }
+}
+
+/// A node that stops lets senders end what they have begun, and asks the others for that: the links are there as long as the sessions.
+#[test]
+fn a_message_that_comes_while_the_node_stops_is_accepted() {
+    let (mut a, mut b) = two();
+    wait_for("links", || (a.links() == 1 && b.links() == 1).then_some(()));
+    deliver(&a, "first");
+    let mut mail = Mail::lmtp(a.server.ports.lmtp).unwrap();
+    let from = mail.command("MAIL FROM:<carl@example.net>").unwrap();
+    assert!(from.is(2), "{from:?}");
+    let to = format!("RCPT TO:<{}>", ACCOUNTS[0].0);
+    assert!(mail.command(&to).unwrap().is(2));
+    assert!(mail.command("DATA").unwrap().is(3));
+    signal(a.server.pid(), "TERM");
+    wait_for("it to stop", || {
+        a.server.log().contains("stopping").then_some(())
+    });
+    let text = stuffed(&message::bytes("last", 3_000));
+    mail.wire.send(&[&text, &b".\r\n"[..]].concat()).unwrap();
+    let reply = mail.expect(2).unwrap();
+    assert!(reply.is(2), "{reply:?}");
+    assert_eq!(a.server.wait_end(), 0, "{}", a.server.tail());
+    wait_for("the mail", || {
+        let mut imap = b.server.login(ACCOUNTS[0]).ok()?;
+        let contents = b.server.contents(&mut imap, "INBOX").ok()?;
+        (contents.messages.len() == 2).then_some(())
+    });
+    b.server.stop();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use whimbrel_e2e::{
-    process::wait_for,
+    process::{signal, wait_for},
     server::{ACCOUNTS, free_port},
 };
 
@@ -196,6 +196,45 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back() {
     let mut c = Node::new("c", port, port, &[], false);
     c.join(&scene.nodes[0]);
     scene.nodes[1] = c;
+    scene.witnesses[1] = Default::default();
+    wait_for("the account", || {
+        scene.nodes[1].server.login(ACCOUNTS[0]).ok()
+    });
+    scene.wait_alike(&[0, 1]);
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
+}
+
+/// Its machine stood still while it was removed, and another one has its name when it goes on: it hears of it all the same, and stops. Else its clients went on writing what nobody takes.
+#[test]
+fn a_node_that_was_replaced_while_it_stood_still_hears_of_it() {
+    let (mut scene, _proxies) = two_behind_proxies();
+    scene.deliver(1, "before");
+    scene.wait_alike(&[0, 1]);
+    let pid = scene.nodes[1].server.pid();
+    signal(pid, "STOP");
+    wait_for("the link to be gone", || {
+        (scene.nodes[0].links() == 0).then_some(())
+    });
+    let _ = scene.nodes[0]
+        .cluster(&["remove", "b", "--yes"])
+        .expect("cluster remove");
+    let port = free_port();
+    let mut b = Node::new("b", port, port, &[], false);
+    b.join(&scene.nodes[0]);
+    wait_for("the new one to be linked", || {
+        (scene.nodes[0].links() == 1).then_some(())
+    });
+    signal(pid, "CONT");
+    let former = &mut scene.nodes[1].server;
+    assert_eq!(former.wait_end(), 3, "{}", former.tail());
+    assert!(
+        former.log().contains("was removed from the cluster (by a)"),
+        "{}",
+        former.log()
+    );
+    scene.nodes[1] = b;
     scene.witnesses[1] = Default::default();
     wait_for("the account", || {
         scene.nodes[1].server.login(ACCOUNTS[0]).ok()

@@ -155,6 +155,14 @@ impl Guard {
         self.clocks.check().err()
     }
 
+    /// What the machines are told before they begin, of those who were asked at the start.
+    pub(super) fn begins<S: Store>(&mut self, state: &State<S>, clock: Clock) -> Option<Told> {
+        let told = self.look(clock.of_peers(), &[]);
+        self.log();
+        state.clock_is(self.refused());
+        told
+    }
+
     /// Looks once, and tells the machines.
     pub(super) async fn tell<S: Store>(
         &mut self,

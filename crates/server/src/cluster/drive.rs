@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{
+        Notify, mpsc,
+        oneshot::{self, error::TryRecvError},
+    },
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
@@ -56,8 +59,8 @@ pub(super) async fn drive<S: Store>(
         bodies,
     };
     let mut links = JoinSet::new();
-    // When the task of a node's last link is over.
-    let mut over: BTreeMap<String, oneshot::Receiver<()>> = BTreeMap::new();
+    // When the task of a node's last link is over. One that was removed does not wait for who has its name now.
+    let mut over: BTreeMap<Incarnation, oneshot::Receiver<()>> = BTreeMap::new();
     while let Some(event) = events.recv().await {
         match event {
             Event::Up {
@@ -67,7 +70,8 @@ pub(super) async fn drive<S: Store>(
                 ..
             } => {
                 let (ends, ended) = oneshot::channel::<()>();
-                let before = over.insert(agreed.name.clone(), ended);
+                over.retain(|_, ended| ended.try_recv() == Err(TryRecvError::Empty));
+                let before = over.insert(agreed.incarnation, ended);
                 let ways = ways.clone();
                 links.spawn(async move {
                     if let Some(before) = before {

@@ -330,6 +330,22 @@ impl Files {
         }
     }
 
+    /// A member will be asked for a slot for this one, which is on disk: who is asked so may give it though no answer comes.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn asks_for_slot(&self, me: Incarnation) -> Result<(), FilesError> {
+        self.write_checked("asked", &me)
+    }
+
+    /// Whether a member was asked for one by an earlier start, and may have given it. Another one must not be asked then: one incarnation has one slot.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn may_have_slot(&self, me: Incarnation) -> Result<bool, FilesError> {
+        Ok(self.read_checked::<Incarnation>("asked")? == Some(me))
+    }
+
     /// Whether this incarnation has all that was written under its slot before it joined.
     pub fn is_filled(&self, me: Incarnation) -> bool {
         let kept = self.read_checked::<u64>("filled");

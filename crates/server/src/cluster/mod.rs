@@ -77,6 +77,8 @@ pub struct Membership {
     pub(crate) former: BTreeMap<Incarnation, u8>,
     /// Whether this node came with an empty disk, or lost what it had in part.
     pub(crate) young: bool,
+    /// How its clock stands beside those of the members that were asked, if any was.
+    pub(crate) clock: Option<whimbrel_service::peers::Clock>,
     /// Bodies that are wanted.
     pub(crate) wants: mpsc::UnboundedSender<Ask>,
 }
@@ -93,8 +95,7 @@ pub struct Cluster<S> {
     bodies: whimbrel_service::peers::bodies::Config,
     tasks: JoinSet<()>,
     clock: Clock,
-    /// The clocks of those who were asked at the start.
-    asked: clocks::PeerTimes,
+    guard: clocks::Guard,
     /// Those that could not be asked.
     unasked: BTreeSet<NodeName>,
 }
@@ -187,11 +188,13 @@ impl<S: Store> Cluster<S> {
         let mut peers = state.slots().await;
         peers.remove(&me);
         let holders = state.roster.lock().await.holders();
+        let mut guard = clocks::Guard::new(clock.of_peers(), &asked);
         let membership = Membership {
             peers,
             holders,
             former: state.former().await,
             young: state.is_young(),
+            clock: guard.begins(&state, clock),
             wants: to_wants,
         };
         Ok(Some(Cluster {
@@ -207,7 +210,7 @@ impl<S: Store> Cluster<S> {
             },
             tasks,
             clock,
-            asked,
+            guard,
             unasked,
         }))
     }
@@ -227,12 +230,11 @@ impl<S: Store> Cluster<S> {
             bodies,
             mut tasks,
             clock,
-            asked,
+            mut guard,
             unasked,
             ..
         } = self;
         state.serve(Arc::clone(&board), fatal).await;
-        let mut guard = clocks::Guard::new(clock.of_peers(), &asked);
         // Before anybody is served.
         guard.tell(&state, &board, clock).await;
         tasks.spawn(clocks::watch(
@@ -394,6 +396,7 @@ pub(crate) async fn offline<S: Store>(
         holders: kept.roster.holders(),
         former: kept.roster.former(),
         young: files.is_young(),
+        clock: None,
         // Nobody fetches: what is wanted is wanted again at the next start.
         wants: mpsc::unbounded_channel().0,
     }))

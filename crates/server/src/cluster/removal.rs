@@ -157,7 +157,11 @@ async fn holdings<S: Store>(
     for partition in state.store.partitions().await.ok()? {
         let partition = u16::try_from(partition.0).ok().map(PartitionId);
         let replicated = partition.filter(|id| id.bucket().is_some() || NODE_WIDE.contains(id));
-        if replicated.is_some_and(|partition| !open.contains(&partition)) {
+        if let Some(partition) = replicated.filter(|partition| !open.contains(partition)) {
+            // It could not be read when it was to be.
+            if partition.bucket().is_some() {
+                board.open_partition(partition);
+            }
             return None;
         }
     }

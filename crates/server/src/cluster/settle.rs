@@ -77,6 +77,7 @@ pub(super) async fn settle<S: Store>(
         data.renew(Copy::Peers);
     }
     let me = incarnation(data);
+    let kept = me;
     let (mut forgotten, mut told, mut asked) = (None, Vec::new(), PeerTimes::new());
     let mut answered = BTreeSet::new();
     let answers = ask_all(state, me, patience, clock).await;
@@ -119,11 +120,21 @@ pub(super) async fn settle<S: Store>(
     if roster.members().get(incarnation(data)).is_none() {
         let former = Former { was, clock };
         former.refuse_removed(state).await?;
+        // Those that an earlier start made up are nowhere any more; the one that is kept may have been given a slot by who does not answer now.
+        if incarnation(data) == kept {
+            if state.files.may_have_slot(kept)? {
+                data.renew(Copy::Peers);
+            } else {
+                state.files.asks_for_slot(kept)?;
+            }
+        }
         be_sponsored(state, data, &former, &answered).await?;
-        // Before the new incarnation is kept: if this is all that is, the next start takes yet another one.
-        state.keep_young()?;
     }
     let me = incarnation(data);
+    // An earlier start may have been given the slot, and come no further. Before it is kept that it takes part so: then nothing shows any more that it is new.
+    if was != me {
+        state.keep_young()?;
+    }
     let roster = state.roster.lock().await.clone();
     let member = roster.members().get(me).ok_or_else(nobody)?;
     if unasked.is_empty() {

@@ -333,6 +333,41 @@ async fn who_lost_the_answer_asks_for_the_same_slot() {
     assert_eq!(a.roster.lock().await.members().iter().count(), 3);
 }
 
+/// A start was given a slot under the new incarnation, which is on disk, and came no further: the next one knows that it is new all the same.
+#[tokio::test]
+async fn who_was_given_a_slot_before_is_new_still() {
+    let mut scene = Scene::new();
+    let (c, mut data) = scene.ready(two(), two(), Some(WAS), true).await;
+    let me = incarnation(&data);
+    let former = Former {
+        was: node(WAS),
+        clock: scene.clock,
+    };
+    be_sponsored(&c, &mut data, &former, &BTreeSet::new())
+        .await
+        .unwrap();
+    assert!(!c.files.is_young());
+    let settled = settle(&c, &mut data, PATIENCE, scene.clock).await.unwrap();
+    assert_eq!(settled.me, me);
+    assert!(c.files.is_young());
+}
+
+/// An earlier start asked somebody for a slot who does not answer now: another one is asked for another incarnation, since one must not have two slots.
+#[tokio::test]
+async fn who_may_have_a_slot_asks_nobody_else_for_it() {
+    for asked in [false, true] {
+        let mut scene = Scene::new();
+        let (c, mut data) = scene.ready(two(), two(), Some(WAS), true).await;
+        let me = incarnation(&data);
+        if asked {
+            c.files.asks_for_slot(me).unwrap();
+        }
+        let settled = settle(&c, &mut data, PATIENCE, scene.clock).await.unwrap();
+        assert_eq!(settled.me != me, asked);
+        assert!(c.files.may_have_slot(me).unwrap());
+    }
+}
+
 /// What another process does that is linked to `a` as `c`, once `c` starts, too.
 #[derive(Clone, Copy, Debug)]
 enum Other {

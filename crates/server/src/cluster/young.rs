@@ -1,6 +1,6 @@
 //! A node that is new, or came for one whose disk was lost: until it has what another one has, it brings whoever comes to nodes that are not (`docs/decisions/0028`).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 use whimbrel_crdt::PartitionId;
@@ -33,8 +33,16 @@ pub(super) async fn watch<S: Store>(state: Arc<State<S>>, board: Arc<Switchboard
             );
             is_told = true;
         }
+        let known = reports.iter().map(|of| of.partition).collect();
+        unopened(&known).for_each(|partition| board.open_partition(partition));
         sleep(LOOK_EVERY).await;
     }
+}
+
+/// All were opened at the start; of one that could not be read then nothing is known any more, and nobody else may ever ask for it.
+fn unopened(known: &BTreeSet<PartitionId>) -> impl Iterator<Item = PartitionId> {
+    let all = (0..=u8::MAX).map(PartitionId::accounts);
+    all.filter(|partition| !known.contains(partition))
 }
 
 /// Of how many partitions it is known that all is here.
@@ -46,4 +54,19 @@ fn grown(reports: &[PartitionReport]) -> usize {
     // What this node has left is none of those.
     let grown = |of: &PartitionReport| of.left.is_some() || of.open.is_some() && !of.young;
     reports.filter(|of| grown(of)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_opened_again() {
+        let mut known: BTreeSet<PartitionId> = (0..=u8::MAX).map(PartitionId::accounts).collect();
+        known.insert(PartitionId::DIRECTORY);
+        assert_eq!(unopened(&known).next(), None);
+        known.retain(|partition| partition.0 > 2);
+        let missing: Vec<PartitionId> = unopened(&known).collect();
+        assert_eq!(missing, [0, 1, 2].map(PartitionId::accounts));
+    }
 }

@@ -257,6 +257,15 @@ async fn present(regions: &[Region], sea: &Sea) -> Result<(), Failure> {
             .await?,
     );
     anne.command("LOGOUT").await?;
+    // Until a region has all of what others have, these serve its clients: what it shows of them it may not have itself, and would lack when it is cut off.
+    until(
+        "each has all that is to be had",
+        regions,
+        Region::lacks,
+        |lacks| lacks.iter().all(|(_, lacks)| *lacks == Some(0)),
+        overdue::plain,
+    )
+    .await?;
     let what = format!("INBOX with {for_anne} messages");
     let before = alike(regions, password, &what, |views| {
         inbox(views).len() == for_anne
@@ -484,6 +493,16 @@ impl Region {
             Answer::Cluster { status, .. } => {
                 let linked = status.nodes.into_iter().filter(|node| node.linked);
                 Ok(linked.map(|node| node.name).collect())
+            }
+            other => Err(format!("{}: {other:?}", self.name).into()),
+        }
+    }
+
+    /// Partitions of which it has not all, and bodies that it lacks.
+    async fn lacks(&self) -> Result<Option<u64>, Failure> {
+        match self.ask(&Question::ClusterStatus {}).await? {
+            Answer::Cluster { status, .. } => {
+                Ok(status.here.map(|here| here.young + here.bodies_missing))
             }
             other => Err(format!("{}: {other:?}", self.name).into()),
         }

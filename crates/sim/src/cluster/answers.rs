@@ -354,6 +354,11 @@ impl World {
                 client.node, knows.uid_next
             )
         });
+        // Who comes from another node is told of all that is there: what had left INBOX there, and is here still.
+        if client.with_qresync && knows.modseq % 64 != view.modseq % 64 {
+            let again = rows.iter().filter(|row| knows.left.contains(&row.uid));
+            knows.seen.extend(again.map(|row| row.id));
+        }
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);
         knows.told_by.insert(self.members[client.node].id);
         // What it asked for, and was not told: it had left since the client heard of it.
