@@ -7,7 +7,7 @@
 //! Invariants:
 //! - What a member said counts when its log is applied here up to the number at which it said so: what it claimed again until then is here.
 //! - Of an account that it excepts, what counted before counts.
-//! - Who has said nothing has shown nothing that could be relied on.
+//! - Who has said nothing has shown nothing that could be relied on; nor has who dropped the partition and came back, before it says so.
 //! - Who is new is told by the others what those have shown that it cannot hear, which died or were removed before it came: their clients come to it.
 //!
 //! The caller keeps [`Announced::row`] beside the partition, now and then: so what a member said last is known when it is gone and we were
@@ -88,6 +88,8 @@ struct Peer {
     by_others: Option<Known>,
     /// It is new, and was not told yet what these have shown.
     tell: BTreeSet<Incarnation>,
+    /// How often it came back to the partition: all of this is of that life.
+    life: u32,
 }
 
 impl Peer {
@@ -105,6 +107,9 @@ struct Row {
     vector: VersionVector,
     #[n(2)]
     except: Vec<(minicbor::bytes::ByteArray<16>, VersionVector)>,
+    /// In which of its lives in the partition it said so; `None`: the first.
+    #[n(3)]
+    life: Option<u32>,
 }
 
 /// What is announced in one partition.
@@ -118,7 +123,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here.
+    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here, `lives` how often each member came back to the partition.
     ///
     /// # Errors
     /// When the row is damaged.
@@ -126,10 +131,13 @@ impl Announced {
         partition: PartitionId,
         row: Option<&[u8]>,
         applied: &VersionVector,
+        lives: impl Fn(Incarnation) -> u32,
     ) -> Result<Self, minicbor::decode::Error> {
         let rows: Vec<Row> = row.map_or(Ok(Vec::new()), minicbor::decode)?;
         let here = |row: &Row| row.vector.get(row.member) <= applied.get(row.member);
-        let known = rows.into_iter().filter(here).map(|row| {
+        let of_now = |row: &Row| row.life.unwrap_or(0) == lives(row.member);
+        let rows = rows.into_iter().filter(here).filter(of_now);
+        let known = rows.map(|row| {
             let except = row.except.into_iter();
             let counted = Known {
                 vector: row.vector,
@@ -137,6 +145,7 @@ impl Announced {
             };
             let peer = Peer {
                 counted: Some(counted),
+                life: row.life.unwrap_or(0),
                 ..Peer::default()
             };
             (row.member, peer)
@@ -158,9 +167,10 @@ impl Announced {
         let counted = self
             .peers
             .iter()
-            .filter_map(|(id, peer)| Some((*id, peer.counted.as_ref()?)));
-        let rows = counted.map(|(member, known)| Row {
+            .filter_map(|(id, peer)| Some((*id, peer.life, peer.counted.as_ref()?)));
+        let rows = counted.map(|(member, life, known)| Row {
             member,
+            life: (life > 0).then_some(life),
             vector: known.vector.clone(),
             except: known
                 .except
@@ -190,6 +200,21 @@ impl Announced {
         for (_, id) in by_extent.drain(..beyond) {
             self.peers.remove(&id);
             self.changed = true;
+        }
+    }
+
+    /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack now, a body above all, and its clients with it. What it
+    /// says when it has shown all again is true of those of its former lives, too.
+    pub fn lives(&mut self, id: Incarnation, life: u32) {
+        if life == 0 && !self.peers.contains_key(&id) {
+            return;
+        }
+        let peer = self.peers.entry(id).or_default();
+        if std::mem::replace(&mut peer.life, life) != life {
+            self.changed |= peer.counted.take().is_some();
+            peer.candidate = None;
+            peer.latest = None;
+            peer.by_others = None;
         }
     }
 
@@ -282,7 +307,8 @@ impl Announced {
             ..
         } = told;
         let peer = self.peers.entry(member).or_default();
-        if peer.linked || except.len() > EXCEPTED_MAX {
+        // Of one that came back it is not said of which of its lives this is.
+        if peer.linked || peer.life > 0 || except.len() > EXCEPTED_MAX {
             return;
         }
         let except = except.into_iter();
@@ -407,8 +433,9 @@ mod tests {
 
     #[test]
     fn of_the_last_that_are_members_no_more_it_is_known_what_they_had_shown() {
-        let mut announced = Announced::resume(PartitionId(1), None, &VersionVector::default())
-            .expect("nothing was kept");
+        let mut announced =
+            Announced::resume(PartitionId(1), None, &VersionVector::default(), |_| 0)
+                .expect("nothing was kept");
         let members = 1..=2 * FORMER_MAX as u64;
         for id in members.clone() {
             announced.linked(node(id));
@@ -432,7 +459,52 @@ mod tests {
             .collect();
         assert_eq!(known(&announced), expected);
         let row = announced.row().expect("something was heard");
-        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default());
+        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default(), |_| 0);
         assert_eq!(known(&kept.expect("a row")), expected);
+    }
+    /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever that is heard of.
+    #[test]
+    fn a_new_life_has_shown_nothing() {
+        let begin = |row: Option<&[u8]>, life: u32| {
+            let announced =
+                Announced::resume(PartitionId(1), row, &VersionVector::default(), |_| life);
+            let mut announced = announced.expect("a row");
+            announced.lives(node(2), life);
+            announced
+        };
+        let told = || Told {
+            partition: PartitionId(1),
+            vector: [(node(100), 7)].into_iter().collect(),
+            except: Vec::new(),
+        };
+        let shows = |of: &Announced| of.shown(node(2), [0; 16]).is_some();
+        let mut announced = begin(None, 0);
+        announced.linked(node(2));
+        announced.received(node(2), told(), 0);
+        assert!(shows(&announced));
+        let row = announced.row().expect("something was heard");
+        assert!(shows(&begin(Some(&row), 0)) && !shows(&begin(Some(&row), 1)));
+        announced.lives(node(2), 0);
+        assert!(shows(&announced));
+        announced.lives(node(2), 1);
+        assert!(!shows(&announced));
+        // Nor does another one know better.
+        announced.unlinked(node(2));
+        let Told { vector, .. } = told();
+        announced.received_of(
+            Shown {
+                partition: PartitionId(1),
+                member: node(2),
+                vector,
+                except: Vec::new(),
+            },
+            0,
+        );
+        assert!(!shows(&announced));
+        announced.linked(node(2));
+        announced.received(node(2), told(), 0);
+        assert!(shows(&announced));
+        let row = announced.row().expect("something was heard");
+        assert!(shows(&begin(Some(&row), 1)) && !shows(&begin(Some(&row), 2)));
     }
 }

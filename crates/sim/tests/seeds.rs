@@ -160,6 +160,12 @@ fn what_waits_to_be_applied_on_an_older_disk_drops_nothing() {
     holds(72083);
 }
 
+/// A node came back to a partition, a body did not come with the state, and it was gone before it had reported what it showed: what it had shown in the life before counted for a client that came from it.
+#[test]
+fn a_new_life_is_not_taken_to_have_shown_what_the_last_one_had() {
+    holds(74483);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

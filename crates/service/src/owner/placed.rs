@@ -43,9 +43,10 @@ impl Own {
     }
 
     /// A member has dropped what it had of the partition, in this life or in one before.
-    fn drops(&mut self, now: Now, peer: Incarnation) {
+    fn drops(&mut self, now: Now, peer: Incarnation, life: u32) {
         self.readers.left(clocks(now), peer);
         self.announced.unlinked(peer);
+        self.announced.lives(peer, life);
         self.confirming.stream_of(peer);
         self.keep_announced_soon();
     }
@@ -96,7 +97,8 @@ impl PartitionOwner {
             });
             let changed: Vec<_> = changed.map(|(id, is)| (*id, is.left.is_none())).collect();
             for (id, has) in changed {
-                own.drops(now, id);
+                let life = self.config.holders.standing(id, partition).life;
+                own.drops(now, id, life);
                 if has && self.links.contains_key(&id) {
                     own.hears(id);
                 }
