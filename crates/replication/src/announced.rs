@@ -123,7 +123,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here, `lives` how often each member came back to the partition.
+    /// What `row` said, as far as it can still be relied on; `applied` is what is applied here. Of which lives the members are now [`Self::lives`] says.
     ///
     /// # Errors
     /// When the row is damaged.
@@ -131,13 +131,10 @@ impl Announced {
         partition: PartitionId,
         row: Option<&[u8]>,
         applied: &VersionVector,
-        lives: impl Fn(Incarnation) -> u32,
     ) -> Result<Self, minicbor::decode::Error> {
         let rows: Vec<Row> = row.map_or(Ok(Vec::new()), minicbor::decode)?;
         let here = |row: &Row| row.vector.get(row.member) <= applied.get(row.member);
-        let of_now = |row: &Row| row.life.unwrap_or(0) == lives(row.member);
-        let rows = rows.into_iter().filter(here).filter(of_now);
-        let known = rows.map(|row| {
+        let known = rows.into_iter().filter(here).map(|row| {
             let except = row.except.into_iter();
             let counted = Known {
                 vector: row.vector,
@@ -206,11 +203,12 @@ impl Announced {
     /// A member has come back to the partition so often. In its new life it has shown nothing yet: what it showed before it dropped all it may lack now, a body above all, and its clients with it. What it
     /// says when it has shown all again is true of those of its former lives, too.
     pub fn lives(&mut self, id: Incarnation, life: u32) {
-        if life == 0 && !self.peers.contains_key(&id) {
+        if life == 0 {
             return;
         }
         let peer = self.peers.entry(id).or_default();
-        if std::mem::replace(&mut peer.life, life) != life {
+        if peer.life < life {
+            peer.life = life;
             self.changed |= peer.counted.take().is_some();
             peer.candidate = None;
             peer.latest = None;
@@ -433,9 +431,8 @@ mod tests {
 
     #[test]
     fn of_the_last_that_are_members_no_more_it_is_known_what_they_had_shown() {
-        let mut announced =
-            Announced::resume(PartitionId(1), None, &VersionVector::default(), |_| 0)
-                .expect("nothing was kept");
+        let mut announced = Announced::resume(PartitionId(1), None, &VersionVector::default())
+            .expect("nothing was kept");
         let members = 1..=2 * FORMER_MAX as u64;
         for id in members.clone() {
             announced.linked(node(id));
@@ -459,15 +456,14 @@ mod tests {
             .collect();
         assert_eq!(known(&announced), expected);
         let row = announced.row().expect("something was heard");
-        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default(), |_| 0);
+        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default());
         assert_eq!(known(&kept.expect("a row")), expected);
     }
     /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever that is heard of.
     #[test]
     fn a_new_life_has_shown_nothing() {
         let begin = |row: Option<&[u8]>, life: u32| {
-            let announced =
-                Announced::resume(PartitionId(1), row, &VersionVector::default(), |_| life);
+            let announced = Announced::resume(PartitionId(1), row, &VersionVector::default());
             let mut announced = announced.expect("a row");
             announced.lives(node(2), life);
             announced

@@ -69,7 +69,7 @@ pub fn peer(data: &[u8]) {
         unreachable!("an empty store is sound");
     };
     let mut readers = Readers::new(readers::Config::default(), id, 0);
-    let Ok(mut announced) = Announced::resume(id, None, &VersionVector::new(), |_| 0) else {
+    let Ok(mut announced) = Announced::resume(id, None, &VersionVector::new()) else {
         unreachable!("nothing was kept");
     };
     let mut now = Now::default();
@@ -87,7 +87,7 @@ pub fn peer(data: &[u8]) {
         }
         while readers.poll().is_some() {}
         if let Some(row) = announced.row() {
-            let again = Announced::resume(id, Some(&row), &VersionVector::new(), |_| 0);
+            let again = Announced::resume(id, Some(&row), &VersionVector::new());
             assert!(again.is_ok(), "what is kept can be read");
         }
         readers.time(now);

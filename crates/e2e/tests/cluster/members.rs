@@ -9,6 +9,21 @@ use whimbrel_e2e::{
 
 use super::{Node, Scene, proxy::Proxy, two_behind_proxies};
 
+impl Scene {
+    /// Another node is there in place of the second of two, and shows what the first one does; all stop.
+    fn comes_for_the_second(&mut self, node: Node) {
+        self.nodes[1] = node;
+        self.witnesses[1] = Default::default();
+        wait_for("the account", || {
+            self.nodes[1].server.login(ACCOUNTS[0]).ok()
+        });
+        self.wait_alike(&[0, 1]);
+        for node in &mut self.nodes {
+            node.server.stop();
+        }
+    }
+}
+
 impl Node {
     /// What all members have applied, and what is here.
     pub(crate) fn stable(&self) -> (u64, u64) {
@@ -195,15 +210,7 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back() {
     let port = free_port();
     let mut c = Node::new("c", port, port, &[], false);
     c.join(&scene.nodes[0]);
-    scene.nodes[1] = c;
-    scene.witnesses[1] = Default::default();
-    wait_for("the account", || {
-        scene.nodes[1].server.login(ACCOUNTS[0]).ok()
-    });
-    scene.wait_alike(&[0, 1]);
-    for node in &mut scene.nodes {
-        node.server.stop();
-    }
+    scene.comes_for_the_second(c);
 }
 
 /// Its machine stood still while it was removed, and another one has its name when it goes on: it hears of it all the same, and stops. Else its clients went on writing what nobody takes.
@@ -234,13 +241,5 @@ fn a_node_that_was_replaced_while_it_stood_still_hears_of_it() {
         "{}",
         former.log()
     );
-    scene.nodes[1] = b;
-    scene.witnesses[1] = Default::default();
-    wait_for("the account", || {
-        scene.nodes[1].server.login(ACCOUNTS[0]).ok()
-    });
-    scene.wait_alike(&[0, 1]);
-    for node in &mut scene.nodes {
-        node.server.stop();
-    }
+    scene.comes_for_the_second(b);
 }

@@ -155,9 +155,9 @@ impl Guard {
         self.clocks.check().err()
     }
 
-    /// What the machines are told before they begin, of those who were asked at the start.
-    pub(super) fn begins<S: Store>(&mut self, state: &State<S>, clock: Clock) -> Option<Told> {
-        let told = self.look(clock.of_peers(), &[]);
+    /// Looks once: what the machines are to be told, if it is new. Before there are links it is of those who were asked at the start.
+    pub(super) fn judge<S: Store>(&mut self, state: &State<S>, clock: Clock) -> Option<Told> {
+        let told = self.look(clock.of_peers(), &state.transport.links());
         self.log();
         state.clock_is(self.refused());
         told
@@ -170,11 +170,7 @@ impl Guard {
         board: &Switchboard,
         clock: Clock,
     ) {
-        let now = clock.of_peers();
-        let told = self.look(now, &state.transport.links());
-        self.log();
-        state.clock_is(self.refused());
-        if let Some(told) = told {
+        if let Some(told) = self.judge(state, clock) {
             board.tell_of_peers(|| PeerInput::Clock(told)).await;
         }
     }

@@ -194,7 +194,7 @@ impl<S: Store> Cluster<S> {
             holders,
             former: state.former().await,
             young: state.is_young(),
-            clock: guard.begins(&state, clock),
+            clock: guard.judge(&state, clock),
             wants: to_wants,
         };
         Ok(Some(Cluster {

@@ -358,11 +358,13 @@ impl PartitionOwner {
             Err(error) => return self.out.push_back(Output::Fatal(error.to_string())),
         };
         let kept = kept.map(|(_, row)| &row[..]);
-        let life_of = |member| self.config.holders.standing(member, partition).life;
-        let announced = match Announced::resume(partition, kept, log.applied(), life_of) {
+        let announced = match Announced::resume(partition, kept, log.applied()) {
             Ok(mut announced) => {
                 let others = members.keys().filter(|member| **member != origin);
-                others.for_each(|member| announced.lives(*member, life_of(*member)));
+                for member in others {
+                    let standing = self.config.holders.standing(*member, partition);
+                    announced.lives(*member, standing.life);
+                }
                 announced.former(&self.config.former.keys().copied().collect());
                 announced
             }

@@ -3,7 +3,7 @@
 use super::World;
 
 /// Steps of a node between two looks.
-const LOOK_STEPS: u64 = 1_024;
+const LOOK_STEPS: u64 = 256;
 
 /// What comes on top of each bound: a batch, a row or a frame is taken whatever its size, if nothing else is under way.
 const LARGEST_BYTES: usize = 4 << 10;
