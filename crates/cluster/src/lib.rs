@@ -30,7 +30,7 @@ mod transport;
 pub use authority::{Authority, AuthorityError, Credentials};
 pub use join::{Admission, JoinError, Refused, ask, ask_member};
 pub use name::{NameError, NodeName};
-pub use outbox::{BULK_BYTES_MAX, Handle, NoRoom, OUTBOX_BYTES_MAX, is_bulk};
+pub use outbox::{BULK_BYTES_MAX, Handle, NoRoom, OUTBOX_BYTES_MAX};
 pub use pack::FEATURE_LZ4;
 pub use relay::{RelayStream, Relayed, Relays};
 pub use token::{TOKENS_MAX, Token, TokenError, Tokens};

@@ -13,6 +13,9 @@ pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// The same of bodies and states, apart: when they fill their room there is room for small frames still. Two packs, so that the stream never waits.
 pub const BULK_BYTES_MAX: usize = 256 << 10;
 
+/// So many packs go before bulk that waits: what is small may come without end.
+const PASSED_MAX: usize = 8;
+
 /// Small pieces of bulk go together as long as they are no longer than one of a large body: what is small waits for no more.
 const BULK_AT_ONCE: usize = 64 << 10;
 
@@ -25,20 +28,42 @@ pub struct NoRoom;
 struct Waiting {
     /// The link's own: pings and their answers. A few bytes, at most two for each that came in.
     own: VecDeque<Vec<u8>>,
+    /// The members, as this node knows them last: what was known before is in it, so that one that waits is replaced.
+    roster: Option<Vec<u8>>,
     /// Operations and all that is about them.
     small: VecDeque<Vec<u8>>,
     /// Bodies and states.
     bulk: VecDeque<Vec<u8>>,
     small_bytes: usize,
     bulk_bytes: usize,
+    /// Packs that went while bulk waited, since some of it went last.
+    passed: usize,
     /// Somebody was refused and is to be told.
     refused: bool,
     closed: bool,
 }
 
 impl Waiting {
+    /// As many frames as make up `bytes_max`, or one that is longer.
+    fn take_small(&mut self, bytes_max: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < bytes_max {
+            let own = self.own.pop_front();
+            if let Some(frame) = own.or_else(|| self.roster.take()) {
+                bytes.extend_from_slice(&frame);
+            } else if let Some(frame) = self.small.pop_front() {
+                self.small_bytes -= frame.len();
+                bytes.extend_from_slice(&frame);
+            } else {
+                break;
+            }
+        }
+        bytes
+    }
+
     /// One piece, or as many small ones as are no more than a usual one: to send each of them by itself would cost more than they are long.
     fn take_bulk(&mut self) -> Vec<u8> {
+        self.passed = 0;
         let Some(mut bytes) = self.bulk.pop_front() else {
             return Vec::new();
         };
@@ -118,7 +143,9 @@ impl Handle {
         if waiting.closed {
             return;
         }
-        if is_bulk(frame) {
+        if matches!(frame, Frame::Roster(_)) {
+            waiting.roster = Some(bytes);
+        } else if is_bulk(frame) {
             waiting.bulk_bytes += bytes.len();
             waiting.bulk.push_back(bytes);
         } else {
@@ -148,7 +175,7 @@ impl Handle {
         self.waiting().own.len()
     }
 
-    /// Waits for something to send: as many frames as make up `bytes_max`, or one that is longer.
+    /// Waits for something to send: as many small frames as make up `bytes_max`, or bulk.
     pub(crate) async fn next(&self, bytes_max: usize) -> Next {
         loop {
             let changed = self.0.changed.notified();
@@ -164,20 +191,15 @@ impl Handle {
         if waiting.closed {
             return Some(Next::Closed);
         }
+        // Bulk goes when nothing small waits, or has passed it for long, and apart: what is small and comes next waits for no more than this.
         let mut bytes = Vec::new();
-        while bytes.len() < bytes_max {
-            // Bulk goes only when nothing small waits, and apart: what is small and comes next waits for no more than this.
-            if let Some(frame) = waiting.own.pop_front() {
-                bytes.extend_from_slice(&frame);
-            } else if let Some(frame) = waiting.small.pop_front() {
-                waiting.small_bytes -= frame.len();
-                bytes.extend_from_slice(&frame);
-            } else {
-                if bytes.is_empty() {
-                    bytes = waiting.take_bulk();
-                }
-                break;
-            }
+        if waiting.passed < PASSED_MAX {
+            bytes = waiting.take_small(bytes_max);
+        }
+        if bytes.is_empty() {
+            bytes = waiting.take_bulk();
+        } else if !waiting.bulk.is_empty() {
+            waiting.passed += 1;
         }
         if bytes.is_empty() {
             return None;
@@ -193,7 +215,7 @@ impl Handle {
 }
 
 /// Whether a frame is of bodies or states, which have their own room. What ends a row of pieces stays behind them.
-pub fn is_bulk(frame: &Frame) -> bool {
+fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
         Frame::BlobChunk(_)
@@ -302,6 +324,43 @@ mod tests {
         // Said once, when half of it is gone: two quarters and the heads of their frames are a little more.
         let room: Vec<bool> = (0..4).map(|_| sent(&handle, 1).1).collect();
         assert_eq!(room, [false, false, true, false]);
+    }
+
+    #[test]
+    fn bulk_is_not_passed_for_ever() {
+        let handle = Handle::default();
+        handle.offer(&bulk(10)).unwrap();
+        handle.offer(&bulk(BULK_AT_ONCE)).unwrap();
+        let mut at = Vec::new();
+        for id in 0..3 * PASSED_MAX as u64 {
+            handle.offer(&small(id)).unwrap();
+            let (frames, _) = sent(&handle, 1);
+            if !matches!(frames[..], [Frame::Ping(_)]) {
+                at.push(id as usize);
+            }
+        }
+        assert_eq!(at, [PASSED_MAX, 2 * PASSED_MAX + 1]);
+        // None waits any more.
+        assert_eq!(handle.waiting().passed, 0);
+    }
+
+    #[test]
+    fn members_go_first_and_once() {
+        use whimbrel_crdt::Incarnation;
+        use whimbrel_replication::roster::Roster;
+
+        let handle = Handle::default();
+        let mut roster = Roster::found(Incarnation::from_hash(1), "a", 0, !1);
+        handle.push(&Frame::Roster(roster.clone()));
+        handle.offer(&small(1)).unwrap();
+        for (id, name) in [(2, "b"), (3, "c")] {
+            roster
+                .sponsor(Incarnation::from_hash(1), Incarnation::from_hash(id), name)
+                .unwrap();
+            handle.push(&Frame::Roster(roster.clone()));
+        }
+        let all = sent(&handle, 1 << 20).0;
+        assert_eq!(all, vec![Frame::Roster(roster), small(1)]);
     }
 
     #[test]

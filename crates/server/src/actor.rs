@@ -7,7 +7,7 @@
 //!   still wanted to say is said: the node stops.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     future::Future,
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use whimbrel_cluster::{Handle, is_bulk};
+use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Hash, Incarnation};
 use whimbrel_service::{
     admin::AdminReply,
@@ -25,7 +25,7 @@ use whimbrel_service::{
     log::store_partition,
     machine::{Input, Machine, Note, Output, RequestId, Ticket},
     peers::{
-        Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot,
+        Entry, Frame, LogEnd, Page, PeerInput, PeerOutput, Snapshot, Stream,
         state::{Fixing, LOOKED_AT},
     },
 };
@@ -123,8 +123,8 @@ struct Link {
     handle: Handle,
     /// Partitions that have something for it, each once; the first is next.
     awake: VecDeque<whimbrel_crdt::PartitionId>,
-    /// Rows for which there was no room: one frame of a partition, which is asked for more when it is gone.
-    parked: VecDeque<(whimbrel_crdt::PartitionId, Frame)>,
+    /// Those that were asked while there was no room for rows of states, and are asked again when there is.
+    held: BTreeSet<whimbrel_crdt::PartitionId>,
 }
 
 impl Link {
@@ -132,26 +132,32 @@ impl Link {
         Link {
             handle,
             awake: VecDeque::new(),
-            parked: VecDeque::new(),
+            held: BTreeSet::new(),
         }
     }
 
-    /// Takes up what waits for room, as far as there is some. Whether a partition has something.
-    fn unpark(&mut self) -> bool {
-        while !self.parked.is_empty() && self.handle.has_room(true) {
-            if let Some((partition, frame)) = self.parked.pop_front() {
-                self.push(partition, &frame);
-            }
-        }
-        !self.awake.is_empty()
-    }
-
-    /// A frame of a partition, which may have more.
-    fn push(&mut self, partition: whimbrel_crdt::PartitionId, frame: &Frame) {
-        self.handle.push(frame);
+    fn wake(&mut self, partition: whimbrel_crdt::PartitionId) {
         if !self.awake.contains(&partition) {
             self.awake.push_back(partition);
         }
+    }
+
+    /// The next partition that has something for the stream, and whether that takes rows of states now.
+    fn next(&mut self) -> Option<(whimbrel_crdt::PartitionId, bool)> {
+        if !self.held.is_empty() && self.handle.has_room(true) {
+            for partition in std::mem::take(&mut self.held) {
+                self.wake(partition);
+            }
+        }
+        if self.awake.is_empty() || !self.handle.has_room(false) {
+            return None;
+        }
+        let partition = self.awake.pop_front()?;
+        let takes_bulk = self.handle.has_room(true);
+        if !takes_bulk {
+            self.held.insert(partition);
+        }
+        Some((partition, takes_bulk))
     }
 }
 
@@ -468,10 +474,8 @@ where
                 }
             }
             PeerOutput::Wake(partition, peer) => {
-                if let Some(link) = self.links.get_mut(&peer)
-                    && !link.awake.contains(&partition)
-                {
-                    link.awake.push_back(partition);
+                if let Some(link) = self.links.get_mut(&peer) {
+                    link.wake(partition);
                 }
             }
             PeerOutput::Send(_, frame) => self.sending = Some(frame),
@@ -493,25 +497,18 @@ where
         let peers: Vec<Incarnation> = self.links.keys().copied().collect();
         for peer in peers {
             while let Some(link) = self.links.get_mut(&peer)
-                && link.unpark()
-                && link.handle.has_room(false)
-                && let Some(partition) = link.awake.pop_front()
+                && let Some((partition, takes_bulk)) = link.next()
             {
-                if link.parked.iter().any(|(of, _)| *of == partition) {
-                    continue;
-                }
-                let ready = Input::Peer(PeerInput::Ready(partition, peer));
+                let ready = PeerInput::Ready(partition, Stream { peer, takes_bulk });
+                let ready = Input::Peer(ready);
                 self.machine.handle(self.shared.clock.now(), ready);
                 self.carry_out()?;
                 if let Some(frame) = self.sending.take()
                     && let Some(link) = self.links.get_mut(&peer)
                 {
-                    // There was room for small frames a moment ago. For rows there may be none.
-                    if is_bulk(&frame) && !link.handle.has_room(true) {
-                        link.parked.push_back((partition, frame));
-                    } else {
-                        link.push(partition, &frame);
-                    }
+                    // There was room a moment ago. It may have more.
+                    link.handle.push(&frame);
+                    link.wake(partition);
                 }
             }
         }

@@ -373,7 +373,8 @@ async fn the_node_stops_and_nothing_is_acknowledged_after() {
     }
 }
 
-/// Rows wait with their partitions when a link has no room for them; whoever gives them from many partitions at once fills no memory.
+/// Rows wait in their partitions when a link has no room for them, and what else these have to say does not; whoever gives them from many partitions at once
+/// fills no memory.
 #[tokio::test]
 async fn rows_wait_for_room_on_their_link() {
     const PARTITIONS: u16 = 64;
@@ -385,8 +386,10 @@ async fn rows_wait_for_room_on_their_link() {
                 let wake = |id| Output::Peer(PeerOutput::Wake(of(id), peer));
                 (0..PARTITIONS as u8).map(wake).collect()
             }
+            Input::Peer(PeerInput::Ready(_, to)) if !to.takes_bulk => Vec::new(),
             // They never come to an end.
-            Input::Peer(PeerInput::Ready(partition, peer)) => {
+            Input::Peer(PeerInput::Ready(partition, to)) => {
+                let peer = to.peer;
                 let chunk = Frame::StateChunk(StateChunk {
                     partition,
                     state: 1,
@@ -410,7 +413,11 @@ async fn rows_wait_for_room_on_their_link() {
     let reply = world.board.call(call()).await.unwrap().await;
     assert!(reply.is_ok(), "it goes on");
     let log = world.log.lock().unwrap();
-    let asked = log.iter().filter(|line| line.contains("Ready")).count();
-    let most = usize::from(PARTITIONS) + (BULK_BYTES_MAX >> 16) + 1;
-    assert!((1..=most).contains(&asked), "{asked}");
+    let asked = |bulk: &str| {
+        let asked = log.iter().filter(|line| line.contains("Ready"));
+        asked.filter(|line| line.contains(bulk)).count()
+    };
+    let most = (BULK_BYTES_MAX >> 16) + 1;
+    assert!((1..=most).contains(&asked("takes_bulk: true")));
+    assert_eq!(asked("takes_bulk: false"), usize::from(PARTITIONS));
 }

@@ -124,6 +124,8 @@ struct Loading {
     anew: bool,
     /// It has waited since.
     waited: bool,
+    /// The store could not read all: it is asked again in a while.
+    failed: bool,
 }
 
 struct Running {
@@ -187,6 +189,11 @@ impl DirectoryOwner {
     fn load(&mut self) {
         let (ticket, partition) = (self.ticket(), PartitionId::DIRECTORY);
         let mut loading = Loading::new(ticket);
+        if let Phase::Loading(before) = &mut self.state {
+            loading.waiting = std::mem::take(&mut before.waiting);
+            loading.frames = std::mem::take(&mut before.frames);
+            (loading.anew, loading.waited) = (before.anew, before.waited);
+        }
         self.out.push_back(Output::Load {
             ticket,
             partition,
@@ -522,6 +529,7 @@ impl Loading {
             frames: Vec::new(),
             anew: false,
             waited: false,
+            failed: false,
         }
     }
 }
@@ -705,7 +713,7 @@ impl Machine for DirectoryOwner {
             Input::Admin(request, call) => self.admin(now, request, call),
             Input::Loaded { ticket, rows, done } => self.loaded_page(now, ticket, rows, done),
             Input::LoadFailed(ticket, cause) => {
-                if !self.read_failed(now, ticket, &cause.to_string()) {
+                if !self.read_failed(now, ticket, &cause) {
                     self.out.push_back(Output::Fatal(format!(
                         "the directory cannot be read: {cause}"
                     )));

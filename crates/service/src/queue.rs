@@ -202,6 +202,8 @@ struct Loading {
     frames: Vec<(Incarnation, Frame)>,
     /// It was read before, until a commit failed: on the streams that are there all is said again.
     anew: bool,
+    /// The store could not read all: it is asked again in a while.
+    failed: bool,
 }
 
 /// What is written and told as a partition.
@@ -331,6 +333,10 @@ impl QueueOwner {
     fn load(&mut self) {
         let (ticket, partition) = (self.ticket(), PartitionId::QUEUE);
         let mut loading = Loading::new(ticket);
+        if let Phase::Loading(before) = &mut self.phase {
+            loading.frames = std::mem::take(&mut before.frames);
+            loading.anew = before.anew;
+        }
         self.out.push_back(Output::Load {
             ticket,
             partition,
@@ -625,6 +631,7 @@ impl Loading {
             logs: None,
             frames: Vec::new(),
             anew: false,
+            failed: false,
         }
     }
 }
@@ -680,7 +687,7 @@ impl Machine for QueueOwner {
                 _ => self.adopted(now, ticket, rows),
             },
             Input::LoadFailed(ticket, cause) => {
-                let is_known = self.read_failed(now, ticket, &cause.to_string());
+                let is_known = self.read_failed(now, ticket, &cause);
                 let fatal = || Output::Fatal(format!("the queue cannot be read: {cause}"));
                 self.out.extend((!is_known).then(fatal));
             }

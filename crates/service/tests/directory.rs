@@ -21,7 +21,7 @@ use whimbrel_service::{
     peers::{Holders, PeerInput, PeerOutput},
     scram::{KEY_BYTES, SALT_BYTES, ScramKeys},
 };
-use whimbrel_storage::Mutation;
+use whimbrel_storage::{Mutation, StoreError};
 
 const ADDRESS: &str = "anne@example.org";
 const FIRST: [u8; 16] = [1; 16];
@@ -70,6 +70,10 @@ struct Bench {
     refused: u64,
     /// Owners answer at once that UIDVALIDITY has risen.
     raises: bool,
+    /// So many reads fail.
+    fails: u32,
+    /// Who was answered.
+    answered: Vec<RequestId>,
 }
 
 impl Bench {
@@ -92,6 +96,8 @@ impl Bench {
             refuses: false,
             refused: 0,
             raises: false,
+            fails: 0,
+            answered: Vec::new(),
         };
         bench.poll();
         bench
@@ -109,6 +115,13 @@ impl Bench {
     fn poll(&mut self) {
         while let Some(output) = self.owner.poll() {
             match output {
+                Output::Load { ticket, .. } | Output::Peer(PeerOutput::LoadLogs { ticket, .. })
+                    if self.fails > 0 =>
+                {
+                    self.fails -= 1;
+                    let cause = StoreError::Read("it is opened again".into());
+                    self.handle(Input::LoadFailed(ticket, cause));
+                }
                 Output::Load { ticket, .. } => {
                     let rows = self.rows.clone().into_iter().collect();
                     self.handle(Input::Loaded {
@@ -138,6 +151,7 @@ impl Bench {
                         self.handle(Input::Committed(ticket));
                     }
                 }
+                Output::AdminReply(request, _) => self.answered.push(request),
                 Output::Birth(account, standing) => self.standings.push((account, standing)),
                 Output::Peer(PeerOutput::LoadLogs { ticket, .. }) => {
                     self.handle(Input::Peer(PeerInput::Logs(ticket, Vec::new())));
@@ -411,6 +425,37 @@ fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
         bench.handle(Input::CommitFailed(waits));
     }
     assert!(bench.owner.reports()[0].open.is_some(), "it goes on");
+}
+
+/// A commit was refused, and what is read again cannot be for some seconds: whoever asks meanwhile is answered then.
+#[test]
+fn what_cannot_be_read_again_is_asked_for_later() {
+    let [me, peer] = [9, 2].map(Incarnation::from_hash);
+    let config = Config {
+        peers: [peer].into(),
+        ..Config::alone(me, 9)
+    };
+    for fails in 1..=5 {
+        let mut bench = Bench::with(config.clone(), rows());
+        (bench.refuses, bench.fails) = (true, fails);
+        let address = ADDRESS.into();
+        let remove = AdminCall::RemoveAccount { address };
+        bench.handle(Input::Admin(RequestId(1), remove));
+        assert!(bench.owner.reports()[0].open.is_none());
+        bench.refuses = false;
+        bench.handle(Input::Admin(RequestId(2), AdminCall::ListAccounts));
+        for _ in 0..fails {
+            let Some(at) = bench.owner.deadline() else {
+                break;
+            };
+            assert!(at > bench.now, "it waits");
+            bench.now = at;
+            bench.handle(Input::Time);
+        }
+        assert_eq!(bench.fails, 0);
+        assert_eq!(bench.answered, [RequestId(1), RequestId(2)]);
+        assert!(bench.owner.reports()[0].open.is_some(), "it goes on");
+    }
 }
 
 /// Five seconds pass. What it tries of itself meanwhile, and is refused, it tries no more often than once a second.

@@ -9,7 +9,7 @@ use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, MailboxName},
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
     owner::keys::partition_of,
-    peers::{FEATURE_DELIVER, Frame, Holders, PeerInput, PeerOutput},
+    peers::{FEATURE_DELIVER, Frame, Holders, PeerInput, PeerOutput, Stream},
     queue::{Config, Limits, QueueOwner},
 };
 
@@ -124,7 +124,7 @@ impl Bench {
     fn told(&mut self, peer: u64) -> Vec<Frame> {
         let mut told = Vec::new();
         loop {
-            let ready = PeerInput::Ready(PartitionId::QUEUE, node(peer));
+            let ready = PeerInput::Ready(PartitionId::QUEUE, Stream::open(node(peer)));
             self.queue.handle(self.now(), Input::Peer(ready));
             let mut sent = None;
             while let Some(output) = self.queue.poll() {

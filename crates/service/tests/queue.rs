@@ -629,12 +629,51 @@ fn what_is_refused_is_tried_once_a_second() {
     assert!(disk.finished && !disk.rows.contains_key(&lacking[..]));
 }
 
+/// A commit was refused, and what is read again cannot be for some seconds: who comes meanwhile is answered then.
+#[test]
+fn what_cannot_be_read_again_is_asked_for_later() {
+    let [me, peer] = [1, 2].map(Incarnation::from_hash);
+    for fails in 1..=5 {
+        let mut queue = QueueOwner::new(Config {
+            peers: [peer].into(),
+            in_cluster: true,
+            other_nodes: 0,
+            ..Config::alone(me, Limits::default())
+        });
+        let mut now = Now {
+            wall_micros: 5_000_000,
+            mono_micros: 5_000_000,
+        };
+        let mut disk = Disk::default();
+        disk.carry_out(&mut queue, now);
+        (disk.refuses, disk.fails) = (true, fails);
+        let accept = Call::Accept(entry(1, 1));
+        queue.handle(now, Input::Call(RequestId(1), accept));
+        disk.carry_out(&mut queue, now);
+        assert!(queue.reports()[0].open.is_none());
+        disk.refuses = false;
+        let accept = Call::Accept(entry(2, 1));
+        queue.handle(now, Input::Call(RequestId(2), accept));
+        for _ in 0..fails {
+            let Some(at) = queue.deadline() else { break };
+            assert!(at > now.mono_micros, "it waits");
+            now.mono_micros = at;
+            queue.handle(now, Input::Time);
+            disk.carry_out(&mut queue, now);
+        }
+        assert_eq!((disk.fails, disk.delivers.len()), (0, 1));
+        assert!(queue.reports()[0].open.is_some(), "it goes on");
+    }
+}
+
 /// What a driver does for a queue.
 #[derive(Default)]
 struct Disk {
     rows: BTreeMap<Vec<u8>, Bytes>,
     refuses: bool,
     refused: u64,
+    /// So many reads fail.
+    fails: u32,
     /// Deliveries are made at once, and bodies are here.
     answers: bool,
     delivers: Vec<Ticket>,
@@ -647,6 +686,13 @@ impl Disk {
     fn carry_out(&mut self, queue: &mut QueueOwner, now: Now) {
         while let Some(output) = queue.poll() {
             let answer = match output {
+                Output::Load { ticket, .. } | Output::Peer(PeerOutput::LoadLogs { ticket, .. })
+                    if self.fails > 0 =>
+                {
+                    self.fails -= 1;
+                    let cause = StoreError::Read("it is opened again".into());
+                    Input::LoadFailed(ticket, cause)
+                }
                 Output::Load { ticket, .. } => {
                     let rows = self.rows.clone().into_iter().collect();
                     let done = true;

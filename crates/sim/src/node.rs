@@ -28,7 +28,7 @@ use whimbrel_service::{
     owner::{self, PartitionOwner, keys},
     peers::{
         Clock, Entry, FEATURE_DELIVER, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput,
-        PeerOutput, Snapshot,
+        PeerOutput, Snapshot, Stream,
         bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
@@ -465,7 +465,7 @@ impl Node {
             self.settle();
             return frame;
         };
-        let input = Input::Peer(PeerInput::Ready(partition, peer));
+        let input = Input::Peer(PeerInput::Ready(partition, Stream::open(peer)));
         self.input(self.dest_of(partition), input);
         self.settle();
         self.sending.take()

@@ -276,7 +276,7 @@ impl Partition {
     }
 
     /// What a state is, or that it ends: small, so before all else.
-    pub(super) fn give_control(&mut self, id: Incarnation) -> Option<Frame> {
+    pub(super) fn give_control(&mut self, id: Incarnation, rows: bool) -> Option<Frame> {
         let applied = self.applied();
         let partition = self.id;
         let give = self.gives.get_mut(&id)?;
@@ -301,7 +301,7 @@ impl Partition {
             return Some(Frame::StateBegin(frame));
         }
         let state = give.state();
-        if give.end_due && give.ready.is_none() && give.begun {
+        if rows && give.end_due && give.ready.is_none() && give.begun {
             give.end_due = false;
             let last = give.end.clone()?;
             return Some(Frame::StateEnd(StateEnd {

@@ -192,6 +192,15 @@ impl Partition {
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
     pub fn transmit(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
+        self.next_frame(now, id, true)
+    }
+
+    /// As [`Partition::transmit`], to a stream that takes no rows of a state for now: whoever asked so asks again when it does.
+    pub fn transmit_small(&mut self, now: Now, id: Incarnation) -> Option<Frame> {
+        self.next_frame(now, id, false)
+    }
+
+    fn next_frame(&mut self, now: Now, id: Incarnation, rows: bool) -> Option<Frame> {
         let peer = self.peers.get(&id).filter(|peer| peer.linked)?;
         if peer.hello_due || peer.ack_due {
             return self.tell(now, id);
@@ -203,11 +212,13 @@ impl Partition {
                 return Some(hint);
             }
         }
-        if let Some(frame) = self.take_frame(now, id).or_else(|| self.give_control(id)) {
+        let control = self.take_frame(now, id);
+        if let Some(frame) = control.or_else(|| self.give_control(id, rows)) {
             return Some(frame);
         }
         let peer = self.peers.get_mut(&id)?;
-        if std::mem::take(&mut peer.rows_next)
+        if rows
+            && std::mem::take(&mut peer.rows_next)
             && let Some(chunk) = self.give_chunk(now, id)
         {
             return Some(chunk);
@@ -215,7 +226,7 @@ impl Partition {
         let peer = self.peers.get_mut(&id)?;
         let batches = next_batches(peer, now, self.config.frame_bytes_max);
         if batches.is_empty() {
-            if let Some(chunk) = self.give_chunk(now, id) {
+            if rows && let Some(chunk) = self.give_chunk(now, id) {
                 return Some(chunk);
             }
             self.peers.get_mut(&id)?.awake = false;

@@ -610,7 +610,13 @@ impl World {
         let Some(machine) = self.nodes[from].machine.as_mut() else {
             return Ok(());
         };
-        let Some(frame) = machine.transmit(now, peer) else {
+        // A stream may have no room for rows for a while.
+        let small = self
+            .rng
+            .one_in(8)
+            .then(|| machine.transmit_small(now, peer));
+        let frame = small.flatten().or_else(|| machine.transmit(now, peer));
+        let Some(frame) = frame else {
             return Ok(());
         };
         self.nodes[from].check_sent(peer, &frame)?;

@@ -18,6 +18,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("a snapshot that is not durable", not_durable),
     ("rows without room", without_room),
     ("rows and batches take turns", turns),
+    ("rows wait for their room, and nothing else does", small),
     ("a donor that says nothing", silent_donor),
     ("rows of somebody else", somebody_else),
     ("an end before the last row", early_end),
@@ -240,6 +241,43 @@ fn without_room() -> Result<(), String> {
     }
     ensure(stored == 8, "the window is used, and no more")?;
     ensure(machine.0.memory_bytes() == 8000, "memory is bounded")
+}
+
+/// A stream without room for rows takes all the rest, and rows when it has some again.
+fn small() -> Result<(), String> {
+    let mut machine = Machine::new();
+    machine.hello(&[], &[], 1 << 20);
+    let ticket = ticket_of(&machine.receive(take(0, b"", 1 << 20)))?;
+    machine.input(snapshot(ticket, &[]));
+    // It begins, and then reads.
+    sent(&mut machine);
+    let outputs: Vec<Output> = std::iter::from_fn(|| machine.0.poll()).collect();
+    let rows = |ticket, last: u8, end| {
+        let rows = Bytes::from(vec![0; 100]);
+        let last = vec![last];
+        Input::State(StateInput::Rows(ticket, Rows { rows, last, end }))
+    };
+    machine.input(rows(ticket_of(&outputs)?, 1, false));
+    let mut own = chain(ME, 2, &[]).into_iter();
+    for number in 1..=2 {
+        let (bytes, hash) = own.next().ok_or("two")?;
+        let (first, last) = (number, number);
+        let entry = Entry { first, last, bytes };
+        machine.input(Input::Own(entry, hash));
+        let small = std::iter::from_fn(|| machine.0.transmit_small(now(), node(2)));
+        let small: Vec<Frame> = small.collect();
+        let batches = small
+            .iter()
+            .filter(|frame| matches!(frame, Frame::Batches(_)));
+        ensure(batches.count() == 1, &format!("{small:?}"))?;
+        let bulk = |frame: &Frame| matches!(frame, Frame::StateChunk(_) | Frame::StateEnd(_));
+        ensure(!small.iter().any(bulk), &format!("{small:?}"))?;
+    }
+    let rest = sent(&mut machine);
+    ensure(
+        matches!(rest[..], [Frame::StateChunk(_)]),
+        &format!("{rest:?}"),
+    )
 }
 
 fn turns() -> Result<(), String> {

@@ -36,7 +36,7 @@ fn least_holders(reports: &[PartitionReport], holds_all: impl Fn(Incarnation) ->
 impl<S: Store> State<S> {
     /// Who else holds what is here.
     async fn others(&self) -> Vec<DrainLine> {
-        let peers = self.peers(&*self.roster.lock().await);
+        let peers = self.peers(&self.roster());
         let status = self.status().await;
         let mut lines = Vec::new();
         // A life before the present one has no address, and nothing is held there.
@@ -77,7 +77,7 @@ impl<S: Store> State<S> {
         let others = self.others().await;
         let all = others.iter().filter(|line| line.holds_all());
         let all: BTreeSet<&str> = all.map(|line| line.name.as_str()).collect();
-        let roster = self.roster.lock().await.clone();
+        let roster = self.roster();
         let holds_all = |id: Incarnation| {
             let mut places = roster.places().iter();
             places.any(|(name, place)| place.incarnation == id && all.contains(name.as_str()))
@@ -104,7 +104,7 @@ impl<S: Store> State<S> {
         let Some(node) = node.filter(|node| *node != self.credentials.name().as_str()) else {
             return self.drain(ask).await;
         };
-        let peers = self.peers(&*self.roster.lock().await);
+        let peers = self.peers(&self.roster());
         let peer = peers.iter().find(|peer| peer.name.as_str() == node);
         let peer = peer.ok_or_else(|| format!("there is no node {node} in the cluster"))?;
         let (cancel, look) = ask.words();

@@ -124,12 +124,9 @@ impl<S: Store> Ways<S> {
     async fn link(&self, agreed: Agreed, handle: Handle, mut frames: mpsc::Receiver<Frame>) {
         let _guard = self.state.guard("link");
         let peer = agreed.incarnation;
-        {
-            // No change comes between what is shown here and those that all are told.
-            let roster = self.state.roster.lock().await;
-            handle.push(&Frame::Roster(roster.clone()));
-            self.state.links.up(peer, handle.clone());
-        }
+        self.state
+            .links
+            .up(peer, handle.clone(), || self.state.roster());
         if self.is_member(&agreed, &mut frames).await {
             // First: the batches that go over it have bodies behind them.
             let up = bodies::Told::Up(peer, handle.clone(), agreed.features);
@@ -183,7 +180,7 @@ impl<S: Store> Ways<S> {
             }
             None => return false,
         }
-        let roster = self.state.roster.lock().await;
+        let roster = self.state.roster();
         for id in [peer, self.state.me()] {
             if let Some(other) = roster.clash(id) {
                 tracing::error!(
@@ -201,11 +198,7 @@ impl<S: Store> Ways<S> {
 
     /// Its name is that of its certificate; what it acknowledges counts for its incarnation, which must be no other member's.
     async fn is_named(&self, agreed: &Agreed) -> bool {
-        let named = is_named(
-            &*self.state.roster.lock().await,
-            agreed.incarnation,
-            &agreed.name,
-        );
+        let named = is_named(&self.state.roster(), agreed.incarnation, &agreed.name);
         if !named {
             tracing::error!(
                 peer = agreed.name,

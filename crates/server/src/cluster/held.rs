@@ -29,7 +29,7 @@ impl<S: Store> State<S> {
         if partitions.is_empty() {
             return Some(Vec::new());
         }
-        let roster = self.roster.lock().await.clone();
+        let roster = self.roster();
         let linked = self.transport.links();
         // Of each partition what is said by who has all, and by who comes back to it.
         let mut all: BTreeMap<PartitionId, [Vec<Said>; 2]> = BTreeMap::new();

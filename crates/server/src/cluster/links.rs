@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::Incarnation;
+use whimbrel_replication::roster::Roster;
 use whimbrel_service::peers::Frame;
 
 /// Links that are up.
@@ -34,8 +35,18 @@ impl Links {
         Some(since.elapsed().as_secs())
     }
 
-    pub(super) fn up(&self, peer: Incarnation, handle: Handle) {
-        self.lock().insert(peer, handle);
+    /// A link is there: its peer is shown the members, and each change of them from then on.
+    pub(super) fn up(
+        &self,
+        peer: Incarnation,
+        handle: Handle,
+        members: impl FnOnce() -> Arc<Roster>,
+    ) {
+        let mut links = self.lock();
+        // What they were before is told to the links that are there: none comes between.
+        handle.push(&Frame::Roster(Roster::clone(&members())));
+        links.insert(peer, handle);
+        drop(links);
         self.since().insert(peer, Instant::now());
     }
 

@@ -172,7 +172,7 @@ impl<S: Store> Cluster<S> {
             asked,
             unasked,
         } = settled;
-        let roster = state.roster.lock().await.clone();
+        let roster = state.roster();
         let known = roster.places().get(name.as_str());
         let place = Place {
             // Above what was told by a clock that was ahead.
@@ -183,16 +183,16 @@ impl<S: Store> Cluster<S> {
             role: config.cluster.role.placed().number(),
         };
         state.begin(me, place).await?;
-        tracing::info!(name = %name, slot, members = state.slots().await.len(), "a member of a cluster");
+        tracing::info!(name = %name, slot, members = state.roster().slots().len(), "a member of a cluster");
         let (to_wants, wants) = mpsc::unbounded_channel();
-        let mut peers = state.slots().await;
+        let mut peers = state.roster().slots();
         peers.remove(&me);
-        let holders = state.roster.lock().await.holders();
+        let holders = state.roster().holders();
         let mut guard = clocks::Guard::new(clock.of_peers(), &asked);
         let membership = Membership {
             peers,
             holders,
-            former: state.former().await,
+            former: state.roster().former(),
             young: state.is_young(),
             clock: guard.judge(&state, clock),
             wants: to_wants,
@@ -271,7 +271,7 @@ impl<S: Store> Cluster<S> {
             Arc::clone(&board),
             wanted,
         ));
-        let (to_filled, filled) = watch::channel(state.is_filled().await);
+        let (to_filled, filled) = watch::channel(state.is_filled());
         tasks.spawn(removal::watch(
             Arc::clone(&state),
             Arc::clone(&board),
@@ -280,7 +280,7 @@ impl<S: Store> Cluster<S> {
         state
             .transport
             .begin(handshake(&state.credentials, state.me()));
-        state.dial().await;
+        state.dial();
         Running {
             state,
             clock,

@@ -230,7 +230,7 @@ async fn look<S: Store>(
     tries: &mut Tries,
     now: Duration,
 ) -> Result<(), super::state::ChangeError> {
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     let me = state.me();
     let serves = |bucket| state.serves(&roster, PartitionId::accounts(bucket));
     if of.per_region == 0 && (0..=u8::MAX).all(serves) {

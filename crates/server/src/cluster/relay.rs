@@ -19,9 +19,9 @@ use std::{
 
 use minicbor::{Decode, Encode};
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt as _, split},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, split},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
 use whimbrel_cluster::{NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams};
 use whimbrel_crdt::{Incarnation, PartitionId};
@@ -49,6 +49,8 @@ const BROUGHT_MAX: usize = 16;
 const OPEN_TIME_MAX: Duration = Duration::from_secs(15);
 /// How often it is looked whether there is a link still to the node that serves: a stream of which the other end vanished says nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// For what has arrived from a node that is gone.
+const REST_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Whose session it is.
 #[derive(Encode, Decode)]
@@ -225,7 +227,7 @@ impl<S: Store> Relays<S> {
         }
         let partition = account.map_or(PartitionId::QUEUE, partition_of);
         if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
-            return self.state.holds(partition).await;
+            return self.state.holds(partition);
         }
         let (nodes, _) = self.nodes(partition).await;
         self.serve(partition, &nodes).by(self.me())
@@ -240,7 +242,7 @@ impl<S: Store> Relays<S> {
     /// The members as they are placed and stand to a partition, and where those are that there is a link to.
     async fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
         let links = self.state.transport.links();
-        let roster = self.state.roster.lock().await;
+        let roster = self.state.roster();
         let places = roster.places().iter();
         let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
         let nodes = members.map(|(name, place)| {
@@ -330,10 +332,41 @@ impl<S: Store> Relays<S> {
         traffic: &Traffic,
         patience: Duration,
     ) -> io::Result<Option<&'static str>> {
-        let session = registered.id.0;
-        let node = there.name;
-        tracing::info!(session, node, "is served there");
-        let (mut from, mut to) = split(there.stream);
+        let is_linked = || self.state.links.is_up(there.incarnation);
+        let client = Client {
+            stream: client,
+            registered,
+            traffic,
+            patience,
+        };
+        tracing::info!(
+            session = registered.id.0,
+            node = there.name,
+            "is served there"
+        );
+        let (from, to) = split(there.stream);
+        let node = (there.name.as_str(), there.is_mail);
+        client.carry(node, (from, to), rest, is_linked).await
+    }
+}
+
+/// Whose session is carried.
+struct Client<'c> {
+    stream: &'c mut Transport,
+    registered: &'c Registered,
+    traffic: &'c Traffic,
+    patience: Duration,
+}
+
+impl Client<'_> {
+    /// As [`Relays::carry`]; `is_mail`: the session is of SMTP.
+    async fn carry(
+        mut self,
+        (node, is_mail): (&str, bool),
+        (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+        rest: Vec<u8>,
+        is_linked: impl Fn() -> bool,
+    ) -> io::Result<Option<&'static str>> {
         let mut way = Towards::new(rest);
         let mut frames = Frames::default();
         let mut looks = interval(LOOK_EVERY);
@@ -351,8 +384,7 @@ impl<S: Store> Relays<S> {
             let lost = tokio::select! {
                 read = read_some(&mut from, |bytes| frames.take(bytes)) => match read {
                     Ok(Taken::Some(bytes)) => {
-                        traffic.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                        client.write(&bytes, patience).await?;
+                        self.write(&bytes).await?;
                         asked &= !frames.at_rest;
                         None
                     }
@@ -360,8 +392,8 @@ impl<S: Store> Relays<S> {
                     Err(error) => Some(error),
                 },
                 stepped = way.step(&mut to), if has_more => stepped.err(),
-                read = client.read(|bytes| {
-                    traffic.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                read = self.stream.read(|bytes| {
+                    self.traffic.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     read_now.extend_from_slice(bytes);
                     !bytes.is_empty()
                 }), if takes => {
@@ -374,24 +406,34 @@ impl<S: Store> Relays<S> {
                     }
                     None
                 }
-                event = registered.signal.next() => {
+                event = self.registered.signal.next() => {
                     leaves |= event == Event::Shutdown;
                     None
                 }
                 _ = looks.tick() => {
-                    missed = match self.state.links.is_up(there.incarnation) {
-                        true => 0,
-                        false => missed + 1,
-                    };
+                    missed = if is_linked() { 0 } else { missed + 1 };
                     (missed > 1).then(|| io::ErrorKind::TimedOut.into())
                 }
             };
             if let Some(error) = lost {
+                let session = self.registered.id.0;
                 tracing::info!(session, node, %error, "the node that serves this session is gone");
-                let may_be_told = frames.at_rest || there.is_mail && frames.is_whole();
+                // An answer that has arrived is the client's, who would do again what was done.
+                let until = Instant::now() + REST_TIME_MAX;
+                let mut read = async || read_some(&mut from, |bytes| frames.take(bytes)).await;
+                while let Ok(Ok(Taken::Some(bytes))) = timeout_at(until, read()).await {
+                    self.write(&bytes).await?;
+                }
+                let may_be_told = frames.at_rest || is_mail && frames.is_whole();
                 return Ok(may_be_told.then_some("The node that served this session is gone"));
             }
         }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let sent = &self.traffic.sent;
+        sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.stream.write(bytes, self.patience).await
     }
 }
 
@@ -586,7 +628,7 @@ async fn admit<S: Store>(
     }
     // Behind that: when the partition is left from now on the session is told.
     if let Some(account) = account
-        && !state.holds(partition_of(account)).await
+        && !state.holds(partition_of(account))
     {
         return Err("this node does not hold the account's partition");
     }
@@ -609,14 +651,81 @@ async fn admit<S: Store>(
 }
 
 async fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
-    let roster = state.roster.lock().await;
+    let roster = state.roster();
     let place = roster.places().get(name.as_str());
     place.is_some_and(|place| !roster.members().is_out(place.incarnation))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context as Waker, Poll},
+    };
+
+    use tokio::{
+        io::{AsyncReadExt as _, duplex},
+        net::{TcpListener, TcpStream},
+    };
+
     use super::*;
+
+    /// Takes nothing any more.
+    struct Gone;
+
+    impl AsyncWrite for Gone {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Waker<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Waker<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Waker<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// It was dropped when the next command could not be written any more: the client did again what was done.
+    #[tokio::test]
+    async fn an_answer_that_has_arrived_reaches_its_client() {
+        const ANSWER: &[u8] = b"a OK APPEND\r\n";
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let registry = Registry::new(1);
+        // What is looked at first is drawn.
+        for end in [&AT_REST[..], &[]].repeat(20) {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+            let (mut far, _) = listener.accept().await.unwrap();
+            let registered = registry.enter();
+            let traffic = metrics::traffic("imap");
+            let mut stream = Transport::Clear(stream.unwrap());
+            let client = Client {
+                stream: &mut stream,
+                registered: &registered,
+                traffic: &traffic,
+                patience: Duration::from_secs(1),
+            };
+            let (mut serving, from) = duplex(4096);
+            serving.write_all(&framed(ANSWER)).await.unwrap();
+            serving.write_all(end).await.unwrap();
+            drop(serving);
+            let ways = (from, Gone);
+            let carried = client.carry(("b", false), ways, b"b NOOP\r\n".into(), || true);
+            let told = carried.await.unwrap();
+            assert!(
+                told.is_none() || !end.is_empty(),
+                "in the middle of nothing"
+            );
+            let mut heard = vec![0; ANSWER.len()];
+            far.read_exact(&mut heard).await.unwrap();
+            assert_eq!(heard, ANSWER);
+        }
+    }
 
     #[test]
     fn frames_come_in_any_split() {

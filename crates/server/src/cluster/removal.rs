@@ -40,7 +40,7 @@ pub(super) async fn watch<S: Store>(
     loop {
         ticks.tick().await;
         look(&state, &board, &mut whole, &mut next).await;
-        let before = state.holders_before().await;
+        let before = state.holders_before();
         if !*filled.borrow() && before.iter().all(|id| whole.contains_key(id)) {
             tracing::info!(
                 "all is here that was written under the slot of this node before it joined"
@@ -82,7 +82,7 @@ async fn look<S: Store>(
     whole: &mut Ends,
     next: &mut Closed,
 ) {
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     let closing = roster.members().closing();
     let closed = roster
         .members()
@@ -113,7 +113,7 @@ async fn look<S: Store>(
     if let Err(error) = settled.await {
         tracing::warn!(%error, "what is held of a removed member's logs cannot be said");
     }
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     let now = roster.whole(&holdings);
     let new: BTreeMap<_, _> = now
         .into_iter()

@@ -67,7 +67,7 @@ pub(super) async fn settle<S: Store>(
     let was = match state.files.life()? {
         Some(life) => life,
         None => {
-            let roster = state.roster.lock().await;
+            let roster = state.roster();
             let place = roster.places().get(state.credentials.name().as_str());
             place.map_or_else(|| incarnation(data), |place| place.incarnation)
         }
@@ -104,7 +104,7 @@ pub(super) async fn settle<S: Store>(
         answered.insert(peer.name);
     }
     // Those, too, of whom the answers told first.
-    let peers = state.peers(&*state.roster.lock().await).into_iter();
+    let peers = state.peers(&state.roster()).into_iter();
     let unasked = peers.map(|peer| peer.name);
     let unasked: BTreeSet<NodeName> = unasked.filter(|name| !answered.contains(name)).collect();
     refuse_removed(state, me, &told).await?;
@@ -116,7 +116,7 @@ pub(super) async fn settle<S: Store>(
         refuse_written(state, me).await?;
         data.renew(Copy::Peers);
     }
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     if roster.members().get(incarnation(data)).is_none() {
         let former = Former { was, clock };
         former.refuse_removed(state).await?;
@@ -135,7 +135,7 @@ pub(super) async fn settle<S: Store>(
     if was != me {
         state.keep_young()?;
     }
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     let member = roster.members().get(me).ok_or_else(nobody)?;
     if unasked.is_empty() {
         state.files.all_asked()?;
@@ -177,7 +177,7 @@ struct Former {
 impl Former {
     /// As [`refuse_removed`], once it is known.
     async fn refuse_removed<S: Store>(&self, state: &State<S>) -> Result<(), StartError> {
-        if !state.roster.lock().await.members().is_out(self.was) {
+        if !state.roster().members().is_out(self.was) {
             return Ok(());
         }
         let told = ask_all(state, self.was, REMOVED_PATIENCE, self.clock).await;
@@ -192,7 +192,7 @@ async fn refuse_removed<S: Store>(
     me: Incarnation,
     told: &[Remembered],
 ) -> Result<(), StartError> {
-    let roster = state.roster.lock().await.clone();
+    let roster = state.roster();
     if !roster.members().is_out(me) {
         return Ok(());
     }
@@ -269,7 +269,7 @@ async fn ask_all<S: Store>(
     clock: Clock,
 ) -> Vec<Answer> {
     let until = Instant::now() + patience;
-    let peers = state.peers(&*state.roster.lock().await);
+    let peers = state.peers(&state.roster());
     let asked = peers.into_iter().map(|peer| async move {
         loop {
             let asking = remembered_by(state, me, &peer, clock);
@@ -322,7 +322,7 @@ pub(super) async fn forgotten_by<S: Store>(
     peer: &Peer,
     remembered: &Remembered,
 ) -> Result<Option<String>, StartError> {
-    let ours = state.roster.lock().await.clone();
+    let ours = state.roster();
     let name = &peer.name;
     if ours.has_forgotten(me, &remembered.roster) {
         return Ok(Some(format!("{name} knows of a node that was let in here")));
@@ -405,7 +405,7 @@ async fn be_sponsored<S: Store>(
     let mut given: Option<(NodeName, u32)> = None;
     let mut slow = BTreeSet::new();
     while Instant::now() < until {
-        let mut peers = state.peers(&*state.roster.lock().await);
+        let mut peers = state.peers(&state.roster());
         if peers.is_empty() {
             break;
         }

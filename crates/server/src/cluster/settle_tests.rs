@@ -1,6 +1,6 @@
 //! A node that starts, and one member that it can ask.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{future::poll_fn, net::SocketAddr, path::Path, pin::Pin, sync::Arc, task::Poll};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional},
@@ -9,7 +9,8 @@ use tokio::{
     task::JoinSet,
 };
 use whimbrel_cluster::{Authority, Transport, handshake};
-use whimbrel_replication::roster::Place;
+use whimbrel_crdt::PartitionId;
+use whimbrel_replication::roster::{Heard, Place};
 use whimbrel_storage::memory::MemoryStore;
 
 use super::*;
@@ -255,7 +256,7 @@ async fn a_slot_is_given_by_who_answers_though_others_are_cut_off() {
         let began = Instant::now();
         let sponsored = be_sponsored(&state, &mut data, &former, &answered).await;
         sponsored.unwrap();
-        let members = state.roster.lock().await;
+        let members = state.roster();
         assert!(members.members().get(incarnation(&data)).is_some());
         began.elapsed()
     };
@@ -279,7 +280,7 @@ async fn lose_slot(near: TcpStream, at: SocketAddr, a: &State<MemoryStore>) -> b
         loop {
             let count = from_far.read(&mut bytes).await.unwrap_or(0);
             // It is in the roster before it is answered.
-            if a.roster.lock().await.members().iter().count() > 2 {
+            if a.roster().members().iter().count() > 2 {
                 return true;
             }
             if count == 0 || to_near.write_all(&bytes[..count]).await.is_err() {
@@ -330,7 +331,7 @@ async fn who_lost_the_answer_asks_for_the_same_slot() {
     let sponsored = be_sponsored(&c, &mut data, &former, &BTreeSet::new()).await;
     sponsored.unwrap();
     assert_eq!(incarnation(&data), asked);
-    assert_eq!(a.roster.lock().await.members().iter().count(), 3);
+    assert_eq!(a.roster().members().iter().count(), 3);
 }
 
 /// A start was given a slot under the new incarnation, which is on disk, and came no further: the next one knows that it is new all the same.
@@ -447,4 +448,42 @@ async fn a_node_does_not_start_while_another_lives_as_it() {
     assert!(is_silent.1 > Duration::from_secs(1), "{:?}", is_silent.1);
     assert_eq!(ends.0.unwrap().me, node(WAS));
     assert!(ends.1 > Duration::from_millis(400), "{:?}", ends.1);
+}
+
+/// A disk that hangs while the members are kept holds up nobody who only asks for them, nor a link to a node that knows the same.
+#[test]
+fn members_are_read_while_they_are_kept() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
+    runtime.unwrap().block_on(async {
+        let mut scene = Scene::new();
+        let (a, _) = scene.state("a", two(), &scene.path("a"), &[]).await;
+        a.begin(node(A), place(3, A)).await.unwrap();
+        let known = a.roster();
+        let (disk, goes_on) = std::sync::mpsc::channel::<()>();
+        let hangs = tokio::task::spawn_blocking(move || goes_on.recv());
+        let mut changes = Box::pin(a.change(|roster| roster.tell("c", place(2, WAS))));
+        assert!(
+            poll_once(changes.as_mut()).await.is_none(),
+            "it waits for the disk"
+        );
+        assert!(a.holds(PartitionId::accounts(0)));
+        assert_eq!(a.roster(), known, "what is not kept is not told");
+        let heard = a.heard(node(WAS), &known);
+        assert_eq!(heard.await, Ok(Heard::Taken { new: false }));
+        disk.send(()).unwrap();
+        changes.await.unwrap();
+        let _ = hangs.await;
+        assert_ne!(a.roster(), known);
+    });
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

@@ -45,8 +45,10 @@ pub(super) struct State<S> {
     pub(super) links: Arc<Links>,
     /// Addresses that the configuration says.
     overrides: BTreeMap<NodeName, String>,
-    /// Held while a change is kept and told, so that all hear of changes in one order.
-    pub(super) roster: Mutex<Roster>,
+    /// The members, as all who read them find them: what is kept and told to the machines.
+    roster: watch::Sender<Arc<Roster>>,
+    /// Held while a change is kept, which may take as long as the disk likes, and told, so that all hear of changes in one order.
+    changing: Mutex<()>,
     me: OnceLock<Incarnation>,
     pub(super) served: OnceLock<(Arc<Switchboard>, Fatal)>,
     /// Sessions, and the clock of the machines.
@@ -101,7 +103,8 @@ impl<S: Store> State<S> {
             links: Arc::default(),
             overrides,
             removed: watch::Sender::new(removed(&roster)),
-            roster: Mutex::new(roster),
+            roster: watch::Sender::new(Arc::new(roster)),
+            changing: Mutex::default(),
             me: OnceLock::new(),
             served: OnceLock::new(),
             sessions: OnceLock::new(),
@@ -125,8 +128,8 @@ impl<S: Store> State<S> {
     pub(super) async fn serve(&self, board: Arc<Switchboard>, fatal: Fatal) {
         let _ = self.served.set((board, fatal));
         // Somebody may have been let in since the machines were made.
-        let roster = self.roster.lock().await;
-        self.tell_machines(&roster).await;
+        let _turn = self.changing.lock().await;
+        self.tell_machines(&self.roster()).await;
     }
 
     /// # Panics
@@ -165,22 +168,19 @@ impl<S: Store> State<S> {
         }
     }
 
-    pub(super) async fn slots(&self) -> BTreeMap<Incarnation, u8> {
-        self.roster.lock().await.slots()
-    }
-
-    pub(super) async fn former(&self) -> BTreeMap<Incarnation, u8> {
-        self.roster.lock().await.former()
+    /// The members now.
+    pub(super) fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster.borrow())
     }
 
     /// Whether all that was written under this node's slot is here: that was seen before, or nobody had it.
-    pub(super) async fn is_filled(&self) -> bool {
-        self.files.is_filled(self.me()) || self.holders_before().await.is_empty()
+    pub(super) fn is_filled(&self) -> bool {
+        self.files.is_filled(self.me()) || self.holders_before().is_empty()
     }
 
     /// Who had this node's slot before, and left logs behind it must know.
-    pub(super) async fn holders_before(&self) -> BTreeSet<Incarnation> {
-        self.roster.lock().await.members().holders_before(self.me())
+    pub(super) fn holders_before(&self) -> BTreeSet<Incarnation> {
+        self.roster().members().holders_before(self.me())
     }
 
     /// Whether this peer's view of the partition has to be judged still; asked once.
@@ -219,22 +219,22 @@ impl<S: Store> State<S> {
     where
         E: Into<ChangeError>,
     {
-        let mut roster = self.roster.lock().await;
-        let mut changed = roster.clone();
+        let _turn = self.changing.lock().await;
+        let roster = self.roster();
+        let mut changed = Roster::clone(&roster);
         change(&mut changed).map_err(Into::into)?;
         if changed == *roster {
             return Ok(());
         }
         self.keep(&changed).await?;
-        *roster = changed;
-        self.tell(&roster).await;
+        self.tell(changed).await;
         Ok(())
     }
 
     /// Removes a node, or says what that would mean.
     async fn remove(&self, remove: &Remove) -> Result<Removal, String> {
         let me = self.me();
-        let roster = self.roster.lock().await.clone();
+        let roster = self.roster();
         let lives = remove.lives(&roster)?;
         if lives.contains(&me) {
             return Err("that is this node itself: run the command on one that stays".into());
@@ -282,7 +282,13 @@ impl<S: Store> State<S> {
         from: Incarnation,
         theirs: &Roster,
     ) -> Result<Heard, RosterError> {
-        let mut roster = self.roster.lock().await;
+        const OLD: Heard = Heard::Taken { new: false };
+        // Mostly, and nobody is waited for.
+        if Roster::clone(&self.roster()).hear(from, theirs)? == OLD {
+            return Ok(OLD);
+        }
+        let _turn = self.changing.lock().await;
+        let mut roster = Roster::clone(&self.roster());
         let heard = roster.hear(from, theirs)?;
         if heard != (Heard::Taken { new: true }) {
             return Ok(heard);
@@ -290,7 +296,7 @@ impl<S: Store> State<S> {
         if let Err(error) = self.keep(&roster).await {
             tracing::warn!(%error, "the members of the cluster cannot be kept");
         }
-        self.tell(&roster).await;
+        self.tell(roster).await;
         Ok(heard)
     }
 
@@ -304,9 +310,13 @@ impl<S: Store> State<S> {
         }
     }
 
-    async fn tell(&self, roster: &Roster) {
+    async fn tell(&self, roster: Roster) {
+        let roster = &Arc::new(roster);
+        // First: who finds a member among them lets its frames come to the machines.
         self.tell_machines(roster).await;
-        self.links.push_all(&Frame::Roster(roster.clone()));
+        self.roster.send_replace(Arc::clone(roster));
+        // Behind that: a link that comes up finds them there, or is told here.
+        self.links.push_all(&Frame::Roster(Roster::clone(roster)));
         // Behind that: whoever was removed hears it before its link ends.
         self.removed.send_replace(removed(roster));
         if let Some(me) = self.me.get().filter(|me| roster.members().is_out(**me)) {
@@ -334,14 +344,13 @@ impl<S: Store> State<S> {
         }
     }
 
-    pub(super) async fn dial(&self) {
-        let roster = self.roster.lock().await;
-        self.transport.dial(self.peers(&roster));
+    pub(super) fn dial(&self) {
+        self.transport.dial(self.peers(&self.roster()));
     }
 
     /// Whether this node holds a partition, has all of it that clients may know, as far as its own returns go, and goes on with it.
-    pub(super) async fn holds(&self, partition: PartitionId) -> bool {
-        self.serves(&*self.roster.lock().await, partition)
+    pub(super) fn holds(&self, partition: PartitionId) -> bool {
+        self.serves(&self.roster(), partition)
     }
 
     /// As [`Self::holds`].
@@ -448,7 +457,7 @@ impl<S: Store> State<S> {
         if partitions.len().saturating_mul(of.len()) > LOGS_MAX {
             return Err(Refused("that is more than may be asked at once".into()));
         }
-        let roster = self.roster.lock().await.clone();
+        let roster = self.roster();
         let reports = match self.served.get() {
             Some((board, _)) => board.reports().await,
             None => None,
@@ -472,12 +481,8 @@ impl<S: Store> State<S> {
 
     /// A member asks this node to be drained. It takes a while, in which others are answered.
     async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
-        let is_member = {
-            let roster = self.roster.lock().await;
-            self.peers(&roster)
-                .iter()
-                .any(|peer| peer.name == asked.name)
-        };
+        let peers = self.peers(&self.roster());
+        let is_member = peers.iter().any(|peer| peer.name == asked.name);
         let answer = match (&asked.shown, is_member) {
             (Shown::Certificate, true) => {
                 if ask != DrainAsk::Look {
@@ -539,7 +544,7 @@ impl<S: Store> State<S> {
             };
             Refused(format!("{error}{more}"))
         })?;
-        let roster = self.roster.lock().await;
+        let roster = self.roster();
         let slot = roster.members().get(incarnation).map(|member| member.slot);
         tracing::info!(
             node = %name,
@@ -563,7 +568,7 @@ impl<S: Store> State<S> {
             tracing::warn!(%error, "a peer cannot be told what is here of it");
             Refused("reading failed here; try again".into())
         })?;
-        let roster = self.roster.lock().await.clone();
+        let roster = Roster::clone(&self.roster());
         let wall_micros = Some(wall_micros());
         // Who asks this at its start has no link yet: it is another's, or of its last life.
         let links = self.transport.links();
@@ -583,7 +588,7 @@ impl<S: Store> State<S> {
 
     /// With the partitions that `reports` are of, if the machines answer.
     pub(super) async fn status(&self) -> Status {
-        let roster = self.roster.lock().await.clone();
+        let roster = self.roster();
         let (cluster, me) = (self.credentials.cluster(), self.me.get().copied());
         let mut status = Status::of(cluster, &roster, me, &self.transport.links());
         let clock = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,7 +100,7 @@ pub(super) async fn ask_later<S: Store>(
     let me = state.me();
     while !names.is_empty() {
         sleep(AGAIN).await;
-        let peers = state.peers(&*state.roster.lock().await);
+        let peers = state.peers(&state.roster());
         names.retain(|name| peers.iter().any(|peer| peer.name == *name));
         for peer in &peers {
             if !names.contains(&peer.name) {

@@ -11,7 +11,7 @@ use whimbrel_crdt::{Batch, Incarnation};
 use whimbrel_directory::{Address, Op, Resolution, state::Row};
 use whimbrel_mailbox::AccountId;
 use whimbrel_replication::partition::{Entry, Membership, Ticket as Asked};
-use whimbrel_storage::Mutation;
+use whimbrel_storage::{Mutation, StoreError};
 
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
@@ -75,11 +75,11 @@ impl DirectoryOwner {
                 Phase::Loading(_) => {}
                 Phase::Running(running) => running.shipping.received(now, peer, frame),
             },
-            PeerInput::Ready(PartitionId::DIRECTORY, peer) => {
+            PeerInput::Ready(PartitionId::DIRECTORY, to) => {
                 if let Phase::Running(running) = &mut self.state
-                    && let Some(frame) = running.shipping.transmit(now, peer)
+                    && let Some(frame) = running.shipping.transmit(now, to)
                 {
-                    let send = PeerOutput::Send(peer, frame);
+                    let send = PeerOutput::Send(to.peer, frame);
                     self.out.push_back(Output::Peer(send));
                 }
             }
@@ -232,19 +232,26 @@ impl DirectoryOwner {
     }
 
     /// Whether it was a read that is tried again.
-    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
+    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) -> bool {
         if self.giving.lost(now, shipping_of(&mut self.state), ticket) {
             self.ship(now);
             return true;
         }
-        let Some(read) = self.reads.get_mut(&ticket) else {
+        match (self.reads.get_mut(&ticket), &mut self.state) {
+            (Some(read), _) => read.failed = true,
+            (None, Phase::Loading(loading)) if loading.ticket == ticket => {
+                // At a start somebody is there to be told.
+                if !loading.anew || !cause.is_temporary() {
+                    return false;
+                }
+                loading.failed = true;
+            }
             // Of before everything was read again.
-            return !matches!(&self.state, Phase::Loading(loading) if loading.ticket == ticket);
-        };
-        read.failed = true;
+            (None, _) => return true,
+        }
         self.retry_at = Some(now.mono_micros + READ_AGAIN_MICROS);
         self.out.push_back(Output::Log(Note::Warning(format!(
-            "reading a log of the directory failed: {cause}"
+            "reading the directory failed: {cause}"
         ))));
         true
     }
@@ -257,6 +264,9 @@ impl DirectoryOwner {
                 if std::mem::take(&mut read.failed) {
                     self.out.push_back(read.output(*ticket));
                 }
+            }
+            if matches!(&self.state, Phase::Loading(loading) if loading.failed) {
+                self.load();
             }
             self.loaded(now);
         }

@@ -90,12 +90,12 @@ impl PartitionOwner {
                 self.frame(now, peer, frame);
             }
             PeerInput::Linked(..) | PeerInput::Frame(..) => {}
-            PeerInput::Ready(partition, peer) => {
+            PeerInput::Ready(partition, to) => {
                 if let Some(own) = self.running(partition)
-                    && let Some(frame) = own.transmit(now, peer)
+                    && let Some(frame) = own.transmit(now, to)
                 {
                     self.windows.moved(now, &frame);
-                    self.out.extend(bodies::send(peer, frame));
+                    self.out.extend(bodies::send(to.peer, frame));
                 }
                 self.ship(now, partition);
             }

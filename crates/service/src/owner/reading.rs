@@ -26,7 +26,7 @@ use super::{
 use crate::{
     api::{Failure, MailboxCall, Reply},
     machine::{Now, Output, RequestId, Ticket},
-    peers::{Frame, PeerOutput, clocks},
+    peers::{Frame, PeerOutput, Stream, clocks},
 };
 
 /// An answer that waits until the messages whose UIDs it tells are shown, or until other nodes have what was written, or both.
@@ -124,12 +124,13 @@ impl Own {
     }
 
     /// Small ones first.
-    pub(super) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
+    pub(super) fn transmit(&mut self, now: Now, to: Stream) -> Option<Frame> {
+        let peer = to.peer;
         let small = self.readers.transmit(peer);
         let small = small.or_else(|| self.announced.transmit(peer));
         let small = small.or_else(|| self.confirming.transmit(peer));
         let small = small.or_else(|| self.parting.remove(&peer));
-        small.or_else(|| self.shipping.transmit(now, peer))
+        small.or_else(|| self.shipping.transmit(now, to))
     }
 
     pub(super) fn time(&mut self, now: Now) {

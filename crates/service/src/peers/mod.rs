@@ -46,6 +46,26 @@ pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
 }
 
 /// When reading from the store has failed it is tried again after so long.
+/// A stream that takes a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// To this node.
+    pub peer: Incarnation,
+    /// Of bodies and states, too. Where there is no room for these all else goes on, and the driver says [`PeerInput::Ready`] again when there is.
+    pub takes_bulk: bool,
+}
+
+impl Stream {
+    /// With room for all.
+    #[must_use]
+    pub fn open(peer: Incarnation) -> Stream {
+        Stream {
+            peer,
+            takes_bulk: true,
+        }
+    }
+}
+
 pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
 
 /// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
@@ -86,7 +106,7 @@ pub enum PeerInput {
     /// The node sent a frame for a partition of this owner.
     Frame(Incarnation, Frame),
     /// The stream to the node takes a frame: answer [`PeerOutput::Send`], or nothing until the next [`PeerOutput::Wake`].
-    Ready(PartitionId, Incarnation),
+    Ready(PartitionId, Stream),
     /// The store has a log of this partition: others may lack what is in it.
     Open(PartitionId),
     /// The answer to [`PeerOutput::LoadLogs`].

@@ -14,7 +14,7 @@ use whimbrel_replication::{
 };
 use whimbrel_storage::Commit;
 
-use super::clocks;
+use super::{Stream, clocks};
 use crate::machine::{Now, Ticket};
 
 /// When the store has refused a commit, nothing of other nodes is handed to it for so long: a disk that was full a moment ago mostly still is, and each
@@ -361,8 +361,11 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Time);
     }
 
-    pub(crate) fn transmit(&mut self, now: Now, peer: Incarnation) -> Option<Frame> {
-        self.machine.transmit(clocks(now), peer)
+    pub(crate) fn transmit(&mut self, now: Now, to: Stream) -> Option<Frame> {
+        match to.takes_bulk {
+            true => self.machine.transmit(clocks(now), to.peer),
+            false => self.machine.transmit_small(clocks(now), to.peer),
+        }
     }
 
     /// A commit of the partition was handed to the store. One of rows alone is nothing to the machine.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, PartitionId, mutants::broken};
 use whimbrel_mailbox::{BlobName, EntryId};
 use whimbrel_replication::partition::{Entry as LogEntry, Membership, Ticket as Asked};
-use whimbrel_storage::{Commit, Mutation, Room};
+use whimbrel_storage::{Commit, Mutation, Room, StoreError};
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -124,12 +124,13 @@ impl QueueOwner {
             PeerInput::Frame(peer, frame) if self.links.contains(&peer) => {
                 self.frame(now, peer, frame);
             }
-            PeerInput::Ready(PartitionId::QUEUE, peer) => {
+            PeerInput::Ready(PartitionId::QUEUE, to) => {
+                let peer = to.peer;
                 let told = self.next_have(peer).map(Frame::BlobHave);
                 let told = told.or_else(|| self.next_handed(peer));
                 let frame = match (told, &mut self.phase) {
                     (Some(told), _) => Some(told),
-                    (None, Phase::Running(running)) => running.shipping.transmit(now, peer),
+                    (None, Phase::Running(running)) => running.shipping.transmit(now, to),
                     (None, Phase::Loading(_)) => None,
                 };
                 let sent = frame
@@ -313,7 +314,7 @@ impl QueueOwner {
     }
 
     /// Whether it was a read that is tried again.
-    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &str) -> bool {
+    pub(super) fn read_failed(&mut self, now: Now, ticket: Ticket, cause: &StoreError) -> bool {
         if self.adopting.remove(&ticket).is_some() {
             // It is looked at again.
             return true;
@@ -325,14 +326,21 @@ impl QueueOwner {
         if self.giving.lost(now, shipping_of(&mut self.phase), ticket) {
             return true;
         }
-        let Some(read) = self.reads.get_mut(&ticket) else {
+        match (self.reads.get_mut(&ticket), &mut self.phase) {
+            (Some(read), _) => read.failed = true,
+            (None, Phase::Loading(loading)) if loading.ticket == ticket => {
+                // At a start somebody is there to be told.
+                if !loading.anew || !cause.is_temporary() {
+                    return false;
+                }
+                loading.failed = true;
+            }
             // Of before everything was read again.
-            return !matches!(&self.phase, Phase::Loading(loading) if loading.ticket == ticket);
-        };
-        read.failed = true;
+            (None, _) => return true,
+        }
         self.reads_at = Some(now.mono_micros + READ_AGAIN_MICROS);
         self.out.push_back(Output::Log(Note::Warning(format!(
-            "reading a log of the queue failed: {cause}"
+            "reading the queue failed: {cause}"
         ))));
         true
     }
@@ -345,6 +353,9 @@ impl QueueOwner {
                 if std::mem::take(&mut read.failed) {
                     self.out.push_back(read.output(*ticket));
                 }
+            }
+            if matches!(&self.phase, Phase::Loading(loading) if loading.failed) {
+                self.load();
             }
         }
         if let Phase::Running(running) = &mut self.phase

@@ -13,7 +13,7 @@ use whimbrel_service::{
     content::Content,
     machine::{Birth, Input, Machine, Note, Now, Output, RequestId, Standing},
     owner::{Config, PartitionOwner},
-    peers::{Entry, Frame, Page, PeerInput, PeerOutput, bodies::FEATURE_CONFIRM},
+    peers::{Entry, Frame, Page, PeerInput, PeerOutput, Stream, bodies::FEATURE_CONFIRM},
 };
 
 pub(crate) use crate::node::incarnation;
@@ -390,7 +390,9 @@ impl Pair {
                     node.fixed.remove(&state);
                     return None;
                 }
-                PeerOutput::Wake(partition, peer) => PeerInput::Ready(partition, peer),
+                PeerOutput::Wake(partition, peer) => {
+                    PeerInput::Ready(partition, Stream::open(peer))
+                }
                 PeerOutput::Send(peer, frame) => {
                     let partition = frame.partition().unwrap();
                     if let Frame::StateChunk(chunk) = &frame {
@@ -408,7 +410,7 @@ impl Pair {
                     if self.linked && !dropped {
                         self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
                     }
-                    PeerInput::Ready(partition, peer)
+                    PeerInput::Ready(partition, Stream::open(peer))
                 }
                 PeerOutput::Want(blob) => {
                     self.wanted[at].push(blob);
