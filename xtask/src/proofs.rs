@@ -1,6 +1,6 @@
 //! `cargo xtask proofs`: checks the proofs in `proofs/` with Coq.
 //!
-//! Compiles every file in the order of `proofs/_CoqProject`, in a copy below the target directory, so that the tree stays clean. Then Coq itself is
+//! Compiles every file of `proofs/_CoqProject`, which lists them in the order of their dependencies, in a copy below the target directory, so that the tree stays clean. Then Coq itself is
 //! asked on what each main theorem of `proofs/theorems.txt` rests, and its answer compared with what is written there: an axiom that crept in, a proof
 //! that was left open, a theorem or a file that is in no list, all fail.
 //!
@@ -10,10 +10,12 @@
 //! Before all that what is not proved but looked at in every order: the example `explore` of the crate `replication`.
 
 use std::{
-    collections::BTreeSet,
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
 };
 
 use crate::{
@@ -292,28 +294,83 @@ fn without_comments(source: &str) -> String {
     text
 }
 
-/// Compiles what has changed and all that comes after it.
+/// Compiles what has changed and all that rests on it, as many modules at a time as there are cores.
 fn compile(build: &Path, sources: &[(&str, String)]) -> Result<(), String> {
-    let mut stale = false;
+    let failed = |file: &Path, error: io::Error| format!("{}: {error}", file.display());
+    let mut stale: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (module, source) in sources {
-        let file = build.join(format!("{module}.v"));
-        let object = build.join(format!("{module}.vo"));
-        stale |=
-            fs::read_to_string(&file).ok().as_deref() != Some(source.as_str()) || !object.exists();
-        if !stale {
+        let (file, object) = (
+            module_file(build, module, "v"),
+            module_file(build, module, "vo"),
+        );
+        let imports = imports(source);
+        let is_same = fs::read_to_string(&file).is_ok_and(|kept| kept == *source);
+        let is_stale = |of: &String| stale.contains_key(of.as_str());
+        if is_same && object.exists() && !imports.iter().any(is_stale) {
             continue;
         }
+        // One that is not listed before what rests on it is not waited for, and is missing.
         let _ = fs::remove_file(&object);
         if let Some(directory) = file.parent() {
-            fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
         }
-        fs::write(&file, source).map_err(|e| format!("{}: {e}", file.display()))?;
-        let count = step::run(coqc(build).arg(format!("{module}.v")), Counting::Status);
-        if count.failed > 0 {
-            return Err(format!("{module}.v does not compile"));
-        }
+        fs::write(&file, source).map_err(|error| failed(&file, error))?;
+        stale.insert(module, imports);
     }
-    Ok(())
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (to_done, done) = mpsc::channel();
+    thread::scope(|scope| {
+        let mut waiting: Vec<&str> = sources.iter().map(|(module, _)| *module).collect();
+        waiting.retain(|module| stale.contains_key(module));
+        let (mut running, mut broken) = (0, None);
+        while running > 0 || (broken.is_none() && !waiting.is_empty()) {
+            let is_ready = |module: &&str| {
+                let mut imports = stale.get(module).into_iter().flatten();
+                !imports.any(|of| stale.contains_key(of.as_str()))
+            };
+            let next = waiting.iter().position(is_ready);
+            if let Some(at) = next.filter(|_| running < cores && broken.is_none()) {
+                let (module, to_done) = (waiting.remove(at), to_done.clone());
+                running += 1;
+                scope.spawn(move || {
+                    let count = step::run(coqc(build).arg(format!("{module}.v")), Counting::Status);
+                    // Whoever waits for it is above.
+                    let _ = to_done.send((module, count.failed == 0));
+                });
+                continue;
+            }
+            if running == 0 {
+                broken = Some(format!("{waiting:?} rest on each other"));
+                break;
+            }
+            let Ok((module, is_good)) = done.recv() else {
+                unreachable!("a sender is here");
+            };
+            running -= 1;
+            stale.remove(module);
+            if !is_good {
+                broken = Some(format!("{module}.v does not compile"));
+            }
+        }
+        broken.map_or(Ok(()), Err)
+    })
+}
+
+fn module_file(build: &Path, module: &str, end: &str) -> PathBuf {
+    build.join(format!("{module}.{end}"))
+}
+
+/// The modules of ours on which one rests: those in its lines `From Whimbrel.DIRECTORY Require Import A B.`
+fn imports(source: &str) -> Vec<String> {
+    let lines = source.lines().filter_map(|line| {
+        let (directory, rest) = line
+            .strip_prefix("From Whimbrel.")?
+            .split_once(" Require ")?;
+        let (_, names) = rest.strip_suffix('.')?.split_once(' ')?;
+        let of = |name: &str| format!("{directory}/{name}");
+        Some(names.split_whitespace().map(of).collect::<Vec<String>>())
+    });
+    lines.flatten().collect()
 }
 
 /// What Coq says on what each theorem rests, all in one run: most of the time of a run is spent on loading. A line [`NEXT`] goes before each answer.
@@ -393,6 +450,12 @@ mod tests {
 
     fn set(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn imports_are_found() {
+        let source = "From Coq Require Import List.\nFrom Whimbrel.spec Require Export A.\nFrom Whimbrel.proof Require Import B C.\n";
+        assert_eq!(imports(source), ["spec/A", "proof/B", "proof/C"]);
     }
 
     #[test]
