@@ -12,6 +12,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
+    panic::catch_unwind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
@@ -298,18 +299,24 @@ fn without_comments(source: &str) -> String {
 fn compile(build: &Path, sources: &[(&str, String)]) -> Result<(), String> {
     let failed = |file: &Path, error: io::Error| format!("{}: {error}", file.display());
     let mut stale: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut listed = BTreeSet::new();
     for (module, source) in sources {
         let (file, object) = (
             module_file(build, module, "v"),
             module_file(build, module, "vo"),
         );
         let imports = imports(source);
+        if let Some(later) = imports.iter().find(|of| !listed.contains(of.as_str())) {
+            return Err(format!(
+                "_CoqProject: {module}.v rests on {later}.v, which is not before it"
+            ));
+        }
+        listed.insert(*module);
         let is_same = fs::read_to_string(&file).is_ok_and(|kept| kept == *source);
         let is_stale = |of: &String| stale.contains_key(of.as_str());
         if is_same && object.exists() && !imports.iter().any(is_stale) {
             continue;
         }
-        // One that is not listed before what rests on it is not waited for, and is missing.
         let _ = fs::remove_file(&object);
         if let Some(directory) = file.parent() {
             fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
@@ -333,15 +340,13 @@ fn compile(build: &Path, sources: &[(&str, String)]) -> Result<(), String> {
                 let (module, to_done) = (waiting.remove(at), to_done.clone());
                 running += 1;
                 scope.spawn(move || {
-                    let count = step::run(coqc(build).arg(format!("{module}.v")), Counting::Status);
-                    // Whoever waits for it is above.
-                    let _ = to_done.send((module, count.failed == 0));
+                    let compile =
+                        || step::run(coqc(build).arg(format!("{module}.v")), Counting::Status);
+                    let count = catch_unwind(compile);
+                    // Whoever waits for it is below.
+                    let _ = to_done.send((module, count.is_ok_and(|count| count.failed == 0)));
                 });
                 continue;
-            }
-            if running == 0 {
-                broken = Some(format!("{waiting:?} rest on each other"));
-                break;
             }
             let Ok((module, is_good)) = done.recv() else {
                 unreachable!("a sender is here");

@@ -343,3 +343,43 @@ impl ServerCertVerifier for Known {
             .supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a newcomer or a member asks and is answered, as the first version wrote it.
+    #[test]
+    fn questions_of_version_1_are_kept() {
+        fn is_kept<T: Encode<()> + for<'b> Decode<'b, ()>>(file: &str, now: &[T]) {
+            let path = format!("{}/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+            let written = minicbor::to_vec(now).unwrap();
+            if std::env::var_os("WHIMBREL_WRITE_FIXTURES").is_some() {
+                std::fs::write(&path, &written).unwrap();
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), written, "{file}");
+            let read: Vec<T> = minicbor::decode(&written).unwrap();
+            assert_eq!(minicbor::to_vec(read).unwrap(), written, "{file}");
+        }
+        let question = Question {
+            id: 7,
+            secret: [5; 32],
+            name: "north-1".into(),
+            detail: b"opaque".into(),
+        };
+        is_kept("join-questions-v1.cbor", &[question]);
+        let come = Answer::Come {
+            cluster: [9; 16],
+            certificate: "a certificate".into(),
+            key: "its key".into(),
+            detail: b"opaque".into(),
+        };
+        let no = Answer::No {
+            why: "it is no member".into(),
+        };
+        let told = Answer::Told {
+            detail: b"opaque".into(),
+        };
+        is_kept("join-answers-v1.cbor", &[come, no, told]);
+    }
+}

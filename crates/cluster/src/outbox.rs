@@ -38,8 +38,8 @@ struct Waiting {
     bulk_bytes: usize,
     /// Packs that went while bulk waited, since some of it went last.
     passed: usize,
-    /// Somebody was refused and is to be told.
-    refused: bool,
+    /// Somebody was refused and is to be told: of what is small, of bulk.
+    refused: [bool; 2],
     closed: bool,
 }
 
@@ -131,7 +131,7 @@ impl Handle {
             } else {
                 waiting.small_bytes < OUTBOX_BYTES_MAX
             };
-        waiting.refused |= !room;
+        waiting.refused[usize::from(bulk)] |= !room;
         room
     }
 
@@ -162,7 +162,7 @@ impl Handle {
         self.0.changed.notify_one();
     }
 
-    /// The link's own words, before all others.
+    /// The link's own words, before all that is small.
     pub(crate) fn own(&self, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
@@ -204,17 +204,19 @@ impl Handle {
         if bytes.is_empty() {
             return None;
         }
-        let room = waiting.refused
-            && waiting.small_bytes <= OUTBOX_BYTES_MAX / 2
-            && waiting.bulk_bytes <= BULK_BYTES_MAX / 2;
-        if room {
-            waiting.refused = false;
+        let has_room = [
+            waiting.small_bytes <= OUTBOX_BYTES_MAX / 2,
+            waiting.bulk_bytes <= BULK_BYTES_MAX / 2,
+        ];
+        let mut room = false;
+        for (refused, has_room) in waiting.refused.iter_mut().zip(has_room) {
+            room |= has_room && std::mem::take(refused);
         }
         Some(Next::Send { bytes, room })
     }
 }
 
-/// Whether a frame is of bodies or states, which have their own room. What ends a row of pieces stays behind them.
+/// Whether a frame is of bodies or states, which have their own room. What begins and what ends a row of pieces keeps its place among them; that somebody has a state to give is small.
 fn is_bulk(frame: &Frame) -> bool {
     matches!(
         frame,
@@ -223,13 +225,15 @@ fn is_bulk(frame: &Frame) -> bool {
             | Frame::BlobPush(_)
             | Frame::StateChunk(_)
             | Frame::StateEnd(_)
-    )
+    ) || matches!(frame, Frame::StateBegin(begin) if begin.state != 0)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use whimbrel_replication::wire::{BlobChunk, BlobName, BlobPush, Decoder, Ping};
+    use whimbrel_replication::wire::{
+        BlobChunk, BlobName, BlobPush, Decoder, Ping, StateBegin, StateChunk,
+    };
 
     use super::*;
 
@@ -340,8 +344,57 @@ mod tests {
             }
         }
         assert_eq!(at, [PASSED_MAX, 2 * PASSED_MAX + 1]);
+        // Who waits for room among bulk hears of it, however much of the rest there is.
+        handle.offer(&bulk(BULK_BYTES_MAX)).unwrap();
+        assert_eq!(handle.offer(&bulk(1)), Err(NoRoom));
+        while handle.offer(&small(7)).is_ok() {}
+        let mut told = 0;
+        for _ in 0..2 * PASSED_MAX {
+            told += usize::from(sent(&handle, 1).1);
+            while handle.offer(&small(7)).is_ok() {}
+        }
+        assert_eq!(told, 1);
+        while !sent(&handle, OUTBOX_BYTES_MAX).0.is_empty() {}
         // None waits any more.
         assert_eq!(handle.waiting().passed, 0);
+    }
+
+    /// Rows of which nobody has said what they are would be thrown away.
+    #[test]
+    fn a_state_begins_before_its_rows() {
+        let partition = whimbrel_crdt::PartitionId::accounts(7);
+        let begin = |state| {
+            Frame::StateBegin(StateBegin {
+                partition,
+                state,
+                applied: whimbrel_crdt::VersionVector::new(),
+                heads: Vec::new(),
+                hlc: None,
+                question: None,
+            })
+        };
+        let chunk = Frame::StateChunk(StateChunk {
+            partition,
+            state: 9,
+            after: Vec::new(),
+            last: vec![1],
+            rows: Bytes::from_static(b"rows"),
+        });
+        let handle = Handle::default();
+        for id in 0..4 * PASSED_MAX as u64 {
+            handle.offer(&small(id)).unwrap();
+        }
+        for frame in [begin(0), begin(9), chunk.clone()] {
+            handle.offer(&frame).unwrap();
+        }
+        let mut all = Vec::new();
+        while let (frames, _) = sent(&handle, 1)
+            && !frames.is_empty()
+        {
+            all.extend(frames);
+        }
+        let at = |frame: &Frame| all.iter().position(|sent| sent == frame);
+        assert!(at(&begin(9)) < at(&chunk) && at(&chunk) < at(&begin(0)));
     }
 
     #[test]

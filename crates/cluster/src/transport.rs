@@ -54,6 +54,8 @@ const DIAL_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::
 const DIAL_REFUSED_AFTER_MAX: Duration = Duration::from_secs(15);
 /// A link that lasted so long was a good one: the next try comes soon.
 const GOOD: Duration = Duration::from_secs(10);
+/// That there is no link to a peer is said when it is so for so long: what is shorter is a start, or a network that stumbled.
+const OUTAGE: Duration = Duration::from_secs(60);
 /// After a failed accept: it is out of descriptors or memory, which does not end at once.
 const ACCEPT_AFTER: Duration = Duration::from_millis(100);
 
@@ -182,6 +184,14 @@ struct Counted {
     sent: AtomicU64,
 }
 
+/// That there is no link to a peer.
+struct Outage {
+    /// By the monotonic clock.
+    since_micros: u64,
+    /// It was said: so its end is, too.
+    told: bool,
+}
+
 struct Dialer {
     address: String,
     /// Dropped to end it. A task that was aborted could not say that its link is down.
@@ -217,6 +227,8 @@ struct Inner {
     handshakes: Places,
     links: Mutex<Links>,
     dialers: Mutex<BTreeMap<NodeName, Dialer>>,
+    /// Locked before the links.
+    outages: Mutex<BTreeMap<NodeName, Outage>>,
     next_link: AtomicU64,
 }
 
@@ -265,6 +277,7 @@ impl Transport {
             handshakes: Places::default(),
             links: Mutex::default(),
             dialers: Mutex::default(),
+            outages: Mutex::default(),
             next_link: AtomicU64::new(1),
         })))
     }
@@ -346,6 +359,7 @@ impl Transport {
             });
             dialers.insert(name, Dialer { address, _stop });
         }
+        lock(&self.0.outages).retain(|name, _| dialers.contains_key(name));
     }
 
     /// The links that are up.
@@ -400,12 +414,14 @@ impl Inner {
         let stream = match self.reach(peer).await {
             Ok(stream) => stream,
             Err(ended) => {
+                self.is_away(peer, &ended);
                 no_link(ended);
                 return (wait * 2).min(DIAL_AFTER.1);
             }
         };
         let began = (self.clock)().mono_micros;
         if let Err(ended) = self.run(stream, &peer.name, true).await {
+            self.is_away(peer, &ended);
             no_link(ended);
         }
         let lasted = (self.clock)().mono_micros.saturating_sub(began);
@@ -414,6 +430,25 @@ impl Inner {
             DIAL_AFTER.0
         } else {
             (wait * 2).min(DIAL_REFUSED_AFTER_MAX)
+        }
+    }
+
+    /// A try was in vain. If there has been no link for long, that is said, once.
+    fn is_away(&self, peer: &Peer, ended: &Ended) {
+        let now = (self.clock)().mono_micros;
+        let mut outages = lock(&self.outages);
+        // It may have dialed this node meanwhile.
+        if lock(&self.links).of(&peer.name).next().is_some() {
+            return;
+        }
+        let outage = outages.entry(peer.name.clone()).or_insert(Outage {
+            since_micros: now,
+            told: false,
+        });
+        let seconds = now.saturating_sub(outage.since_micros) / 1_000_000;
+        if seconds >= OUTAGE.as_secs() && !std::mem::replace(&mut outage.told, true) {
+            let (name, address) = (&peer.name, &peer.address);
+            tracing::warn!(peer = %name, address, seconds, %ended, "no link; it is tried on, and said when there is one");
         }
     }
 
@@ -549,6 +584,12 @@ impl Inner {
             return Err(Ended::Deaf);
         }
         tracing::info!(peer = %certified, link = link.0, dialed, "linked");
+        let outage = lock(&self.outages).remove(certified);
+        if let Some(outage) = outage.filter(|outage| outage.told) {
+            let now = (self.clock)().mono_micros;
+            let seconds = now.saturating_sub(outage.since_micros) / 1_000_000;
+            tracing::warn!(peer = %certified, seconds, "linked again");
+        }
         let ended = up.run(&handle, &self.clock, &ears).await;
         handle.close();
         drop(ears);
@@ -683,6 +724,37 @@ impl Hears for Ears<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_outage_is_said_once_when_it_has_lasted() {
+        let authority = Authority::found([7; 16]).unwrap();
+        let credentials = authority.certify(&NodeName::new("a").unwrap()).unwrap();
+        let mono_micros = Arc::new(AtomicU64::new(0));
+        let read = Arc::clone(&mono_micros);
+        let clock: Clock = Arc::new(move || Now {
+            wall_micros: 0,
+            mono_micros: read.load(Ordering::Relaxed),
+        });
+        let (events, asked) = (mpsc::channel(1).0, mpsc::channel(1).0);
+        let transport = Transport::new(&credentials, authority, clock, events, asked).unwrap();
+        // Nobody listens there any more.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = Peer {
+            name: NodeName::new("b").unwrap(),
+            address: listener.local_addr().unwrap().to_string(),
+        };
+        drop(listener);
+        for (at, told) in [(5, false), (64, false), (65, true), (99, true)] {
+            mono_micros.store(at * 1_000_000, Ordering::Relaxed);
+            let _ = transport.0.dial(&peer, DIAL_AFTER.0, &mut false).await;
+            let outages = lock(&transport.0.outages);
+            let outage = &outages[&peer.name];
+            assert_eq!((outage.since_micros, outage.told), (5_000_000, told));
+        }
+        // Who is no peer any more is not waited for.
+        transport.dial(Vec::new());
+        assert!(lock(&transport.0.outages).is_empty());
+    }
 
     /// After a cut of 20 s the next try came 10 s after its end.
     #[tokio::test]

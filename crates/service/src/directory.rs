@@ -702,11 +702,11 @@ impl Machine for DirectoryOwner {
     fn handle(&mut self, now: Now, input: Input) {
         self.stamps.look(now);
         if let (
-            Phase::Loading(loading),
+            Phase::Loading(_),
             Input::Call(..) | Input::Admin(..) | Input::UidValidity(..) | Input::Verified(..),
-        ) = (&mut self.state, &input)
+        ) = (&self.state, &input)
         {
-            return loading.waiting.push(input);
+            return self.put_off(input);
         }
         match input {
             Input::Call(request, call) => self.call(now, request, call),

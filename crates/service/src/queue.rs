@@ -333,9 +333,13 @@ impl QueueOwner {
     fn load(&mut self) {
         let (ticket, partition) = (self.ticket(), PartitionId::QUEUE);
         let mut loading = Loading::new(ticket);
-        if let Phase::Loading(before) = &mut self.phase {
-            loading.frames = std::mem::take(&mut before.frames);
-            loading.anew = before.anew;
+        match &mut self.phase {
+            Phase::Loading(before) => {
+                loading.frames = std::mem::take(&mut before.frames);
+                loading.anew = before.anew;
+            }
+            // What peers ask for from now on is kept.
+            Phase::Running(_) => self.handing.begin_anew(),
         }
         self.out.push_back(Output::Load {
             ticket,
@@ -355,7 +359,6 @@ impl QueueOwner {
         self.lacking.clear();
         self.adopting.clear();
         self.reads.clear();
-        self.handing.begin_anew();
         self.out.extend(self.giving.end());
         self.bytes = self.provisional.values().map(|of| of.bytes).sum();
         let accepting = self.commits.values().map(|waiting| match waiting {

@@ -427,7 +427,7 @@ fn it_is_at_rest_while_a_refused_commit_waits_for_others() {
     assert!(bench.owner.reports()[0].open.is_some(), "it goes on");
 }
 
-/// A commit was refused, and what is read again cannot be for some seconds: whoever asks meanwhile is answered then.
+/// A commit was refused, and what is read again cannot be for some seconds: whoever asks meanwhile is answered.
 #[test]
 fn what_cannot_be_read_again_is_asked_for_later() {
     let [me, peer] = [9, 2].map(Incarnation::from_hash);

@@ -40,7 +40,7 @@ mod broken {
     /// Rules that show only where streams lose frames are seen by `replication`'s own histories; so are
     /// `announced-without-number`, `closed-log-goes-on`, `excepted-counts`, `removed-ones-heard`, `said-before-stored` and `slot-given-twice`, which clusters survive: members are removed one after the
     /// other here, and slots that nobody ever had are given first. Of leaving, `answers-without-all` and `left-in-part` are seen by `service/tests/owner/leaving.rs` alone, `left-before-told-is-stable` and `left-unasked` by `sim/tests/cluster/leaving.rs`. Not met by random clusters within so many seeds any more:
-    /// `untold-is-known` (`service/tests/owner/untold.rs`), `removed-comes-back` (its scenario is in `sim/tests/cluster.rs`), `young-claims` (`sim/tests/cluster/young.rs`), `cut-at-own-pace` (`replication`'s own histories).
+    /// `untold-is-known` (`service/tests/owner/untold.rs`), `removed-comes-back` (its scenario is in `sim/tests/cluster.rs`), `young-claims` (`sim/tests/cluster/young.rs`).
     const MUTANTS: &[(&str, &[&str], At)] = &[
         ("abort-not-heard", &["told to come back"], Lost(7)),
         ("abort-not-logged", &["told to come back"], Lost(7)),
@@ -64,6 +64,7 @@ mod broken {
         ("counter-ignores-claims", &["stopped"], Regions(2)),
         ("counter-not-told", &["claims:", "told UID"], Regions(0)),
         ("credential-by-arrival", &["U3"], Cluster(70)),
+        ("cut-at-own-pace", &["stability"], Anywhere),
         ("directory-replaced-by-state", &["U3"], Cluster(115)),
         ("duplicate-taken", &["stopped", "axiom"], Regions(3)),
         (

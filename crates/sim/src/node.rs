@@ -28,7 +28,7 @@ use whimbrel_service::{
     owner::{self, PartitionOwner, keys},
     peers::{
         Clock, Entry, FEATURE_DELIVER, Frame, Holders, LogEnd, Page, PartitionReport, PeerInput,
-        PeerOutput, Snapshot, Stream,
+        PeerOutput, Phase, Snapshot, Stream,
         bodies::{self, Bodies, BodyOutput, FEATURE_CONFIRM, FEATURE_PUSH, ReadId},
         kept::{Length, given_up},
         state::{Fixing, LOOKED_AT},
@@ -1262,7 +1262,7 @@ impl Node {
         self.held_back_until = None;
         let mut written = Vec::with_capacity(group.len());
         for (dest, ticket, commit) in group {
-            let wrote = Wrote::of(self.owner_config.origin, &commit);
+            let wrote = Wrote::of(self.owner_config.origin, &commit, self.stay(&commit));
             match self.disk.write(commit) {
                 Ok(()) => {
                     self.wrote.push(wrote);
@@ -1298,6 +1298,22 @@ impl Node {
             self.input(dest, Input::Committed(ticket));
         }
         self.shorten_logs();
+    }
+
+    /// The other members that hold a partition of which logs are cut, and never left it.
+    fn stay(&self, commit: &Commit) -> Vec<Incarnation> {
+        let Ok(number) = u16::try_from(commit.partition.0) else {
+            return Vec::new();
+        };
+        if commit.cuts.is_empty() || self.kept_bytes.is_some() {
+            return Vec::new();
+        }
+        let owner::Config { peers, holders, .. } = &self.owner_config;
+        let stays = |id: &&Incarnation| {
+            let standing = holders.standing(**id, PartitionId(number));
+            standing.phase == Phase::Holds && standing.life == 0
+        };
+        peers.keys().filter(stays).copied().collect()
     }
 
     /// As a server does it now and then.

@@ -1,10 +1,10 @@
-//! The operator's guide ("Several nodes" in docs/operations.md) as it is written: each command that it names is taken from it and run, and what it promises of them is held.
+//! The operator's guide (docs/cluster.md) as it is written: each command that it names is taken from it and run, and what it promises of them is held.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cluster.md");
 
 /// Commands that other tests run, which need more than a few nodes on one machine.
 const ELSEWHERE: [&str; 2] = [
@@ -22,7 +22,6 @@ pub(crate) struct Guide {
 impl Guide {
     pub(crate) fn open() -> Guide {
         let text = fs::read_to_string(GUIDE).unwrap();
-        let (_, text) = text.split_once("\n## Several nodes\n").unwrap();
         let spans = text.split('`').skip(1).step_by(2);
         let commands = spans.filter(|span| span.starts_with("whimbrel "));
         Guide {

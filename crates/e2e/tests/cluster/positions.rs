@@ -1,8 +1,11 @@
-//! `whimbrel cluster status --partitions --json`: what it says of lag and of the positions of logs is what the nodes have.
+//! `whimbrel cluster status --partitions --json`: what it says of lag and of the positions of logs is what the nodes have, and who it says holds and serves a
+//! partition does.
 
 use serde_json::Value;
 
-use super::{mesh::Mesh, *};
+use super::{mesh::Mesh, relays::region, *};
+
+const THREE: [&str; 3] = ["a", "b", "c"];
 
 /// The last numbers of each log, by partition and writer: stored, applied.
 type Logs = BTreeMap<(u64, String), (u64, u64)>;
@@ -43,6 +46,25 @@ impl Told {
         all
     }
 
+    /// Claims made again, of all partitions together.
+    fn claims(&self) -> u64 {
+        let of = |value: &Value| value["claims_again"].as_u64().unwrap();
+        let here = of(&self.0["here"]);
+        assert_eq!(self.partitions().iter().map(of).sum::<u64>(), here);
+        here
+    }
+
+    /// Nobody leaves anything, and nobody serves more than others.
+    fn is_held_by_all(&self) {
+        assert!(!self.partitions().is_empty());
+        for partition in self.partitions() {
+            assert_eq!(names_in(partition, "held_by"), THREE, "{partition}");
+            for none in ["comes_back", "leaves", "served_by"] {
+                assert!(names_in(partition, none).is_empty(), "{partition}");
+            }
+        }
+    }
+
     /// How many operations this member lacks, by partition.
     fn lacks(&self, name: &str) -> BTreeMap<u64, u64> {
         let incarnation = self.node(name)["incarnation"].as_str().unwrap();
@@ -54,6 +76,13 @@ impl Told {
         };
         self.partitions().iter().filter_map(lacks).collect()
     }
+}
+
+fn names_in(partition: &Value, what: &str) -> Vec<String> {
+    let names = partition[what].as_array().unwrap().iter();
+    names
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// What the second does not have of what the first has, by partition.
@@ -79,15 +108,15 @@ fn wait_level(mesh: &Mesh) -> Logs {
         let logs: Vec<Logs> = told.iter().map(Told::logs).collect();
         let same = logs.iter().all(|of| *of == logs[0]);
         let applied = logs[0].values().all(|(stored, applied)| stored == applied);
-        let names = ["a", "b", "c"];
-        let of_peers = told.iter().zip(names).all(|(told, me)| {
-            names.iter().filter(|name| **name != me).all(|name| {
+        let of_peers = told.iter().zip(THREE).all(|(told, me)| {
+            THREE.iter().filter(|name| **name != me).all(|name| {
                 let node = told.node(name);
                 let none = |what: &str| node[what] == 0;
                 node["linked"] == true
                     && ["lacks", "lacks_bytes", "lacks_seconds", "has_more"]
                         .into_iter()
                         .all(none)
+                    && node["lacks_at_least"] == false
                     && told.lacks(name).is_empty()
             })
         });
@@ -103,10 +132,17 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
     let before = wait_level(&mesh);
     let writers: BTreeSet<&String> = before.keys().map(|(_, writer)| writer).collect();
     assert!(!writers.is_empty() && sum(&difference(&before, &Logs::new())) > 0);
+    mesh.scene
+        .nodes
+        .iter()
+        .for_each(|node| Told::by(node).is_held_by_all());
 
     mesh.cut_off(2);
     mesh.wait_links(&[1, 1, 0]);
-    mesh.scene.deliver(0, "together");
+    // Behind these the UID of what the other side takes is late.
+    for name in ["together", "together too", "together still"] {
+        mesh.scene.deliver(0, name);
+    }
     mesh.scene.wait_alike(&[0]);
     mesh.scene.store(1, "before", "\\Flagged");
     mesh.scene.put(2, "alone");
@@ -153,6 +189,9 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
         words.contains("; c lacks ") && words.contains("; logs: "),
         "{words}"
     );
+    let here = words.lines().find(|line| line.starts_with("here: "));
+    assert!(here.unwrap().ends_with(" claims made again"), "{words}");
+    assert!(!words.contains("; held by ") && !words.contains("; served by "));
 
     mesh.heal_all();
     mesh.scene.expected.insert("alone".to_owned(), alone);
@@ -160,5 +199,107 @@ fn status_tells_what_a_node_that_is_cut_off_lacks() {
     let after = wait_level(&mesh);
     assert!(difference(&before, &after).is_empty());
     assert!(difference(&at_a, &after).is_empty() && difference(&at_c.logs(), &after).is_empty());
+    let claims = mesh.scene.nodes.iter().map(|node| {
+        let told = Told::by(node);
+        told.is_held_by_all();
+        assert_eq!(told.claims(), node.figure("whimbrel_claims_again_total"));
+        told.claims()
+    });
+    assert!(claims.sum::<u64>() > 0, "what was late has a new UID");
     mesh.stop();
+}
+
+/// Who serves each partition of accounts, when each is held by two, as all three of them say.
+fn servers(scene: &Scene) -> Option<BTreeMap<u64, String>> {
+    let mut servers: BTreeMap<u64, String> = BTreeMap::new();
+    for (node, me) in scene.nodes.iter().zip(THREE) {
+        let told = Told::by(node);
+        let holds = THREE.map(|name| told.node(name)["holds"].as_u64().unwrap());
+        if holds.iter().sum::<u64>() != 512 {
+            return None;
+        }
+        for partition in told.partitions() {
+            let number = partition["partition"].as_u64().unwrap();
+            let held = names_in(partition, "held_by");
+            let served = names_in(partition, "served_by");
+            if number > 255 {
+                // The directory and the queue are with all.
+                assert_eq!(held, THREE);
+                assert!(served.is_empty(), "{partition}");
+                continue;
+            }
+            let moves = ["comes_back", "leaves"].map(|what| names_in(partition, what));
+            let rests = moves.iter().all(Vec::is_empty);
+            let is_here = held.iter().any(|name| name == me);
+            let [server] = &served[..] else {
+                return None;
+            };
+            if held.len() != 2 || !is_here || !rests || !held.contains(server) {
+                return None;
+            }
+            let said = servers.entry(number).or_insert_with(|| server.clone());
+            if *said != *server {
+                return None;
+            }
+        }
+    }
+    Some(servers)
+}
+
+/// How many operations partitions of accounts have.
+fn operations(scene: &Scene) -> BTreeMap<u64, u64> {
+    let mut most = BTreeMap::new();
+    for node in &scene.nodes {
+        for partition in Told::by(node).partitions() {
+            let of = |what: &str| partition[what].as_u64().unwrap();
+            if of("partition") < 256 {
+                let most = most.entry(of("partition")).or_insert(0);
+                *most = of("operations").max(*most);
+            }
+        }
+    }
+    most
+}
+
+#[test]
+fn status_tells_who_holds_and_who_serves_an_account() {
+    let two = [
+        ("cluster", "holders_per_region = 2"),
+        ("queue", "other_nodes = 1"),
+    ];
+    let mut scene = region(&THREE.map(|name| (name, "worker")), 1, &two);
+    scene.deliver(0, "first");
+    scene.wait_alike(&[0, 1, 2]);
+    let servers = wait_for("two holders of each partition", || servers(&scene));
+    let words = scene.nodes[0].cluster(&["status", "--partitions"]);
+    let words = words.expect("cluster status");
+    assert!(
+        words.contains("; held by a b; served by ") || words.contains("; held by a c; served by "),
+        "{words}"
+    );
+
+    let before = operations(&scene);
+    scene.deliver(1, "second");
+    scene.wait_alike(&[0, 1, 2]);
+    let mut grown = operations(&scene);
+    grown.retain(|number, of| before.get(number).is_none_or(|before| before < of));
+    let [of_account] = grown.into_keys().collect::<Vec<_>>()[..] else {
+        panic!("mail for one account");
+    };
+    let server = &servers[&of_account];
+    for (node, me) in scene.nodes.iter().zip(THREE) {
+        let before = node.brought_to().len();
+        let session = node.server.anne();
+        let brought = || node.brought_to().split_off(before);
+        if server == me {
+            assert!(brought().is_empty(), "it serves it");
+        } else {
+            let to = wait_for("the session to be brought", || brought().pop());
+            assert_eq!(to, *server);
+        }
+        drop(session);
+    }
+    for node in &mut scene.nodes {
+        node.server.stop();
+    }
 }

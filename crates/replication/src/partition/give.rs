@@ -275,14 +275,14 @@ impl Partition {
         self.wake(id);
     }
 
-    /// What a state is, or that it ends: small, so before all else.
+    /// What a state is, or that it ends: it keeps its place among the rows, and waits for room as they do.
     pub(super) fn give_control(&mut self, id: Incarnation, rows: bool) -> Option<Frame> {
         let applied = self.applied();
         let partition = self.id;
         let give = self.gives.get_mut(&id)?;
         let snapshot = give.snapshot.as_ref()?;
         let durable = applied.covers_all(&snapshot.applied) || broken("state-before-sync");
-        if give.begin_due && durable {
+        if rows && give.begin_due && durable {
             give.begin_due = false;
             give.begun = true;
             let heads = snapshot.heads.iter().map(|(origin, hash)| Head {

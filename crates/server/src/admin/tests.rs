@@ -134,6 +134,10 @@ async fn the_status_of_a_large_cluster_comes_whole() {
         };
         let line = |partition| PartitionLine {
             partition,
+            held_by: (1..=9).map(|of| format!("region-{of}")).collect(),
+            comes_back: Vec::new(),
+            leaves: Vec::new(),
+            served_by: vec!["region-1".to_owned()],
             open: true,
             operations: u64::MAX,
             applied: u64::MAX,

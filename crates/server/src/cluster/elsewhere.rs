@@ -40,7 +40,7 @@ pub(super) async fn refuse<S: Store>(
         StartError::Cluster(format!(
             "another machine runs as this node: {peer} is linked to one of the same incarnation ({:016x}), which has answered it since this start. One of the two is a copy, of a virtual \
              machine or of a volume. Stop the one that is not to go on. If this is the copy, it can be a node of its own: start it with an empty data directory and another cluster.name, \
-             after `whimbrel cluster join TOKEN` (docs/operations.md, \"A machine that was copied\")",
+             after `whimbrel cluster join TOKEN` (docs/cluster.md, \"A machine that was copied\")",
             me.get()
         ))
     })

@@ -64,10 +64,12 @@ impl Links {
         self.lock().values().for_each(Handle::close);
     }
 
-    /// Puts a frame into all of them.
-    pub(super) fn push_all(&self, frame: &Frame) {
-        for handle in self.lock().values() {
+    /// Puts a frame into all of them, and then does this, before a link can come up.
+    pub(super) fn tell_all(&self, frame: &Frame, then: impl FnOnce()) {
+        let links = self.lock();
+        for handle in links.values() {
             handle.push(frame);
         }
+        then();
     }
 }

@@ -280,7 +280,7 @@ impl<S: Store> Cluster<S> {
         state
             .transport
             .begin(handshake(&state.credentials, state.me()));
-        state.dial();
+        state.dial().await;
         Running {
             state,
             clock,
@@ -322,6 +322,8 @@ impl<S: Store> Running<S> {
     ) -> Result<relay::Relays<S>, StartError> {
         // Before anybody can ask for it.
         let _ = self.state.sessions.set((Arc::clone(&registry), self.clock));
+        let workers = config.cluster.workers_per_partition;
+        let _ = self.state.workers.set(workers);
         let streams = whimbrel_cluster::Relays::new(&self.state.credentials);
         let streams = streams.map_err(|error| StartError::Cluster(error.to_string()))?;
         let state = Arc::clone(&self.state);

@@ -177,9 +177,68 @@ pub(super) fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
     }
 }
 
+/// Holds what is written now against what the first version wrote, kept in `fixtures`: that is read, and written again as it was.
+#[cfg(test)]
+pub(super) fn is_kept<T: Encode<()> + for<'b> Decode<'b, ()>>(file: &str, now: &[T]) {
+    let path = format!("{}/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("WHIMBREL_WRITE_FIXTURES").is_some() {
+        std::fs::write(&path, encoded(&now)).expect("the fixture is written");
+    }
+    let kept = std::fs::read(&path).expect("the fixture is there");
+    assert_eq!(encoded(&now), kept, "{file}");
+    let read: Vec<T> = minicbor::decode(&kept).expect("it is read");
+    assert_eq!(encoded(&read), kept, "{file}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_and_answers_of_version_1_are_kept() {
+        let node = Incarnation::from_hash;
+        is_kept(
+            "questions-v1.cbor",
+            &[
+                Question::Join {
+                    incarnation: node(7),
+                },
+                Question::Remember {
+                    incarnation: node(8),
+                },
+                Question::Unfinished,
+                Question::Drain {
+                    cancel: true,
+                    look: Some(false),
+                },
+                Question::Holdings {
+                    partitions: vec![PartitionId::accounts(3), PartitionId::QUEUE],
+                    of: vec![node(7), node(8)],
+                    young: Some(true),
+                },
+            ],
+        );
+        let log = Held {
+            partition: PartitionId::DIRECTORY,
+            last: 9,
+            hash: [5; 32],
+        };
+        let remembered = Remembered {
+            roster: Roster::found(node(7), "a", 0, !1),
+            logs: vec![log],
+            wall_micros: Some(1_700_000_000_000_000),
+            answered: Some(3),
+        };
+        is_kept("remembered-v1.cbor", &[remembered]);
+        let log = Holding {
+            taken: 4,
+            stored: 3,
+            applied: 2,
+            lacks: Some(Dot::new(node(8), 1)),
+        };
+        let held = LogHeld::new(PartitionId::accounts(3), node(7), log);
+        is_kept("held-v1.cbor", &[held]);
+    }
 
     /// As the version before this one has it.
     #[derive(PartialEq, Debug, Encode, Decode)]

@@ -23,11 +23,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
-use whimbrel_cluster::{NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams};
+use whimbrel_cluster::{
+    Linked, NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams,
+};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_frontend::session::{Handover, Peer, Resume, Tls};
 use whimbrel_mailbox::AccountId;
-use whimbrel_replication::placement::{self, Node, Role};
+use whimbrel_replication::{
+    placement::{self, Node, Role},
+    roster::Roster,
+};
 use whimbrel_service::{api::Event, owner::keys::partition_of};
 use whimbrel_smtp::HostName;
 
@@ -234,36 +239,19 @@ impl<S: Store> Relays<S> {
     }
 
     fn serve<'n>(&self, partition: PartitionId, nodes: &'n [Node]) -> placement::Served<'n> {
-        let mine = nodes.iter().find(|node| node.name == self.me());
-        let region = mine.map_or("", |node| node.region.as_str());
-        placement::serve(partition, nodes, region, self.workers)
+        served(partition, nodes, self.me(), self.workers)
     }
 
-    /// The members as they are placed and stand to a partition, and where those are that there is a link to.
+    /// The members as they stand to a partition, and where those are that there is a link to.
     async fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
         let links = self.state.transport.links();
         let roster = self.state.roster();
-        let places = roster.places().iter();
-        let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
-        let nodes = members.map(|(name, place)| {
-            let link = links.iter().find(|link| link.name.as_str() == name);
-            let distance = link.and_then(|link| link.round_trip_micros);
-            Node {
-                name: name.clone(),
-                region: place.region.clone(),
-                role: place.role(),
-                distance: distance.unwrap_or(u64::MAX),
-                holds: match name == self.me() {
-                    true => self.state.serves(&roster, partition),
-                    false => roster.holds(place.incarnation, partition),
-                },
-            }
-        });
+        let nodes = placed(&self.state, &roster, &links, partition);
         let linked = self.state.peers(&roster).into_iter().filter_map(|peer| {
             let link = links.iter().find(|link| link.name == peer.name)?;
             Some((peer, link.incarnation))
         });
-        (nodes.collect(), linked.collect())
+        (nodes, linked.collect())
     }
 
     /// Finds a node that goes on with a session; if none does: why, for the client.
@@ -350,6 +338,63 @@ impl<S: Store> Relays<S> {
     }
 }
 
+/// The members as they are placed and stand to a partition.
+fn placed<S: Store>(
+    state: &State<S>,
+    roster: &Roster,
+    links: &[Linked],
+    partition: PartitionId,
+) -> Vec<Node> {
+    let me = state.credentials.name().as_str();
+    let places = roster.places().iter();
+    let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
+    let nodes = members.map(|(name, place)| {
+        let link = links.iter().find(|link| link.name.as_str() == name);
+        let distance = link.and_then(|link| link.round_trip_micros);
+        Node {
+            name: name.clone(),
+            region: place.region.clone(),
+            role: place.role(),
+            distance: distance.unwrap_or(u64::MAX),
+            holds: match name == me {
+                true => state.serves(roster, partition),
+                false => roster.holds(place.incarnation, partition),
+            },
+        }
+    });
+    nodes.collect()
+}
+
+/// Who serves a partition where the node of this name stands.
+fn served<'n>(
+    partition: PartitionId,
+    nodes: &'n [Node],
+    me: &str,
+    workers: usize,
+) -> placement::Served<'n> {
+    let mine = nodes.iter().find(|node| node.name == me);
+    let region = mine.map_or("", |node| node.region.as_str());
+    placement::serve(partition, nodes, region, workers)
+}
+
+/// The names of those who serve accounts of a partition in this node's region, to be shown; none: each that holds it serves what comes to it.
+pub(super) fn serving<S: Store>(
+    state: &State<S>,
+    roster: &Roster,
+    links: &[Linked],
+    partition: PartitionId,
+    workers: usize,
+) -> Vec<String> {
+    if workers == 0 || partition.bucket().is_none() {
+        return Vec::new();
+    }
+    let nodes = placed(state, roster, links, partition);
+    let me = state.credentials.name().as_str();
+    let served = served(partition, &nodes, me, workers);
+    let first = served.order.iter().take(served.first);
+    first.map(|node| node.name.clone()).collect()
+}
+
 /// Whose session is carried.
 struct Client<'c> {
     stream: &'c mut Transport,
@@ -420,9 +465,14 @@ impl Client<'_> {
                 tracing::info!(session, node, %error, "the node that serves this session is gone");
                 // An answer that has arrived is the client's, who would do again what was done.
                 let until = Instant::now() + REST_TIME_MAX;
-                let mut read = async || read_some(&mut from, |bytes| frames.take(bytes)).await;
-                while let Ok(Ok(Taken::Some(bytes))) = timeout_at(until, read()).await {
-                    self.write(&bytes).await?;
+                while Instant::now() < until {
+                    let read = read_some(&mut from, |bytes| frames.take(bytes));
+                    match timeout_at(until, read).await {
+                        Ok(Ok(Taken::Some(bytes))) => self.write(&bytes).await?,
+                        // It had ended the session itself.
+                        Ok(Ok(Taken::End)) => return Ok(None),
+                        _ => break,
+                    }
                 }
                 let may_be_told = frames.at_rest || is_mail && frames.is_whole();
                 return Ok(may_be_told.then_some("The node that served this session is gone"));
@@ -670,6 +720,35 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn sessions_of_version_1_are_kept() {
+        let head = |account, at| Head {
+            account,
+            address: "192.0.2.1".into(),
+            tls: Some(HeadTls {
+                version: "TLSv1.3".into(),
+                cipher: "TLS13_AES_256_GCM_SHA384".into(),
+            }),
+            at,
+        };
+        let mail = |role| At::Mail {
+            role,
+            helo: "a.example.org".into(),
+            basic: false,
+        };
+        let tag = "a1".into();
+        let mailbox = "INBOX".into();
+        let utf8 = true;
+        let heads = [
+            head(Some([7; 16]), At::Imap { tag }),
+            head(Some([7; 16]), At::Pop3 { mailbox, utf8 }),
+            head(Some([7; 16]), mail(MailRole::Submission)),
+            head(None, mail(MailRole::Smtp)),
+            head(None, mail(MailRole::Lmtp)),
+        ];
+        super::super::question::is_kept("sessions-v1.cbor", &heads);
+    }
+
     /// Takes nothing any more.
     struct Gone;
 
@@ -698,7 +777,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let registry = Registry::new(1);
         // What is looked at first is drawn.
-        for end in [&AT_REST[..], &[]].repeat(20) {
+        let ends = [(&AT_REST[..], true), (&[], true)].repeat(20).into_iter();
+        for (end, ends) in ends.chain([(&AT_REST[..], false), (&[], false)]) {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
             let (mut far, _) = listener.accept().await.unwrap();
             let registered = registry.enter();
@@ -713,14 +793,12 @@ mod tests {
             let (mut serving, from) = duplex(4096);
             serving.write_all(&framed(ANSWER)).await.unwrap();
             serving.write_all(end).await.unwrap();
-            drop(serving);
+            let serving = Some(serving).filter(|_| !ends);
             let ways = (from, Gone);
             let carried = client.carry(("b", false), ways, b"b NOOP\r\n".into(), || true);
             let told = carried.await.unwrap();
-            assert!(
-                told.is_none() || !end.is_empty(),
-                "in the middle of nothing"
-            );
+            let may_be_told = serving.is_some() && !end.is_empty();
+            assert_eq!(told.is_some(), may_be_told, "{end:?}");
             let mut heard = vec![0; ANSWER.len()];
             far.read_exact(&mut heard).await.unwrap();
             assert_eq!(heard, ANSWER);

@@ -53,6 +53,8 @@ pub(super) struct State<S> {
     pub(super) served: OnceLock<(Arc<Switchboard>, Fatal)>,
     /// Sessions, and the clock of the machines.
     pub(super) sessions: OnceLock<(Arc<Registry>, Clock)>,
+    /// How many workers of a region serve a partition, to be shown.
+    pub(super) workers: OnceLock<usize>,
     /// Members that were removed: nothing is taken from them.
     pub(super) removed: watch::Sender<BTreeSet<Incarnation>>,
     /// What peers remember of this node has been looked at: which partition, of which peer.
@@ -108,6 +110,7 @@ impl<S: Store> State<S> {
             me: OnceLock::new(),
             served: OnceLock::new(),
             sessions: OnceLock::new(),
+            workers: OnceLock::new(),
             judged: std::sync::Mutex::default(),
             clock: std::sync::Mutex::default(),
             whole: std::sync::Mutex::default(),
@@ -314,9 +317,11 @@ impl<S: Store> State<S> {
         let roster = &Arc::new(roster);
         // First: who finds a member among them lets its frames come to the machines.
         self.tell_machines(roster).await;
-        self.roster.send_replace(Arc::clone(roster));
-        // Behind that: a link that comes up finds them there, or is told here.
-        self.links.push_all(&Frame::Roster(Roster::clone(roster)));
+        // As one: whoever finds a new member says nothing to others before they are told of it (docs/decisions/0018), and a link that comes up is told, or finds it.
+        self.links
+            .tell_all(&Frame::Roster(Roster::clone(roster)), || {
+                self.roster.send_replace(Arc::clone(roster));
+            });
         // Behind that: whoever was removed hears it before its link ends.
         self.removed.send_replace(removed(roster));
         if let Some(me) = self.me.get().filter(|me| roster.members().is_out(**me)) {
@@ -344,7 +349,8 @@ impl<S: Store> State<S> {
         }
     }
 
-    pub(super) fn dial(&self) {
+    pub(super) async fn dial(&self) {
+        let _turn = self.changing.lock().await;
         self.transport.dial(self.peers(&self.roster()));
     }
 
@@ -590,7 +596,8 @@ impl<S: Store> State<S> {
     pub(super) async fn status(&self) -> Status {
         let roster = self.roster();
         let (cluster, me) = (self.credentials.cluster(), self.me.get().copied());
-        let mut status = Status::of(cluster, &roster, me, &self.transport.links());
+        let links = self.transport.links();
+        let mut status = Status::of(cluster, &roster, me, &links);
         let clock = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         status.clock = clock.map(|refused| refused.to_string());
         for node in &mut status.nodes {
@@ -606,7 +613,10 @@ impl<S: Store> State<S> {
             && let Some(reports) = board.reports().await
         {
             let now = self.sessions.get().map(|(_, clock)| clock.now());
-            status.add(&reports, now.map_or(0, |now| now.mono_micros));
+            let now = now.map_or(0, |now| now.mono_micros);
+            let workers = self.workers.get().copied().unwrap_or(0);
+            let served = |of| super::relay::serving(self, &roster, &links, of, workers);
+            status.add((roster.as_ref(), me), &reports, now, served);
         }
         status
     }
@@ -656,7 +666,7 @@ pub(super) fn was_removed(roster: &Roster, id: Incarnation) -> String {
         });
     format!(
         "this node was removed from the cluster ({by}): it does not serve. What it holds stays as it is. To take part again, join as a new node: an empty \
-         data directory, and a token of a member (docs/operations.md, \"A node that was removed\")"
+         data directory, and a token of a member (docs/cluster.md, \"A node that was removed\")"
     )
 }
 

@@ -1,6 +1,6 @@
 //! The cluster as people and programs are shown it: members, links, lag, and what a removal or a drained node would mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_cluster::{ClusterId, Linked};
@@ -16,6 +16,40 @@ fn of_phase(roster: &Roster, node: Incarnation, phase: Phase) -> u64 {
     let all = (0..=u8::MAX).map(PartitionId::accounts);
     let of = all.filter(|partition| roster.standing(node, *partition).phase == phase);
     of.count() as u64
+}
+
+/// Members that stand so to a partition, by name, and their present lives.
+fn members(
+    roster: &Roster,
+    partition: PartitionId,
+    phase: Phase,
+) -> impl Iterator<Item = (&str, Incarnation)> {
+    let places = roster.places().iter();
+    let all = places.map(|(name, place)| (name.as_str(), place.incarnation));
+    all.filter(move |(_, id)| {
+        !roster.members().is_out(*id) && roster.standing(*id, partition).phase == phase
+    })
+}
+
+/// The names alone.
+fn names<'m>(of: impl Iterator<Item = (&'m str, Incarnation)>) -> Vec<String> {
+    of.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Who has left a partition, holds it again, and is not known to have all of it.
+fn come_back(roster: &Roster, me: Option<Incarnation>, report: &PartitionReport) -> Vec<String> {
+    let partition = report.partition;
+    let peers = report.open.as_ref().map(|open| &open.peers);
+    let of = members(roster, partition, Phase::Holds);
+    names(of.filter(|(_, id)| {
+        let young = match me == Some(*id) {
+            true => report.young,
+            false => peers
+                .and_then(|of| of.get(id))
+                .is_some_and(|peer| peer.young > 0),
+        };
+        young && roster.standing(*id, partition).life > 0
+    }))
 }
 
 /// A node that is to be removed.
@@ -193,6 +227,7 @@ impl Status {
                 lacks: None,
                 lacks_bytes: 0,
                 lacks_seconds: 0,
+                lacks_at_least: false,
                 drained: false,
                 has_more: None,
                 queued_bytes: 0,
@@ -208,17 +243,28 @@ impl Status {
         }
     }
 
-    /// What the machines tell.
-    /// `now`: of the machines' monotonic clock.
-    pub(super) fn add(&mut self, reports: &[PartitionReport], now_micros: u64) {
+    /// What the machines tell, and how members stand to what they tell of.
+    /// `now_micros`: of the machines' monotonic clock. `served`: who serves a partition, as [`PartitionLine::served_by`].
+    pub(super) fn add(
+        &mut self,
+        (roster, me): (&Roster, Option<Incarnation>),
+        reports: &[PartitionReport],
+        now_micros: u64,
+        served: impl Fn(PartitionId) -> Vec<String>,
+    ) {
         let mut here = Here::default();
         let mut peers: BTreeMap<Incarnation, PeerReport> = BTreeMap::new();
+        let mut without_size = BTreeSet::new();
         for report in reports {
             let open = report.open.as_ref();
             let logs = || open.iter().flat_map(|open| open.logs.values());
             let of_peers = open.iter().flat_map(|open| &open.peers);
             let line = PartitionLine {
                 partition: report.partition.0,
+                held_by: names(members(roster, report.partition, Phase::Holds)),
+                comes_back: come_back(roster, me, report),
+                leaves: names(members(roster, report.partition, Phase::Leaves)),
+                served_by: served(report.partition),
                 open: open.is_some(),
                 operations: logs().map(|log| log.stored).sum(),
                 applied: logs().map(|log| log.applied).sum(),
@@ -243,12 +289,16 @@ impl Status {
             for (id, peer) in of_peers {
                 let sum = peers.entry(*id).or_default();
                 *sum = sum.plus(*peer);
+                if Lag::of(peer, now_micros).has_no_size() {
+                    without_size.insert(*id);
+                }
             }
             here.partitions += 1;
             here.opening += u64::from(!line.open);
             here.operations += line.operations;
             here.applied += line.applied;
             here.stable += line.stable;
+            here.claims_again += line.claims_again;
             here.bodies_missing += line.bodies_missing;
             here.accounts_stalled += line.accounts_stalled;
             here.young += u64::from(line.young);
@@ -258,10 +308,11 @@ impl Status {
         for node in &mut self.nodes {
             let mut known = peers.iter();
             let known = known.find(|(id, _)| format!("{:016x}", id.get()) == node.incarnation);
-            if let Some((_, peer)) = known {
+            if let Some((id, peer)) = known {
                 node.lacks = Some(peer.lacks);
                 let lag = Lag::of(peer, now_micros);
                 (node.lacks_bytes, node.lacks_seconds) = (lag.bytes, lag.seconds);
+                node.lacks_at_least = without_size.contains(id);
                 node.has_more = Some(peer.has_more);
                 node.queued_bytes = peer.queued_bytes;
                 node.young = peer.young;
@@ -287,6 +338,9 @@ pub struct Here {
     pub applied: u64,
     /// Of these, applied by all members: what was hidden before can be forgotten.
     pub stable: u64,
+    /// UIDs given again to messages that had one, since the start.
+    #[serde(default)]
+    pub claims_again: u64,
     /// Bodies that are named and not here.
     pub bodies_missing: u64,
     /// Accounts that cannot go on.
@@ -301,7 +355,19 @@ pub struct Here {
 pub struct PartitionLine {
     /// Its number: 256 is the directory.
     pub partition: u16,
-    /// Whether it is open; the rest is nothing else.
+    /// Names of the members that hold it, or come back to it.
+    #[serde(default)]
+    pub held_by: Vec<String>,
+    /// Those that come back to it, and are not known to have all of it: of a peer that was not linked since the start nothing is known.
+    #[serde(default)]
+    pub comes_back: Vec<String>,
+    /// Those that are about to leave it, and do not count as holders any more.
+    #[serde(default)]
+    pub leaves: Vec<String>,
+    /// Who serves sessions of it that come to the region of the node that was asked, the first one first, linked or not. None: each that holds it serves what comes to it.
+    #[serde(default)]
+    pub served_by: Vec<String>,
+    /// Whether it is open; what follows is nothing else.
     pub open: bool,
     /// As of [`Here`].
     pub operations: u64,
@@ -311,7 +377,7 @@ pub struct PartitionLine {
     pub stable: u64,
     /// Peers that have not said to have all that is here, and what they lack.
     pub lacks: BTreeMap<String, Lag>,
-    /// UIDs given again to messages that had one, since the start.
+    /// As of [`Here`].
     #[serde(default)]
     pub claims_again: u64,
     /// As of [`Here`].
@@ -349,7 +415,7 @@ impl LogLine {
 pub struct Lag {
     /// How many operations.
     pub operations: u64,
-    /// Their bytes; of those that were here before this node started nobody knows.
+    /// Their bytes; of those that were here before this node started, or had a link to the peer since, nobody knows.
     pub bytes: u64,
     /// How long the oldest of them has been here, since the start at most.
     pub seconds: u64,
@@ -363,6 +429,12 @@ impl Lag {
             bytes: peer.lacks_bytes,
             seconds: now_micros.saturating_sub(since) / 1_000_000,
         }
+    }
+
+    /// Whether nobody knows the bytes of any of them, and they are at least so old. If that is so of some only, it is not known.
+    #[must_use]
+    pub fn has_no_size(&self) -> bool {
+        self.operations > 0 && self.bytes == 0
     }
 }
 
@@ -413,6 +485,9 @@ pub struct NodeLine {
     /// As of [`Lag`].
     #[serde(default)]
     pub lacks_seconds: u64,
+    /// Whether it is at least so many bytes, and at least so old: of a partition [`Lag::has_no_size`].
+    #[serde(default)]
+    pub lacks_at_least: bool,
     /// Partitions of accounts that it holds, or comes back to.
     #[serde(default)]
     pub holds: u64,
@@ -435,8 +510,6 @@ pub struct NodeLine {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use whimbrel_cluster::NodeName;
     use whimbrel_replication::roster::Place;
     use whimbrel_service::peers::Report;
@@ -457,8 +530,8 @@ mod tests {
         format!("{number:016x}")
     }
 
-    /// The three of them; `a` is asked, and has a link to `b`. `c` keeps a copy.
-    fn status() -> Status {
+    /// The three of them. `c` keeps a copy.
+    fn roster() -> Roster {
         let mut roster = Roster::found(id(A), "a", 0, !1);
         for (number, name, role) in [(A, "a", None), (B, "b", None), (C, "c", Some(1))] {
             let _ = roster.sponsor(id(A), id(number), name).unwrap();
@@ -471,6 +544,11 @@ mod tests {
             };
             roster.tell(name, place).unwrap();
         }
+        roster
+    }
+
+    /// `a` is asked, and has a link to `b`.
+    fn status() -> Status {
         let linked = Linked {
             name: NodeName::new("b").unwrap(),
             incarnation: id(B),
@@ -482,7 +560,7 @@ mod tests {
             received: 10,
             sent: 20,
         };
-        Status::of([7; 16], &roster, Some(id(A)), &[linked])
+        Status::of([7; 16], &roster(), Some(id(A)), &[linked])
     }
 
     fn lacks(operations: u64, bytes: u64, since_micros: u64) -> PeerReport {
@@ -577,13 +655,14 @@ mod tests {
             partition(3, None),
         ];
         let mut status = status();
-        status.add(&reports, NOW);
+        status.add((&roster(), Some(id(A))), &reports, NOW, |_| Vec::new());
         let here = Here {
             partitions: 3,
             opening: 1,
             operations: 117,
             applied: 114,
             stable: 3,
+            claims_again: 6,
             bodies_missing: 2,
             accounts_stalled: 1,
             young: 1,
@@ -595,6 +674,8 @@ mod tests {
         let lags: Vec<_> = status.nodes.iter().map(lag).collect();
         let of_peers = [(Some(5), 500, 9), (Some(17), 0, 100)];
         assert_eq!(lags, [&[(None, 0, 0)], &of_peers[..]].concat());
+        let at_least = status.nodes.iter().map(|node| node.lacks_at_least);
+        assert_eq!(at_least.collect::<Vec<_>>(), [false, false, true]);
         let b = &status.nodes[1];
         assert_eq!((b.has_more, b.queued_bytes, b.young), (Some(5), 70, 1));
         assert_eq!(status.nodes[2].has_more, Some(0));
@@ -626,6 +707,76 @@ mod tests {
         assert_eq!((second.claims_again, second.bodies_missing), (6, 2));
         assert!(first.young && first.accounts_stalled == 1 && first.open);
         assert!(!third.open && third.logs.is_empty() && third.lacks.is_empty());
+    }
+
+    #[test]
+    fn who_holds_a_partition_and_who_serves_it() {
+        let mut roster = roster();
+        let of = PartitionId::accounts;
+        for (node, partition) in [(C, of(1)), (C, of(2)), (A, of(4))] {
+            roster.leave(id(node), partition).unwrap();
+            roster.left(id(node), partition, 9).unwrap();
+            roster.come(id(node), partition).unwrap();
+        }
+        roster.leave(id(B), of(2)).unwrap();
+        roster.leave(id(B), of(3)).unwrap();
+        roster.left(id(B), of(3), 9).unwrap();
+        let young = |young| PeerReport {
+            young,
+            ..PeerReport::default()
+        };
+        let told = |number, b, c| {
+            let peers = [(B, young(b)), (C, young(c))];
+            partition(number, Some(report(number, &[], &peers)))
+        };
+        let reports = [
+            // It has all of it again.
+            told(1, 0, 0),
+            told(2, 0, 1),
+            // It is new there, and does not come back.
+            told(3, 0, 1),
+            PartitionReport {
+                young: true,
+                ..told(4, 1, 0)
+            },
+            partition(0x100, None),
+        ];
+        let shown = |roster: &Roster| {
+            let mut status = status();
+            status.add((roster, Some(id(A))), &reports, NOW, |of| {
+                vec![format!("the first of {}", of.0)]
+            });
+            let lines = status.partitions.iter().map(|line| {
+                assert_eq!(line.served_by, [format!("the first of {}", line.partition)]);
+                [&line.held_by, &line.comes_back, &line.leaves].map(|of| of.join(" "))
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let expected = [
+            ["a b c", "", ""],
+            ["a c", "c", "b"],
+            ["a c", "", ""],
+            ["a b c", "a", ""],
+            ["a b c", "", ""],
+        ];
+        assert_eq!(shown(&roster), expected);
+        assert!(roster.remove(id(A), id(C), 1).unwrap());
+        let expected = [
+            ["a b", "", ""],
+            ["a", "", "b"],
+            ["a", "", ""],
+            ["a b", "a", ""],
+            ["a b", "", ""],
+        ];
+        assert_eq!(shown(&roster), expected);
+    }
+
+    /// A restart has forgotten what each operation had.
+    #[test]
+    fn a_lag_of_before_the_start_has_no_size() {
+        let lag = |operations, bytes| Lag::of(&lacks(operations, bytes, 0), NOW);
+        assert!(lag(3, 0).has_no_size());
+        assert!(!lag(3, 1).has_no_size() && !lag(0, 0).has_no_size());
     }
 
     /// What a peer lacks was here before the clock that is asked began to count.

@@ -86,7 +86,7 @@ pub(super) async fn refuse_written<S: Store>(
         written => Err(StartError::Cluster(format!(
             "this disk is older than what was told from it, and {written} operations were written to it since a start at which not all other nodes could be asked: they may have others \
              under these numbers, so that the two cannot be joined. Move DATA/store away and start again: the node gets from the others what they have. What was written here is in the store that \
-             was moved (docs/operations.md, \"A snapshot that was put back\")"
+             was moved (docs/cluster.md, \"A snapshot that was put back\")"
         ))),
     }
 }

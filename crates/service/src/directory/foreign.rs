@@ -15,8 +15,10 @@ use whimbrel_storage::{Mutation, StoreError};
 
 use super::{DirectoryOwner, PartitionId, Phase, Running, SUBJECT};
 use crate::{
+    admin::AdminReply,
+    api::{Failure, Reply},
     log,
-    machine::{Note, Now, Output, Ticket},
+    machine::{Input, Note, Now, Output, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, is_kept_early,
     },
@@ -245,6 +247,10 @@ impl DirectoryOwner {
                     return false;
                 }
                 loading.failed = true;
+                // Whoever waits for it would wait for long.
+                for input in std::mem::take(&mut loading.waiting) {
+                    self.put_off(input);
+                }
             }
             // Of before everything was read again.
             (None, _) => return true,
@@ -254,6 +260,25 @@ impl DirectoryOwner {
             "reading the directory failed: {cause}"
         ))));
         true
+    }
+
+    /// It waits until all is read. If the store cannot read now, whoever would wait for an answer is to ask again.
+    pub(super) fn put_off(&mut self, input: Input) {
+        let Phase::Loading(loading) = &mut self.state else {
+            unreachable!("only then");
+        };
+        match input {
+            Input::Call(request, _) if loading.failed => {
+                let reply = Reply::Failed(Failure::Temporary);
+                self.out.push_back(Output::Reply(request, reply));
+            }
+            Input::Admin(request, _) if loading.failed => {
+                let why = "the directory cannot be read: try again later".to_owned();
+                let reply = AdminReply::Refused(why);
+                self.out.push_back(Output::AdminReply(request, reply));
+            }
+            input => loading.waiting.push(input),
+        }
     }
 
     /// Time has passed.

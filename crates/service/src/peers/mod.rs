@@ -45,7 +45,6 @@ pub(crate) fn clocks(now: Now) -> whimbrel_replication::Now {
     }
 }
 
-/// When reading from the store has failed it is tried again after so long.
 /// A stream that takes a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -66,6 +65,7 @@ impl Stream {
     }
 }
 
+/// When reading from the store has failed it is tried again after so long.
 pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
 
 /// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.

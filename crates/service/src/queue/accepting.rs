@@ -25,6 +25,10 @@ impl QueueOwner {
     pub(super) fn call(&mut self, now: Now, request: RequestId, call: Call) {
         match &self.phase {
             Phase::Running(running) if !running.failed => {}
+            Phase::Loading(loading) if loading.failed => {
+                let reply = Reply::Failed(Failure::Temporary);
+                return self.out.push_back(Output::Reply(request, reply));
+            }
             _ => return self.calls.push_back((request, call)),
         }
         let Call::Accept(entry) = call else {

@@ -334,6 +334,11 @@ impl QueueOwner {
                     return false;
                 }
                 loading.failed = true;
+                // Whoever waits for it would wait for long.
+                for (request, _) in std::mem::take(&mut self.calls) {
+                    let reply = Reply::Failed(Failure::Temporary);
+                    self.out.push_back(Output::Reply(request, reply));
+                }
             }
             // Of before everything was read again.
             (None, _) => return true,

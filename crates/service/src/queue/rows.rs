@@ -278,3 +278,94 @@ fn ops(batch: &Batch) -> Result<Vec<Op>, String> {
 pub(super) fn named(blob: &BlobName) -> Vec<u8> {
     [&blob.hash[..], &blob.upload[..]].concat()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_kept(file: &str, now: &[u8]) {
+        let path = format!("{}/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("WHIMBREL_WRITE_FIXTURES").is_some() {
+            std::fs::write(&path, now).expect("the fixture is written");
+        }
+        assert_eq!(
+            std::fs::read(&path).expect("the fixture is there"),
+            now,
+            "{file}"
+        );
+    }
+
+    fn entry() -> Entry {
+        let delivery = |sent, open_end| Delivery {
+            account: AccountId([3; 16]),
+            target: MailboxName::inbox(),
+            content: Bytes::from_static(b"what of a message travels"),
+            size: 1234,
+            open_end,
+            sent,
+        };
+        Entry {
+            id: EntryId([1; 16]),
+            sender: "carl@elsewhere.example".into(),
+            deliveries: vec![delivery(false, false), delivery(true, true)],
+            blob: BlobName {
+                hash: [5; 32],
+                upload: [6; 16],
+            },
+            date: Date {
+                seconds: 1_700_000_000,
+                zone_minutes: 60,
+            },
+        }
+    }
+
+    #[test]
+    fn rows_of_version_1_keep_their_meaning() {
+        let by = Incarnation::from_hash(7);
+        let (alone, known) = (
+            Taken { by, number: None },
+            Taken {
+                by,
+                number: Some(9),
+            },
+        );
+        for (file, taken) in [
+            ("queue-row-v1-alone.cbor", None),
+            ("queue-row-v1-taken.cbor", Some(alone)),
+            ("queue-row-v1.cbor", Some(known)),
+        ] {
+            let row = row_of_entry(&entry(), taken);
+            is_kept(file, &row);
+            let (read, by) = entry_of_row(&entry_key(entry().id), &row).expect("it is read");
+            assert_eq!((read.id, by), (entry().id, taken), "{file}");
+            assert_eq!(row_of_entry(&read, by), row, "{file}");
+        }
+    }
+
+    #[test]
+    fn operations_of_version_1_keep_their_meaning() {
+        let by = Incarnation::from_hash(7);
+        let id = entry().id;
+        let row = row_of_entry(&entry(), Some(Taken { by, number: None })).to_vec();
+        for (file, op) in [
+            ("queue-take-v1.cbor", Op::Take { id, row }),
+            ("queue-finish-v1.cbor", Op::Finish { id }),
+            ("queue-abort-v1.cbor", Op::Abort { id }),
+        ] {
+            let section = section(&op);
+            is_kept(file, &section.ops);
+            let batch = Batch {
+                partition: whimbrel_crdt::PartitionId::QUEUE,
+                origin: by,
+                first: 1,
+                count: 1,
+                previous: whimbrel_crdt::Hash::default(),
+                deps: VersionVector::new(),
+                stamp: whimbrel_crdt::Stamp { hlc: 1, origin: by },
+                sections: vec![section],
+                blobs: Vec::new(),
+            };
+            assert_eq!(ops(&batch), Ok(vec![op]), "{file}");
+        }
+    }
+}

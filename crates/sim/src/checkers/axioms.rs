@@ -3,13 +3,16 @@
 //! Each partition is an execution, each incarnation in it a node of the proof. A batch is *broadcast* by the commit that appends it to its maker's own log, and *delivered* by
 //! the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what survives counts. Who leaves a partition takes its position; if it comes
 //! back it does so as another node of the proof, to which nothing was delivered (`docs/decisions/0040`).
+//!
+//! And one thing more, which the proofs do not speak of: of a log only that is cut which has been delivered to all members. Who lacks it gets a state, so a cluster goes on after a
+//! fault of this kind, and nothing else tells of it.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, VersionVector};
 use whimbrel_service::log::Position;
-use whimbrel_storage::{Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId};
+use whimbrel_storage::{Commit, Cut, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId};
 
 /// What is on a disk of one partition.
 #[derive(Clone, Debug)]
@@ -33,6 +36,15 @@ pub enum Place {
     Gone,
 }
 
+/// What a commit cuts of logs.
+#[derive(Clone, Debug, Default)]
+pub struct Cuts {
+    /// Below which numbers.
+    pub below: Vec<(Incarnation, u64)>,
+    /// The other members who hold the partition and never left it, as the node knows. Nobody, where logs are given up.
+    pub members: Vec<Incarnation>,
+}
+
 /// What a node has written, in its order.
 #[derive(Clone, Debug)]
 pub enum Wrote {
@@ -46,6 +58,8 @@ pub enum Wrote {
         entry: Option<LogEntry>,
         /// The position record.
         position: Place,
+        /// What it cuts of logs, and who is to have that.
+        cuts: Cuts,
     },
     /// It has started with this on its disk.
     Began {
@@ -59,7 +73,7 @@ pub enum Wrote {
 impl Wrote {
     /// What a commit says of batches.
     #[must_use]
-    pub fn of(me: Incarnation, commit: &Commit) -> Self {
+    pub fn of(me: Incarnation, commit: &Commit, members: Vec<Incarnation>) -> Self {
         let is_position = |key: &Bytes| key == whimbrel_service::log::POSITION_KEY;
         let mut changes = commit.mutations.iter().rev();
         let position = changes.find_map(|change| match change {
@@ -72,8 +86,16 @@ impl Wrote {
             partition: commit.partition,
             entry: commit.entry.clone(),
             position: position.unwrap_or(Place::Stays),
+            cuts: Cuts {
+                below: commit.cuts.iter().filter_map(below).collect(),
+                members,
+            },
         }
     }
+}
+
+fn below(cut: &Cut) -> Option<(Incarnation, u64)> {
+    Some((Incarnation::new(cut.origin.0)?, cut.below))
 }
 
 /// A batch that was broadcast.
@@ -93,6 +115,8 @@ pub struct Axioms {
     made: BTreeMap<(PartitionId, Incarnation, u64), Made>,
     /// What is delivered at a node.
     delivered: BTreeMap<(usize, PartitionId), VersionVector>,
+    /// What was ever delivered to those who were there before anything was made. Who comes later gets a state first, of what was cut before.
+    founders: BTreeMap<Incarnation, BTreeMap<PartitionId, VersionVector>>,
 }
 
 impl Axioms {
@@ -113,7 +137,10 @@ impl Axioms {
                 partition,
                 entry,
                 position,
-            } => self.commit(node, *me, *partition, entry.as_ref(), position),
+                cuts,
+            } => self
+                .cut(*partition, cuts)
+                .and_then(|()| self.commit(node, *me, *partition, entry.as_ref(), position)),
             Wrote::Began { me, disk } => self.began(node, *me, disk),
         };
         what.map_err(|what| format!("axiom at node {node}: {what}"))
@@ -144,9 +171,32 @@ impl Axioms {
             self.delivered.remove(&(node, partition));
         }
         match position {
-            Some(position) => self.deliver(node, partition, &position.applied),
+            Some(position) => {
+                if let Some(ever) = self.founders.get_mut(&me) {
+                    ever.entry(partition).or_default().merge(&position.applied);
+                }
+                self.deliver(node, partition, &position.applied)
+            }
             None => Ok(()),
         }
+    }
+
+    /// Part of a log is cut.
+    fn cut(&self, partition: PartitionId, cuts: &Cuts) -> Result<(), String> {
+        for (origin, below) in &cuts.below {
+            for member in &cuts.members {
+                let Some(ever) = self.founders.get(member) else {
+                    continue;
+                };
+                let has = ever.get(&partition).map_or(0, |ever| ever.get(*origin));
+                if has + 1 < *below {
+                    return Err(format!(
+                        "stability: the log of {origin:?} in {partition:?} is cut below {below}, and {member:?} has applied {has}"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn broadcast(
@@ -256,6 +306,9 @@ impl Axioms {
     /// What is on a disk has happened; what was only written has not.
     fn began(&mut self, node: usize, me: Incarnation, disk: &[Found]) -> Result<(), String> {
         self.delivered.retain(|(of, _), _| *of != node);
+        if self.made.is_empty() {
+            self.founders.entry(me).or_default();
+        }
         let mut ends = BTreeMap::new();
         for Found {
             partition,
@@ -366,6 +419,7 @@ mod tests {
             partition: PARTITION,
             entry,
             position: applied.map_or(Place::Stays, |applied| Place::At(record(applied))),
+            cuts: Cuts::default(),
         };
         (usize::try_from(n).unwrap(), wrote)
     }
@@ -383,7 +437,10 @@ mod tests {
             ],
             ..Commit::new(PARTITION)
         };
-        (usize::try_from(n).unwrap(), Wrote::of(id(n), &commit))
+        (
+            usize::try_from(n).unwrap(),
+            Wrote::of(id(n), &commit, Vec::new()),
+        )
     }
 
     fn began(n: u64, own: u64, applied: &[(u64, u64)]) -> (usize, Wrote) {
@@ -455,6 +512,29 @@ mod tests {
         check(&[one(), at_two(), again], Err("histories_distinct"));
         let without = wrote(2, Some(batch(2, 1, &[])), Some(&[(1, 1), (2, 1)]));
         check(&[one(), at_two(), without], Err("valid_broadcasts"));
+    }
+
+    #[test]
+    fn logs_are_cut_when_all_have_applied_them() {
+        let cut = |below: u64| {
+            let commit = Commit {
+                cuts: vec![Cut {
+                    origin: Origin(1),
+                    below,
+                }],
+                ..Commit::new(PARTITION)
+            };
+            (1, Wrote::of(id(1), &commit, vec![id(2), id(3)]))
+        };
+        let one = || wrote(1, Some(batch(1, 1, &[])), Some(&[(1, 1)]));
+        let at_two = || wrote(2, None, Some(&[(1, 1)]));
+        // Node 3 comes later: it gets a state.
+        let begin = || [began(1, 0, &[]), began(2, 0, &[]), one(), began(3, 0, &[])];
+        let all = |more: &[(usize, Wrote)]| [&begin(), more].concat();
+        check(&all(&[at_two(), cut(2)]), Ok(()));
+        check(&all(&[cut(1)]), Ok(()));
+        check(&all(&[cut(2)]), Err("stability"));
+        check(&all(&[at_two(), cut(3)]), Err("stability"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
         protocol::{Answer, Question},
     },
     cli::run::print,
-    cluster::{Lag, LogLine, NodeLine, PartitionLine, Status, files::Files},
+    cluster::{LogLine, NodeLine, PartitionLine, Status, files::Files},
     config::Config,
     node::DataDir,
 };
@@ -57,13 +57,14 @@ fn shown(status: &Status) -> String {
     }
     if let Some(here) = &status.here {
         out.push_str(&format!(
-            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled\n",
+            "here: {} operations in {} partitions, {} applied, {} stable; {} bodies missing, {} accounts stalled, {} claims made again\n",
             here.operations,
             here.partitions,
             here.applied,
             here.stable,
             here.bodies_missing,
-            here.accounts_stalled
+            here.accounts_stalled,
+            here.claims_again
         ));
         if here.opening > 0 {
             out.push_str(&format!("{} partitions are being opened\n", here.opening));
@@ -83,17 +84,14 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
         "{:3}  {} operations, {} applied, {} stable",
         line.partition, line.operations, line.applied, line.stable
     );
+    out.push_str(&standing(status, line));
     for (incarnation, lacks) in &line.lacks {
         let mut nodes = status.nodes.iter().filter(|node| !node.closed);
         if let Some(node) = nodes.find(|node| node.incarnation == *incarnation) {
-            let Lag {
-                operations,
-                bytes,
-                seconds,
-            } = lacks;
+            let size = size_of(lacks.bytes, lacks.seconds, lacks.has_no_size());
             out.push_str(&format!(
-                "; {} lacks {operations} ({bytes} bytes, for {seconds} s)",
-                node.name
+                "; {} lacks {} ({size})",
+                node.name, lacks.operations
             ));
         }
     }
@@ -115,6 +113,39 @@ fn partition_line(status: &Status, line: &PartitionLine) -> String {
     }
     out.push('\n');
     out
+}
+
+/// Who holds a partition, where that is not each member or about to change, and who serves it, where that is not each holder.
+fn standing(status: &Status, line: &PartitionLine) -> String {
+    let mut out = String::new();
+    let members = status.nodes.iter();
+    let members = members.filter(|node| node.address.is_some() && !node.removed);
+    // An earlier version says nothing of it.
+    let is_told = !line.held_by.is_empty();
+    if is_told && (line.held_by.len() < members.count() || !line.comes_back.is_empty()) {
+        let held = line.held_by.iter();
+        let held = held.filter(|name| !line.comes_back.contains(name));
+        let held: Vec<&str> = held.map(String::as_str).collect();
+        out.push_str(&format!("; held by {}", held.join(" ")));
+        for (names, what) in [(&line.leaves, "leaves"), (&line.comes_back, "comes back")] {
+            for name in names {
+                out.push_str(&format!("; {name} {what}"));
+            }
+        }
+    }
+    if !line.served_by.is_empty() {
+        out.push_str(&format!("; served by {}", line.served_by.join(" ")));
+    }
+    out
+}
+
+/// How much it is, and how old, as far as that is known.
+fn size_of(bytes: u64, seconds: u64, at_least: bool) -> String {
+    match (at_least, bytes) {
+        (false, _) => format!("{bytes} bytes, for {seconds} s"),
+        (true, 0) => format!("size not known, for at least {seconds} s"),
+        (true, _) => format!("at least {bytes} bytes, for at least {seconds} s"),
+    }
 }
 
 /// How far a writer's log goes. A name that several incarnations have says too little.
@@ -181,8 +212,9 @@ fn line(node: &NodeLine) -> String {
     let lag = match (node.lacks, node.has_more) {
         _ if node.this || node.closed => String::new(),
         (Some(lacks), Some(more)) if lacks + more > 0 => format!(
-            "  lacks {lacks} operations ({} bytes, for {} s), has {more} more, {} bytes queued",
-            node.lacks_bytes, node.lacks_seconds, node.queued_bytes
+            "  lacks {lacks} operations ({}), has {more} more, {} bytes queued",
+            size_of(node.lacks_bytes, node.lacks_seconds, node.lacks_at_least),
+            node.queued_bytes
         ),
         (Some(_), _) => "  level".to_owned(),
         (None, _) => String::new(),
@@ -206,7 +238,7 @@ fn line(node: &NodeLine) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Here;
+    use crate::cluster::{Here, Lag};
 
     fn node(name: &str, incarnation: &str) -> NodeLine {
         NodeLine {
@@ -228,6 +260,7 @@ mod tests {
             lacks: Some(0),
             lacks_bytes: 0,
             lacks_seconds: 0,
+            lacks_at_least: false,
             holds: 256,
             leaves: 0,
             drained: false,
@@ -240,6 +273,10 @@ mod tests {
     fn partition(number: u16) -> PartitionLine {
         PartitionLine {
             partition: number,
+            held_by: vec!["a".into(), "b".into()],
+            comes_back: Vec::new(),
+            leaves: Vec::new(),
+            served_by: Vec::new(),
             open: true,
             operations: 17,
             applied: 14,
@@ -284,6 +321,22 @@ mod tests {
                 "eu  worker  host:10700  {linked}  lacks 12 operations (3140 bytes, for 2 s), has 0 more, 700 bytes queued"
             ),
         );
+        // Of some of it nothing is known, or of all.
+        check(
+            |node| {
+                (node.lacks, node.lacks_bytes, node.lacks_seconds) = (Some(12), 3140, 2);
+                node.lacks_at_least = true;
+            },
+            &format!(
+                "eu  worker  host:10700  {linked}  lacks 12 operations (at least 3140 bytes, for at least 2 s), has 0 more, 0 bytes queued"
+            ),
+        );
+        check(
+            |node| (node.lacks, node.lacks_at_least) = (Some(12), true),
+            &format!(
+                "eu  worker  host:10700  {linked}  lacks 12 operations (size not known, for at least 0 s), has 0 more, 0 bytes queued"
+            ),
+        );
         check(
             |node| node.has_more = Some(4),
             &format!(
@@ -319,6 +372,45 @@ mod tests {
         );
     }
 
+    #[test]
+    fn who_holds_a_partition_is_said_where_not_all_do() {
+        let check = |change: fn(&mut PartitionLine), expected: &str| {
+            let mut status = status();
+            // Only one life of each counts.
+            status.nodes = ["a", "b", "c"].map(|name| node(name, name)).into();
+            let mut former = node("b", "0b");
+            former.address = None;
+            status.nodes.push(former);
+            let mut line = partition(7);
+            line.held_by = ["a", "b", "c"].map(String::from).into();
+            change(&mut line);
+            assert_eq!(standing(&status, &line), expected);
+        };
+        check(|_| {}, "");
+        check(|line| line.held_by.clear(), "");
+        check(|line| line.held_by.truncate(2), "; held by a b");
+        check(
+            |line| line.leaves.extend(line.held_by.pop()),
+            "; held by a b; c leaves",
+        );
+        check(
+            |line| line.comes_back.push("b".into()),
+            "; held by a c; b comes back",
+        );
+        check(
+            |line| line.served_by = ["b", "a"].map(String::from).into(),
+            "; served by b a",
+        );
+        check(
+            |line| {
+                line.held_by.truncate(1);
+                line.leaves = ["b", "c"].map(String::from).into();
+                line.served_by.push("a".into());
+            },
+            "; held by a; b leaves; c leaves; served by a",
+        );
+    }
+
     /// Two lives of one node, another one, and one of which nobody knows any more.
     fn status() -> Status {
         let mut busy = partition(7);
@@ -327,7 +419,11 @@ mod tests {
             bytes: 700,
             seconds: 3,
         };
-        busy.lacks = [("0c".into(), lag)].into();
+        let without_size = Lag { bytes: 0, ..lag };
+        busy.lacks = [("0a".into(), without_size), ("0c".into(), lag)].into();
+        busy.held_by.truncate(1);
+        busy.leaves.push("b".into());
+        busy.served_by.push("a".into());
         (busy.claims_again, busy.bodies_missing) = (2, 1);
         busy.logs = [
             ("0a".into(), log(10, 10)),
@@ -349,6 +445,7 @@ mod tests {
                 applied: 14,
                 stable: 9,
                 bodies_missing: 1,
+                claims_again: 2,
                 ..Here::default()
             }),
             partitions: vec![busy, opening],
@@ -365,13 +462,13 @@ mod tests {
         assert_eq!(
             rest_of_short.unwrap(),
             "the clock is an hour ahead: this node writes nothing\n\
-             here: 17 operations in 2 partitions, 14 applied, 9 stable; 1 bodies missing, 0 accounts stalled\n\
+             here: 17 operations in 2 partitions, 14 applied, 9 stable; 1 bodies missing, 0 accounts stalled, 2 claims made again\n\
              1 partitions are being opened\n"
         );
         assert_eq!(
             rest,
-            "  7  17 operations, 14 applied, 9 stable; b lacks 5 (700 bytes, for 3 s); 2 claims made again; 1 bodies missing, \
-             0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  is being opened\n"
+            "  7  17 operations, 14 applied, 9 stable; held by a; b leaves; served by a; a lacks 5 (size not known, for at least 3 s); \
+             b lacks 5 (700 bytes, for 3 s); 2 claims made again; 1 bodies missing, 0 accounts stalled; logs: a 10, b (0b) 7 (4 applied), b (0c) 2, 0d 1\n  8  is being opened\n"
         );
     }
 
@@ -393,6 +490,14 @@ mod tests {
             serde_json::json!({"stored": 7, "applied": 4})
         );
         assert_eq!((&of["claims_again"], &of["stable"]), (&2.into(), &9.into()));
+        for (field, names) in [
+            ("held_by", serde_json::json!(["a"])),
+            ("leaves", serde_json::json!(["b"])),
+            ("comes_back", serde_json::json!([])),
+            ("served_by", serde_json::json!(["a"])),
+        ] {
+            assert_eq!(of[field], names, "{field}");
+        }
         let node = &all["nodes"][1];
         for (field, value) in [
             ("role", serde_json::json!("worker")),
@@ -400,19 +505,26 @@ mod tests {
             ("lacks", 0.into()),
             ("lacks_bytes", 0.into()),
             ("lacks_seconds", 0.into()),
+            ("lacks_at_least", false.into()),
             ("has_more", 0.into()),
             ("clock_ahead_micros", (-12_000).into()),
         ] {
             assert_eq!(node[field], value, "{field}");
         }
         assert_eq!(all["here"]["applied"], 14);
+        assert_eq!(all["here"]["claims_again"], 2);
         assert_eq!(told(false)["partitions"], serde_json::json!([]));
         // What an earlier version tells is understood, too.
         let mut earlier = all.clone();
         let partition = earlier["partitions"][0].as_object_mut().unwrap();
-        let _ = partition.remove("logs").unwrap();
+        for field in ["logs", "held_by", "comes_back", "leaves", "served_by"] {
+            let _ = partition.remove(field).unwrap();
+        }
+        let here = earlier["here"].as_object_mut().unwrap();
+        let _ = here.remove("claims_again").unwrap();
         let earlier: Status = serde_json::from_value(earlier).unwrap();
         assert!(earlier.partitions[0].logs.is_empty());
+        assert_eq!(standing(&earlier, &earlier.partitions[0]), "");
         assert_eq!(serde_json::from_value::<Status>(all).unwrap(), status());
     }
 }
