@@ -50,7 +50,7 @@ fn three_regions_agree() {
     let shown = done.expect("demo --regions 3 --exit");
     judge_ports(&shown, first_port);
     for text in [
-        "not ready for mail",
+        "docs/cluster.md",
         "6 messages for anne delivered in europe",
         "asia is cut off",
         "all 3 regions show this:\n  Archive  UIDVALIDITY ",

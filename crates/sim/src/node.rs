@@ -45,7 +45,7 @@ use whimbrel_storage::{
 };
 
 use crate::{
-    checkers::axioms::{Found, Wrote},
+    checkers::axioms::{Cuts, Found, Wrote},
     rng::Rng,
 };
 
@@ -152,6 +152,8 @@ pub struct Node {
     pub disk: Memory,
     /// What was written, until somebody has looked at it.
     pub wrote: Vec<Wrote>,
+    /// Up to where logs are kept for nobody who is away.
+    given_up: BTreeMap<(PartitionId, Incarnation), u64>,
     /// How fast things are.
     pub speed: Speed,
     owner_config: owner::Config,
@@ -240,6 +242,7 @@ impl Node {
         let mut node = Node {
             disk: Memory::new(),
             wrote: Vec::new(),
+            given_up: BTreeMap::new(),
             speed: Speed::default(),
             group: GroupCommit::new(whimbrel_storage::group::GROUP_BYTES_MAX_DEFAULT),
             held_back_until: None,
@@ -1262,7 +1265,7 @@ impl Node {
         self.held_back_until = None;
         let mut written = Vec::with_capacity(group.len());
         for (dest, ticket, commit) in group {
-            let wrote = Wrote::of(self.owner_config.origin, &commit, self.stay(&commit));
+            let wrote = Wrote::of(self.owner_config.origin, &commit, self.cuts(&commit));
             match self.disk.write(commit) {
                 Ok(()) => {
                     self.wrote.push(wrote);
@@ -1300,20 +1303,28 @@ impl Node {
         self.shorten_logs();
     }
 
-    /// The other members that hold a partition of which logs are cut, and never left it.
-    fn stay(&self, commit: &Commit) -> Vec<Incarnation> {
+    /// What a commit cuts of logs that are not given up, and the other members that hold the partition and never left it.
+    fn cuts(&self, commit: &Commit) -> Cuts {
         let Ok(number) = u16::try_from(commit.partition.0) else {
-            return Vec::new();
+            return Cuts::default();
         };
-        if commit.cuts.is_empty() || self.kept_bytes.is_some() {
-            return Vec::new();
-        }
+        let partition = PartitionId(number);
+        let cuts = commit.cuts.iter().filter_map(|cut| {
+            let origin = Incarnation::new(cut.origin.0)?;
+            let given_up = self.given_up.get(&(partition, origin)).copied();
+            (cut.below > given_up.unwrap_or(0) + 1).then_some((origin, cut.below))
+        });
         let owner::Config { peers, holders, .. } = &self.owner_config;
         let stays = |id: &&Incarnation| {
-            let standing = holders.standing(**id, PartitionId(number));
+            let standing = holders.standing(**id, partition);
             standing.phase == Phase::Holds && standing.life == 0
         };
-        peers.keys().filter(stays).copied().collect()
+        let below: Vec<(Incarnation, u64)> = cuts.collect();
+        let members = peers.keys().filter(stays).filter(|_| !below.is_empty());
+        Cuts {
+            members: members.copied().collect(),
+            below,
+        }
     }
 
     /// As a server does it now and then.
@@ -1326,6 +1337,10 @@ impl Node {
         let logs = given_up(&lengths, bytes_max);
         if logs.is_empty() {
             return;
+        }
+        for (of, number) in &logs {
+            let given_up = self.given_up.entry(*of).or_default();
+            *given_up = (*number).max(*given_up);
         }
         let owners = (0..self.owners.len()).map(Dest::Owner);
         for dest in owners.chain([Dest::Directory, Dest::Queue]) {

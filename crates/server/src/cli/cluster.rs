@@ -56,7 +56,7 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
             let name = runtime()?.block_on(found(&config))?;
             print(&format!(
                 "{name} is the first node of a cluster. Start it (`whimbrel serve`), and let others in with `whimbrel cluster token`.\n\
-                 Not ready for mail: docs/replication.md says what is missing.\n"
+                 docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n"
             ))
         }
         Cluster::Join { token, .. } => {
@@ -73,7 +73,8 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
             let token = Token::from_text(&token)?;
             let name = runtime()?.block_on(enter(&config, &token))?;
             print(&format!(
-                "{name} is a member, let in by {}. Start it (`whimbrel serve`).\nNot ready for mail: docs/replication.md says what is missing.\n",
+                "{name} is a member, let in by {}. Start it (`whimbrel serve`).\n\
+                 docs/cluster.md tells how it goes on; keep another copy of its mail: clusters are new.\n",
                 token.sponsor
             ))
         }

@@ -151,7 +151,7 @@ pub enum Command {
     },
     /// Found a cluster, join one, let a node in, show how it is
     #[command(
-        after_help = "Nodes of a cluster hold the same accounts. NOT READY FOR MAIL: docs/replication.md says what is missing.\n\n\
+        after_help = "Nodes of a cluster hold the same accounts, and each takes every write. The guide: docs/cluster.md\n\n\
                       In the configuration of each node, with its own name and address:\n  \
                       [cluster]\n  name = \"eu-1\"\n  listen = [\"[::]:10700\"]\n  address = \"eu-1.example.org:10700\"\n\n\
                       Then on the first node:\n  whimbrel cluster init\n  whimbrel serve\n  whimbrel cluster token      prints a token for one node\n\n\

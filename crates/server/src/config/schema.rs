@@ -392,7 +392,7 @@ schema! {
         loads_max: usize = "16", "1" ..= "1024";
     }
 
-    /// Other nodes that hold the same accounts. Without a name this node is alone, and nothing here matters. **Not ready for mail**: see replication.md.
+    /// Other nodes that hold the same accounts. Without a name this node is alone, and nothing here matters. How nodes are set up: cluster.md.
     cluster: ClusterSection {
         /// This node's name in its cluster: letters a to z, digits and inner hyphens, at most 63. No two nodes have one name.
         name: String = "\"\"";

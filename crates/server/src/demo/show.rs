@@ -127,7 +127,7 @@ pub(super) fn connect(
 
 pub(super) fn regions(data: &Path) {
     say!(
-        "Whimbrel demo, regions in {} (removed at the end). A cluster is not ready for mail: docs/replication.md\n",
+        "Whimbrel demo, regions in {} (removed at the end). How to run a cluster: docs/cluster.md\n",
         data.display()
     );
 }

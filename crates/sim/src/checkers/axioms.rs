@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_crdt::{Batch, Incarnation, VersionVector};
 use whimbrel_service::log::Position;
-use whimbrel_storage::{Commit, Cut, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId};
+use whimbrel_storage::{Commit, Hash, LogEntry, LogPosition, Mutation, Origin, PartitionId};
 
 /// What is on a disk of one partition.
 #[derive(Clone, Debug)]
@@ -39,9 +39,9 @@ pub enum Place {
 /// What a commit cuts of logs.
 #[derive(Clone, Debug, Default)]
 pub struct Cuts {
-    /// Below which numbers.
+    /// Below which numbers, where that is more than was given up.
     pub below: Vec<(Incarnation, u64)>,
-    /// The other members who hold the partition and never left it, as the node knows. Nobody, where logs are given up.
+    /// The other members who hold the partition and never left it, as the node knows.
     pub members: Vec<Incarnation>,
 }
 
@@ -73,7 +73,7 @@ pub enum Wrote {
 impl Wrote {
     /// What a commit says of batches.
     #[must_use]
-    pub fn of(me: Incarnation, commit: &Commit, members: Vec<Incarnation>) -> Self {
+    pub fn of(me: Incarnation, commit: &Commit, cuts: Cuts) -> Self {
         let is_position = |key: &Bytes| key == whimbrel_service::log::POSITION_KEY;
         let mut changes = commit.mutations.iter().rev();
         let position = changes.find_map(|change| match change {
@@ -86,16 +86,9 @@ impl Wrote {
             partition: commit.partition,
             entry: commit.entry.clone(),
             position: position.unwrap_or(Place::Stays),
-            cuts: Cuts {
-                below: commit.cuts.iter().filter_map(below).collect(),
-                members,
-            },
+            cuts,
         }
     }
-}
-
-fn below(cut: &Cut) -> Option<(Incarnation, u64)> {
-    Some((Incarnation::new(cut.origin.0)?, cut.below))
 }
 
 /// A batch that was broadcast.
@@ -115,11 +108,20 @@ pub struct Axioms {
     made: BTreeMap<(PartitionId, Incarnation, u64), Made>,
     /// What is delivered at a node.
     delivered: BTreeMap<(usize, PartitionId), VersionVector>,
-    /// What was ever delivered to those who were there before anything was made. Who comes later gets a state first, of what was cut before.
+    /// What was ever delivered to those who were there from the begin. Who comes later gets a state first, of what was cut before.
     founders: BTreeMap<Incarnation, BTreeMap<PartitionId, VersionVector>>,
 }
 
 impl Axioms {
+    /// Of a cluster that these found.
+    pub fn of(founders: impl IntoIterator<Item = Incarnation>) -> Self {
+        let founders = founders.into_iter().map(|id| (id, BTreeMap::new()));
+        Axioms {
+            founders: founders.collect(),
+            ..Axioms::default()
+        }
+    }
+
     /// How many batches there are.
     #[must_use]
     pub fn batches(&self) -> u64 {
@@ -306,9 +308,6 @@ impl Axioms {
     /// What is on a disk has happened; what was only written has not.
     fn began(&mut self, node: usize, me: Incarnation, disk: &[Found]) -> Result<(), String> {
         self.delivered.retain(|(of, _), _| *of != node);
-        if self.made.is_empty() {
-            self.founders.entry(me).or_default();
-        }
         let mut ends = BTreeMap::new();
         for Found {
             partition,
@@ -439,7 +438,7 @@ mod tests {
         };
         (
             usize::try_from(n).unwrap(),
-            Wrote::of(id(n), &commit, Vec::new()),
+            Wrote::of(id(n), &commit, Cuts::default()),
         )
     }
 
@@ -461,7 +460,7 @@ mod tests {
     }
 
     fn check(history: &[(usize, Wrote)], expected: Result<(), &str>) {
-        let mut axioms = Axioms::default();
+        let mut axioms = Axioms::of([id(1), id(2)]);
         let mut all = history.iter();
         let result = all.try_for_each(|(node, wrote)| axioms.wrote(*node, wrote));
         match (&result, expected) {
@@ -517,20 +516,16 @@ mod tests {
     #[test]
     fn logs_are_cut_when_all_have_applied_them() {
         let cut = |below: u64| {
-            let commit = Commit {
-                cuts: vec![Cut {
-                    origin: Origin(1),
-                    below,
-                }],
-                ..Commit::new(PARTITION)
+            let cuts = Cuts {
+                below: vec![(id(1), below)],
+                members: vec![id(2), id(3)],
             };
-            (1, Wrote::of(id(1), &commit, vec![id(2), id(3)]))
+            (1, Wrote::of(id(1), &Commit::new(PARTITION), cuts))
         };
         let one = || wrote(1, Some(batch(1, 1, &[])), Some(&[(1, 1)]));
         let at_two = || wrote(2, None, Some(&[(1, 1)]));
         // Node 3 comes later: it gets a state.
-        let begin = || [began(1, 0, &[]), began(2, 0, &[]), one(), began(3, 0, &[])];
-        let all = |more: &[(usize, Wrote)]| [&begin(), more].concat();
+        let all = |more: &[(usize, Wrote)]| [&[one()], more].concat();
         check(&all(&[at_two(), cut(2)]), Ok(()));
         check(&all(&[cut(1)]), Ok(()));
         check(&all(&[cut(2)]), Err("stability"));

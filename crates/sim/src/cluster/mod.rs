@@ -418,7 +418,7 @@ impl World {
             accounts: Vec::new(),
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
-            axioms: Axioms::default(),
+            axioms: Axioms::of(ids.iter().copied()),
             looks: Looks::default(),
             modseqs: Modseqs::default(),
             kept: Kept::default(),
