@@ -64,7 +64,7 @@ mod broken {
         ("counter-ignores-claims", &["stopped"], Regions(2)),
         ("counter-not-told", &["claims:", "told UID"], Regions(0)),
         ("credential-by-arrival", &["U3"], Cluster(70)),
-        ("cut-at-own-pace", &["stability"], Anywhere),
+        ("cut-at-own-pace", &["stability"], Lost(1)),
         ("directory-replaced-by-state", &["U3"], Cluster(115)),
         ("duplicate-taken", &["stopped", "axiom"], Regions(3)),
         (
