@@ -4,7 +4,7 @@
 //! the commit whose position covers it. What a crash takes back has not happened: of the proof's histories only what survives counts. Who leaves a partition takes its position; if it comes
 //! back it does so as another node of the proof, to which nothing was delivered (`docs/decisions/0040`).
 //!
-//! And one thing more, which the proofs do not speak of: of a log only that is cut which has been delivered to all members. Who lacks it gets a state, so a cluster goes on after a
+//! And one thing more, which the proofs do not speak of: of a log only that is cut which has been delivered to all members, unless the partition is left with all of its logs. Who lacks it gets a state, so a cluster goes on after a
 //! fault of this kind, and nothing else tells of it.
 
 use std::collections::BTreeMap;
@@ -140,9 +140,13 @@ impl Axioms {
                 entry,
                 position,
                 cuts,
-            } => self
-                .cut(*partition, cuts)
-                .and_then(|()| self.commit(node, *me, *partition, entry.as_ref(), position)),
+            } => {
+                let cut = match position {
+                    Place::Gone => Ok(()),
+                    Place::Stays | Place::At(_) => self.cut(*partition, cuts),
+                };
+                cut.and_then(|()| self.commit(node, *me, *partition, entry.as_ref(), position))
+            }
             Wrote::Began { me, disk } => self.began(node, *me, disk),
         };
         what.map_err(|what| format!("axiom at node {node}: {what}"))
@@ -530,6 +534,13 @@ mod tests {
         check(&all(&[cut(1)]), Ok(()));
         check(&all(&[cut(2)]), Err("stability"));
         check(&all(&[at_two(), cut(3)]), Err("stability"));
+        // Who leaves cuts all: the others have it.
+        let (node, mut leaves) = left(1);
+        if let Wrote::Commit { cuts, .. } = &mut leaves {
+            cuts.below = vec![(id(1), 2)];
+            cuts.members = vec![id(2)];
+        }
+        check(&all(&[(node, leaves)]), Ok(()));
     }
 
     #[test]
