@@ -337,6 +337,8 @@ impl Transport {
             let mut wanted = peers.iter();
             wanted.any(|peer| peer.name == *name && peer.address == dialer.address)
         });
+        // Before new ones are there: what was in vain was so at another address, or of somebody else.
+        lock(&self.0.outages).retain(|name, _| dialers.contains_key(name));
         for peer in peers {
             if peer.name == self.0.name || dialers.contains_key(&peer.name) {
                 continue;
@@ -359,7 +361,6 @@ impl Transport {
             });
             dialers.insert(name, Dialer { address, _stop });
         }
-        lock(&self.0.outages).retain(|name, _| dialers.contains_key(name));
     }
 
     /// The links that are up.
@@ -433,23 +434,25 @@ impl Inner {
         }
     }
 
-    /// A try was in vain. If there has been no link for long, that is said, once.
-    fn is_away(&self, peer: &Peer, ended: &Ended) {
+    /// A try was in vain. If there has been no link for long, that is said, once: whether it was now.
+    fn is_away(&self, peer: &Peer, ended: &Ended) -> bool {
         let now = (self.clock)().mono_micros;
         let mut outages = lock(&self.outages);
         // It may have dialed this node meanwhile.
         if lock(&self.links).of(&peer.name).next().is_some() {
-            return;
+            return false;
         }
         let outage = outages.entry(peer.name.clone()).or_insert(Outage {
             since_micros: now,
             told: false,
         });
         let seconds = now.saturating_sub(outage.since_micros) / 1_000_000;
-        if seconds >= OUTAGE.as_secs() && !std::mem::replace(&mut outage.told, true) {
+        let is_said = seconds >= OUTAGE.as_secs() && !std::mem::replace(&mut outage.told, true);
+        if is_said {
             let (name, address) = (&peer.name, &peer.address);
             tracing::warn!(peer = %name, address, seconds, %ended, "no link; it is tried on, and said when there is one");
         }
+        is_said
     }
 
     async fn reach(&self, peer: &Peer) -> Result<TlsStream<TcpStream>, Ended> {
@@ -744,13 +747,15 @@ mod tests {
             address: listener.local_addr().unwrap().to_string(),
         };
         drop(listener);
-        for (at, told) in [(5, false), (64, false), (65, true), (99, true)] {
+        for (at, told) in [(5, false), (64, false), (65, true), (99, false)] {
             mono_micros.store(at * 1_000_000, Ordering::Relaxed);
-            let _ = transport.0.dial(&peer, DIAL_AFTER.0, &mut false).await;
-            let outages = lock(&transport.0.outages);
-            let outage = &outages[&peer.name];
-            assert_eq!((outage.since_micros, outage.told), (5_000_000, told));
+            let said = transport.0.is_away(&peer, &Ended::Over);
+            assert_eq!(said, told, "{at}");
         }
+        // A try in vain is one of them.
+        lock(&transport.0.outages).clear();
+        let _ = transport.0.dial(&peer, DIAL_AFTER.0, &mut false).await;
+        assert_eq!(lock(&transport.0.outages).len(), 1);
         // Who is no peer any more is not waited for.
         transport.dial(Vec::new());
         assert!(lock(&transport.0.outages).is_empty());

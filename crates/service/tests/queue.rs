@@ -681,6 +681,56 @@ fn what_cannot_be_read_again_is_asked_for_later() {
     }
 }
 
+/// Who waited already when it turned out that the store cannot read is not kept waiting.
+#[test]
+fn who_waits_for_what_cannot_be_read_is_told() {
+    let mut queue = QueueOwner::new(Config {
+        peers: [Incarnation::from_hash(2)].into(),
+        in_cluster: true,
+        other_nodes: 0,
+        ..Config::alone(Incarnation::from_hash(1), Limits::default())
+    });
+    let now = Now::default();
+    let mut disk = Disk::default();
+    disk.carry_out(&mut queue, now);
+    let accept = |number: u8| {
+        let call = Call::Accept(entry(number, 1));
+        Input::Call(RequestId(number.into()), call)
+    };
+    queue.handle(now, accept(1));
+    let outputs = |queue: &mut QueueOwner| std::iter::from_fn(|| queue.poll()).collect::<Vec<_>>();
+    let commit = outputs(&mut queue)
+        .into_iter()
+        .find_map(|output| match output {
+            Output::Commit(ticket, _) => Some(ticket),
+            _ => None,
+        });
+    queue.handle(now, Input::CommitFailed(commit.unwrap()));
+    let load = outputs(&mut queue)
+        .into_iter()
+        .find_map(|output| match output {
+            Output::Load { ticket, .. } => Some(ticket),
+            _ => None,
+        });
+    queue.handle(now, accept(2));
+    assert!(outputs(&mut queue).is_empty(), "it waits");
+    let cause = StoreError::Read("it is opened again".into());
+    queue.handle(now, Input::LoadFailed(load.unwrap(), cause));
+    let told = |output: &Output| {
+        matches!(
+            output,
+            Output::Reply(RequestId(2), Reply::Failed(Failure::Temporary))
+        )
+    };
+    assert_eq!(
+        outputs(&mut queue)
+            .iter()
+            .filter(|output| told(output))
+            .count(),
+        1
+    );
+}
+
 /// What a driver does for a queue.
 #[derive(Default)]
 struct Disk {

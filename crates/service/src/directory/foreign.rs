@@ -262,7 +262,7 @@ impl DirectoryOwner {
         true
     }
 
-    /// It waits until all is read. If the store cannot read now, whoever would wait for an answer is to ask again.
+    /// It waits until all is read. If the store cannot read now, whoever would wait for an answer is to ask again; a password that is being verified waits.
     pub(super) fn put_off(&mut self, input: Input) {
         let Phase::Loading(loading) = &mut self.state else {
             unreachable!("only then");

@@ -126,7 +126,9 @@ fn standing(status: &Status, line: &PartitionLine) -> String {
         let held = line.held_by.iter();
         let held = held.filter(|name| !line.comes_back.contains(name));
         let held: Vec<&str> = held.map(String::as_str).collect();
-        out.push_str(&format!("; held by {}", held.join(" ")));
+        if !held.is_empty() {
+            out.push_str(&format!("; held by {}", held.join(" ")));
+        }
         for (names, what) in [(&line.leaves, "leaves"), (&line.comes_back, "comes back")] {
             for name in names {
                 out.push_str(&format!("; {name} {what}"));
