@@ -130,6 +130,13 @@ impl Roster {
         &self.places
     }
 
+    /// Those of the members that were not removed.
+    pub fn present(&self) -> impl Iterator<Item = (&str, &Place)> {
+        let places = self.places.iter();
+        let present = places.filter(|(_, place)| !self.members.is_out(place.incarnation));
+        present.map(|(name, place)| (name.as_str(), place))
+    }
+
     /// How a node stands to a partition.
     pub fn standing(&self, node: Incarnation, partition: PartitionId) -> Standing {
         let said = self.holders.as_ref();

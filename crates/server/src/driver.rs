@@ -464,7 +464,7 @@ impl<S: Store> Driver<S> {
         self.open.is_now(Stage::Authenticated);
         if let Some(relays) = &self.context.relays
             && self.transport.as_ref().is_some_and(Transport::is_a_clients)
-            && !relays.is_here(Some(*account)).await
+            && !relays.is_here(Some(*account))
         {
             self.session.relay();
         }

@@ -484,7 +484,7 @@ impl<S: Store> Listener<S> {
         });
         // Who logs in is looked for when he has.
         let elsewhere = match &self.context.relays {
-            Some(relays) if !self.protocol.logs_in() => !relays.is_here(None).await,
+            Some(relays) if !self.protocol.logs_in() => !relays.is_here(None),
             _ => false,
         };
         if passes || elsewhere {

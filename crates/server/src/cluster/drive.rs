@@ -167,9 +167,9 @@ impl<S: Store> Ways<S> {
         match frames.recv().await {
             Some(Frame::Roster(theirs)) => {
                 // Before it is heard, if it is known already; else when it has said who it is.
-                if !self.is_named(agreed).await
+                if !self.is_named(agreed)
                     || !self.hear(agreed, &theirs).await
-                    || !self.is_named(agreed).await
+                    || !self.is_named(agreed)
                 {
                     return false;
                 }
@@ -197,7 +197,7 @@ impl<S: Store> Ways<S> {
     }
 
     /// Its name is that of its certificate; what it acknowledges counts for its incarnation, which must be no other member's.
-    async fn is_named(&self, agreed: &Agreed) -> bool {
+    fn is_named(&self, agreed: &Agreed) -> bool {
         let named = is_named(&self.state.roster(), agreed.incarnation, &agreed.name);
         if !named {
             tracing::error!(

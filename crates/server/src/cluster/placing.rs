@@ -211,10 +211,8 @@ fn wanted(
 
 /// The members as they are placed.
 fn nodes(roster: &Roster) -> Vec<Node> {
-    let places = roster.places().iter();
-    let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
-    let node = members.map(|(name, place)| Node {
-        name: name.clone(),
+    let node = roster.present().map(|(name, place)| Node {
+        name: name.to_owned(),
         region: place.region.clone(),
         role: place.role(),
         distance: 0,

@@ -226,7 +226,7 @@ impl<S: Store> Relays<S> {
     }
 
     /// Whether this node serves the account, when it is not asked to by another one. Mail from strangers (no account) any worker takes.
-    pub(crate) async fn is_here(&self, account: Option<AccountId>) -> bool {
+    pub(crate) fn is_here(&self, account: Option<AccountId>) -> bool {
         if self.registry.is_draining() || self.state.is_young() {
             return false;
         }
@@ -234,7 +234,7 @@ impl<S: Store> Relays<S> {
         if self.role == Role::Worker && (self.workers == 0 || account.is_none()) {
             return self.state.holds(partition);
         }
-        let (nodes, _) = self.nodes(partition).await;
+        let (nodes, _) = self.nodes(partition);
         self.serve(partition, &nodes).by(self.me())
     }
 
@@ -243,7 +243,7 @@ impl<S: Store> Relays<S> {
     }
 
     /// The members as they stand to a partition, and where those are that there is a link to.
-    async fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
+    fn nodes(&self, partition: PartitionId) -> (Vec<Node>, Vec<(Address, Incarnation)>) {
         let links = self.state.transport.links();
         let roster = self.state.roster();
         let nodes = placed(&self.state, &roster, &links, partition);
@@ -263,7 +263,7 @@ impl<S: Store> Relays<S> {
         let partition = handover.account.map_or_else(any, partition_of);
         // Mail from strangers goes to the queue, which all hold.
         let held = handover.account.map_or(PartitionId::QUEUE, partition_of);
-        let (nodes, linked) = self.nodes(held).await;
+        let (nodes, linked) = self.nodes(held);
         let order = self.serve(partition, &nodes).order;
         let is_taken_here = !self.registry.is_draining() && !self.state.is_young();
         let is_here = |node: &&Node| is_taken_here && node.name == self.me();
@@ -346,13 +346,11 @@ fn placed<S: Store>(
     partition: PartitionId,
 ) -> Vec<Node> {
     let me = state.credentials.name().as_str();
-    let places = roster.places().iter();
-    let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
-    let nodes = members.map(|(name, place)| {
+    let nodes = roster.present().map(|(name, place)| {
         let link = links.iter().find(|link| link.name.as_str() == name);
         let distance = link.and_then(|link| link.round_trip_micros);
         Node {
-            name: name.clone(),
+            name: name.to_owned(),
             region: place.region.clone(),
             role: place.role(),
             distance: distance.unwrap_or(u64::MAX),
@@ -624,7 +622,7 @@ pub(super) async fn serve<S: Store>(
         let (registry, places) = (Arc::clone(&registry), Arc::clone(&places));
         tokio::spawn(async move {
             let from = relayed.from.to_string();
-            match admit(&state, &context, &registry, &places, &relayed).await {
+            match admit(&state, &context, &registry, &places, &relayed) {
                 Err(why) => {
                     tracing::info!(from, why, "a session that was brought is not taken");
                     relayed.refuse(why).await;
@@ -650,7 +648,7 @@ pub(super) async fn serve<S: Store>(
     }
 }
 
-async fn admit<S: Store>(
+fn admit<S: Store>(
     state: &State<S>,
     context: &Arc<Context<S>>,
     registry: &Arc<Registry>,
@@ -663,7 +661,7 @@ async fn admit<S: Store>(
     if state.is_young() {
         return Err("this node is new, and has not all that it would have to serve");
     }
-    if !is_member(state, &relayed.from).await {
+    if !is_member(state, &relayed.from) {
         return Err("that node is no member");
     }
     let head: Head =
@@ -700,10 +698,9 @@ async fn admit<S: Store>(
     Ok((connection, account))
 }
 
-async fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
+fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
     let roster = state.roster();
-    let place = roster.places().get(name.as_str());
-    place.is_some_and(|place| !roster.members().is_out(place.incarnation))
+    roster.present().any(|(of, _)| of == name.as_str())
 }
 
 #[cfg(test)]

@@ -381,9 +381,7 @@ impl<S: Store> State<S> {
 
     /// Whom to dial, and to ask.
     pub(super) fn peers(&self, roster: &Roster) -> Vec<Peer> {
-        let places = roster.places().iter();
-        let members = places.filter(|(_, place)| !roster.members().is_out(place.incarnation));
-        let told = members.filter_map(|(name, place)| {
+        let told = roster.present().filter_map(|(name, place)| {
             let name = NodeName::new(name).ok()?;
             let address = self.overrides.get(&name).unwrap_or(&place.address);
             let address = address.clone();

@@ -24,11 +24,9 @@ fn members(
     partition: PartitionId,
     phase: Phase,
 ) -> impl Iterator<Item = (&str, Incarnation)> {
-    let places = roster.places().iter();
-    let all = places.map(|(name, place)| (name.as_str(), place.incarnation));
-    all.filter(move |(_, id)| {
-        !roster.members().is_out(*id) && roster.standing(*id, partition).phase == phase
-    })
+    let all = roster.present();
+    let all = all.map(|(name, place)| (name, place.incarnation));
+    all.filter(move |(_, id)| roster.standing(*id, partition).phase == phase)
 }
 
 /// The names alone.
@@ -353,7 +351,7 @@ pub struct Here {
 /// A partition at the node that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionLine {
-    /// Its number: 256 is the directory.
+    /// Its number: below 256 it is one of accounts, 256 is the directory, 512 the queue.
     pub partition: u16,
     /// Names of the members that hold it, or come back to it.
     #[serde(default)]
