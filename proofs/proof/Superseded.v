@@ -55,5 +55,5 @@ Proof.
     apply Hne, H; [done|done|]. intros o. rewrite <- !elem_of_deliveries.
     assert (deliveries (history_of both_again 0) = [told_first; again_by 1; again_by 2]) as -> by computed.
     assert (deliveries (history_of both_again 1) = [told_first; again_by 2; again_by 1]) as -> by computed.
-    rewrite !elem_of_cons. tauto.
+    rewrite !elem_of_cons. clear. generalize told_first (again_by 1) (again_by 2). tauto.
 Qed.

@@ -32,9 +32,12 @@ pub use join::{Admission, JoinError, Refused, ask, ask_member};
 pub use name::{NameError, NodeName};
 pub use outbox::{BULK_BYTES_MAX, Handle, NoRoom, OUTBOX_BYTES_MAX};
 pub use pack::FEATURE_LZ4;
+pub use places::Place;
 pub use relay::{RelayStream, Relayed, Relays};
 pub use token::{TOKENS_MAX, Token, TokenError, Tokens};
-pub use transport::{Asked, Clock, Event, LinkId, Linked, Peer, Shown, Transport, handshake};
+pub use transport::{
+    Asked, Clock, Event, Lanes, LinkId, Linked, Peer, Shown, Transport, handshake,
+};
 
 /// Names a cluster: drawn when it is founded.
 pub type ClusterId = [u8; 16];

@@ -42,7 +42,7 @@ struct Held {
 }
 
 /// One of them, given back when dropped.
-pub(crate) struct Place {
+pub struct Place {
     places: Places,
     number: u64,
 }
@@ -116,7 +116,7 @@ impl Taken {
 
 impl Place {
     /// It is a stranger's no longer: the place stays taken, and no other stream ends this one.
-    pub(crate) fn is_known(&self) {
+    pub fn is_known(&self) {
         if let Some(held) = self.places.lock().held.get_mut(&self.number) {
             held.end = None;
         }

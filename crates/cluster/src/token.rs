@@ -136,6 +136,19 @@ impl Tokens {
         Ok(())
     }
 
+    /// Whether there is such a token, and its time is not over. [`Tokens::take`] decides.
+    ///
+    /// # Errors
+    /// [`TokenError::Invalid`]
+    pub fn judge(&self, now: u64, id: u64, secret: &[u8; 32]) -> Result<(), TokenError> {
+        let waiting = self.waiting.get(&id).ok_or(TokenError::Invalid)?;
+        let same = waiting.hash.ct_eq(blake3::hash(secret).as_bytes());
+        match bool::from(same) && waiting.until_micros > now {
+            true => Ok(()),
+            false => Err(TokenError::Invalid),
+        }
+    }
+
     /// Takes a token for this incarnation: no other is let in by it, and that is to be kept before anything is told.
     ///
     /// # Errors
@@ -147,10 +160,9 @@ impl Tokens {
         secret: &[u8; 32],
         incarnation: u64,
     ) -> Result<(), TokenError> {
+        self.judge(now, id, secret)?;
         let waiting = self.waiting.get_mut(&id).ok_or(TokenError::Invalid)?;
-        let same = waiting.hash.ct_eq(blake3::hash(secret).as_bytes());
-        let other = waiting.used_by.is_some_and(|by| by != incarnation);
-        if !bool::from(same) || waiting.until_micros <= now || other {
+        if waiting.used_by.is_some_and(|by| by != incarnation) {
             return Err(TokenError::Invalid);
         }
         waiting.used_by = Some(incarnation);

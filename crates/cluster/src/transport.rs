@@ -111,6 +111,16 @@ pub struct Asked {
     pub detail: Vec<u8>,
     /// Its answer: what this node adds.
     pub answer: oneshot::Sender<Result<Vec<u8>, Refused>>,
+    /// Of one with a token: until that is judged, its stream ends for others that come.
+    pub place: Option<Arc<Place>>,
+}
+
+/// Where questions go, each of which may take a sync. Who has shown nothing but a token that may be none holds up no member.
+pub struct Lanes {
+    /// Of members.
+    pub members: mpsc::Sender<Asked>,
+    /// Of those that want to join.
+    pub strangers: mpsc::Sender<Asked>,
 }
 
 /// By what who asks is known.
@@ -221,7 +231,7 @@ struct Inner {
     client: Arc<ClientConfig>,
     clock: Clock,
     events: mpsc::Sender<Event>,
-    asked: mpsc::Sender<Asked>,
+    asked: Lanes,
     /// Where sessions go that others bring; none before it is set.
     relayed: OnceLock<mpsc::Sender<Relayed>>,
     handshakes: Places,
@@ -262,7 +272,7 @@ impl Transport {
         authority: Authority,
         clock: Clock,
         events: mpsc::Sender<Event>,
-        asked: mpsc::Sender<Asked>,
+        asked: Lanes,
     ) -> Result<Self, AuthorityError> {
         Ok(Transport(Arc::new(Inner {
             name: credentials.name().clone(),
@@ -474,18 +484,17 @@ impl Inner {
         let connection = stream.get_ref().1;
         match connection.alpn_protocol() {
             Some(ALPN_JOIN) => {
-                join::answer(&mut stream, &self.authority, |question| {
-                    // Who is let in must hear it: the token is used up then.
-                    place.is_known();
-                    self.ask(question, None)
-                })
-                .await?;
+                let place = Arc::new(place);
+                let ask = |question| self.ask_as_stranger(question, Arc::clone(&place));
+                join::answer(&mut stream, &self.authority, ask).await?;
                 Ok(())
             }
             Some(ALPN_ASK) => {
                 let name = certified(connection)?;
                 place.is_known();
-                join::tell(&mut stream, |question| self.ask(question, Some(name))).await?;
+                let ask =
+                    |question: Question| self.ask(Shown::Certificate, name, question.detail, None);
+                join::tell(&mut stream, ask).await?;
                 Ok(())
             }
             Some(ALPN_RELAY) => {
@@ -512,32 +521,42 @@ impl Inner {
         }
     }
 
+    async fn ask_as_stranger(
+        &self,
+        question: Question,
+        place: Arc<Place>,
+    ) -> Result<Vec<u8>, Refused> {
+        let name = NodeName::new(&question.name);
+        let name = name.map_err(|error| Refused(error.to_string()))?;
+        let (id, secret) = (question.id, question.secret);
+        let shown = Shown::Token { id, secret };
+        self.ask(shown, name, question.detail, Some(place)).await
+    }
+
     /// What the node says to one that wants to join, or to a member.
     async fn ask(
         &self,
-        question: Question,
-        certified: Option<NodeName>,
+        shown: Shown,
+        name: NodeName,
+        detail: Vec<u8>,
+        place: Option<Arc<Place>>,
     ) -> Result<Vec<u8>, Refused> {
         let refused = |why: &str| Refused(why.to_owned());
-        let (shown, name) = match certified {
-            Some(name) => (Shown::Certificate, name),
-            None => {
-                let name = NodeName::new(&question.name);
-                let (id, secret) = (question.id, question.secret);
-                let name = name.map_err(|error| Refused(error.to_string()))?;
-                (Shown::Token { id, secret }, name)
-            }
+        let lane = match shown {
+            Shown::Certificate => &self.asked.members,
+            Shown::Token { .. } => &self.asked.strangers,
         };
         let (answer, answered) = oneshot::channel();
         let asked = Asked {
             shown,
             name,
-            detail: question.detail,
+            detail,
             answer,
+            place,
         };
         // One at a time, and no row of them: each takes a sync.
         let busy = |_| refused("the node is busy; try again");
-        self.asked.try_send(asked).map_err(busy)?;
+        lane.try_send(asked).map_err(busy)?;
         let gone = |_| refused("the node is stopping");
         answered.await.map_err(gone)?
     }
@@ -728,6 +747,13 @@ impl Hears for Ears<'_> {
 mod tests {
     use super::*;
 
+    fn lanes() -> Lanes {
+        Lanes {
+            members: mpsc::channel(1).0,
+            strangers: mpsc::channel(1).0,
+        }
+    }
+
     #[tokio::test]
     async fn an_outage_is_said_once_when_it_has_lasted() {
         let authority = Authority::found([7; 16]).unwrap();
@@ -738,8 +764,8 @@ mod tests {
             wall_micros: 0,
             mono_micros: read.load(Ordering::Relaxed),
         });
-        let (events, asked) = (mpsc::channel(1).0, mpsc::channel(1).0);
-        let transport = Transport::new(&credentials, authority, clock, events, asked).unwrap();
+        let events = mpsc::channel(1).0;
+        let transport = Transport::new(&credentials, authority, clock, events, lanes()).unwrap();
         // Nobody listens there any more.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = Peer {
@@ -773,8 +799,8 @@ mod tests {
                 wall_micros: 0,
                 mono_micros: 0,
             });
-            let (events, asked) = (mpsc::channel(1).0, mpsc::channel(1).0);
-            Transport::new(&credentials, of.unwrap(), clock, events, asked).unwrap()
+            let events = mpsc::channel(1).0;
+            Transport::new(&credentials, of.unwrap(), clock, events, lanes()).unwrap()
         };
         // Neither has begun: a link ends as soon as it is there.
         let (dials, answers) = (start("a"), start("b"));

@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
 };
-use whimbrel_cluster::{Authority, NodeName, Peer, Relays, Transport};
+use whimbrel_cluster::{Authority, Lanes, NodeName, Peer, Relays, Transport};
 use whimbrel_replication::Now;
 
 /// Longer than anything here takes on the slowest machine: a test that waits so long has failed.
@@ -25,8 +25,12 @@ async fn relays(tasks: &mut JoinSet<()>) -> (Relays, Peer) {
         wall_micros: 0,
         mono_micros: 0,
     });
-    let (events, asked) = (mpsc::channel(1).0, mpsc::channel(1).0);
-    let transport = Transport::new(&b, authority, clock, events, asked).unwrap();
+    let lane = || mpsc::channel(1).0;
+    let asked = Lanes {
+        members: lane(),
+        strangers: lane(),
+    };
+    let transport = Transport::new(&b, authority, clock, mpsc::channel(1).0, asked).unwrap();
     let (to_brought, mut brought) = mpsc::channel(16);
     transport.take_relays(to_brought);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

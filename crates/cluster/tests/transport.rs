@@ -19,8 +19,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use whimbrel_cluster::{
-    Asked, Authority, Clock, Credentials, Event, FEATURE_LZ4, Handle, LinkId, NodeName, Peer,
-    Refused, Shown, Token, Tokens, Transport, ask, ask_member, handshake,
+    Asked, Authority, Clock, Credentials, Event, FEATURE_LZ4, Handle, Lanes, LinkId, NodeName,
+    Peer, Refused, Shown, Token, Tokens, Transport, ask, ask_member, handshake,
 };
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{
@@ -60,6 +60,7 @@ struct Node {
     address: SocketAddr,
     events: mpsc::Receiver<Event>,
     asked: mpsc::Receiver<Asked>,
+    strangers: mpsc::Receiver<Asked>,
     listening: JoinHandle<()>,
 }
 
@@ -87,8 +88,13 @@ impl Node {
         listener: TcpListener,
     ) -> Node {
         let (to_events, events) = mpsc::channel(16);
-        let (to_asked, asked) = mpsc::channel(1);
-        let transport = Transport::new(credentials, copy(authority), clock(), to_events, to_asked);
+        let (members, asked) = mpsc::channel(1);
+        let (to_strangers, strangers) = mpsc::channel(1);
+        let lanes = Lanes {
+            members,
+            strangers: to_strangers,
+        };
+        let transport = Transport::new(credentials, copy(authority), clock(), to_events, lanes);
         let transport = Arc::new(transport.unwrap());
         transport.begin(ours);
         let address = listener.local_addr().unwrap();
@@ -101,6 +107,7 @@ impl Node {
             address,
             events,
             asked,
+            strangers,
             listening,
         }
     }
@@ -290,6 +297,7 @@ async fn members_ask_each_other_before_they_are_linked() {
         name: of,
         detail,
         answer,
+        ..
     } = asked;
     assert_eq!(
         (shown, of.as_str(), &detail[..]),
@@ -322,8 +330,12 @@ async fn a_node_that_has_not_begun_answers_and_is_not_linked() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (to_events, _events) = mpsc::channel(16);
-    let (to_asked, mut asked) = mpsc::channel(1);
-    let early = Transport::new(&credentials, copy(&authority), clock(), to_events, to_asked);
+    let (members, mut asked) = mpsc::channel(1);
+    let lanes = Lanes {
+        members,
+        strangers: mpsc::channel(1).0,
+    };
+    let early = Transport::new(&credentials, copy(&authority), clock(), to_events, lanes);
     let early = Arc::new(early.unwrap());
     tokio::spawn({
         let early = Arc::clone(&early);
@@ -541,7 +553,8 @@ async fn a_node_joins_by_a_token_and_is_linked() {
         let token = Token::from_text(&text).unwrap();
         ask(&token, &name("c"), b"region".to_vec()).await
     });
-    let asked = timeout(PATIENCE, a.asked.recv()).await.unwrap().unwrap();
+    let asked = a.strangers.recv();
+    let asked = timeout(PATIENCE, asked).await.unwrap().unwrap();
     assert_eq!(asked.detail, b"region");
     let Shown::Token { id, secret } = &asked.shown else {
         panic!("{:?}", asked.shown)

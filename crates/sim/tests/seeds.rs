@@ -166,6 +166,12 @@ fn a_new_life_is_not_taken_to_have_shown_what_the_last_one_had() {
     holds(74483);
 }
 
+/// An APPEND was refused, since too few nodes had it, and both disks that knew of that were lost: the message is there again at the others, and a client that looked after the refusal is told of it.
+#[test]
+fn what_was_refused_on_disks_that_are_lost_is_told_to_who_comes_from_there() {
+    holds(93763);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

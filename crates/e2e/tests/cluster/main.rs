@@ -277,13 +277,18 @@ impl Scene {
     }
 }
 
+/// What is there twice is there under another name, too, which nobody expects.
 fn shown(messages: &[Message]) -> Shown {
-    let one = |message: &Message| {
+    let mut shown = Shown::new();
+    for message in messages {
         let flags = message.flags.iter().filter(|flag| *flag != "\\Recent");
-        let name = message::name_of(&message.bytes).unwrap();
-        (name, flags.cloned().collect())
-    };
-    messages.iter().map(one).collect()
+        let mut name = message::name_of(&message.bytes).unwrap();
+        while shown.contains_key(&name) {
+            name.push_str(", doubled");
+        }
+        shown.insert(name, flags.cloned().collect());
+    }
+    shown
 }
 
 /// What an idling session is told next of how many messages there are.

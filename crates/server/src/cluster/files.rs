@@ -225,6 +225,15 @@ impl Files {
         }))
     }
 
+    /// Whether a token is one, as the file stands; [`Self::tokens`] decides.
+    ///
+    /// # Errors
+    /// [`FilesError`]
+    pub fn is_token(&self, now: u64, id: u64, secret: &[u8; 32]) -> Result<bool, FilesError> {
+        let tokens = self.read_checked::<Tokens>("tokens")?.unwrap_or_default();
+        Ok(tokens.judge(now, id, secret).is_ok())
+    }
+
     /// Reads the tokens, lets them be changed, and keeps them if that says so; nobody else does so meanwhile.
     ///
     /// # Errors

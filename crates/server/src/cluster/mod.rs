@@ -9,10 +9,11 @@
 //! - Frames of one link reach a machine in their order; those of a link that follows come behind the end of the one before.
 //! - No link's frames wait for another link's. A machine that is slow holds up those links that have frames for it.
 //!
-//! Reading order: [`files`], `question`, [`state`] (members, answers), [`status`], [`settle`], `elsewhere` (whether another machine runs as this node), `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
+//! Reading order: [`files`], `question`, [`state`] (members), `asked` (answers), [`status`], [`settle`], `elsewhere` (whether another machine runs as this node), `unasked` (peers that were not reached at the start), `links` (what machines send), `drive` (what comes), `bodies`, `calls`, `clocks`, `removal` (members
 //! that are gone), `drain` (who goes), [`relay`] (clients' sessions that another node serves), `young` (a node that is new), `placing` (which partitions it holds), `tries` (how long it
 //! tries to leave one).
 
+mod asked;
 mod bodies;
 mod calls;
 mod clocks;
@@ -44,7 +45,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
 };
-use whimbrel_cluster::{Clock as Clocks, NodeName, Transport, handshake};
+use whimbrel_cluster::{Clock as Clocks, Lanes, NodeName, Transport, handshake};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::{holders::Holders, roster::Place};
 
@@ -106,7 +107,7 @@ pub(crate) const NOT_FILLED: &str = "this node has the slot of one that was remo
 
 /// Of links that come up, go down and have room: a few for each peer.
 const EVENTS_MAX: usize = 64;
-/// Questions of other nodes that wait. Each is answered in some milliseconds.
+/// Questions that wait, of other nodes, and of strangers. Each is answered in some milliseconds.
 const ASKED_MAX: usize = 16;
 
 impl<S: Store> Cluster<S> {
@@ -139,14 +140,15 @@ impl<S: Store> Cluster<S> {
             )));
         }
         let (to_events, events) = mpsc::channel(EVENTS_MAX);
-        let (to_asked, asked) = mpsc::channel(ASKED_MAX);
+        let (members, asked) = mpsc::channel(ASKED_MAX);
+        let (strangers, of_strangers) = mpsc::channel(ASKED_MAX);
         let clocks: Clocks = Arc::new(move || clock.of_peers());
         let transport = Transport::new(
             &kept.credentials,
             kept.authority,
             clocks,
             to_events,
-            to_asked,
+            Lanes { members, strangers },
         );
         let transport =
             Arc::new(transport.map_err(|error| StartError::Cluster(error.to_string()))?);
@@ -165,6 +167,7 @@ impl<S: Store> Cluster<S> {
             overrides,
         ));
         tasks.spawn(Arc::clone(&state).answer_all(asked));
+        tasks.spawn(Arc::clone(&state).answer_all(of_strangers));
         let settled = settle::settle(&state, data, config.cluster.patience, clock).await?;
         let Settled {
             me,

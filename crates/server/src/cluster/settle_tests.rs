@@ -8,7 +8,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
 };
-use whimbrel_cluster::{Authority, Transport, handshake};
+use whimbrel_cluster::{Authority, Lanes, Transport, handshake};
 use whimbrel_crdt::PartitionId;
 use whimbrel_replication::roster::{Heard, Place};
 use whimbrel_storage::memory::MemoryStore;
@@ -102,7 +102,7 @@ impl Scene {
         let files = Files::of(data);
         files.keep(&kept).unwrap();
         let clock = self.clock;
-        let ((events, mut came), (to_asked, asked)) = (mpsc::channel(1), mpsc::channel(1));
+        let ((events, mut came), (members, asked)) = (mpsc::channel(1), mpsc::channel(1));
         // Links stay, whoever has them.
         self.tasks
             .spawn(async move { while came.recv().await.is_some() {} });
@@ -111,7 +111,10 @@ impl Scene {
             self.authority(),
             Arc::new(move || clock.of_peers()),
             events,
-            to_asked,
+            Lanes {
+                members,
+                strangers: mpsc::channel(1).0,
+            },
         );
         let transport = Arc::new(transport.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
-use whimbrel_cluster::{Asked, Credentials, NodeName, Peer, Refused, Shown, TokenError, Transport};
+use tokio::sync::{Mutex, oneshot, watch};
+use whimbrel_cluster::{Credentials, NodeName, Peer, TokenError, Transport};
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_replication::{
     clocks,
@@ -24,7 +24,7 @@ use super::{
     NOT_FILLED,
     files::{Files, FilesError},
     links::Links,
-    question::{Held, LOGS_MAX, LogHeld, Question, Remembered, encoded},
+    question::Held,
     status::{Drain, DrainAsk, Removal, RemovalLine, Remove, Status},
 };
 use crate::{
@@ -49,7 +49,7 @@ pub(super) struct State<S> {
     roster: watch::Sender<Arc<Roster>>,
     /// Held while a change is kept, which may take as long as the disk likes, and told, so that all hear of changes in one order.
     changing: Mutex<()>,
-    me: OnceLock<Incarnation>,
+    pub(super) me: OnceLock<Incarnation>,
     pub(super) served: OnceLock<(Arc<Switchboard>, Fatal)>,
     /// Sessions, and the clock of the machines.
     pub(super) sessions: OnceLock<(Arc<Registry>, Clock)>,
@@ -388,201 +388,6 @@ impl<S: Store> State<S> {
             (name != *self.credentials.name()).then_some(Peer { name, address })
         });
         told.collect()
-    }
-
-    // --- What others ask -----------------------------------------------------------------------------------------------
-
-    /// Answers until the transport is gone.
-    pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
-        while let Some(asked) = asked.recv().await {
-            // It waits no more, and will ask again: what would be done for it now would be done twice.
-            if asked.answer.is_closed() {
-                continue;
-            }
-            if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
-                let ask = DrainAsk::new(cancel, look == Some(true));
-                tokio::spawn(Arc::clone(&self).answer_drain(asked, ask));
-                continue;
-            }
-            let answer = match minicbor::decode(&asked.detail) {
-                Ok(Question::Remember { incarnation }) => match asked.shown {
-                    Shown::Certificate => self.remember(incarnation).await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
-                },
-                Ok(Question::Holdings {
-                    partitions,
-                    of,
-                    young,
-                }) => match asked.shown {
-                    Shown::Certificate => self.held(&partitions, &of, young == Some(true)).await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
-                },
-                Ok(Question::Unfinished) => match asked.shown {
-                    Shown::Certificate => self.unfinished().await,
-                    Shown::Token { .. } => Err(Refused("that is for members".into())),
-                },
-                Ok(Question::Drain { .. }) => unreachable!("it was answered above"),
-                Ok(Question::Join { incarnation }) => {
-                    self.let_in(&asked.shown, &asked.name, incarnation).await
-                }
-                Err(_) => Err(Refused("this node does not understand the question".into())),
-            };
-            if let Err(Refused(why)) = &answer {
-                tracing::warn!(node = %asked.name, why, "a node asked in vain");
-            }
-            // It may have lost patience.
-            let _ = asked.answer.send(answer);
-        }
-    }
-
-    /// How much of what this node was sent is not in its place.
-    async fn unfinished(&self) -> Result<Vec<u8>, Refused> {
-        let here = match self.served.get() {
-            Some((board, _)) => board.reports().await,
-            None => None,
-        };
-        let starting = || Refused("this node is starting; try again".into());
-        let mut unfinished = 0;
-        for report in here.ok_or_else(starting)? {
-            let open = report.open.ok_or_else(starting)?;
-            let waiting = open.logs.values().map(|log| log.taken - log.applied);
-            unfinished += waiting.sum::<u64>() + report.bodies_missing;
-        }
-        Ok(encoded(&unfinished))
-    }
-
-    /// How much of the logs of these is here, in those of the partitions that this node holds.
-    async fn held(
-        &self,
-        partitions: &[PartitionId],
-        of: &[Incarnation],
-        young: bool,
-    ) -> Result<Vec<u8>, Refused> {
-        if partitions.len().saturating_mul(of.len()) > LOGS_MAX {
-            return Err(Refused("that is more than may be asked at once".into()));
-        }
-        let roster = self.roster();
-        let reports = match self.served.get() {
-            Some((board, _)) => board.reports().await,
-            None => None,
-        };
-        let mut held = Vec::new();
-        for report in reports.unwrap_or_default() {
-            let partition = report.partition;
-            let serves = self.serves(&roster, partition);
-            let holds = serves || young && roster.holds(self.me(), partition);
-            let asked = partitions.contains(&partition) && holds;
-            let Some(open) = report.open.filter(|_| asked) else {
-                continue;
-            };
-            held.extend(of.iter().map(|of| {
-                let log = open.logs.get(of).copied().unwrap_or_default();
-                LogHeld::new(partition, *of, log)
-            }));
-        }
-        Ok(encoded(&held))
-    }
-
-    /// A member asks this node to be drained. It takes a while, in which others are answered.
-    async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
-        let peers = self.peers(&self.roster());
-        let is_member = peers.iter().any(|peer| peer.name == asked.name);
-        let answer = match (&asked.shown, is_member) {
-            (Shown::Certificate, true) => {
-                if ask != DrainAsk::Look {
-                    tracing::info!(node = %asked.name, ?ask, "a member asks this node to be drained");
-                }
-                let drain = self.drain(ask).await;
-                drain
-                    .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
-                    .map_err(Refused)
-            }
-            _ => Err(Refused("that is for members".into())),
-        };
-        // It may have lost patience.
-        let _ = asked.answer.send(answer);
-    }
-
-    async fn let_in(
-        &self,
-        shown: &Shown,
-        name: &NodeName,
-        incarnation: Incarnation,
-    ) -> Result<Vec<u8>, Refused> {
-        let Some(me) = self.me.get().copied() else {
-            return Err(Refused("this node is starting; try again".into()));
-        };
-        if *shown == Shown::Certificate && self.lives_elsewhere(name, incarnation) {
-            return Err(Refused(format!(
-                "a node {name} is linked under another incarnation: it runs twice, and one of the two is a copy. Stop the one that is not to go on"
-            )));
-        }
-        let let_in = self.change(|roster| {
-            let members = roster.members();
-            // Its own earlier question, of which the answer was lost, is no other's.
-            let is_other = |id: Incarnation, member: &Member| {
-                id != incarnation && member.name == name.as_str() && !members.is_out(id)
-            };
-            let named = members.iter().any(|(id, member)| is_other(id, member));
-            let known = members.get(incarnation).is_some();
-            if !named && !known && matches!(shown, Shown::Certificate) {
-                return Err(ChangeError::Removed);
-            }
-            if let Shown::Token { id, secret } = shown {
-                if named {
-                    return Err(ChangeError::Name(name.clone()));
-                }
-                // A file is synced here, on a thread that should not wait: once for each node that joins.
-                self.files.tokens(|tokens| {
-                    let taken = tokens.take(wall_micros(), *id, secret, incarnation.get());
-                    taken.map_err(ChangeError::from)
-                })?;
-            }
-            roster.sponsor(me, incarnation, name.as_str())?;
-            Ok(())
-        });
-        let_in.await.map_err(|error| {
-            let more = match error {
-                ChangeError::Roster(RosterError::NoSlot) => "; take a token of another member",
-                _ => "",
-            };
-            Refused(format!("{error}{more}"))
-        })?;
-        let roster = self.roster();
-        let slot = roster.members().get(incarnation).map(|member| member.slot);
-        tracing::info!(
-            node = %name,
-            incarnation = format!("{:016x}", incarnation.get()),
-            slot,
-            "let in"
-        );
-        Ok(encoded(&*roster))
-    }
-
-    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the time after which
-    /// silence ends them, and it asks until then.
-    fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
-        let links = self.transport.links();
-        let mut of_that_name = links.iter().filter(|link| link.name == *name);
-        of_that_name.any(|link| link.incarnation != incarnation)
-    }
-
-    async fn remember(&self, incarnation: Incarnation) -> Result<Vec<u8>, Refused> {
-        let logs = self.logs_of(incarnation).await.map_err(|error| {
-            tracing::warn!(%error, "a peer cannot be told what is here of it");
-            Refused("reading failed here; try again".into())
-        })?;
-        let roster = Roster::clone(&self.roster());
-        let wall_micros = Some(wall_micros());
-        // Who asks this at its start has no link yet: it is another's, or of its last life.
-        let links = self.transport.links();
-        let linked = links.iter().find(|link| link.incarnation == incarnation);
-        Ok(encoded(&Remembered {
-            roster,
-            logs,
-            wall_micros,
-            answered: linked.map(|link| link.pongs),
-        }))
     }
 
     /// Where the logs of one incarnation stand here.

@@ -354,9 +354,11 @@ impl World {
                 client.node, knows.uid_next
             )
         });
-        // Who comes from another node is told of all that is there: what had left INBOX there, and is here still.
+        // Who comes from another node is told of all that is there: what had left INBOX there, or was refused there before it looked, and is here still.
         if client.with_qresync && knows.modseq % 64 != view.modseq % 64 {
-            let again = rows.iter().filter(|row| knows.left.contains(&row.uid));
+            let again = rows
+                .iter()
+                .filter(|row| knows.left.contains(&row.uid) || self.kept.was_refused(row.size));
             knows.seen.extend(again.map(|row| row.id));
         }
         knows.read(view.uid_validity, view.uid_next, view.modseq, rows);

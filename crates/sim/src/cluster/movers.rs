@@ -98,7 +98,9 @@ impl World {
             let Reply::Rows(rows) = self.ask_and_wait(node, account, call)? else {
                 return Err("rows of INBOX were not told".into());
             };
-            let missed = knows.overlooked(&rows);
+            // What was refused, where those are gone who knew that, is there again; who names its MODSEQ is told of all that is there.
+            let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
+            let missed = knows.overlooked(lasting);
             // What was moved away at a node that was removed later came and left where the client was before it looked, and is there again.
             let is_new = |id: &MessageId| {
                 !(self.nodes_were_removed() && self.removals.was_moved(account, *id))

@@ -1,0 +1,265 @@
+//! What members ask this node, and strangers who want to be one.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::mpsc;
+use whimbrel_cluster::{Asked, NodeName, Refused, Shown, TokenError};
+use whimbrel_crdt::{Incarnation, PartitionId};
+use whimbrel_replication::{
+    members::Member,
+    roster::{Roster, RosterError},
+};
+
+use super::{
+    question::{LOGS_MAX, LogHeld, Question, Remembered, encoded},
+    state::{ChangeError, State},
+    status::DrainAsk,
+};
+use crate::{clock::wall_micros, store_calls::Store};
+
+/// Between two lines in the log about tokens that are none.
+const VAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Tokens that are none: said, but not once for each that a stranger makes up.
+#[derive(Default)]
+struct Vain {
+    said: Option<Instant>,
+    since: u64,
+}
+
+impl Vain {
+    fn say(&mut self, name: &NodeName) {
+        self.since += 1;
+        if self.said.is_some_and(|said| said.elapsed() < VAIN_AFTER) {
+            return;
+        }
+        tracing::warn!(node = %name, tokens = self.since, "a node that is no member asked to be let in, and its token is not valid");
+        *self = Vain {
+            said: Some(Instant::now()),
+            since: 0,
+        };
+    }
+}
+
+impl<S: Store> State<S> {
+    /// Answers until the transport is gone.
+    pub(super) async fn answer_all(self: Arc<Self>, mut asked: mpsc::Receiver<Asked>) {
+        let mut vain = Vain::default();
+        while let Some(asked) = asked.recv().await {
+            // It waits no more, and will ask again: what would be done for it now would be done twice.
+            if asked.answer.is_closed() {
+                continue;
+            }
+            if let Shown::Token { id, secret } = asked.shown
+                && let Err(refused) = self.judge_token(id, secret).await
+            {
+                vain.say(&asked.name);
+                let _ = asked.answer.send(Err(refused));
+                continue;
+            }
+            // Who is let in must hear it: the token is used up then.
+            if let Some(place) = &asked.place {
+                place.is_known();
+            }
+            if let Ok(Question::Drain { cancel, look }) = minicbor::decode(&asked.detail) {
+                let ask = DrainAsk::new(cancel, look == Some(true));
+                tokio::spawn(Arc::clone(&self).answer_drain(asked, ask));
+                continue;
+            }
+            let answer = match minicbor::decode(&asked.detail) {
+                Ok(Question::Remember { incarnation }) => match asked.shown {
+                    Shown::Certificate => self.remember(incarnation).await,
+                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                },
+                Ok(Question::Holdings {
+                    partitions,
+                    of,
+                    young,
+                }) => match asked.shown {
+                    Shown::Certificate => self.held(&partitions, &of, young == Some(true)).await,
+                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                },
+                Ok(Question::Unfinished) => match asked.shown {
+                    Shown::Certificate => self.unfinished().await,
+                    Shown::Token { .. } => Err(Refused("that is for members".into())),
+                },
+                Ok(Question::Drain { .. }) => unreachable!("it was answered above"),
+                Ok(Question::Join { incarnation }) => {
+                    self.let_in(&asked.shown, &asked.name, incarnation).await
+                }
+                Err(_) => Err(Refused("this node does not understand the question".into())),
+            };
+            if let Err(Refused(why)) = &answer {
+                tracing::warn!(node = %asked.name, why, "a node asked in vain");
+            }
+            // It may have lost patience.
+            let _ = asked.answer.send(answer);
+        }
+    }
+
+    /// Before anything else is done for who shows it.
+    async fn judge_token(&self, id: u64, secret: [u8; 32]) -> Result<(), Refused> {
+        let files = self.files.clone();
+        let judged =
+            tokio::task::spawn_blocking(move || files.is_token(wall_micros(), id, &secret));
+        match judged.await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Refused(TokenError::Invalid.to_string())),
+            Ok(Err(error)) => Err(Refused(error.to_string())),
+            Err(_) => Err(Refused("the node is stopping".into())),
+        }
+    }
+
+    /// How much of what this node was sent is not in its place.
+    async fn unfinished(&self) -> Result<Vec<u8>, Refused> {
+        let here = match self.served.get() {
+            Some((board, _)) => board.reports().await,
+            None => None,
+        };
+        let starting = || Refused("this node is starting; try again".into());
+        let mut unfinished = 0;
+        for report in here.ok_or_else(starting)? {
+            let open = report.open.ok_or_else(starting)?;
+            let waiting = open.logs.values().map(|log| log.taken - log.applied);
+            unfinished += waiting.sum::<u64>() + report.bodies_missing;
+        }
+        Ok(encoded(&unfinished))
+    }
+
+    /// How much of the logs of these is here, in those of the partitions that this node holds.
+    async fn held(
+        &self,
+        partitions: &[PartitionId],
+        of: &[Incarnation],
+        young: bool,
+    ) -> Result<Vec<u8>, Refused> {
+        if partitions.len().saturating_mul(of.len()) > LOGS_MAX {
+            return Err(Refused("that is more than may be asked at once".into()));
+        }
+        let roster = self.roster();
+        let reports = match self.served.get() {
+            Some((board, _)) => board.reports().await,
+            None => None,
+        };
+        let mut held = Vec::new();
+        for report in reports.unwrap_or_default() {
+            let partition = report.partition;
+            let serves = self.serves(&roster, partition);
+            let holds = serves || young && roster.holds(self.me(), partition);
+            let asked = partitions.contains(&partition) && holds;
+            let Some(open) = report.open.filter(|_| asked) else {
+                continue;
+            };
+            held.extend(of.iter().map(|of| {
+                let log = open.logs.get(of).copied().unwrap_or_default();
+                LogHeld::new(partition, *of, log)
+            }));
+        }
+        Ok(encoded(&held))
+    }
+
+    /// A member asks this node to be drained. It takes a while, in which others are answered.
+    async fn answer_drain(self: Arc<Self>, asked: Asked, ask: DrainAsk) {
+        let peers = self.peers(&self.roster());
+        let is_member = peers.iter().any(|peer| peer.name == asked.name);
+        let answer = match (&asked.shown, is_member) {
+            (Shown::Certificate, true) => {
+                if ask != DrainAsk::Look {
+                    tracing::info!(node = %asked.name, ?ask, "a member asks this node to be drained");
+                }
+                let drain = self.drain(ask).await;
+                drain
+                    .and_then(|drain| serde_json::to_vec(&drain).map_err(|error| error.to_string()))
+                    .map_err(Refused)
+            }
+            _ => Err(Refused("that is for members".into())),
+        };
+        // It may have lost patience.
+        let _ = asked.answer.send(answer);
+    }
+
+    async fn let_in(
+        &self,
+        shown: &Shown,
+        name: &NodeName,
+        incarnation: Incarnation,
+    ) -> Result<Vec<u8>, Refused> {
+        let Some(me) = self.me.get().copied() else {
+            return Err(Refused("this node is starting; try again".into()));
+        };
+        if *shown == Shown::Certificate && self.lives_elsewhere(name, incarnation) {
+            return Err(Refused(format!(
+                "a node {name} is linked under another incarnation: it runs twice, and one of the two is a copy. Stop the one that is not to go on"
+            )));
+        }
+        let let_in = self.change(|roster| {
+            let members = roster.members();
+            // Its own earlier question, of which the answer was lost, is no other's.
+            let is_other = |id: Incarnation, member: &Member| {
+                id != incarnation && member.name == name.as_str() && !members.is_out(id)
+            };
+            let named = members.iter().any(|(id, member)| is_other(id, member));
+            let known = members.get(incarnation).is_some();
+            if !named && !known && matches!(shown, Shown::Certificate) {
+                return Err(ChangeError::Removed);
+            }
+            if let Shown::Token { id, secret } = shown {
+                if named {
+                    return Err(ChangeError::Name(name.clone()));
+                }
+                // A file is synced here, on a thread that should not wait: once for each token that is one (`judge_token`).
+                self.files.tokens(|tokens| {
+                    let taken = tokens.take(wall_micros(), *id, secret, incarnation.get());
+                    taken.map_err(ChangeError::from)
+                })?;
+            }
+            roster.sponsor(me, incarnation, name.as_str())?;
+            Ok(())
+        });
+        let_in.await.map_err(|error| {
+            let more = match error {
+                ChangeError::Roster(RosterError::NoSlot) => "; take a token of another member",
+                _ => "",
+            };
+            Refused(format!("{error}{more}"))
+        })?;
+        let roster = self.roster();
+        let slot = roster.members().get(incarnation).map(|member| member.slot);
+        tracing::info!(
+            node = %name,
+            incarnation = format!("{:016x}", incarnation.get()),
+            slot,
+            "let in"
+        );
+        Ok(encoded(&*roster))
+    }
+
+    /// Whether somebody lives under this name, who is not this one: a node that goes on anew has ended before. Its former links are down within the time after which
+    /// silence ends them, and it asks until then.
+    fn lives_elsewhere(&self, name: &NodeName, incarnation: Incarnation) -> bool {
+        let links = self.transport.links();
+        let mut of_that_name = links.iter().filter(|link| link.name == *name);
+        of_that_name.any(|link| link.incarnation != incarnation)
+    }
+
+    async fn remember(&self, incarnation: Incarnation) -> Result<Vec<u8>, Refused> {
+        let logs = self.logs_of(incarnation).await.map_err(|error| {
+            tracing::warn!(%error, "a peer cannot be told what is here of it");
+            Refused("reading failed here; try again".into())
+        })?;
+        let roster = Roster::clone(&self.roster());
+        let wall_micros = Some(wall_micros());
+        // Who asks this at its start has no link yet: it is another's, or of its last life.
+        let links = self.transport.links();
+        let linked = links.iter().find(|link| link.incarnation == incarnation);
+        Ok(encoded(&Remembered {
+            roster,
+            logs,
+            wall_micros,
+            answered: linked.map(|link| link.pongs),
+        }))
+    }
+}
