@@ -15,7 +15,7 @@ use tokio::{
     io::AsyncReadExt as _,
     net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 use whimbrel_cluster::{
@@ -520,7 +520,8 @@ async fn strangers_are_not_heard() {
         secret: [1; 32],
     };
     let asking = tokio::spawn(async move { ask(&token, &name("c"), Vec::new()).await.map(|_| ()) });
-    let asked = timeout(PATIENCE, a.asked.recv()).await.unwrap().unwrap();
+    let asked = a.strangers.recv();
+    let asked = timeout(PATIENCE, asked).await.unwrap().unwrap();
     let (id, secret) = (1, [1; 32]);
     assert_eq!(
         (asked.shown, asked.name.as_str()),
@@ -645,6 +646,38 @@ async fn a_member_is_heard_when_strangers_hold_all_places() {
     assert!(after < Duration::from_secs(5), "{after:?}");
     assert!(is_over(&mut strangers[0]).await);
     assert!(!is_over(&mut strangers[255]).await);
+}
+
+/// Tokens that are none had the lane of members: a node that started was told that this one is busy, and went on without having asked what is known of it.
+#[tokio::test]
+async fn a_member_is_answered_while_strangers_ask() {
+    let (authority, mut a, _b) = pair().await;
+    let token = Token {
+        address: a.address.to_string(),
+        sponsor: "a".into(),
+        fingerprint: authority.fingerprint(),
+        id: 1,
+        secret: [1; 32],
+    };
+    let mut strangers = JoinSet::new();
+    for _ in 0..2 {
+        let token = token.clone();
+        strangers.spawn(async move { ask(&token, &name("c"), Vec::new()).await.map(|_| ()) });
+    }
+    // One waits, and the other is told that there is no room.
+    let refused = strangers.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(refused.to_string().contains("busy"), "{refused}");
+    let credentials = authority.certify(&name("b")).unwrap();
+    let (to, address) = (name("a"), a.address.to_string());
+    let asking = ask_member(&credentials, &to, &address, Vec::new());
+    let answering = async {
+        let Asked { answer, shown, .. } = a.asked.recv().await.unwrap();
+        assert_eq!(shown, Shown::Certificate);
+        answer.send(Ok(b"all".to_vec())).unwrap();
+    };
+    let both = async { tokio::join!(asking, answering) };
+    let (told, ()) = timeout(PATIENCE, both).await.unwrap();
+    assert_eq!(told.unwrap(), b"all");
 }
 
 /// Each member brings some streams at once; behind one address they had the places of one together.

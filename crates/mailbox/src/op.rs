@@ -408,6 +408,24 @@ impl Op {
         }
     }
 
+    /// The epoch that its claims were made in: whoever made them was in it.
+    fn epoch(&self) -> u32 {
+        match self {
+            Self::Append(append) => append.epoch,
+            Self::Deliver(deliver) => deliver.epoch,
+            Self::Copy { epoch, .. }
+            | Self::Move { epoch, .. }
+            | Self::Claim { epoch, .. }
+            | Self::Bump { epoch, .. } => *epoch,
+            _ => 0,
+        }
+    }
+
+    /// The latest epoch that any of these claims was made in.
+    pub fn epoch_of_all(ops: &[Self]) -> u32 {
+        ops.iter().map(Self::epoch).max().unwrap_or(0)
+    }
+
     /// Encodes the operations of one section.
     pub fn encode_all(ops: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);

@@ -136,6 +136,14 @@ impl Replica {
         self.dirty_keys.insert(RowKey::Account);
     }
 
+    /// Another node claims in an epoch of which nothing is known here: the operation by which it rose was passed over, when the account was done away with here. Nothing would ever be
+    /// shown of what it claims. To be followed by [`Replica::apply`].
+    pub fn follow_epoch(&mut self, epoch: u32) {
+        if epoch > self.epoch {
+            self.raise_epoch(epoch);
+        }
+    }
+
     /// A new epoch: all claims are void, nothing was told under the new UIDVALIDITY.
     pub(crate) fn raise_epoch(&mut self, uidvalidity: u32) {
         if uidvalidity <= self.epoch {

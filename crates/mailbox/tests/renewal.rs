@@ -298,6 +298,42 @@ fn when_the_slots_are_used_up_uidvalidity_rises() {
     assert_eq!(lost.put_back(3, 1, &far).1, Renewed::Epoch);
 }
 
+/// Where an account was done away with, and opened anew by what another node had written, the operation by which an epoch rose had been passed over: what was claimed in that
+/// epoch was never shown, and claiming it again did not help.
+#[test]
+fn who_claims_in_a_later_epoch_is_followed_into_it() {
+    let inbox = MailboxName::inbox();
+    let (mut node, mut other) = (Node::new(), Node::new());
+    other.append(&inbox, 1);
+    node.apply(node.replica.plan_epoch(&node.at(), 0).ops);
+    let plan = node
+        .replica
+        .plan_append(&node.at(), &inbox, vec![message(); 2]);
+    let ops = plan.unwrap().ops;
+    let epoch = node.replica.uidvalidity();
+    assert_eq!(Op::epoch_of_all(&ops), epoch);
+    other.replica.follow_epoch(Op::epoch_of_all(&ops));
+    let step = Step {
+        origin: Incarnation::from_hash(2),
+        first: 1,
+        hlc: other.now,
+        deps: &VersionVector::new(),
+        applied: &other.applied,
+        now_micros: other.now,
+        peers: &Peers::none(),
+    };
+    let effects = other.replica.apply(&step, ops).unwrap();
+    assert_eq!(other.replica.uidvalidity(), epoch);
+    assert_eq!(other.uids().len(), 2);
+    // What was there before is claimed again.
+    assert!(effects.late);
+    other.apply(other.replica.plan_late(&other.at(), &Peers::none()).ops);
+    assert_eq!(other.uids().len(), 3);
+    // An earlier one changes nothing.
+    other.replica.follow_epoch(0);
+    assert_eq!(other.replica.uidvalidity(), epoch);
+}
+
 /// An epoch and the claims that follow from it are many writes: a crash between them.
 #[test]
 fn an_epoch_that_a_crash_interrupts_goes_on() {

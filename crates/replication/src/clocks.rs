@@ -20,10 +20,13 @@ use crate::{Now, broken};
 /// By how much the wall clock may move against the monotonic one between two looks: more than any slewing does.
 pub const JUMP_MICROS_MAX: u64 = 5_000_000;
 
+/// How far a clock may be from the others: DESIGN's minute, well below the five that a batch may be ahead.
+pub const OFF_MICROS_MAX: u64 = 60_000_000;
+
 /// Bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How far our clock, or a peer's, may be from the others: DESIGN's minute, well below the five that a batch may be ahead.
+    /// [`OFF_MICROS_MAX`].
     pub off_micros_max: u64,
     /// [`JUMP_MICROS_MAX`].
     pub jump_micros_max: u64,
@@ -34,7 +37,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            off_micros_max: 60_000_000,
+            off_micros_max: OFF_MICROS_MAX,
             jump_micros_max: JUMP_MICROS_MAX,
             look_after_micros: 1_000_000,
         }

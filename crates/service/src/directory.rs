@@ -434,6 +434,7 @@ impl DirectoryOwner {
                 ),
             ));
         }
+        let is_right = is_right && !running.shipping.is_held_back(now, &running.log);
         let answer = |refusal: Refusal| AdminReply::Refused(refusal.to_string());
         let directory = &running.directory;
         let planned = match call {

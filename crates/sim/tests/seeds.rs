@@ -166,6 +166,13 @@ fn a_new_life_is_not_taken_to_have_shown_what_the_last_one_had() {
     holds(74483);
 }
 
+/// An account was done away with, opened again by what one node had written, and named by another one in an epoch of which nothing was known any more: what was late could not be
+/// claimed, and the node stopped.
+#[test]
+fn an_account_that_is_opened_again_follows_others_into_their_epoch() {
+    holds(99783);
+}
+
 /// An APPEND was refused, since too few nodes had it, and both disks that knew of that were lost: the message is there again at the others, and a client that looked after the refusal is told of it.
 #[test]
 fn what_was_refused_on_disks_that_are_lost_is_told_to_who_comes_from_there() {

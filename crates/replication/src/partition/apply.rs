@@ -13,12 +13,17 @@ use crate::{Now, broken};
 
 /// How often a batch from the future is looked at again: the wall clock gives no deadline on the monotonic one.
 pub(super) const AHEAD_RETRY_MICROS: u64 = 10_000_000;
+/// What is stamped so little above what is applied here is not held back, whatever the wall clock says: all that is made here is stamped above that anyway, as
+/// with a log of which a state was taken. A log that runs ahead of the clock goes on by a microsecond for each operation.
+const ABOVE_MICROS_MAX: u64 = 1_000_000;
 
 impl Partition {
     /// How far ahead of our clock, if too far.
     fn ahead(&self, now: Now, waiting: &Waiting) -> Option<u64> {
         let ahead = waiting.hlc.saturating_sub(now.wall_micros);
-        (ahead > self.config.ahead_micros_max && !broken("ahead-applied")).then_some(ahead)
+        let above = waiting.hlc.saturating_sub(self.hlc);
+        let far = ahead > self.config.ahead_micros_max && above > ABOVE_MICROS_MAX;
+        (far && !broken("ahead-applied")).then_some(ahead)
     }
 
     /// Whether all that the next batch of this origin depends on was handed over.
@@ -135,6 +140,7 @@ impl Partition {
             }
             origin.handed = entry.last;
             origin.head = None;
+            self.hlc = self.hlc.max(waiting.hlc);
             let bytes = entry.bytes.len();
             self.applying_bytes += bytes;
             let ticket = self.ask(Pending::Apply {

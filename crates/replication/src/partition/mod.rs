@@ -97,6 +97,8 @@ pub struct Partition {
     /// Bytes read from the log and handed, not applied yet.
     applying_bytes: usize,
     taking: Taking,
+    /// The greatest stamp that is known to be here ([`Partition::observe`]), or was handed over since, alone or with a state.
+    hlc: u64,
     stable: VersionVector,
     /// It has not all that others had when they were first heard: see `young`.
     young: bool,
@@ -154,6 +156,7 @@ impl Partition {
             applying_bytes: 0,
             taking: Taking::All,
             stable: resume.stable,
+            hlc: 0,
             young: resume.young,
             gives: BTreeMap::new(),
             take: None,
@@ -220,6 +223,7 @@ impl Partition {
             begun,
             applying_bytes,
             taking,
+            hlc,
             stable,
             young,
             gives,
@@ -233,7 +237,7 @@ impl Partition {
         (origins, peers, members, closed).hash(into);
         pending.len().hash(into);
         pending.values().for_each(|pending| pending.hash(into));
-        (begun, applying_bytes, taking).hash(into);
+        (begun, applying_bytes, taking, hlc).hash(into);
         (stable, young, gives, take, hints).hash(into);
     }
 
@@ -349,6 +353,21 @@ impl Partition {
     /// Whether the peer has answered on its present link.
     pub fn is_greeted(&self, peer: Incarnation) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.greeted)
+    }
+
+    /// The greatest stamp of what is applied here, and of what this node has written: all that it writes from now on is stamped above it.
+    pub fn observe(&mut self, hlc: u64) {
+        self.hlc = self.hlc.max(hlc);
+    }
+
+    /// Whether a peer that is not new has stored what this node wrote, and has not applied it.
+    pub fn is_held_back(&self) -> bool {
+        let has = |of: &VersionVector| of.get(self.me);
+        let mut greeted = self
+            .peers
+            .values()
+            .filter(|peer| peer.greeted && !peer.young);
+        greeted.any(|peer| has(&peer.durable) > has(&peer.applied))
     }
 
     /// Whether the peer has said that it is new.

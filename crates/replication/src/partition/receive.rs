@@ -279,6 +279,7 @@ impl Partition {
         let apply = next && ready;
         if apply {
             origin.handed = last;
+            self.hlc = self.hlc.max(waiting.hlc);
         } else if next {
             origin.head = Some(waiting);
         }

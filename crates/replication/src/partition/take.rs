@@ -19,6 +19,8 @@ use crate::{
 
 /// No log ever has so many numbers: one that says so would leave no room for the next.
 const NUMBER_MAX: u64 = 1 << 62;
+/// Stamps are microseconds since 1970: this is in the year 2255, and the clocks of a partition never go back.
+const HLC_MAX: u64 = 9_000_000_000_000_000;
 
 /// A state that is asked for, or comes.
 #[derive(Clone, Hash)]
@@ -130,7 +132,7 @@ impl Partition {
         let sound =
             |(o, number): (Incarnation, u64)| heads.contains_key(&o) && number <= NUMBER_MAX;
         let whole = frame.applied.iter().all(sound);
-        let Some(hlc) = frame.hlc.filter(|_| whole) else {
+        let Some(hlc) = frame.hlc.filter(|hlc| whole && *hlc <= HLC_MAX) else {
             let what = "a state without hashes or time, or with an impossible number".into();
             return self.stop(id, Alarm::Malformed { peer: id, what });
         };
@@ -265,6 +267,7 @@ impl Partition {
     }
 
     fn join(&mut self, held: Held) {
+        self.hlc = self.hlc.max(held.snapshot.hlc);
         let mut jumps = BTreeMap::new();
         for (id, number) in held.snapshot.applied.iter() {
             let hash = held.snapshot.heads[&id];

@@ -406,7 +406,9 @@ fn from_the_future() -> Result<(), String> {
         round: 0,
         batches: vec![bytes],
     });
-    machine.0.handle(early, Input::Received(node(2), frame));
+    machine
+        .0
+        .handle(early, Input::Received(node(2), frame.clone()));
     let outputs: Vec<Output> = std::iter::from_fn(|| machine.0.poll()).collect();
     let held = outputs
         .iter()
@@ -428,7 +430,20 @@ fn from_the_future() -> Result<(), String> {
     let read = outputs
         .iter()
         .any(|o| matches!(o, Output::Read { from: 1, .. }));
-    ensure(read, "in its time it is applied")
+    ensure(read, "in its time it is applied")?;
+    // All that is made here is stamped later, as after a state of that log.
+    for (hlc, apply) in [(EPOCH - 2_000_000, false), (EPOCH - 1_000_000, true)] {
+        let mut machine = Machine::new();
+        machine.0.observe(hlc);
+        machine
+            .0
+            .handle(early, Input::Received(node(2), frame.clone()));
+        let outputs: Vec<Output> = std::iter::from_fn(|| machine.0.poll()).collect();
+        let applied = |o: &Output| matches!(o, Output::Store { apply, .. } if *apply);
+        let applied = outputs.iter().any(applied);
+        ensure(applied == apply, &format!("applied above {hlc}: {applied}"))?;
+    }
+    Ok(())
 }
 
 fn too_many_origins() -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use whimbrel_cluster::{Authority, NodeName, Token, ask};
+use whimbrel_cluster::{Authority, JoinError, NodeName, Token, TokenError, ask};
 use whimbrel_crdt::Incarnation;
 use whimbrel_replication::roster::Roster;
 use whimbrel_storage::LogStore as _;
@@ -26,7 +26,7 @@ use crate::{
     },
     clock::wall_micros,
     cluster::{
-        Drain, DrainAsk, Removal, Remove,
+        Drain, DrainAsk, Removal, Remove, Status,
         files::{Files, FilesError, Joining, Kept},
         question_of_join,
     },
@@ -40,6 +40,10 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A token is one line of some hundred letters.
 const TOKEN_BYTES_MAX: u64 = 4096;
+
+/// What is told who wants something of the cluster that a server has to do.
+const NOBODY: &str =
+    "no server runs here: start it, or run the command on a node whose server runs";
 
 pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
     let of = match &command {
@@ -84,7 +88,7 @@ pub(super) fn cluster(command: Cluster) -> Result<(), Failure> {
         }
         Cluster::Drain {
             node, of, cancel, ..
-        } => runtime()?.block_on(drain(&config, node.as_deref(), of, cancel)),
+        } => runtime()?.block_on(drain_or_refuse(&config, node.as_deref(), of, cancel)),
         Cluster::Remove {
             node, earlier, yes, ..
         } => {
@@ -191,13 +195,7 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
     files.keep_joining(&joining)?;
     let me = Incarnation::from_hash(joining.incarnation);
     let admitted = ask(token, &name, question_of_join(me)).await;
-    let admitted = admitted.map_err(|error| {
-        // An earlier try may have ended before the answer came, of which the member knows.
-        format!(
-            "{error}. Try it again with the same token; with another one {name} may be known already: if it never started, \
-             `whimbrel cluster remove {name}` on a member"
-        )
-    })?;
+    let admitted = admitted.map_err(|error| in_vain(&error, &name))?;
     let roster: Roster = minicbor::decode(&admitted.detail)
         .map_err(|_| "the member's answer is not understood: is it of another version?")?;
     let member = roster.members().get(me);
@@ -215,6 +213,21 @@ pub(crate) async fn enter(config: &Config, token: &Token) -> Result<NodeName, Fa
         roster,
     })?;
     Ok(name)
+}
+
+/// What is told who was not let in.
+fn in_vain(error: &JoinError, name: &NodeName) -> String {
+    match error {
+        // The member may have let it in, and the answer was lost.
+        JoinError::Io { .. } => format!(
+            "{error}. Try it again with the same token; with another one {name} may be known already: if it never started, \
+             `whimbrel cluster remove {name}` on a member"
+        ),
+        JoinError::Refused(why) if *why == TokenError::Invalid.to_string() => {
+            format!("{error}. Make another one on a member: `whimbrel cluster token`")
+        }
+        JoinError::Refused(_) | JoinError::Authority(_) => error.to_string(),
+    }
 }
 
 /// A token that lets one node in.
@@ -244,7 +257,46 @@ enum TokenFailure {
     #[error(transparent)]
     Files(#[from] FilesError),
     #[error(transparent)]
-    Token(#[from] whimbrel_cluster::TokenError),
+    Token(#[from] TokenError),
+}
+
+/// As [`drain`], unless it would wait for what can never come.
+async fn drain_or_refuse(
+    config: &Config,
+    node: Option<&str>,
+    of: Option<u64>,
+    cancel: bool,
+) -> Result<(), Failure> {
+    if !cancel {
+        let asked = ask_status(config).await?;
+        if let Some(why) = never_safe(status::others_than(&asked, node), of) {
+            return Err(why.into());
+        }
+    }
+    drain(config, node, of, cancel).await
+}
+
+/// Why it is never safe to stop a node with so many other members.
+fn never_safe(others: u64, of: Option<u64>) -> Option<String> {
+    match of {
+        _ if others == 0 => Some(
+            "there is no other member that could hold what this one has: it is never safe to stop it, and nothing was drained"
+                .into(),
+        ),
+        Some(of) if of > others => Some(format!(
+            "--of {of} is more than there are other members ({others}): it is never safe to stop it so, and nothing was drained"
+        )),
+        _ => None,
+    }
+}
+
+async fn ask_status(config: &Config) -> Result<Status, Failure> {
+    match client::ask_running(config, &Question::ClusterStatus {}).await? {
+        Some(Answer::Cluster { status, .. }) => Ok(status),
+        Some(Answer::Refused { reason }) => Err(reason.into()),
+        Some(other) => Err(format!("the server answered {other:?}").into()),
+        None => Err(NOBODY.into()),
+    }
 }
 
 /// How often it is asked how far it is.
@@ -322,7 +374,7 @@ async fn ask_to_drain(
         Some(Answer::Drain(drain)) => Ok(drain),
         Some(Answer::Refused { reason }) => Err(reason.into()),
         Some(other) => Err(format!("the server answered {other:?}").into()),
-        None => Err("no server runs here".into()),
+        None => Err(NOBODY.into()),
     }
 }
 
@@ -339,10 +391,15 @@ fn is_safe(drain: &Drain, of: Option<u64>) -> bool {
 }
 
 fn progress(drain: &Drain) -> String {
-    let mut out = format!(
-        "{} sessions, {} messages in the queue",
-        drain.sessions, drain.queue_entries
-    );
+    let queue = match drain.queue_entries {
+        // Its figures did not come.
+        u64::MAX => "messages in the queue: not known yet".to_owned(),
+        entries => format!("{entries} messages in the queue"),
+    };
+    let mut out = format!("{} sessions, {queue}", drain.sessions);
+    if drain.others.is_empty() {
+        out.push_str("; there is no other member");
+    }
     for other in &drain.others {
         let state = match (other.linked, other.lacks, other.unfinished) {
             (false, ..) => "is not linked".to_owned(),
@@ -389,9 +446,7 @@ async fn ask_to_remove(config: &Config, remove: &Remove) -> Result<Removal, Fail
         Some(Answer::Removal(removal)) => Ok(removal),
         Some(Answer::Refused { reason }) => Err(reason.into()),
         Some(other) => Err(format!("the server answered {other:?}").into()),
-        None => Err(
-            "no server runs here: start it, or run the command on a node whose server runs".into(),
-        ),
+        None => Err(NOBODY.into()),
     }
 }
 
@@ -469,6 +524,61 @@ mod tests {
         let ended = running.await.unwrap().unwrap_err();
         assert!(ended.contains("taken back"), "{ended}");
         assert!(server.stop().await);
+    }
+
+    #[test]
+    fn the_same_token_is_good_where_no_answer_came() {
+        let name = NodeName::new("b").unwrap();
+        let lost = JoinError::Io {
+            address: "a:1".into(),
+            cause: io::ErrorKind::TimedOut.into(),
+        };
+        let used = JoinError::Refused(TokenError::Invalid.to_string());
+        let other = JoinError::Refused("this node is starting; try again".into());
+        for (error, same, another) in [
+            (lost, true, false),
+            (used, false, true),
+            (other, false, false),
+        ] {
+            let told = in_vain(&error, &name);
+            assert!(told.starts_with(&error.to_string()), "{told}");
+            assert_eq!(told.contains("the same token"), same, "{told}");
+            assert_eq!(told.contains("`whimbrel cluster token`"), another, "{told}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_be_safe_is_not_waited_for() {
+        for (others, of, refused) in [
+            (0, None, Some("no other member")),
+            (0, Some(1), Some("no other member")),
+            (1, Some(2), Some("--of 2")),
+            (1, None, None),
+            (1, Some(1), None),
+            (3, Some(3), None),
+        ] {
+            let why = never_safe(others, of);
+            assert_eq!(why.is_some(), refused.is_some(), "{why:?}");
+            assert!(
+                why.is_none_or(|why| refused.is_some_and(|says| why.contains(says))),
+                "{others} of {of:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_the_queue_is_no_number() {
+        let told = |queue_entries| {
+            progress(&Drain {
+                queue_entries,
+                ..Drain::default()
+            })
+        };
+        let nobody = "there is no other member\n";
+        let known = format!("0 sessions, 7 messages in the queue; {nobody}");
+        assert_eq!(told(7), known);
+        let unknown = format!("0 sessions, messages in the queue: not known yet; {nobody}");
+        assert_eq!(told(u64::MAX), unknown);
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub enum FilesError {
     },
     /// It is not as it was written.
     #[error(
-        "{}: it is damaged. Put it back from a backup, or make this node anew: empty the data directory and join with a new token", path.display()
+        "{}: it is damaged. Make this node anew: move its data directory away, and do not delete it (it may have what no other node has); `whimbrel cluster \
+         remove NAME` at another member; join with a new token (docs/cluster.md, \"A file of the cluster that is damaged\")",
+        path.display()
     )]
     Damaged {
         /// Which file.

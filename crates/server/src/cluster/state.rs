@@ -77,7 +77,8 @@ pub(super) enum ChangeError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(
-        "the cluster has a node {0}; set another cluster.name, or if that one never started: `whimbrel cluster remove {0}` on a member"
+        "the cluster has a node {0}; set another cluster.name. If that one never started, or is gone for good: `whimbrel cluster remove {0}` on a member (what it \
+         wrote and had not sent is lost), and come again"
     )]
     Name(NodeName),
     #[error(

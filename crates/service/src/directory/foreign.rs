@@ -75,7 +75,9 @@ impl DirectoryOwner {
                     loading.frames.push((peer, frame));
                 }
                 Phase::Loading(_) => {}
-                Phase::Running(running) => running.shipping.received(now, peer, frame),
+                Phase::Running(running) => {
+                    running.shipping.received(now, &running.log, peer, frame)
+                }
             },
             PeerInput::Ready(PartitionId::DIRECTORY, to) => {
                 if let Phase::Running(running) = &mut self.state
@@ -131,7 +133,7 @@ impl DirectoryOwner {
             running.shipping.begin_anew(now, self.links.iter().copied());
         }
         for (peer, frame) in frames {
-            running.shipping.received(now, peer, frame);
+            running.shipping.received(now, &running.log, peer, frame);
         }
         self.ship(now);
     }

@@ -367,6 +367,9 @@ impl PartitionOwner {
             let with = all().filter(|(_, slot)| slots.contains(slot));
             with.map(|(member, _)| *member).collect()
         };
+        let Some(super::Partition::Running(own)) = self.partitions.get(&partition) else {
+            return Ok(None);
+        };
         // A slot comes back when all have been had: then it may have been given by either.
         let mut from = with(&slot.into_iter().collect());
         if from.is_empty() {
@@ -376,11 +379,14 @@ impl PartitionOwner {
             };
             from = with(&replica.unknown_slots(names.name, told, names.numbers));
             from.retain(|member| !serves(member));
-            from.extend(peers.keys().filter(|member| serves(member)));
+            let all: Vec<Incarnation> = peers.keys().copied().filter(serves).collect();
+            // Who is new serves nobody yet, and has reported nothing: the whole mailbox would be claimed again at each move while it takes its state.
+            let grown = all
+                .iter()
+                .filter(|member| !own.shipping.is_young_at(**member));
+            let grown: Vec<Incarnation> = grown.copied().collect();
+            from.extend(if grown.is_empty() { all } else { grown });
         }
-        let Some(super::Partition::Running(own)) = self.partitions.get(&partition) else {
-            return Ok(None);
-        };
         let shown = from.iter().map(|member| {
             let shown = own.announced.shown(*member, account.0);
             shown.map_or(Vec::new(), |shown| replica.shown_by(shown))

@@ -530,6 +530,7 @@ impl PartitionOwner {
             let brought = brought(&ops);
             brought.iter().for_each(|blob| replica.lack(*blob));
             let epoch = replica.epoch();
+            replica.follow_epoch(Op::epoch_of_all(&ops));
             let peers = own.peers(now, account, &self.config.peers);
             let step = Step::of(
                 batch,

@@ -494,6 +494,15 @@ impl PartitionOwner {
         }
     }
 
+    /// Whether the clock is right, and was when this node wrote in that partition last.
+    fn takes_writes(&mut self, now: Now, account: AccountId) -> bool {
+        let held_back = match self.partitions.get_mut(&keys::partition_of(account)) {
+            Some(Partition::Running(own)) => own.shipping.is_held_back(now, &own.log),
+            _ => false,
+        };
+        self.stamps.is_right(now) && !held_back
+    }
+
     fn mailbox_call(&mut self, now: Now, request: RequestId, account: AccountId, call: Call) {
         let input = Input::Call(request, call);
         let Ok(Input::Call(
@@ -510,7 +519,7 @@ impl PartitionOwner {
         };
         self.epoch_if_due(now, account, 0);
         let target = reading::tells_uids_of(&call);
-        let refused = call.writes() && !self.stamps.is_right(now);
+        let refused = call.writes() && !self.takes_writes(now, account);
         let confirm = self.to_be_confirmed(account, &call, other_nodes);
         if matches!(confirm, Err(Failure::TooFewNodes)) {
             self.counted.answers_too_few += 1;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_crdt::{Batch, Hash, Incarnation, PartitionId, VersionVector, mutants::broken};
 use whimbrel_replication::{
+    clocks::OFF_MICROS_MAX,
     members::{Ends, ends_in},
     partition::{
         Alarm, Config, Entry, Foreign, Held, Input, Membership, Output, Partition, Report, Resume,
@@ -15,7 +16,10 @@ use whimbrel_replication::{
 use whimbrel_storage::Commit;
 
 use super::{Stream, clocks};
-use crate::machine::{Now, Ticket};
+use crate::{
+    log::Log,
+    machine::{Now, Ticket},
+};
 
 /// When the store has refused a commit, nothing of other nodes is handed to it for so long: a disk that was full a moment ago mostly still is, and each
 /// try costs the reading of the partition.
@@ -145,6 +149,9 @@ pub(crate) struct Shipping {
     closing: bool,
     /// Peers of a version that does not understand that we begin anew on a stream.
     older: BTreeSet<Incarnation>,
+    /// That this node's log is held back was said, and what is to be said of it.
+    held_back: bool,
+    warning: Option<String>,
 }
 
 impl Shipping {
@@ -173,6 +180,8 @@ impl Shipping {
             grown: false,
             closing: false,
             older: BTreeSet::new(),
+            held_back: false,
+            warning: None,
         })
     }
 
@@ -235,6 +244,11 @@ impl Shipping {
     /// Whether a peer has said where it stands, and that it has what clients may know.
     pub(crate) fn is_whole_at(&self, peer: Incarnation) -> bool {
         self.machine.is_greeted(peer) && !self.machine.is_young_at(peer)
+    }
+
+    /// Whether the peer is linked, and has said that it is new. One that is not linked may have all by now.
+    pub(crate) fn is_young_at(&self, peer: Incarnation) -> bool {
+        self.machine.is_greeted(peer) && self.machine.is_young_at(peer)
     }
 
     /// Up to where our own log is durable.
@@ -306,7 +320,8 @@ impl Shipping {
         self.machine.handle(clocks(now), Input::Unlinked(peer));
     }
 
-    pub(crate) fn received(&mut self, now: Now, peer: Incarnation, frame: Frame) {
+    pub(crate) fn received(&mut self, now: Now, log: &Log, peer: Incarnation, frame: Frame) {
+        self.machine.observe(log.hlc().last());
         if let Frame::Hello(hello) = &frame {
             match hello.anew {
                 None => _ = self.older.insert(peer),
@@ -407,6 +422,9 @@ impl Shipping {
             return Some(Want::Grown);
         }
         loop {
+            if let Some(warning) = self.warning.take() {
+                return Some(Want::Warn(warning));
+            }
             return Some(match self.machine.poll()? {
                 Output::Store {
                     ticket,
@@ -485,6 +503,23 @@ impl Shipping {
     /// Whether there are streams, or were some.
     pub(crate) fn has_peers(&self) -> bool {
         self.linked
+    }
+
+    /// Whether peers hold back what this node writes, because its log runs ahead: its clock was wrong once, and nobody was there who knew. More of that
+    /// would be as late there as this.
+    pub(crate) fn is_held_back(&mut self, now: Now, log: &Log) -> bool {
+        let ahead = log.hlc().last().saturating_sub(now.wall_micros);
+        let held_back =
+            ahead > OFF_MICROS_MAX && self.machine.is_held_back() && !broken("clock-unguarded");
+        if held_back && !self.held_back {
+            let (partition, seconds) = (self.machine.id().0, ahead / 1_000_000);
+            self.warning = Some(format!(
+                "partition {partition}: the clock of this node was ahead when it wrote last, by {seconds} s still; the others apply that when it is time, \
+                 and until then nothing more is written here"
+            ));
+        }
+        self.held_back = held_back;
+        held_back
     }
 
     /// When it wants to be called.

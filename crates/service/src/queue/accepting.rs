@@ -83,6 +83,9 @@ impl QueueOwner {
         let Phase::Running(running) = &mut self.phase else {
             return Err(Failure::Temporary);
         };
+        if running.shipping.is_held_back(now, &running.log) {
+            return Err(Failure::Clock);
+        }
         if needed > 0 {
             let greeted = |peer: &&Incarnation| running.shipping.is_greeted(**peer);
             let reachable = self.links.iter().filter(greeted).count();

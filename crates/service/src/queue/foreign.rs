@@ -189,7 +189,7 @@ impl QueueOwner {
             }
             Phase::Running(running) => {
                 let anew = matches!(&frame, Frame::Hello(hello) if hello.begins_anew());
-                running.shipping.received(now, peer, frame);
+                running.shipping.received(now, &running.log, peer, frame);
                 let origin = self.config.origin;
                 // What it has stored and not applied may rest on what nobody else has.
                 let applied = running.shipping.applied_at(peer, origin);

@@ -1,11 +1,17 @@
 //! A client that comes from another node (DESIGN, 4, rule 6): what it may not have been shown there is claimed again, and nothing else.
 
+use whimbrel_crdt::VersionVector;
+use whimbrel_replication::wire::{Hello, Room};
 use whimbrel_service::{
     api::{Failure, Flag, FlagChange, Flags, MailboxCall, Reply, SessionId},
     machine::Machine,
+    peers::{Frame, PeerInput, bodies::FEATURE_CONFIRM},
 };
 
-use crate::{pair::Pair, world::name};
+use crate::{
+    pair::{Pair, incarnation},
+    world::name,
+};
 
 /// What a client knows: UIDNEXT of INBOX, and HIGHESTMODSEQ.
 #[derive(Clone, Copy)]
@@ -218,6 +224,43 @@ fn of_a_silent_member_nothing_is_believed() {
     names(&mut pair, 1, knows.uid_next, Some(knows.modseq));
     assert_eq!(taken_over(&pair), (1, 3, 0));
     assert!(pair.uids(1, "INBOX")[0] >= knows.uid_next);
+}
+
+/// A member that is new serves nobody yet, and has shown nothing: the whole mailbox had other UIDs at each move between the others while it took its state.
+#[test]
+fn a_new_member_does_not_count_for_who_moves_between_the_others() {
+    for young in [true, false] {
+        let mut pair = two_with_mail();
+        let third = incarnation(2);
+        pair.nodes[1].config.peers.insert(third, 5);
+        pair.restart(1);
+        pair.settle();
+        pair.peer(1, PeerInput::Linked(third, FEATURE_CONFIRM));
+        let hello = Hello {
+            partition: pair.nodes[1].partition,
+            durable: VersionVector::default(),
+            applied: VersionVector::default(),
+            heads: Vec::new(),
+            room: Room {
+                bytes: 1 << 20,
+                batches: 64,
+            },
+            yours: None,
+            anew: Some(false),
+            young: young.then_some(true),
+            lives: None,
+        };
+        pair.peer(1, PeerInput::Frame(third, Frame::Hello(hello)));
+        pair.settle();
+        let known = pair.uids(1, "INBOX");
+        pair.unlink();
+        pair.append(0, "INBOX", 4);
+        let knows = look(&mut pair, 0);
+        names(&mut pair, 1, knows.uid_next, None);
+        let claims = if young { 0 } else { known.len() as u64 };
+        assert_eq!(taken_over(&pair), (1, claims, 0));
+        assert_eq!(pair.uids(1, "INBOX") == known, young);
+    }
 }
 
 #[test]

@@ -407,7 +407,7 @@ impl Pair {
                         }
                         self.sent.push(frame.clone());
                     }
-                    if self.linked && !dropped {
+                    if self.linked && !dropped && peer == incarnation(1 - at) {
                         self.nodes[1 - at].inbox.push_back((incarnation(at), frame));
                     }
                     PeerInput::Ready(partition, Stream::open(peer))
@@ -510,7 +510,7 @@ impl Pair {
         )
     }
 
-    fn ask_of(&mut self, node: usize, call: Call) -> RequestId {
+    pub(crate) fn ask_of(&mut self, node: usize, call: Call) -> RequestId {
         self.requests += 1;
         self.now.wall_micros += 1000;
         self.now.mono_micros += 1000;

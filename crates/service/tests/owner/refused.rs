@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use whimbrel_mailbox::RowKey;
 use whimbrel_service::{
-    api::{MailboxCall, Reply},
+    api::{Call, Failure, MailboxCall, Reply},
     machine::{Input, Machine as _, Others, Ticket},
     peers::PeerInput,
 };
@@ -226,4 +226,51 @@ fn who_looks_at_an_account_of_a_node_that_was_alone_is_waited_for() {
     assert!(pair.answer(0, request).is_none());
     pair.settle();
     assert!(pair.answer(0, request).is_some());
+}
+
+/// The clock of a node was ahead by two hours while nobody was there who knew. What it wrote waits elsewhere until it is time, and so would all that follows in that log: clients
+/// were told OK for hours, and nobody else saw it.
+#[test]
+fn nothing_is_written_behind_what_waits_for_its_time() {
+    const AHEAD_MICROS: u64 = 7_200_000_000;
+    let mut pair = Pair::new();
+    pair.append(0, "INBOX", 1);
+    pair.settle();
+    pair.unlink();
+    pair.now.wall_micros += AHEAD_MICROS;
+    pair.append(0, "INBOX", 1);
+    pair.now.wall_micros -= AHEAD_MICROS;
+    // Alone it goes on.
+    pair.append(0, "INBOX", 1);
+    pair.link();
+    pair.settle();
+    assert_eq!(pair.uids(0, "INBOX").len(), 3);
+    assert_eq!(pair.uids(1, "INBOX").len(), 1);
+    let reply = pair.append_for(0, ANNE, "INBOX", 1);
+    assert!(matches!(reply, Reply::Failed(Failure::Clock)), "{reply:?}");
+    // The other one is not held up, and is seen.
+    pair.append(1, "INBOX", 1);
+    pair.settle();
+    // It is claimed again there, since more was shown, and waits for the other one, which cannot say that it has heard.
+    pair.uids(0, "INBOX");
+    pair.settle();
+    assert_eq!(pair.uids(0, "INBOX").len(), 4);
+    // Five minutes before it is time.
+    pair.now.wall_micros += AHEAD_MICROS - 299_000_000;
+    for _ in 0..4 {
+        pair.settle();
+    }
+    assert_eq!(pair.uids(1, "INBOX").len(), 4);
+    // It waits for those who have just looked at the other one.
+    let call = Call::Mailbox {
+        account: ANNE,
+        call: appending("INBOX", 1),
+        uid_validity: None,
+        other_nodes: 0,
+    };
+    let request = pair.ask_of(0, call);
+    pair.settle();
+    let reply = pair.answer(0, request);
+    assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    assert_eq!(pair.uids(1, "INBOX").len(), 5);
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use whimbrel_mailbox::{Content, RowKey};
 use whimbrel_service::{
-    api::{AccountId, EntryId, Failure, MailboxCall, MailboxName, Reply, SessionId},
+    api::{AccountId, Call, EntryId, Failure, MailboxCall, MailboxName, Reply, SessionId},
     log::JOINING_KEY,
     machine::{Input, Machine as _},
     owner::{Config, blob_name, import_upload, keys},
@@ -381,4 +381,38 @@ fn a_message_that_is_here_keeps_its_body() {
     let of_it = node.held.iter().filter(|(_, by)| *by == holder[..]);
     let held: Vec<_> = of_it.map(|(blob, _)| *blob).collect();
     assert_eq!(held, [blob_name(&row.blob)]);
+}
+
+/// The clock of a server was a day ahead once, while it was alone; the second node, which took its state, took nothing more of it for a day.
+#[test]
+fn a_log_that_runs_ahead_goes_on_where_its_state_was_taken() {
+    const DAY_MICROS: u64 = 86_400_000_000;
+    let mut pair = apart();
+    pair.now.wall_micros += DAY_MICROS;
+    pair.append(0, "box", 1);
+    pair.now.wall_micros -= DAY_MICROS;
+    pair.give_up(0);
+    pair.link();
+    let mut alike = |pair: &mut Pair| {
+        for _ in 0..4 {
+            pair.settle();
+        }
+        let uids = pair.uids(0, "box");
+        assert_eq!(pair.uids(1, "box"), uids);
+        uids.len()
+    };
+    let there = alike(&mut pair);
+    assert_eq!(taken(&pair, 1), 1);
+    for node in [0, 1] {
+        let call = Call::Mailbox {
+            account: ANNE,
+            call: appending("box", 1),
+            uid_validity: None,
+            other_nodes: 0,
+        };
+        let request = pair.ask_of(node, call);
+        assert_eq!(alike(&mut pair), there + 1 + node);
+        let reply = pair.answer(node, request);
+        assert!(matches!(reply, Some(Reply::Appended { .. })), "{reply:?}");
+    }
 }

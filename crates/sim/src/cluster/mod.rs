@@ -607,6 +607,11 @@ impl World {
                         self.looks.given.risen.insert(account);
                         self.note("cluster: a guest's UIDVALIDITY rises");
                     }
+                    if let Note::Warning(text) = &note
+                        && text.ends_with("late at once")
+                    {
+                        return Err(format!("node {index}: {text}"));
+                    }
                     self.say(|| format!("node {index}: {note:?}"));
                 }
                 // Several of its parts may say so.

@@ -14,25 +14,44 @@ use crate::{
     node::DataDir,
 };
 
+/// What stands above the members where only the files could be asked.
+const OFFLINE: &str = "no server runs here: this is what its files say of the members\n";
+
 pub(super) async fn status(config: &Config, partitions: bool, json: bool) -> Result<(), Failure> {
-    let status = match client::ask_running(config, &Question::ClusterStatus {}).await? {
-        Some(Answer::Cluster { status, .. }) => status,
+    let (status, runs) = match client::ask_running(config, &Question::ClusterStatus {}).await? {
+        Some(Answer::Cluster { status, .. }) => (status, true),
         Some(Answer::Refused { reason }) => return Err(reason.into()),
         Some(other) => return Err(format!("the server answered {other:?}").into()),
-        None => offline(config)?,
+        None => (offline(config)?, false),
     };
-    print(&told(status, partitions, json)?)
+    print(&told(status, runs, partitions, json)?)
 }
 
-/// What is printed.
-fn told(mut status: Status, partitions: bool, json: bool) -> serde_json::Result<String> {
+/// What is printed. `runs`: a server was asked, and not its files.
+fn told(
+    mut status: Status,
+    runs: bool,
+    partitions: bool,
+    json: bool,
+) -> serde_json::Result<String> {
     if !partitions {
         status.partitions.clear();
     }
-    Ok(match json {
-        true => serde_json::to_string_pretty(&status)? + "\n",
-        false => shown(&status),
+    Ok(match (json, runs) {
+        // It says it by `here`.
+        (true, _) => serde_json::to_string_pretty(&status)? + "\n",
+        (false, true) => shown(&status),
+        (false, false) => format!("{OFFLINE}{}", shown(&status)),
     })
+}
+
+/// How many other members could hold what a node has; without a name, the one that was asked.
+pub(super) fn others_than(status: &Status, node: Option<&str>) -> u64 {
+    let members = status.nodes.iter();
+    // A life before the present one has no address.
+    let members = members.filter(|of| of.address.is_some() && !of.removed);
+    let others = members.filter(|of| node.map_or(!of.this, |node| of.name != node));
+    others.count() as u64
 }
 
 fn offline(config: &Config) -> Result<Status, Failure> {
@@ -456,8 +475,10 @@ mod tests {
 
     #[test]
     fn it_is_told_in_words() {
-        let told = |partitions| told(status(), partitions, false).unwrap();
+        let offline = told(status(), false, false, false).unwrap();
+        let told = |partitions| told(status(), true, partitions, false).unwrap();
         let (short, long) = (told(false), told(true));
+        assert_eq!(offline, format!("{OFFLINE}{short}"));
         let rest = long.strip_prefix(&short).expect("the same, and more");
         let nodes = status().nodes.iter().map(line).collect::<String>();
         let rest_of_short = short.strip_prefix(&format!("cluster 07\n{nodes}"));
@@ -474,11 +495,27 @@ mod tests {
         );
     }
 
+    #[test]
+    fn others_are_members_that_are_there() {
+        let mut status = status();
+        status.nodes = ["a", "b", "c"].map(|name| node(name, name)).into();
+        status.nodes[0].this = true;
+        let (mut former, mut removed) = (node("b", "0b"), node("d", "0d"));
+        former.address = None;
+        removed.removed = true;
+        status.nodes.extend([former, removed]);
+        for of in [None, Some("a"), Some("b")] {
+            assert_eq!(others_than(&status, of), 2, "{of:?}");
+        }
+        status.nodes.truncate(1);
+        assert_eq!(others_than(&status, None), 0);
+    }
+
     /// Programs read these names: none is to change.
     #[test]
     fn it_is_told_as_json() {
         let told = |partitions| -> serde_json::Value {
-            serde_json::from_str(&told(status(), partitions, true).unwrap()).unwrap()
+            serde_json::from_str(&told(status(), true, partitions, true).unwrap()).unwrap()
         };
         let all = told(true);
         let of = &all["partitions"][0];
