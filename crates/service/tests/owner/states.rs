@@ -393,7 +393,7 @@ fn a_log_that_runs_ahead_goes_on_where_its_state_was_taken() {
     pair.now.wall_micros -= DAY_MICROS;
     pair.give_up(0);
     pair.link();
-    let mut alike = |pair: &mut Pair| {
+    let alike = |pair: &mut Pair| {
         for _ in 0..4 {
             pair.settle();
         }
