@@ -4,7 +4,7 @@
 //! mail of its users anyway; a node that is gone is shut out by membership, which all nodes look up, and not by a list of
 //! revoked certificates.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -14,8 +14,9 @@ use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     client::{Resumption, WebPkiServerVerifier},
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
     server::{NoServerSessionStorage, WebPkiClientVerifier},
+    time_provider::TimeProvider,
 };
 use zeroize::Zeroizing;
 
@@ -43,6 +44,26 @@ fn wrong(error: impl std::fmt::Display) -> AuthorityError {
 /// The only cryptography that is used.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
+}
+
+/// Certificates of the cluster are judged as of this moment, at which all are valid that were ever made: the beginning of 2025. Who is trusted is a matter of the authority, of names and of membership
+/// (`docs/decisions/0014`), of which dates say nothing. By the wall clock a node whose clock is wrong could not start, nor link with those who would tell it so (`docs/decisions/0039`), and
+/// with no link it would believe its clock.
+const JUDGED_AT: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_735_689_600));
+
+/// Says [`JUDGED_AT`].
+#[derive(Debug)]
+struct NoClock;
+
+impl TimeProvider for NoClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(JUDGED_AT)
+    }
+}
+
+/// What is not of the standard library in either side's configuration.
+pub(crate) fn details() -> (Arc<CryptoProvider>, Arc<dyn TimeProvider>) {
+    (provider(), Arc::new(NoClock))
 }
 
 /// Makes certificates for the nodes of one cluster.
@@ -114,16 +135,10 @@ impl Authority {
     /// # Errors
     /// If there is no randomness to be had, or this authority is not whole.
     pub fn certify(&self, name: &NodeName) -> Result<Credentials, AuthorityError> {
-        let mut params = CertificateParams::new(vec![name.to_string()]).map_err(wrong)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, name.as_str());
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        params.use_authority_key_identifier_extension = true;
-        forever(&mut params);
+        self.sign(&leaf(name)?)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Result<Credentials, AuthorityError> {
         let key = KeyPair::generate().map_err(wrong)?;
         let issued = root(self.cluster);
         let issuer = Issuer::from_params(&issued, &self.key);
@@ -135,6 +150,21 @@ impl Authority {
             &Zeroizing::new(key.serialize_pem()),
         )
     }
+}
+
+/// A node's certificate.
+fn leaf(name: &NodeName) -> Result<CertificateParams, AuthorityError> {
+    let mut params = CertificateParams::new(vec![name.to_string()]).map_err(wrong)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, name.as_str());
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    forever(&mut params);
+    Ok(params)
 }
 
 /// The authority's own certificate, which depends on nothing but the cluster, so that an issuer is made from it at any time.
@@ -155,7 +185,7 @@ fn root(cluster: ClusterId) -> CertificateParams {
 }
 
 /// Nothing here expires: a cluster must not stop because nobody renewed a file, and who is out is out by membership. 2049 is the last
-/// year of UTCTime (RFC 5280, 4.1.2.5). The beginning lies in the past, since clocks differ.
+/// year of UTCTime (RFC 5280, 4.1.2.5). The beginning lies in the past, since clocks differ; whoever reads them here looks at no clock ([`JUDGED_AT`]).
 fn forever(params: &mut CertificateParams) {
     params.not_before = rcgen::date_time_ymd(2024, 1, 1);
     params.not_after = rcgen::date_time_ymd(2049, 12, 31);
@@ -204,7 +234,7 @@ impl Credentials {
             .build()
             .map_err(wrong)?;
         verifier
-            .verify_client_cert(&certificate, &[], rustls::pki_types::UnixTime::now())
+            .verify_client_cert(&certificate, &[], JUDGED_AT)
             .map_err(wrong)?;
         let credentials = Credentials {
             name,
@@ -253,7 +283,8 @@ impl Credentials {
                 .map_err(wrong)?;
         // Who joins knows the authority by its fingerprint alone, so it is shown.
         let chain = vec![self.certificate.clone(), self.authority.clone()];
-        let mut config = ServerConfig::builder_with_provider(provider())
+        let (provider, clock) = details();
+        let mut config = ServerConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(wrong)?
             .with_client_cert_verifier(verifier)
@@ -273,7 +304,8 @@ impl Credentials {
 
     /// The side that connects, for this.
     pub(crate) fn client_for(&self, alpn: &[u8]) -> Result<Arc<ClientConfig>, AuthorityError> {
-        let mut config = ClientConfig::builder_with_provider(provider())
+        let (provider, clock) = details();
+        let mut config = ClientConfig::builder_with_details(provider, clock)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(wrong)?
             .with_root_certificates(Arc::clone(&self.roots))
@@ -312,7 +344,37 @@ pub(crate) fn name_in(certificate: &CertificateDer<'_>) -> Result<NodeName, Auth
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::ServerName;
+    use tokio::io::duplex;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
     use super::*;
+    use crate::join::joining;
+
+    /// A node with a clock that is years off, seen from the certificate: by the clock here it is over.
+    #[tokio::test]
+    async fn no_clock_keeps_members_apart() {
+        let authority = Authority::found([7; 16]).unwrap();
+        let node = |name: &str| {
+            let mut params = leaf(&NodeName::new(name).unwrap()).unwrap();
+            params.not_after = rcgen::date_time_ymd(2025, 6, 1);
+            authority.sign(&params).unwrap()
+        };
+        let (one, other) = (node("eu-1"), node("eu-2"));
+        let member = other.client_config().unwrap();
+        let newcomer = joining(authority.fingerprint()).unwrap();
+        for (config, shows) in [(member, true), (newcomer, false)] {
+            let (near, far) = duplex(64 * 1024);
+            let server = ServerName::try_from("eu-1").unwrap();
+            let connector = TlsConnector::from(config);
+            let acceptor = TlsAcceptor::from(one.server_config().unwrap());
+            let (connected, accepted) =
+                tokio::join!(connector.connect(server, near), acceptor.accept(far));
+            connected.unwrap();
+            let (_, session) = accepted.unwrap().into_inner();
+            assert_eq!(session.peer_certificates().is_some(), shows);
+        }
+    }
 
     #[test]
     fn certificates_are_kept_and_read_again() {

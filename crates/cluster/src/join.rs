@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Authority, AuthorityError, ClusterId, Credentials, NodeName, Token,
-    authority::{ALPN_ASK, ALPN_JOIN, fingerprint, provider, verifier},
+    authority::{ALPN_ASK, ALPN_JOIN, details, fingerprint, verifier},
 };
 
 /// A question or an answer: certificates, and what the node above adds (its list of members).
@@ -275,12 +275,13 @@ where
     minicbor::decode(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::Error> {
+pub(crate) fn joining(authority: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let (provider, clock) = details();
     let verifier = Known {
         authority,
-        provider: provider(),
+        provider: Arc::clone(&provider),
     };
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_details(provider, clock)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))

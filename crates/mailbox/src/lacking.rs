@@ -54,18 +54,13 @@ impl Replica {
 
     /// The body is here: messages that name it are shown, or are late.
     pub fn body_came(&mut self, blob: &BlobName, now_micros: u64, peers: &Peers) -> Effects {
-        let mut was_awaited = false;
         for slot in self.lacking.remove(blob).unwrap_or_default() {
-            was_awaited |= self.awaits_no_body(slot);
+            self.awaits_no_body(slot);
             let record = self.records.get(slot);
             // It may have been removed meanwhile, and the place be another's.
             if record.is_some_and(|record| record.alive() && record.blob == *blob) {
                 self.look_at(slot);
             }
-        }
-        // Most bodies come when nothing waits for them any more, and many may wait for other nodes then.
-        if was_awaited {
-            self.look_at_what_waited(peers);
         }
         // Only living messages were touched, so that nothing is hidden here.
         self.settle(&VersionVector::new(), now_micros, peers)
@@ -86,20 +81,43 @@ impl Replica {
         for slot in self.lacking.get(blob).cloned().unwrap_or_default() {
             self.awaits_no_body(slot);
         }
-        self.look_at_what_waited(peers);
         self.settle(&VersionVector::new(), now_micros, peers)
     }
 
-    /// What waited for a body, and for no lower one.
-    fn look_at_what_waited(&mut self, peers: &Peers) {
+    /// What waited for bodies, and for none that is awaited yet, is looked at in the step that begins. However a wait has ended: the body is here, or nobody has it, or its time is over, or
+    /// its message was removed or claimed anew.
+    pub(crate) fn look_at_what_waited(&mut self, peers: &Peers) {
+        if !self.awaited.is_empty() {
+            let touched = self.touched.iter().copied();
+            let gone: Vec<u32> = touched.filter(|of| !self.records[*of].alive()).collect();
+            for slot in gone {
+                self.awaits_no_body(slot);
+            }
+        }
         let lowest = self.lowest_awaited_body(peers);
-        let above = self
+        // Most bodies come when nothing waits for them any more, and many may wait for other nodes then.
+        if !std::mem::take(&mut self.awaits_less) {
+            return;
+        }
+        let below = self
             .pending
             .range(..lowest.map_or(u32::MAX, |(uid, _)| uid));
-        let above: Vec<u32> = above.map(|(_, (slot, _))| *slot).collect();
-        for slot in above {
+        let free = below.filter(|(uid, _)| peers.heard(**uid));
+        let free: Vec<u32> = free.map(|(_, (slot, _))| *slot).collect();
+        for slot in free {
             self.look_at(slot);
         }
+    }
+
+    /// When the first of what waits need wait no longer, if nobody is heard until then and no body comes.
+    pub(crate) fn waits_until(&mut self, peers: &Peers) -> Option<u64> {
+        let body = self.lowest_awaited_body(peers);
+        let until = |(uid, (_, until)): (&u32, &(u32, u64))| match body {
+            // It waits for the body alone, which may be given up long before it would have given up other nodes.
+            Some((lowest, end)) if lowest < *uid && peers.heard(*uid) => end.min(*until),
+            _ => *until,
+        };
+        self.pending.iter().map(until).min()
     }
 
     /// Holds a message back if its body is not here.
@@ -120,8 +138,28 @@ impl Replica {
         true
     }
 
-    /// Nothing waits for the body of this message any more; whether something may have.
-    pub(crate) fn awaits_no_body(&mut self, slot: u32) -> bool {
+    /// The message for which this UID was claimed, if it is held back.
+    pub(crate) fn held_back_slot(&self, uid: u32) -> Option<u32> {
+        let awaited = self.awaited.get(&uid).map(|(slot, _)| *slot);
+        awaited.or_else(|| {
+            let all = self.lacking.values().flatten();
+            let mut all = all.filter_map(|slot| Some((*slot, self.records.get(*slot)?)));
+            let found = all.find(|(slot, record)| {
+                record.uid == uid && record.epoch == self.epoch && self.is_held_back(*slot, record)
+            });
+            found.map(|(slot, _)| slot)
+        })
+    }
+
+    /// Whether the message is not shown since its body is not here.
+    pub(crate) fn is_held_back(&self, slot: u32, record: &Record) -> bool {
+        let waiting = self.lacking.get(&record.blob);
+        let held = waiting.is_some_and(|slots| slots.contains(&slot));
+        held && record.alive() && record.shown == 0
+    }
+
+    /// Nothing waits for the body of this message any more.
+    pub(crate) fn awaits_no_body(&mut self, slot: u32) {
         if let Some(record) = self.records.get(slot)
             && self
                 .awaited
@@ -129,9 +167,9 @@ impl Replica {
                 .is_some_and(|(of, _)| *of == slot)
         {
             let uid = record.uid;
-            return self.awaited.remove(&uid).is_some();
+            self.awaited.remove(&uid);
+            self.awaits_less = true;
         }
-        false
     }
 
     /// The lowest claim for whose body greater ones wait, and until when.
@@ -141,6 +179,7 @@ impl Replica {
                 return Some((*uid, *until));
             }
             self.awaited.pop_first();
+            self.awaits_less = true;
         }
         None
     }

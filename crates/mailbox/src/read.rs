@@ -77,8 +77,10 @@ pub struct Row {
 pub enum Standing {
     /// It is shown under its greatest claim.
     Shown(u32),
-    /// That claim waits for peers, or is late, or the body is not here.
+    /// That claim waits for peers, or is late.
     Waits,
+    /// The body is not here, and it may never come.
+    Lacks,
     /// It was removed.
     Gone,
 }
@@ -323,17 +325,20 @@ impl Replica {
         let slot = slot.or_else(|| self.older.get(&uid).copied());
         let slot = slot.or_else(|| self.pending.get(&uid).map(|(slot, _)| *slot));
         let slot = slot.or_else(|| self.late.get(&(self.epoch, uid)).copied());
+        let slot = slot.or_else(|| self.held_back_slot(uid));
         slot.map(|slot| self.records[slot].id)
     }
 
     /// Whether clients may be told of the message's present UID.
     pub fn standing(&self, message: &MessageId) -> Standing {
-        let slot = self.by_id.get(message);
-        match slot.map(|slot| &self.records[*slot]) {
-            Some(record) if !record.alive() => Standing::Gone,
-            Some(record) if record.shown == record.uid => Standing::Shown(record.uid),
-            Some(_) => Standing::Waits,
-            None => Standing::Gone,
+        let Some(slot) = self.by_id.get(message).copied() else {
+            return Standing::Gone;
+        };
+        match &self.records[slot] {
+            record if !record.alive() => Standing::Gone,
+            record if record.shown == record.uid => Standing::Shown(record.uid),
+            record if self.is_held_back(slot, record) => Standing::Lacks,
+            _ => Standing::Waits,
         }
     }
 

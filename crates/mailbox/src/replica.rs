@@ -138,8 +138,8 @@ pub struct Effects {
     pub list_changed: bool,
     /// There are late messages: [`Replica::plan_late`] is due.
     pub late: bool,
-    /// Something waits for peers: [`Replica::release`] is due when they are heard, or at this time in microseconds, on the clock of
-    /// [`Peers::new`].
+    /// Something waits for peers, or for a body: [`Replica::release`] is due when they are heard, or at this time in microseconds, on the clock
+    /// of [`Peers::new`].
     pub wait_until: Option<u64>,
 }
 
@@ -285,6 +285,8 @@ pub struct Replica {
     pub(crate) lacking: BTreeMap<BlobName, Vec<u32>>,
     /// Claims of some of them, for which greater ones wait, with the message and until when.
     pub(crate) awaited: BTreeMap<u32, (u32, u64)>,
+    /// Nothing waits any more for some that were among these: what did is yet to be looked at.
+    pub(crate) awaits_less: bool,
     /// The last MODSEQ without its slot.
     pub(crate) last_change: u64,
     pub(crate) history: VecDeque<Vanished>,
@@ -348,6 +350,7 @@ impl Replica {
             pending: BTreeMap::new(),
             lacking: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            awaits_less: false,
             last_change: 0,
             history: VecDeque::new(),
             history_uids: 0,

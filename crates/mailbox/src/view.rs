@@ -157,6 +157,7 @@ impl Replica {
             changed: BTreeSet::new(),
             list_changed: false,
         };
+        self.look_at_what_waited(peers);
         let mut touched = std::mem::take(&mut self.touched);
         steps::count(touched.len());
         for slot in &touched {
@@ -402,7 +403,6 @@ impl Replica {
         self.stop_waiting(slot);
         let record = &self.records[slot];
         if !record.alive() {
-            self.awaits_no_body(slot);
             return;
         }
         let (epoch, uid, number) = (record.epoch, record.uid, record.mailbox);
@@ -525,7 +525,7 @@ impl Replica {
             changed: telling.changed.into_iter().collect(),
             list_changed: std::mem::take(&mut self.list_changed) || telling.list_changed,
             late: !self.late.is_empty(),
-            wait_until: self.pending.values().map(|(_, until)| *until).min(),
+            wait_until: self.waits_until(telling.peers),
         }
     }
 

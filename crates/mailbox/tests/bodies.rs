@@ -198,6 +198,95 @@ fn nothing_waits_for_a_body_that_nobody_has() {
     assert_eq!(two.shown(), [upper]);
 }
 
+/// As [`two_at`], and above that message is another one, for which the only other reader was heard: it waits for the lower one's body alone, though it would wait for that reader for longer.
+fn two_above() -> (Node, Node, u32, u32) {
+    let (one, mut two, lower) = two_at(7);
+    two.readers = vec![Peer {
+        slot: 3,
+        heard: u32::MAX,
+        patience_micros: 20_000_000,
+    }];
+    let other = BlobName {
+        upload: [3; 16],
+        ..BLOB
+    };
+    let (inbox, new) = (MailboxName::inbox(), vec![message(other)]);
+    let plan = two.replica.plan_append(&two.at(), &inbox, new);
+    let plan = plan.expect("INBOX");
+    let upper = plan.outcome[0];
+    let effects = two.apply(maker(2), plan.ops);
+    assert_eq!((two.shown(), effects.wait_until), (vec![], Some(2_000_007)));
+    (one, two, lower, upper)
+}
+
+/// Nobody calls again when the body is given up: it is said when that is.
+#[test]
+fn the_end_of_the_wait_for_a_body_is_told() {
+    let (_, mut two, _, upper) = two_above();
+    let at = |mono| Peers::new(mono, two.readers.clone());
+    let (before, then) = (at(2_000_006), at(2_000_007));
+    let effects = two.replica.release(START + 9, &before);
+    assert_eq!((two.shown(), effects.wait_until), (vec![], Some(2_000_007)));
+    let effects = two.replica.release(START + 9, &then);
+    assert_eq!((two.shown(), effects.wait_until), (vec![upper], None));
+}
+
+/// The step that finds that the wait is over may be one of something else.
+#[test]
+fn any_step_ends_a_wait_that_is_over() {
+    let (_, mut two, _, upper) = two_above();
+    two.mono = 2_000_007;
+    let name = MailboxName::new("Other").expect("a name");
+    let effects = two.apply(maker(1), vec![Op::Subscribe { name }]);
+    assert_eq!((two.shown(), effects.wait_until), (vec![upper], None));
+}
+
+/// Whose body is awaited is removed, or claimed anew, above what waits for it.
+#[test]
+fn what_goes_keeps_nothing_waiting() {
+    let check = |ops: &dyn Fn(&Replica, u32) -> Vec<Op>| {
+        let (one, mut two, lower, upper) = two_above();
+        let ops = ops(&one.replica, lower);
+        two.mono = 8;
+        let effects = two.apply(maker(1), ops);
+        assert_eq!((two.shown(), effects.wait_until), (vec![upper], None));
+    };
+    let inbox = MailboxName::inbox();
+    check(&|one, lower| one.plan_expunge(&inbox, &[lower]).expect("INBOX").ops);
+    check(&|one, lower| {
+        let message = one.row(&inbox, lower).expect("it is shown there").message;
+        let claim = Claim {
+            message,
+            placement: one.placed(&message).expect("it is there"),
+            uid: 64_001,
+        };
+        let (claims, epoch) = (vec![claim], one.epoch());
+        vec![Op::Claim { claims, epoch }]
+    });
+}
+
+/// Who was told of a copy that waits for its body finds it: it is to be taken back, if other nodes must have it and do not.
+#[test]
+fn what_is_held_back_is_found_by_its_claim() {
+    let (_, mut two, uid) = two();
+    two.replica.body_came(&BLOB, START + 9, &Peers::none());
+    // It was lost meanwhile: what is shown stays, and what is new is held back.
+    two.replica.lack(BLOB);
+    let inbox = MailboxName::inbox();
+    let plan = two.replica.plan_copy(&two.at(), &inbox, &[uid], &inbox);
+    let plan = plan.expect("INBOX is there");
+    let copy = plan.outcome.uids[0].1;
+    two.apply(maker(2), plan.ops);
+    assert_eq!(two.shown(), [uid]);
+    let found = two.replica.claimant(&inbox, copy);
+    let message = found.expect("it is held back");
+    assert_ne!(Some(message), two.replica.claimant(&inbox, uid));
+    assert_eq!(two.replica.standing(&message), Standing::Lacks);
+    assert_eq!(two.replica.claimant(&inbox, copy + 64), None);
+    two.replica.body_came(&BLOB, START + 10, &Peers::none());
+    assert_eq!(two.replica.standing(&message), Standing::Shown(copy));
+}
+
 /// A body for which nothing waits any more. What waits for other nodes goes on waiting, and no row of it is written again.
 #[test]
 fn a_body_leaves_alone_what_waits_for_others() {

@@ -149,7 +149,7 @@ pub struct QueueOwner {
     /// Bodies of theirs that are not here, or not durable.
     lacking: BTreeMap<BlobName, EntryId>,
     /// Bodies of which peers are to be told that they are here, and whether the same is asked of them.
-    haves: BTreeMap<Incarnation, VecDeque<(BlobName, bool)>>,
+    haves: BTreeMap<Incarnation, holders::Haves>,
     /// Which other nodes have said to hold the bodies of entries in our log, and of those that were taken over.
     holders: BTreeMap<EntryId, BTreeSet<Incarnation>>,
     /// Deliveries that other nodes make, and those that are made for them.

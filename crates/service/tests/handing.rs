@@ -4,13 +4,13 @@
 
 use bytes::Bytes;
 use whimbrel_crdt::{Incarnation, PartitionId};
-use whimbrel_replication::wire::{Deliver, Delivered};
+use whimbrel_replication::wire::{self, BlobHave, Deliver, Delivered};
 use whimbrel_service::{
     api::{AccountId, BlobName, Call, Date, Delivery, Entry, EntryId, MailboxName},
     machine::{Input, Machine, Now, Output, RequestId, Ticket},
     owner::keys::partition_of,
     peers::{FEATURE_DELIVER, Frame, Holders, PeerInput, PeerOutput, Stream},
-    queue::{Config, Limits, QueueOwner},
+    queue::{Config, Limits, QueueOwner, entry_id},
 };
 
 const ID: EntryId = EntryId([1; 16]);
@@ -122,7 +122,23 @@ impl Bench {
 
     /// What a peer is told of deliveries.
     fn told(&mut self, peer: u64) -> Vec<Frame> {
-        let mut told = Vec::new();
+        let mut sent = self.sent(peer);
+        sent.retain(|frame| matches!(frame, Frame::Deliver(_) | Frame::Delivered(_)));
+        sent
+    }
+
+    /// What a peer is told of bodies.
+    fn haves(&mut self, peer: u64) -> Vec<BlobHave> {
+        let sent = self.sent(peer).into_iter();
+        let haves = sent.filter_map(|frame| match frame {
+            Frame::BlobHave(have) => Some(have),
+            _ => None,
+        });
+        haves.collect()
+    }
+
+    fn sent(&mut self, peer: u64) -> Vec<Frame> {
+        let mut all = Vec::new();
         loop {
             let ready = PeerInput::Ready(PartitionId::QUEUE, Stream::open(node(peer)));
             self.queue.handle(self.now(), Input::Peer(ready));
@@ -133,9 +149,8 @@ impl Bench {
                 }
             }
             match sent {
-                None => return told,
-                Some(frame @ (Frame::Deliver(_) | Frame::Delivered(_))) => told.push(frame),
-                Some(_) => {}
+                None => return all,
+                Some(frame) => all.push(frame),
             }
         }
     }
@@ -308,4 +323,52 @@ fn a_peer_that_links_is_asked_for_what_waits() {
     assert_eq!(bench.asked(2).len(), 64);
     bench.input(Input::Peer(PeerInput::Linked(node(3), ABLE)));
     assert_eq!(bench.asked(3), (64..128).collect::<Vec<_>>());
+}
+
+/// It asks again and again before it takes what it is told. What has ended meanwhile it need not be told.
+#[test]
+fn a_peer_is_told_of_a_body_once() {
+    let mut bench = Bench::with(0, &[(2, ABLE)]);
+    let of = |number| BlobName {
+        hash: [number; 32],
+        upload: [number; 16],
+    };
+    for number in [5, 4] {
+        let blob = of(number);
+        let id = entry_id(&blob.upload);
+        let entry = Entry {
+            id,
+            blob,
+            ..entry(1)
+        };
+        let accept = Call::Accept(entry);
+        bench.commits.clear();
+        bench.input(Input::Call(RequestId(number.into()), accept));
+        bench.input(Input::Committed(bench.commits[0]));
+    }
+    let have = |number| BlobHave {
+        name: wire::BlobName([[number; 16]; 3].concat().try_into().unwrap()),
+        here: true,
+        ask: true,
+        partition: None,
+    };
+    let ask = |bench: &mut Bench| {
+        for number in [5, 4, 5, 5, 4] {
+            let frame = Frame::BlobHave(have(number));
+            bench.input(Input::Peer(PeerInput::Frame(node(2), frame)));
+        }
+    };
+    let told = |number| BlobHave {
+        ask: false,
+        ..have(number)
+    };
+    ask(&mut bench);
+    assert_eq!(bench.haves(2), [told(5), told(4)]);
+    ask(&mut bench);
+    bench.commits.clear();
+    let (delivered, _) = bench.deliveries[0];
+    bench.input(Input::Delivered(delivered));
+    bench.input(Input::Committed(bench.commits[0]));
+    assert_eq!(bench.haves(2), [told(4)]);
+    assert_eq!(bench.haves(2), []);
 }

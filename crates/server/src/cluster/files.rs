@@ -129,7 +129,7 @@ impl Files {
         self.0.join("roster").exists()
     }
 
-    /// Makes the directory.
+    /// Makes the directory, and sees to it that it is there after a power loss: what is synced in it is lost with its name.
     ///
     /// # Errors
     /// [`FilesError::Io`]
@@ -138,6 +138,10 @@ impl Files {
             .recursive(true)
             .mode(0o700)
             .create(&self.0);
+        let data = self.0.parent().filter(|data| !data.as_os_str().is_empty());
+        let data = data.unwrap_or(Path::new("."));
+        // It may have been made by a command that was cut off before this.
+        let made = made.and_then(|()| fs::File::open(data)?.sync_all());
         made.map_err(self.io(""))
     }
 

@@ -11,6 +11,7 @@ use whimbrel_crdt::{Incarnation, PartitionId};
 
 use super::{
     drain::UNFINISHED_WAIT_MAX,
+    links::link_of,
     question::{LogHeld, encoded, pages},
     state::State,
 };
@@ -41,9 +42,7 @@ impl<S: Store> State<S> {
             if missing.is_empty() {
                 continue;
             }
-            if linked.iter().all(|link| link.name != peer.name) {
-                return None;
-            }
+            link_of(&linked, peer.name.as_str(), place)?;
             for young in [false, true] {
                 let said = self.held_by(&peer, &missing, of, young).await;
                 missing.retain(|partition| {

@@ -6,10 +6,16 @@ use std::{
     time::Instant,
 };
 
-use whimbrel_cluster::Handle;
+use whimbrel_cluster::{Handle, Linked};
 use whimbrel_crdt::Incarnation;
-use whimbrel_replication::roster::Roster;
+use whimbrel_replication::roster::{Place, Roster};
 use whimbrel_service::peers::Frame;
+
+/// The link to the node that has a name now. There may be another under that name: to who had it before and has not heard yet that it was removed.
+pub(super) fn link_of<'l>(links: &'l [Linked], name: &str, place: &Place) -> Option<&'l Linked> {
+    let mut links = links.iter();
+    links.find(|link| link.name.as_str() == name && link.incarnation == place.incarnation)
+}
 
 /// Links that are up.
 #[derive(Default)]
@@ -71,5 +77,45 @@ impl Links {
             handle.push(frame);
         }
         then();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_cluster::NodeName;
+    use whimbrel_replication::placement::Role;
+
+    use super::*;
+
+    /// A session that went to the one node was given up when the link to the other ended.
+    #[test]
+    fn of_two_links_under_a_name_the_members_is_taken() {
+        let [removed, present, other] = [1, 2, 3].map(Incarnation::from_hash);
+        let link = |name: &str, incarnation| Linked {
+            name: NodeName::new(name).unwrap(),
+            incarnation,
+            wire: 1,
+            features: 0,
+            round_trip_micros: None,
+            ahead_micros: None,
+            pongs: 0,
+            received: 0,
+            sent: 0,
+        };
+        let place = Place {
+            version: 1,
+            incarnation: present,
+            address: "eu-1.example.org:1".into(),
+            region: "eu".into(),
+            role: Role::Worker.number(),
+        };
+        let check = |links: &[Linked], expected: Option<Incarnation>| {
+            let found = link_of(links, "eu-1", &place);
+            assert_eq!(found.map(|link| link.incarnation), expected);
+        };
+        let (old, new) = (link("eu-1", removed), link("eu-1", present));
+        check(&[old.clone(), new.clone()], Some(present));
+        check(&[new, old.clone()], Some(present));
+        check(&[old, link("us-1", other)], None);
     }
 }

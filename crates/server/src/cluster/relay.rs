@@ -36,7 +36,7 @@ use whimbrel_replication::{
 use whimbrel_service::{api::Event, owner::keys::partition_of};
 use whimbrel_smtp::HostName;
 
-use super::state::State;
+use super::{links::link_of, state::State};
 use crate::{
     driver::{Connection, Context},
     listen::{Places, Protocol},
@@ -248,7 +248,8 @@ impl<S: Store> Relays<S> {
         let roster = self.state.roster();
         let nodes = placed(&self.state, &roster, &links, partition);
         let linked = self.state.peers(&roster).into_iter().filter_map(|peer| {
-            let link = links.iter().find(|link| link.name == peer.name)?;
+            let name = peer.name.as_str();
+            let link = link_of(&links, name, roster.places().get(name)?)?;
             Some((peer, link.incarnation))
         });
         (nodes, linked.collect())
@@ -347,7 +348,7 @@ fn placed<S: Store>(
 ) -> Vec<Node> {
     let me = state.credentials.name().as_str();
     let nodes = roster.present().map(|(name, place)| {
-        let link = links.iter().find(|link| link.name.as_str() == name);
+        let link = link_of(links, name, place);
         let distance = link.and_then(|link| link.round_trip_micros);
         Node {
             name: name.to_owned(),

@@ -20,7 +20,7 @@ use crate::{
     log,
     machine::{Input, Note, Now, Output, Ticket},
     peers::{
-        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, is_kept_early,
+        Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, keep_early,
     },
 };
 
@@ -71,12 +71,9 @@ impl DirectoryOwner {
                 }
             }
             PeerInput::Frame(peer, frame) if self.links.contains(&peer) => match &mut self.state {
-                Phase::Loading(loading) if is_kept_early(&loading.frames, &frame) => {
-                    loading.frames.push((peer, frame));
-                }
-                Phase::Loading(_) => {}
+                Phase::Loading(loading) => keep_early(&mut loading.frames, peer, frame),
                 Phase::Running(running) => {
-                    running.shipping.received(now, &running.log, peer, frame)
+                    running.shipping.received(now, &running.log, peer, frame);
                 }
             },
             PeerInput::Ready(PartitionId::DIRECTORY, to) => {

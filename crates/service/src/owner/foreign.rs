@@ -24,7 +24,7 @@ use super::{
 use crate::{
     api::{Event, Failure, SessionId},
     machine::{Note, Now, Output, Ticket},
-    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, bodies, is_kept_early},
+    peers::{Frame, PeerInput, PeerOutput, Then, Want, Work, bodies, keep_early},
 };
 
 /// A log that is being read.
@@ -160,9 +160,7 @@ impl PartitionOwner {
         self.open(partition);
         self.windows.moved(now, &frame);
         match self.partitions.get_mut(&partition) {
-            Some(Partition::Loading(opening)) if is_kept_early(&opening.frames, &frame) => {
-                opening.frames.push((peer, frame));
-            }
+            Some(Partition::Loading(opening)) => keep_early(&mut opening.frames, peer, frame),
             Some(Partition::Running(own)) if !own.failed => {
                 match frame {
                     Frame::Leaving(ask) => self.asked_to_cover(peer, ask),

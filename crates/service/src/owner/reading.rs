@@ -417,6 +417,8 @@ impl PartitionOwner {
                 Standing::Shown(shown) if replica.resolve(target, shown) == Some(shown) => {
                     *uid = shown;
                 }
+                // It is shown under its claim when its body comes, unless greater ones are told first: were this one announced it would be late.
+                Standing::Lacks => {}
                 _ => replica.announce_told(target, *uid),
             }
         }
@@ -459,6 +461,7 @@ impl PartitionOwner {
     }
 }
 
+/// For a body no answer waits: nobody may have it.
 fn waits(replica: &whimbrel_mailbox::Replica, messages: &[MessageId]) -> bool {
     let mut standings = messages.iter().map(|message| replica.standing(message));
     standings.any(|standing| standing == Standing::Waits)

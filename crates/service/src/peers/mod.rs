@@ -9,9 +9,10 @@
 //! - The machine is told of a commit when it is durable, in the order of the commits.
 //!
 //! Reading order: this file (inputs and outputs), [`shipping`], [`state`] (rows in place of a log), `whole` (those of the directory and of the queue),
-//! [`bodies`].
+//! [`bodies`], `early` (what comes before a partition is open).
 
 pub mod bodies;
+mod early;
 pub mod kept;
 mod shipping;
 pub mod state;
@@ -33,6 +34,7 @@ pub use whimbrel_replication::{
 use self::kept::GivenUp;
 pub(crate) use self::{
     bodies::{off_wire, on_wire},
+    early::keep_early,
     shipping::{Shipping, StateWork, Then, Want, Work},
 };
 use crate::machine::{Now, Ticket};
@@ -67,19 +69,6 @@ impl Stream {
 
 /// When reading from the store has failed it is tried again after so long.
 pub(crate) const READ_AGAIN_MICROS: u64 = 1_000_000;
-
-/// Frames kept for a partition that is being opened. A peer sends its vectors once and then, in a second, the changes: more is nonsense.
-const EARLY_FRAMES_MAX: usize = 64;
-
-/// Whether a frame is kept for a partition that is being opened. Batches, rows and what others have shown are sent again when we have said where we stand: they come only if the
-/// partition was open before, and are too many to be kept.
-pub(crate) fn is_kept_early(frames: &[(Incarnation, Frame)], frame: &Frame) -> bool {
-    let later = matches!(
-        frame,
-        Frame::Batches(_) | Frame::StateChunk(_) | Frame::Shown(_)
-    );
-    frames.len() < EARLY_FRAMES_MAX && !later
-}
 
 /// What an owner of partitions is told of other nodes.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use crate::{
     machine::{Note, Now, Output, RequestId, Ticket},
     peers::{
         Frame, PeerInput, PeerOutput, READ_AGAIN_MICROS, Shipping, Then, Want, Work, bodies,
-        clocks, is_kept_early,
+        clocks, keep_early,
     },
 };
 
@@ -182,11 +182,7 @@ impl QueueOwner {
             frame => frame,
         };
         match &mut self.phase {
-            Phase::Loading(loading) => {
-                if is_kept_early(&loading.frames, &frame) {
-                    loading.frames.push((peer, frame));
-                }
-            }
+            Phase::Loading(loading) => keep_early(&mut loading.frames, peer, frame),
             Phase::Running(running) => {
                 let anew = matches!(&frame, Frame::Hello(hello) if hello.begins_anew());
                 running.shipping.received(now, &running.log, peer, frame);
@@ -483,7 +479,7 @@ impl QueueOwner {
             // It was delivered elsewhere.
             self.count(now, number);
         }
-        self.holders.remove(&id);
+        self.ended(id);
         self.handing.close(id);
         self.out.push_back(Output::Closing(id));
         if let Some(pending) = self.entries.remove(&id) {
@@ -511,7 +507,7 @@ impl QueueOwner {
                     if let Some(pending) = self.entries.remove(&id) {
                         self.bytes -= pending.bytes;
                     }
-                    self.holders.remove(&id);
+                    self.ended(id);
                     self.out.push_back(Output::Finished(id));
                 }
                 let failed = |request: RequestId| {
@@ -576,8 +572,9 @@ impl QueueOwner {
             let request = of.request;
             self.accepting -= 1;
             self.bytes -= of.bytes;
-            self.holders.remove(&of.entry.id);
+            let id = of.entry.id;
             self.provisional.remove(&number);
+            self.ended(id);
             let reply = Reply::Failed(Failure::Storage);
             self.out.push_back(Output::Reply(request, reply));
         } else if of.needed == 0 || broken("accepted-before-enough") {

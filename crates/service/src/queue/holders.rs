@@ -3,7 +3,7 @@
 //! The node that took an entry is told by each other one, when its body and the commit that says so are durable. One that takes over says to all that it
 //! has the body, and asks; who has it answers, at once or when it comes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{BlobName, EntryId};
@@ -14,6 +14,42 @@ use crate::{
     machine::{Now, Others, Output},
     peers::{PeerOutput, off_wire, on_wire},
 };
+
+/// What a peer is to be told of bodies, in the order in which it became due: of each entry once, however often it asks or begins anew before it takes what it is told.
+///
+/// Nothing is left out: who is not told of a body might wait for that with its delivery until the next stream. So it is bounded by the entries that there are, each of which takes more.
+#[derive(Default)]
+pub(super) struct Haves {
+    next: u64,
+    order: BTreeMap<u64, EntryId>,
+    /// With the body, and whether the same is asked of the peer.
+    due: BTreeMap<EntryId, (u64, BlobName, bool)>,
+}
+
+impl Haves {
+    fn push(&mut self, id: EntryId, blob: BlobName, ask: bool) {
+        let (next, order) = (&mut self.next, &mut self.order);
+        let due = self.due.entry(id).or_insert_with(|| {
+            *next += 1;
+            order.insert(*next, id);
+            (*next, blob, ask)
+        });
+        due.2 |= ask;
+    }
+
+    fn pop(&mut self) -> Option<(BlobName, bool)> {
+        let (_, id) = self.order.pop_first()?;
+        let (_, blob, ask) = self.due.remove(&id)?;
+        Some((blob, ask))
+    }
+
+    /// The entry is not there any more.
+    fn forget(&mut self, id: EntryId) {
+        if let Some((at, ..)) = self.due.remove(&id) {
+            self.order.remove(&at);
+        }
+    }
+}
 
 impl QueueOwner {
     /// How many others must have what is accepted now, and what was delivered before it is finished.
@@ -104,7 +140,8 @@ impl QueueOwner {
 
     pub(super) fn tell_of(&mut self, peer: Incarnation, blob: BlobName, ask: bool) {
         if self.links.contains(&peer) {
-            self.haves.entry(peer).or_default().push_back((blob, ask));
+            let haves = self.haves.entry(peer).or_default();
+            haves.push(entry_id(&blob.upload), blob, ask);
             let wake = PeerOutput::Wake(PartitionId::QUEUE, peer);
             self.out.push_back(Output::Peer(wake));
         }
@@ -112,7 +149,7 @@ impl QueueOwner {
 
     /// What a peer is told next.
     pub(super) fn next_have(&mut self, peer: Incarnation) -> Option<BlobHave> {
-        let (blob, ask) = self.haves.get_mut(&peer)?.pop_front()?;
+        let (blob, ask) = self.haves.get_mut(&peer)?.pop()?;
         Some(BlobHave {
             name: on_wire(&blob),
             here: true,
@@ -121,11 +158,24 @@ impl QueueOwner {
         })
     }
 
+    /// An entry is finished, or given up, or was never accepted.
+    pub(super) fn ended(&mut self, id: EntryId) {
+        self.holders.remove(&id);
+        for haves in self.haves.values_mut() {
+            haves.forget(id);
+        }
+    }
+
     /// All was read again: of what is not there any more nothing has to be known.
     pub(super) fn forget_holders(&mut self) {
         let provisional = self.provisional.values();
         let provisional: BTreeSet<EntryId> = provisional.map(|of| of.entry.id).collect();
         let there = |id: &EntryId| self.entries.contains_key(id) || provisional.contains(id);
         self.holders.retain(|id, _| there(id));
+        let there = |id: &EntryId| there(id) || self.others.contains_key(id);
+        for haves in self.haves.values_mut() {
+            let gone: Vec<EntryId> = haves.due.keys().filter(|id| !there(id)).copied().collect();
+            gone.into_iter().for_each(|id| haves.forget(id));
+        }
     }
 }

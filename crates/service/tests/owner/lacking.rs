@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_mailbox::{BlobName, RowKey};
 use whimbrel_service::{
-    api::{AccountId, EntryId, MailboxCall, Reply},
+    api::{AccountId, EntryId, Failure, MailboxCall, Reply, SessionId},
     log::lacking_of_key,
     machine::{Input, Machine},
     owner::{Config, import_upload},
@@ -462,4 +462,46 @@ fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
     pair.settle();
     assert_eq!(pair.uids_of(1, bea(), &name("INBOX")).len(), 1);
     assert_eq!(pair.uids_of(1, ANNE, &name("INBOX")).len(), 2);
+}
+
+/// A copy of what can still be seen waits for the body, which was lost. Its answer does not, since nobody may have the body. Who is told that others do not have the copy makes another one: the first
+/// must not come to light with the body.
+#[test]
+fn a_copy_that_waits_for_its_body_is_taken_back() {
+    let (mut pair, blob) = without_body();
+    pair.create(1, "box");
+    pair.settle();
+    let (inbox, target) = (name("INBOX"), name("box"));
+    let uids = pair.uids_of(1, ANNE, &inbox);
+    let copy = || MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("INBOX"),
+        uids: uids.clone(),
+        to: name("box"),
+        remove: false,
+    };
+    assert!(matches!(pair.call(1, copy()), Reply::Copied { .. }));
+    // Of one that is removed, too: so what comes back after a start is held back.
+    let gone = MailboxCall::Remove {
+        name: target.clone(),
+        uids: pair.uids_of(1, ANNE, &target),
+    };
+    assert!(matches!(pair.call(1, gone), Reply::Done));
+    missed(&mut pair, ANNE, blob);
+    assert_eq!(wanted_after_start(&mut pair), 1);
+    let Reply::Copied { uids: first, .. } = pair.call(1, copy()) else {
+        panic!("it is not answered");
+    };
+    assert_eq!(pair.uids_of(1, ANNE, &target), []);
+    let second = pair.ask(1, ANNE, copy(), 1);
+    pair.pass(1, 11);
+    let reply = pair.answer(1, second);
+    assert!(
+        matches!(reply, Some(Reply::Failed(Failure::NotConfirmed))),
+        "{reply:?}"
+    );
+    pair.peer(1, PeerInput::Body(blob, u64::MAX));
+    pair.settle();
+    assert_eq!(pair.uids_of(1, ANNE, &target), [first[0].1]);
+    assert_eq!(pair.uids_of(1, ANNE, &inbox), uids);
 }
