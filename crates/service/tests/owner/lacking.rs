@@ -468,7 +468,10 @@ fn who_was_stalled_is_told_of_a_body_that_another_lacks() {
 /// must not come to light with the body.
 #[test]
 fn a_copy_that_waits_for_its_body_is_taken_back() {
-    let (mut pair, blob) = without_body();
+    let mut pair = recovered(Pair::new());
+    append(&mut pair, ANNE, "INBOX");
+    let blob = pair.coming[1][0];
+    pair.nowhere = true;
     pair.create(1, "box");
     pair.settle();
     let (inbox, target) = (name("INBOX"), name("box"));
@@ -481,7 +484,7 @@ fn a_copy_that_waits_for_its_body_is_taken_back() {
         remove: false,
     };
     assert!(matches!(pair.call(1, copy()), Reply::Copied { .. }));
-    // Of one that is removed, too: so what comes back after a start is held back.
+    // It is not collected yet when all is read again: so what names that body is held back.
     let gone = MailboxCall::Remove {
         name: target.clone(),
         uids: pair.uids_of(1, ANNE, &target),
