@@ -158,6 +158,17 @@ fn body(bytes: usize) -> Frame {
     })
 }
 
+/// One that names this member.
+fn token_of(authority: &Authority, member: &Node, id: u8) -> Token {
+    Token {
+        address: member.address.to_string(),
+        sponsor: "a".into(),
+        fingerprint: authority.fingerprint(),
+        id: id.into(),
+        secret: [id; 32],
+    }
+}
+
 async fn pair() -> (Authority, Node, Node) {
     let authority = Authority::found([7; 16]).unwrap();
     let a = authority.certify(&name("a")).unwrap();
@@ -512,13 +523,7 @@ async fn strangers_are_not_heard() {
     assert!(a.events.try_recv().is_err());
 
     // No certificate at all.
-    let token = Token {
-        address: a.address.to_string(),
-        sponsor: "a".into(),
-        fingerprint: authority.fingerprint(),
-        id: 1,
-        secret: [1; 32],
-    };
+    let token = token_of(&authority, &a, 1);
     let asking = tokio::spawn(async move { ask(&token, &name("c"), Vec::new()).await.map(|_| ()) });
     let asked = a.strangers.recv();
     let asked = timeout(PATIENCE, asked).await.unwrap().unwrap();
@@ -541,13 +546,7 @@ async fn strangers_are_not_heard() {
 async fn a_node_joins_by_a_token_and_is_linked() {
     let (authority, mut a, b) = pair().await;
     let mut tokens = Tokens::default();
-    let token = Token {
-        address: a.address.to_string(),
-        sponsor: "a".into(),
-        fingerprint: authority.fingerprint(),
-        id: 5,
-        secret: [5; 32],
-    };
+    let token = token_of(&authority, &a, 5);
     tokens.give(0, &token, 100).unwrap();
     let text = token.to_text().to_string();
     let join = tokio::spawn(async move {
@@ -652,13 +651,7 @@ async fn a_member_is_heard_when_strangers_hold_all_places() {
 #[tokio::test]
 async fn a_member_is_answered_while_strangers_ask() {
     let (authority, mut a, _b) = pair().await;
-    let token = Token {
-        address: a.address.to_string(),
-        sponsor: "a".into(),
-        fingerprint: authority.fingerprint(),
-        id: 1,
-        secret: [1; 32],
-    };
+    let token = token_of(&authority, &a, 1);
     let mut strangers = JoinSet::new();
     for _ in 0..2 {
         let token = token.clone();
