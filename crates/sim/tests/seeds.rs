@@ -179,6 +179,12 @@ fn what_was_refused_on_disks_that_are_lost_is_told_to_who_comes_from_there() {
     holds(93763);
 }
 
+/// Mail was handed on; three nodes had the delivery, where two had to, and all three were removed. Who had accepted it stayed, had let go of it, and nothing of it was to be held against him.
+#[test]
+fn mail_that_was_handed_on_may_be_gone_with_all_who_had_it() {
+    holds(113554);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

@@ -1,7 +1,8 @@
 //! What may be gone with nodes that are removed.
 //!
 //! D1: what was acknowledged when so many other nodes had it is there, if no more than these were removed by then. Else it may be gone if whoever acknowledged it was
-//! removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks count, as they are when they die.
+//! removed, and none of those that stay has applied its log up to what the answer rests on, or none has the body. Their disks count, as they are when they die. Mail that
+//! was delivered rests on the logs of those who delivered it, whoever accepted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,7 @@ impl World {
         let left: Vec<usize> = (0..self.members.len()).filter(stays).collect();
         let mut held = Held::new();
         let mut disks: Vec<Memory> = Vec::new();
+        let mut takers: BTreeMap<Incarnation, usize> = BTreeMap::new();
         let mut lacks = false;
         for index in left {
             let node = &self.members[index].node;
@@ -37,6 +39,7 @@ impl World {
                     self.note_held(index, *of, &disk, &mut held);
                 }
             }
+            takers.insert(self.members[index].id, disks.len());
             disks.push(disk);
         }
         let promised = self.plan.other_nodes >= gone.len();
@@ -45,7 +48,23 @@ impl World {
             held.get(&place).is_some_and(|last| *last >= ack.number)
         };
         let has_body = |body: &u32| self.losses.has_body(&disks, *body);
+        // It was handed to others, who delivered it; as many had that as had to.
+        let handed_on = |ack: &Ack, body: u32| {
+            let Some(taker) = takers.get(&ack.by).map(|index| &disks[*index]) else {
+                return false;
+            };
+            let partition = keys::partition_of(ack.account);
+            let is_held = |by: Incarnation, number: u64| {
+                let last = held.get(&(partition, by));
+                !gone.contains(&by) || last.is_some_and(|last| *last >= number)
+            };
+            let losses = &self.losses;
+            losses.was_delivered_elsewhere(ack.account, body, taker, is_held)
+        };
         let is_gone = |ack: &Ack| match &ack.what {
+            Acked::Accepted(body) if !gone.contains(&ack.by) => {
+                gone.len() > 1 && handed_on(ack, *body)
+            }
             _ if !gone.contains(&ack.by) => false,
             // One other node had it: that is no promise for two. What is imported may be another's operation.
             Acked::Accepted(_) => gone.len() > 1,

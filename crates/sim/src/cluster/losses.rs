@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     Now,
@@ -19,9 +20,10 @@ use whimbrel_replication::{
     wire::{Head, Hello, Room},
 };
 use whimbrel_service::{
-    api::{AccountId, BlobName, MessageId},
+    api::{AccountId, BlobName, EntryId, MessageId},
     log::store_partition,
     owner::{self, keys},
+    queue,
 };
 use whimbrel_storage::{
     KeyRange, Origin, ScanLimit,
@@ -87,6 +89,8 @@ pub(super) struct Losses {
     blobs: BTreeMap<u32, Vec<BlobName>>,
     /// Bodies of mail that was to be accepted.
     mail: BTreeSet<u32>,
+    /// Who delivered mail, by entry of the queue: from which number of its own log on that is, the last time.
+    deliveries: BTreeMap<(String, AccountId), BTreeMap<Incarnation, u64>>,
     /// Nodes that come back with another disk.
     pending: BTreeMap<usize, DiskCopy>,
     is_over: bool,
@@ -105,6 +109,7 @@ impl Losses {
             acks: Vec::new(),
             blobs: BTreeMap::new(),
             mail: BTreeSet::new(),
+            deliveries: BTreeMap::new(),
             pending: BTreeMap::new(),
             is_over: plan.disks == Disks::Own,
         }
@@ -127,6 +132,30 @@ impl Losses {
     pub(super) fn mail_without_bodies(&self, disks: &[Memory]) -> usize {
         let mail = self.mail.iter();
         mail.filter(|body| !self.has_body(disks, **body)).count()
+    }
+
+    /// Whether mail of which the queue on this disk knows no more was delivered, and none of the deliveries is held by this.
+    pub(super) fn was_delivered_elsewhere(
+        &self,
+        account: AccountId,
+        body: u32,
+        taker: &Memory,
+        is_held: impl Fn(Incarnation, u64) -> bool,
+    ) -> bool {
+        let blobs = self.blobs.get(&body).into_iter().flatten();
+        let entries: Vec<EntryId> = blobs.map(|blob| queue::entry_id(&blob.upload)).collect();
+        let keys = entries
+            .iter()
+            .map(|id| [&[ENTRY_PREFIX], &id.0[..]].concat());
+        let keys: Vec<Bytes> = keys.map(Bytes::from).collect();
+        let rows = taker.get(store_partition(PartitionId::QUEUE), &keys);
+        let deliveries = (entries.iter())
+            .filter_map(|id| self.deliveries.get(&(id.to_string(), account)))
+            .flatten();
+        let deliveries: Vec<(Incarnation, u64)> = deliveries.map(|(by, at)| (*by, *at)).collect();
+        !deliveries.is_empty()
+            && rows.iter().all(Option::is_none)
+            && !deliveries.iter().any(|(by, at)| is_held(*by, *at))
     }
 
     pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {
@@ -168,6 +197,9 @@ pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64
 /// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
 const MESSAGE_PREFIX: u8 = 6;
 
+/// Before the ids of entries, in the keys of the queue's rows.
+const ENTRY_PREFIX: u8 = b'e';
+
 /// The messages of an account that are on a disk; `None`: nothing of it is there.
 fn messages_of(disk: &Memory, account: AccountId) -> Option<Vec<MessageId>> {
     let partition = store_partition(keys::partition_of(account));
@@ -202,18 +234,30 @@ impl World {
         if self.plan.membership == 0 && !may_be_lost {
             return;
         }
+        let ack = Ack {
+            node,
+            by: self.members[node].id,
+            account,
+            number: self.own_log(node, account),
+            what,
+        };
+        self.losses.acks.push(ack);
+    }
+
+    /// A node has delivered mail: what it writes now.
+    pub(super) fn delivered(&mut self, node: usize, entry: String, account: AccountId) {
+        let number = self.own_log(node, account) + 1;
+        let of_it = self.losses.deliveries.entry((entry, account)).or_default();
+        of_it.insert(self.members[node].id, number);
+    }
+
+    /// The last number of a node's own log where an account is.
+    fn own_log(&self, node: usize, account: AccountId) -> u64 {
         let member = &self.members[node];
         let partition = store_partition(keys::partition_of(account));
         let logs = member.node.disk.log_positions(partition).into_iter();
         let mut own = logs.filter(|(origin, _)| *origin == Origin(member.id.get()));
-        let ack = Ack {
-            node,
-            by: member.id,
-            account,
-            number: own.next().map_or(0, |(_, log)| log.next - 1),
-            what,
-        };
-        self.losses.acks.push(ack);
+        own.next().map_or(0, |(_, log)| log.next - 1)
     }
 
     /// A client has done so many things: perhaps a disk goes now.

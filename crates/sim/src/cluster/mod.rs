@@ -613,6 +613,9 @@ impl World {
                         return Err(format!("node {index}: {text}"));
                     }
                     self.say(|| format!("node {index}: {note:?}"));
+                    if let Note::Delivered { entry, account } = note {
+                        self.delivered(index, entry, account);
+                    }
                 }
                 // Several of its parts may say so.
                 Outcome::Stopped(_) if stopped => {}
