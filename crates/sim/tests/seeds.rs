@@ -185,6 +185,12 @@ fn mail_that_was_handed_on_may_be_gone_with_all_who_had_it() {
     holds(113554);
 }
 
+/// A message was replaced at another node before anybody looked where a client was; then the client went to a node that had not heard of that, and was shown it below what it knew.
+#[test]
+fn what_was_replaced_before_a_client_looked_is_nothing_new() {
+    holds(114291);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

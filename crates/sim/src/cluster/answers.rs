@@ -344,9 +344,9 @@ impl World {
         let knows = client.knows.get_or_insert_default();
         // What was refused goes wherever it is, and it had left before anybody could look.
         let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
-        // What was moved elsewhere may have come and left where the client was before it looked. If that is not so it is there in the end.
+        // What was moved or removed elsewhere may have come and left where the client was before it looked. If that is not so it is there in the end.
         let account = client.account;
-        let lasting = lasting.filter(|row| !self.removals.was_moved(account, row.id));
+        let lasting = lasting.filter(|row| !self.removals.may_have_left(account, row.id));
         let missed = knows.overlooked(lasting);
         let cause = missed.first().map(|(uid, id)| {
             format!(

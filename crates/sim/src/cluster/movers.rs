@@ -101,9 +101,9 @@ impl World {
             // What was refused, where those are gone who knew that, is there again; who names its MODSEQ is told of all that is there.
             let lasting = rows.iter().filter(|row| !self.kept.was_refused(row.size));
             let missed = knows.overlooked(lasting);
-            // What was moved away at a node that was removed later came and left where the client was before it looked, and is there again.
+            // What was moved away or removed at a node that was removed later came and left where the client was before it looked, and is there again.
             let is_new = |id: &MessageId| {
-                !(self.nodes_were_removed() && self.removals.was_moved(account, *id))
+                !(self.nodes_were_removed() && self.removals.may_have_left(account, *id))
             };
             if let Some((uid, id)) = missed.iter().find(|(_, id)| is_new(id)) {
                 let cause = format!(

@@ -28,6 +28,8 @@ pub(super) struct Removals {
     marked: BTreeSet<(AccountId, u32)>,
     /// Messages that somebody wanted to move, at some node.
     moved: BTreeSet<(AccountId, MessageId)>,
+    /// Messages that were expunged, or to be replaced, at some node.
+    removed: BTreeSet<(AccountId, MessageId)>,
     /// Accounts in which somebody wanted to rename INBOX, which moves whatever is in it.
     emptied: BTreeMap<AccountId, u32>,
     /// Accounts where it is not known what was removed, and for how many reasons.
@@ -130,7 +132,11 @@ impl Removals {
             MailboxCall::Append {
                 replaces: Some(replaced),
                 ..
-            } => self.marks(account, &[replaced.uid], looks),
+            } => {
+                self.marks(account, &[replaced.uid], looks);
+                let id = looks.owner(account, replaced.uid);
+                self.removed.extend(id.map(|id| (account, id)));
+            }
             // What is in INBOX moves, whatever that is.
             MailboxCall::Rename { from, .. } if from.is_inbox() => {
                 let savers = self.savers_of_any.entry(account).or_default();
@@ -146,6 +152,11 @@ impl Removals {
             }
             _ => {}
         }
+    }
+
+    /// Whether this message may have left INBOX at some node before anybody looked there.
+    pub(super) fn may_have_left(&self, account: AccountId, id: MessageId) -> bool {
+        self.was_moved(account, id) || self.removed.contains(&(account, id))
     }
 
     /// Whether somebody wanted to move this message, at some node.
@@ -191,6 +202,7 @@ impl Removals {
         let ids: Vec<MessageId> = ids.collect();
         self.expunged
             .extend(ids.iter().map(|id| ((account, *id), node)));
+        self.removed.extend(ids.iter().map(|id| (account, *id)));
         ids
     }
 

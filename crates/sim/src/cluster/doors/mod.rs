@@ -419,8 +419,8 @@ impl World {
                     missed.retain(|(uid, size)| {
                         let body = u32::try_from(*size).unwrap_or(0);
                         let id = self.looks.owner(account, *uid);
-                        let moved = id.is_some_and(|id| self.removals.was_moved(account, id));
-                        !self.kept.was_refused(body) && !moved
+                        let left = id.is_some_and(|id| self.removals.may_have_left(account, id));
+                        !self.kept.was_refused(body) && !left
                     });
                     if let Some((uid, size)) = missed.first() {
                         let cause = format!(
