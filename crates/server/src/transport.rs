@@ -171,15 +171,19 @@ impl Transport {
         if at_end || !matches!(said, Ok(Ok(()))) {
             return;
         }
-        let mut stream = match self {
-            // The other node reads on.
-            Transport::Local(_) | Transport::Relayed(_) => return,
-            Transport::Clear(stream) => Transport::Clear(stream),
-            Transport::Tls(stream) => Transport::Clear(stream.into_inner().0),
+        let (mut stream, linger) = match self {
+            Transport::Local(_) => return,
+            Transport::Clear(stream) => (stream, LINGER),
+            Transport::Tls(stream) => (stream.into_inner().0, LINGER),
+            // It brings what has been written to a client that may be slow, and ends when it has read all: a reset would take from it what is not sent yet.
+            Transport::Relayed(brought) => match brought.stream {
+                RelayStream::Server(stream) => (stream.into_inner().0, patience),
+                RelayStream::Client(stream) => (stream.into_inner().0, patience),
+            },
         };
         let drained = async {
             let mut left = LINGER_BYTES_MAX;
-            while let Ok(read @ 1..) = stream.read(<[u8]>::len).await {
+            while let Ok(read @ 1..) = read_some(&mut stream, <[u8]>::len).await {
                 left = left.saturating_sub(read);
                 if left == 0 {
                     break;
@@ -187,6 +191,6 @@ impl Transport {
             }
         };
         // Whether the client was done in time makes no difference.
-        let _ = timeout(LINGER, drained).await;
+        let _ = timeout(linger, drained).await;
     }
 }

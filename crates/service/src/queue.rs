@@ -488,6 +488,7 @@ impl QueueOwner {
                 }
                 self.out.push_back(Output::Reply(request, Reply::Done));
                 let id = entry.id;
+                self.out.push_back(Output::Unfinished(id));
                 self.insert(entry, bytes, Some(now.mono_micros), None);
                 self.hand_out(now, id);
             }
@@ -605,7 +606,12 @@ impl QueueOwner {
             .filter(|(_, pending)| pending.handed_out <= before)
             .map(|(id, _)| *id)
             .collect();
-        self.deliveries.retain(|_, (id, _)| !due.contains(id));
+        // Nor what another node has finished meanwhile.
+        let is_open = |id: &EntryId| !due.contains(id) && self.entries.contains_key(id);
+        self.deliveries.retain(|_, (id, _)| is_open(id));
+        // What others were asked for and have not answered may wait for nodes that are away: what waits for a place has its turn first.
+        let (asked, others): (Vec<EntryId>, Vec<EntryId>) =
+            due.iter().partition(|id| self.handing.is_asked(**id));
         for id in &due {
             self.handing.take_back(*id);
         }
@@ -615,7 +621,7 @@ impl QueueOwner {
                 due.len()
             ))));
         }
-        for id in due {
+        for id in others.into_iter().chain(asked) {
             self.hand_out(now, id);
         }
         if !self.entries.is_empty() {

@@ -315,6 +315,32 @@ fn what_waits_is_taken_back_and_asked_for_again_in_its_order() {
     assert_eq!(bench.asked(2), [64], "the first that waits");
 }
 
+/// 64 waited for a node that was away, and nothing that came later was ever asked for.
+#[test]
+fn what_waits_for_a_place_has_its_turn_before_what_is_not_answered() {
+    let mut bench = Bench::with(64, &[(2, ABLE)]);
+    bench.not_here();
+    assert_eq!(bench.asked(2).len(), 64);
+    let later = Entry {
+        id: EntryId([200; 16]),
+        ..entry(3)
+    };
+    bench.input(Input::Call(RequestId(2), Call::Accept(later)));
+    bench.input(Input::Committed(bench.commits[0]));
+    bench.not_here();
+    assert_eq!(bench.told(2), []);
+    bench.pass(11);
+    bench.not_here();
+    let asked = bench.told(2).into_iter().map(|frame| match frame {
+        Frame::Deliver(ask) => (ask.entry[0], ask.index),
+        other => panic!("{other:?}"),
+    });
+    let asked: Vec<(u8, u32)> = asked.collect();
+    let later = (0..3).map(|index| (200, index));
+    let before = (0..61).map(|index| (ID.0[0], index));
+    assert_eq!(asked, later.chain(before).collect::<Vec<_>>());
+}
+
 /// One that has said no to all has room, and the other has none: whoever waits has its turn with both.
 #[test]
 fn a_peer_that_links_is_asked_for_what_waits() {

@@ -131,6 +131,20 @@ fn a_drained_node_brings_sessions_to_another() {
     eager.wire.send(b"x4 NOOP\r\n").unwrap();
     eager.wire.half_close();
     assert!(String::from_utf8_lossy(&eager.wire.drain().unwrap()).contains("x4 OK"));
+    // One that reads slowly does so, too, though the other node has ended the session and left unread that nothing more comes: that took from it what was written and not sent.
+    let mut slow = scene.nodes[1].server.anne();
+    let _ = slow.command("SELECT INBOX").unwrap().ok("SELECT");
+    let all = "s FETCH 1:* BODY.PEEK[]\r\n".repeat(5) + "s LOGOUT\r\n";
+    slow.wire.send(all.as_bytes()).unwrap();
+    slow.wire.half_close();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let said = slow.wire.drain().unwrap();
+    assert!(said.len() > 5 * large.len(), "{} bytes", said.len());
+    assert!(
+        said.ends_with(b"s OK Bye\r\n"),
+        "{}",
+        said[said.len() - 80..].escape_ascii()
+    );
 
     let mut pop3 = scene.nodes[1].server.anne_pop3();
     let list = pop3.lines("LIST").unwrap();

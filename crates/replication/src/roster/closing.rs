@@ -44,14 +44,18 @@ impl Roster {
     pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
         let mut changed = self.clone();
         let mut ended = BTreeMap::new();
-        for id in changed.members.closing() {
+        let closing = changed.members.closing();
+        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them meanwhile: it may have come
+        // by another one that was removed since, and whoever hears that no more comes by that one takes what was said of the first for all there is.
+        let mut of = closing.iter().filter_map(|id| holdings.get(id));
+        let comes = of.any(|logs| logs.values().any(|log| log.taken > log.stored));
+        if comes && !broken("said-before-stored") {
+            return Ok(false);
+        }
+        for id in closing {
             let Some(logs) = holdings.get(&id) else {
                 continue;
             };
-            // What was taken and is not on disk came before the removal was known, perhaps: others may never get it.
-            if logs.values().any(|log| log.taken > log.stored) && !broken("said-before-stored") {
-                continue;
-            }
             let said = self.said_of(id, logs, |log| log.stored);
             if changed.members.is_out(me) {
                 continue;
@@ -190,6 +194,33 @@ mod tests {
         let ends: Ends = [(node(3), [(HERE, 5)].into()), (node(4), [(HERE, 2)].into())].into();
         assert!(roster.members().closing().is_empty());
         assert_eq!(roster.whole(&holdings), ends);
+    }
+
+    /// The third's log was closed below what had come by the fourth, and the node that had applied it was understood by nobody from then on.
+    #[test]
+    fn while_something_of_one_comes_nothing_is_said_of_others() {
+        let mut one = removed();
+        let mut two = one.clone();
+        one.settle(node(1), &held(3, 5, 5, 5)).unwrap();
+        two.settle(node(2), &held(3, 5, 5, 5)).unwrap();
+        // The fourth, through which the third's sixth has come to the first, is removed in its turn.
+        one.sponsor(node(1), node(4), "d").unwrap();
+        one.remove(node(1), node(4), 9).unwrap();
+        two.join(&one).unwrap();
+        let of_fourth = held(4, 2, 2, 2);
+        let both =
+            |third: Holdings| -> Holdings { third.into_iter().chain(of_fourth.clone()).collect() };
+        let coming = both(held(3, 6, 5, 5));
+        assert_eq!(one.settle(node(1), &coming), Ok(false));
+        two.join(&one).unwrap();
+        two.settle(node(2), &both(held(3, 5, 5, 5))).unwrap();
+        assert_eq!(two.members().closing(), [node(3), node(4)]);
+        let all = both(held(3, 6, 6, 6));
+        one.settle(node(1), &all).unwrap();
+        two.join(&one).unwrap();
+        two.settle(node(2), &all).unwrap();
+        assert!(two.members().closing().is_empty());
+        assert_eq!(two.whole(&all)[&node(3)], [(HERE, 6)].into());
     }
 
     #[test]

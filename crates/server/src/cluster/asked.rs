@@ -197,6 +197,10 @@ impl<S: Store> State<S> {
         }
         let let_in = self.change(|roster| {
             let members = roster.members();
+            // Whoever was removed is let in under another incarnation, or not at all: no answer with the authority's key is for him.
+            if members.is_out(incarnation) {
+                return Err(ChangeError::Removed);
+            }
             // Its own earlier question, of which the answer was lost, is no other's.
             let is_other = |id: Incarnation, member: &Member| {
                 id != incarnation && member.name == name.as_str() && !members.is_out(id)

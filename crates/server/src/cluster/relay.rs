@@ -21,7 +21,7 @@ use minicbor::{Decode, Encode};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, split},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::{Instant, MissedTickBehavior, interval, timeout_at},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at},
 };
 use whimbrel_cluster::{
     Linked, NodeName, Peer as Address, RelayStream, Relayed, Relays as Streams,
@@ -56,6 +56,8 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// For what has arrived from a node that is gone.
 const REST_TIME_MAX: Duration = Duration::from_secs(1);
+/// A node that stops ends a session when nothing was sent to the node that serves it for so long: longer than the way there and back, and most commands.
+const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// Whose session it is.
 #[derive(Encode, Decode)]
@@ -419,12 +421,15 @@ impl Client<'_> {
         let mut leaves = false;
         // Something that the client has sent since the session last waited may be under way.
         let mut asked = way.has_more();
+        let mut asked_at = Instant::now();
         let mut read_now = Vec::new();
         loop {
-            if leaves && frames.at_rest && !asked {
+            // The other node may have waited for what was sent last when it said so, not yet behind that: of this the client would be told that it was not done.
+            let ends = leaves && frames.at_rest && !asked;
+            if ends && asked_at.elapsed() >= QUIET_TIME {
                 return Ok(Some("Server is shutting down"));
             }
-            let (has_more, takes) = (way.has_more(), way.takes());
+            let (has_more, takes) = (way.has_more(), way.takes() && !ends);
             let lost = tokio::select! {
                 read = read_some(&mut from, |bytes| frames.take(bytes)) => match read {
                     Ok(Taken::Some(bytes)) => {
@@ -443,7 +448,7 @@ impl Client<'_> {
                 }), if takes => {
                     match read {
                         Ok(true) => {
-                            asked = true;
+                            (asked, asked_at) = (true, Instant::now());
                             way = Towards::new(std::mem::take(&mut read_now));
                         }
                         _ => way.end = End::Wanted,
@@ -454,6 +459,7 @@ impl Client<'_> {
                     leaves |= event == Event::Shutdown;
                     None
                 }
+                () = sleep_until(asked_at + QUIET_TIME), if ends => None,
                 _ = looks.tick() => {
                     missed = if is_linked() { 0 } else { missed + 1 };
                     (missed > 1).then(|| io::ErrorKind::TimedOut.into())
@@ -705,129 +711,5 @@ fn is_member<S: Store>(state: &State<S>, name: &NodeName) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        pin::Pin,
-        task::{Context as Waker, Poll},
-    };
-
-    use tokio::{
-        io::{AsyncReadExt as _, duplex},
-        net::{TcpListener, TcpStream},
-    };
-
-    use super::*;
-
-    #[test]
-    fn sessions_of_version_1_are_kept() {
-        let head = |account, at| Head {
-            account,
-            address: "192.0.2.1".into(),
-            tls: Some(HeadTls {
-                version: "TLSv1.3".into(),
-                cipher: "TLS13_AES_256_GCM_SHA384".into(),
-            }),
-            at,
-        };
-        let mail = |role| At::Mail {
-            role,
-            helo: "a.example.org".into(),
-            basic: false,
-        };
-        let tag = "a1".into();
-        let mailbox = "INBOX".into();
-        let utf8 = true;
-        let heads = [
-            head(Some([7; 16]), At::Imap { tag }),
-            head(Some([7; 16]), At::Pop3 { mailbox, utf8 }),
-            head(Some([7; 16]), mail(MailRole::Submission)),
-            head(None, mail(MailRole::Smtp)),
-            head(None, mail(MailRole::Lmtp)),
-        ];
-        super::super::question::is_kept("sessions-v1.cbor", &heads);
-    }
-
-    /// Takes nothing any more.
-    struct Gone;
-
-    impl AsyncWrite for Gone {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Waker<'_>,
-            _: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Waker<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Waker<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    /// It was dropped when the next command could not be written any more: the client did again what was done.
-    #[tokio::test]
-    async fn an_answer_that_has_arrived_reaches_its_client() {
-        const ANSWER: &[u8] = b"a OK APPEND\r\n";
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let registry = Registry::new(1);
-        // What is looked at first is drawn.
-        let ends = [(&AT_REST[..], true), (&[], true)].repeat(20).into_iter();
-        for (end, ends) in ends.chain([(&AT_REST[..], false), (&[], false)]) {
-            let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
-            let (mut far, _) = listener.accept().await.unwrap();
-            let registered = registry.enter();
-            let traffic = metrics::traffic("imap");
-            let mut stream = Transport::Clear(stream.unwrap());
-            let client = Client {
-                stream: &mut stream,
-                registered: &registered,
-                traffic: &traffic,
-                patience: Duration::from_secs(1),
-            };
-            let (mut serving, from) = duplex(4096);
-            serving.write_all(&framed(ANSWER)).await.unwrap();
-            serving.write_all(end).await.unwrap();
-            let serving = Some(serving).filter(|_| !ends);
-            let ways = (from, Gone);
-            let carried = client.carry(("b", false), ways, b"b NOOP\r\n".into(), || true);
-            let told = carried.await.unwrap();
-            let may_be_told = serving.is_some() && !end.is_empty();
-            assert_eq!(told.is_some(), may_be_told, "{end:?}");
-            let mut heard = vec![0; ANSWER.len()];
-            far.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, ANSWER);
-        }
-    }
-
-    #[test]
-    fn frames_come_in_any_split() {
-        let long = vec![b'x'; FRAME_BYTES_MAX + 3];
-        let mut wire = framed(b"* OK\r\n");
-        wire.extend(framed(&long));
-        wire.extend(AT_REST);
-        for size in [1, 2, 3, 7, wire.len()] {
-            let (mut frames, mut out) = (Frames::default(), Vec::new());
-            for (index, piece) in wire.chunks(size).enumerate() {
-                let end = (index + 1) * size >= wire.len();
-                if let Taken::Some(bytes) = frames.take(piece) {
-                    out.extend(bytes);
-                }
-                // Only behind all of it.
-                assert_eq!(frames.at_rest, end, "{size}");
-            }
-            assert_eq!(out, [b"* OK\r\n".as_slice(), &long].concat());
-            assert!(matches!(frames.take(b""), Taken::End));
-            frames.take(&framed(b"more")[..1]);
-            assert!(frames.at_rest, "half a length is nothing yet");
-            assert!(!frames.is_whole());
-            frames.take(&framed(b"more")[1..]);
-            assert!(!frames.at_rest && !frames.is_whole());
-            frames.take(&framed(b"\r\n"));
-            assert!(frames.is_whole());
-        }
-    }
-}
+#[path = "relay_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ use super::{
     bodies::unnamed_by,
     foreign::Told,
     keys,
-    rows::push_row,
+    rows::{drop_coming, push_row},
     state::{PAGE_BYTES, Paging as Pages},
     unjoined::Unjoined,
 };
@@ -320,8 +320,7 @@ impl PartitionOwner {
                 let row = RowKey::Content(origin);
                 push_row(&mut mutations, account, &row, Some(value.to_vec()));
             }
-            let key = key.into();
-            mutations.push(Mutation::Delete { key });
+            drop_coming(&mut mutations, key.into(), &value);
         }
         let partition = entry.partition;
         if !mutations.is_empty() {
@@ -648,11 +647,9 @@ impl PartitionOwner {
         joining.busy = Busy::Dropping(account, ticket);
         let mut commit = own.log.commit();
         commit.room = Room::Frees;
-        let gone = page
-            .rows
-            .into_iter()
-            .map(|(key, _)| Mutation::Delete { key: key.into() });
-        commit.mutations.extend(gone);
+        for (key, value) in page.rows {
+            drop_coming(&mut commit.mutations, key.into(), &value);
+        }
         self.hand_out_for(partition, ticket, commit);
     }
 

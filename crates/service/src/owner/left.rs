@@ -19,8 +19,7 @@ use whimbrel_storage::{Commit, Mutation, Room};
 
 use super::{
     Load, Partition, PartitionOwner, keys,
-    rows::blob_name,
-    rows::holder,
+    rows::{blob_name, drop_coming, holder},
     stalled::released,
     state::{PAGE_BYTES, Paging},
 };
@@ -265,7 +264,11 @@ impl PartitionOwner {
                     commit.mutations.extend(released(&key, &value));
                 }
             }
-            commit.mutations.push(Mutation::Delete { key });
+            if keys::is_coming(&key) {
+                drop_coming(&mut commit.mutations, key, &value);
+            } else {
+                commit.mutations.push(Mutation::Delete { key });
+            }
         }
         let is_last = page.end && commit.mutations.is_empty();
         if is_last && logs.is_empty() {

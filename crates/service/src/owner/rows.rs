@@ -54,6 +54,29 @@ pub(super) fn push_row(
     }
 }
 
+/// What a content row holds that came with a state, and under which name. Until its account is joined nothing else may: an entry of the queue whose delivery is in the state is
+/// finished when this node has that.
+pub(super) fn held_by_coming(
+    key: &Bytes,
+    value: &[u8],
+) -> Option<(whimbrel_storage::BlobName, Bytes)> {
+    match keys::row_of_key(keys::key_of_coming(key)) {
+        Ok(RowKey::Content(_)) => {
+            let content = whimbrel_mailbox::Content::decode(value).ok()?;
+            Some((blob_name(&content.blob), key.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// Removes a row that came with a state, and what it holds.
+pub(super) fn drop_coming(mutations: &mut Vec<Mutation>, key: Bytes, value: &[u8]) {
+    let held = held_by_coming(&key, value);
+    mutations.push(Mutation::Delete { key });
+    let held = held.map(|(blob, holder)| Mutation::Release { blob, holder });
+    mutations.extend(held);
+}
+
 /// The name under which a content row holds its blob. Not the account's alone: two messages of an account may hold one blob, and the
 /// release of one must not drop the other's.
 pub(crate) fn holder(account: AccountId, origin: MessageId) -> Bytes {

@@ -6,6 +6,7 @@
 //! Invariants:
 //! - No state is given or taken over while the rows of an account stand for less than the position says: while one is stalled, or still to be joined.
 //! - What is held of a state that is of no use goes page by page, each when the one before is durable; a row says so until the last is gone.
+//! - What comes holds the bodies that it names, here or not: from the commit that takes it over on others may rely on that (see [`super::spread`]).
 //! - In memory there is one page.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,10 @@ use whimbrel_crdt::{Hash, Incarnation, PartitionId, mutants::broken};
 use whimbrel_replication::partition::Ticket as Asked;
 use whimbrel_storage::{Commit, Mutation, Room, StoreError};
 
-use super::{Load, Own, Partition, PartitionOwner, Phase, joining, keys};
+use super::{
+    Load, Own, Partition, PartitionOwner, Phase, joining, keys,
+    rows::{drop_coming, held_by_coming},
+};
 use crate::{
     log,
     machine::{Note, Now, Output, Ticket},
@@ -330,13 +334,15 @@ impl PartitionOwner {
                     );
                     return self.out.push_back(Output::Log(Note::Warning(text)));
                 };
-                let mut commit = own.log.commit();
-                commit
-                    .mutations
-                    .extend(rows.iter().map(|(key, value)| Mutation::Put {
-                        key: keys::coming_key(state, key).into(),
-                        value: value.clone(),
-                    }));
+                let mut commit = own.log.commit_of_others();
+                for (key, value) in rows {
+                    let key = Bytes::from(keys::coming_key(state, key));
+                    let held = held_by_coming(&key, value);
+                    let held = held.map(|(blob, holder)| Mutation::Reference { blob, holder });
+                    commit.mutations.extend(held);
+                    let value = value.clone();
+                    commit.mutations.push(Mutation::Put { key, value });
+                }
                 commit
                     .mutations
                     .push(put(log::TAKEN_KEY, last.clone().into()));
@@ -494,11 +500,9 @@ impl PartitionOwner {
         own.states.sweeping = None;
         let mut commit = own.log.commit();
         commit.room = Room::Frees;
-        let gone = page
-            .rows
-            .into_iter()
-            .map(|(key, _)| Mutation::Delete { key: key.into() });
-        commit.mutations.extend(gone);
+        for (key, value) in page.rows {
+            drop_coming(&mut commit.mutations, key.into(), &value);
+        }
         if page.end {
             let key = log::swept_key(state);
             commit.mutations.push(Mutation::Delete { key });

@@ -276,7 +276,7 @@ impl Shipping {
     /// Whether a peer has said to have applied all of this, durably.
     pub(crate) fn has_applied(&self, peer: Incarnation, all: &VersionVector) -> bool {
         let applied = self.machine.applied_at(peer);
-        applied.is_some_and(|applied| applied.covers_all(all))
+        applied.is_some_and(|applied| applied.covers_all(all)) && !self.machine.remembers_more(peer)
     }
 
     pub(crate) fn linked(&mut self, now: Now, peer: Incarnation) {

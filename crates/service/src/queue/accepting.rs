@@ -109,6 +109,8 @@ impl QueueOwner {
             row: row.to_vec(),
         };
         let mutations = with(entry.id, &entry.blob, kept).into();
+        // Before anything of it can be delivered, here or elsewhere.
+        self.out.push_back(Output::Unfinished(entry.id));
         let number = self.say(now, &op, Some(&entry.blob), mutations, false, Waiting::Take);
         if needed > 0 {
             let blobs = BTreeSet::from([on_wire(&entry.blob)]);

@@ -93,6 +93,22 @@ impl Handing {
         self.under_way.clear();
     }
 
+    /// Whether something of this entry is asked of others.
+    pub(super) fn is_asked(&self, id: EntryId) -> bool {
+        let of = || (id, 0)..=(id, usize::MAX);
+        let mut asked = self.asked.values();
+        asked.any(|asked| asked.range(of()).next().is_some())
+    }
+
+    /// What was asked of this node last before this time is not answered any more.
+    fn drop_old(&mut self, before: u64) {
+        for (_, made) in self.made.extract_if(.., |_, made| made.since <= before) {
+            if let Some(ticket) = made.ticket {
+                self.under_way.remove(&ticket);
+            }
+        }
+    }
+
     /// Of this entry nothing is asked any more.
     pub(super) fn take_back(&mut self, id: EntryId) {
         let of = (id, 0)..=(id, usize::MAX);
@@ -302,19 +318,20 @@ impl QueueOwner {
     pub(super) fn asked(&mut self, now: Now, peer: Incarnation, ask: Deliver) {
         let delivery = (EntryId(ask.entry), ask.index as usize);
         let waited = self.config.limits.retry_after_seconds * 1_000_000;
-        let made = &mut self.handing.made;
         let of_peer = |made: &Made| made.peers.contains(&peer);
-        if !made.contains_key(&delivery)
-            && made.values().filter(|of| of_peer(of)).count() >= HANDED_MAX
-        {
-            // What it has asked again elsewhere meanwhile.
-            made.retain(|_, of| {
-                of.ticket.is_some() || !of_peer(of) || of.since + waited > now.mono_micros
-            });
-            if made.values().filter(|of| of_peer(of)).count() >= HANDED_MAX {
-                return self.answer_asked(peer, delivery, false);
-            }
+        let is_full = |handing: &Handing| {
+            let of_it = handing.made.values().filter(|of| of_peer(of)).count();
+            !handing.made.contains_key(&delivery) && of_it >= HANDED_MAX
+        };
+        // What it has asked again elsewhere meanwhile, and what waits for nodes that are away: others, which wait for nobody, have their turn. It is made, and is asked for again.
+        if is_full(&self.handing) || self.handing.under_way.len() >= MADE_MAX {
+            self.handing
+                .drop_old(now.mono_micros.saturating_sub(waited));
         }
+        if is_full(&self.handing) {
+            return self.answer_asked(peer, delivery, false);
+        }
+        let made = &mut self.handing.made;
         let made = made.entry(delivery).or_insert_with(|| Made {
             peers: BTreeSet::new(),
             others: Others::default(),

@@ -7,7 +7,7 @@ use whimbrel_service::{
     log::JOINING_KEY,
     machine::{Input, Machine as _},
     owner::{Config, blob_name, import_upload, keys},
-    peers,
+    peers, verify,
 };
 
 use crate::{
@@ -116,6 +116,26 @@ fn who_was_away_for_long_gets_rows_in_place_of_a_log() {
     pair.create(1, "latest");
     alike(&mut pair);
     assert_eq!((taken(&pair, 0), taken(&pair, 1)), (0, 1));
+}
+
+/// An entry of the queue, whose delivery was in the state, held the body alone; it was finished when the state was taken over, and the body was gone before its account was joined.
+#[test]
+fn what_comes_holds_the_bodies_that_it_names() {
+    let mut held = 0;
+    for frames in (1..200).step_by(3) {
+        let mut pair = apart();
+        pair.link();
+        pair.travel_some(frames);
+        let node = &pair.nodes[1];
+        for (key, value) in node.rows.iter().filter(|(key, _)| keys::is_coming(key)) {
+            if let Some(blob) = verify::named(&key[9..], value) {
+                let holder = Bytes::from(key.clone());
+                assert!(node.held.contains(&(blob_name(&blob), holder)), "{frames}");
+                held += 1;
+            }
+        }
+    }
+    assert!(held > 100, "{held} rows");
 }
 
 /// The link goes and the receiver dies after each number of frames.

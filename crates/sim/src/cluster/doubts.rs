@@ -27,7 +27,6 @@ impl World {
         let left: Vec<usize> = (0..self.members.len()).filter(stays).collect();
         let mut held = Held::new();
         let mut disks: Vec<Memory> = Vec::new();
-        let mut takers: BTreeMap<Incarnation, usize> = BTreeMap::new();
         let mut lacks = false;
         for index in left {
             let node = &self.members[index].node;
@@ -39,7 +38,6 @@ impl World {
                     self.note_held(index, *of, &disk, &mut held);
                 }
             }
-            takers.insert(self.members[index].id, disks.len());
             disks.push(disk);
         }
         let promised = self.plan.other_nodes >= gone.len();
@@ -48,18 +46,25 @@ impl World {
             held.get(&place).is_some_and(|last| *last >= ack.number)
         };
         let has_body = |body: &u32| self.losses.has_body(&disks, *body);
-        // It was handed to others, who delivered it; as many had that as had to.
+        let doubtful = self.members.iter().filter(|member| member.doubtful);
+        let theirs = doubtful.map(|member| durable(&member.node.disk.copy()));
+        let theirs: Vec<Memory> = theirs.collect();
+        // It was handed to others, and as many have the delivery as have to: it is let go of by all. No node that stays has that.
         let handed_on = |ack: &Ack, body: u32| {
-            let Some(taker) = takers.get(&ack.by).map(|index| &disks[*index]) else {
-                return false;
-            };
             let partition = keys::partition_of(ack.account);
-            let is_held = |by: Incarnation, number: u64| {
-                let last = held.get(&(partition, by));
-                !gone.contains(&by) || last.is_some_and(|last| *last >= number)
+            let deliveries = self.losses.deliveries(ack.account, body);
+            let stays = |(by, number): &(Incarnation, u64)| {
+                let last = held.get(&(partition, *by));
+                !gone.contains(by) || last.is_some_and(|last| last >= number)
             };
-            let losses = &self.losses;
-            losses.was_delivered_elsewhere(ack.account, body, taker, is_held)
+            let had = theirs.iter().filter(|disk| {
+                let has = |(by, number): &(Incarnation, u64)| {
+                    let end = ends(disk, *by).get(&partition).copied();
+                    end.is_some_and(|(last, _)| last >= *number)
+                };
+                deliveries.iter().any(has)
+            });
+            !deliveries.iter().any(stays) && had.count() > 1
         };
         let is_gone = |ack: &Ack| match &ack.what {
             Acked::Accepted(body) if !gone.contains(&ack.by) => {

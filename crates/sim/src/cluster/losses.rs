@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::{
     Now,
@@ -20,7 +19,7 @@ use whimbrel_replication::{
     wire::{Head, Hello, Room},
 };
 use whimbrel_service::{
-    api::{AccountId, BlobName, EntryId, MessageId},
+    api::{AccountId, BlobName, MessageId},
     log::store_partition,
     owner::{self, keys},
     queue,
@@ -134,28 +133,12 @@ impl Losses {
         mail.filter(|body| !self.has_body(disks, **body)).count()
     }
 
-    /// Whether mail of which the queue on this disk knows no more was delivered, and none of the deliveries is held by this.
-    pub(super) fn was_delivered_elsewhere(
-        &self,
-        account: AccountId,
-        body: u32,
-        taker: &Memory,
-        is_held: impl Fn(Incarnation, u64) -> bool,
-    ) -> bool {
+    /// Who delivered this mail, and from which number of its own log on that is.
+    pub(super) fn deliveries(&self, account: AccountId, body: u32) -> Vec<(Incarnation, u64)> {
         let blobs = self.blobs.get(&body).into_iter().flatten();
-        let entries: Vec<EntryId> = blobs.map(|blob| queue::entry_id(&blob.upload)).collect();
-        let keys = entries
-            .iter()
-            .map(|id| [&[ENTRY_PREFIX], &id.0[..]].concat());
-        let keys: Vec<Bytes> = keys.map(Bytes::from).collect();
-        let rows = taker.get(store_partition(PartitionId::QUEUE), &keys);
-        let deliveries = (entries.iter())
-            .filter_map(|id| self.deliveries.get(&(id.to_string(), account)))
-            .flatten();
-        let deliveries: Vec<(Incarnation, u64)> = deliveries.map(|(by, at)| (*by, *at)).collect();
-        !deliveries.is_empty()
-            && rows.iter().all(Option::is_none)
-            && !deliveries.iter().any(|(by, at)| is_held(*by, *at))
+        let entries = blobs.map(|blob| queue::entry_id(&blob.upload).to_string());
+        let of = entries.filter_map(|entry| self.deliveries.get(&(entry, account)));
+        of.flatten().map(|(by, number)| (*by, *number)).collect()
     }
 
     pub(super) fn uploaded(&mut self, body: u32, blob: BlobName) {
@@ -196,9 +179,6 @@ pub(super) fn ends(disk: &Memory, of: Incarnation) -> BTreeMap<PartitionId, (u64
 
 /// What follows the account in the keys of its messages' rows, before their ids (`mailbox::RowKey`).
 const MESSAGE_PREFIX: u8 = 6;
-
-/// Before the ids of entries, in the keys of the queue's rows.
-const ENTRY_PREFIX: u8 = b'e';
 
 /// The messages of an account that are on a disk; `None`: nothing of it is there.
 fn messages_of(disk: &Memory, account: AccountId) -> Option<Vec<MessageId>> {
