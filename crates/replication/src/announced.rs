@@ -5,7 +5,8 @@
 //! it, and the few accounts of which something is hidden there.
 //!
 //! Invariants:
-//! - What a member said counts when its log is applied here up to the number at which it said so: what it claimed again until then is here.
+//! - What a member said counts when all is applied here that was applied there when it said so: what it had not shown was claimed again by then, by itself or, before it
+//!   heard of either, by another one, and that is here.
 //! - Of an account that it excepts, what counted before counts.
 //! - Who has said nothing has shown nothing that could be relied on; nor has who dropped the partition and came back, before it says so.
 //! - Who is new is told by the others what those have shown that it cannot hear, which died or were removed before it came: their clients come to it.
@@ -133,7 +134,7 @@ impl Announced {
         applied: &VersionVector,
     ) -> Result<Self, minicbor::decode::Error> {
         let rows: Vec<Row> = row.map_or(Ok(Vec::new()), minicbor::decode)?;
-        let here = |row: &Row| row.vector.get(row.member) <= applied.get(row.member);
+        let here = |row: &Row| applied.covers_all(&row.vector);
         let known = rows.into_iter().filter(here).map(|row| {
             let except = row.except.into_iter();
             let counted = Known {
@@ -273,20 +274,31 @@ impl Announced {
         }
     }
 
-    /// A peer's log is applied here up to this number.
-    pub fn applied(&mut self, id: Incarnation, number: u64) {
+    /// This is applied here.
+    pub fn applied(&mut self, applied: &VersionVector) {
+        let waits = |peer: &Peer| {
+            let told = peer.candidate.is_some() || peer.latest.is_some();
+            told || peer.by_others.is_some()
+        };
+        let waiting = self.peers.iter().filter(|(_, peer)| waits(peer));
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.look_at(id, applied);
+        }
+    }
+
+    fn look_at(&mut self, id: Incarnation, applied: &VersionVector) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
         while let Some(told) = peer.candidate.take().or_else(|| peer.latest.take()) {
-            if told.vector.get(id) > number && !broken("announced-without-number") {
+            if !applied.covers_all(&told.vector) && !broken("announced-without-number") {
                 peer.candidate = Some(told);
                 return;
             }
             peer.counted = Some(counted(peer.counted.take(), told));
             self.changed = true;
         }
-        let here = |known: &mut Known| known.vector.get(id) <= number;
+        let here = |known: &mut Known| applied.covers_all(&known.vector);
         if let Some(known) = peer.by_others.take_if(here)
             && peer.counted.as_ref().is_none_or(|of| of.is_within(&known))
         {
@@ -295,9 +307,9 @@ impl Announced {
         }
     }
 
-    /// A peer tells what another member has shown, which does not say it itself; the log of that one is applied here up to `number`. It is or was a member: who
+    /// A peer tells what another member has shown, which does not say it itself; this is applied here. It is or was a member: who
     /// is none is not told of, so that as much is kept as there are members.
-    pub fn received_of(&mut self, told: Shown, number: u64) {
+    pub fn received_of(&mut self, told: Shown, applied: &VersionVector) {
         let Shown {
             member,
             vector,
@@ -317,12 +329,12 @@ impl Announced {
         let known = [&peer.counted, &peer.by_others].into_iter().flatten();
         if known.into_iter().all(|known| known.is_within(&told)) {
             peer.by_others = Some(told);
-            self.applied(member, number);
+            self.look_at(member, applied);
         }
     }
 
-    /// A peer says what it has shown; its log is applied here up to `number`.
-    pub fn received(&mut self, id: Incarnation, mut told: Told, number: u64) {
+    /// A peer says what it has shown; this is applied here.
+    pub fn received(&mut self, id: Incarnation, mut told: Told, applied: &VersionVector) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.linked) else {
             return;
         };
@@ -335,7 +347,7 @@ impl Announced {
         }
         told.except.sort_unstable();
         peer.latest = Some(told);
-        self.applied(id, number);
+        self.look_at(id, applied);
     }
 
     /// The next frame for a peer whose stream takes bytes; `None`: nothing until [`Output::Wake`].
@@ -431,8 +443,9 @@ mod tests {
 
     #[test]
     fn of_the_last_that_are_members_no_more_it_is_known_what_they_had_shown() {
-        let mut announced = Announced::resume(PartitionId(1), None, &VersionVector::default())
-            .expect("nothing was kept");
+        let applied = [(node(100), 1000)].into_iter().collect();
+        let mut announced =
+            Announced::resume(PartitionId(1), None, &applied).expect("nothing was kept");
         let members = 1..=2 * FORMER_MAX as u64;
         for id in members.clone() {
             announced.linked(node(id));
@@ -441,7 +454,7 @@ mod tests {
                 vector: [(node(100), id)].into_iter().collect(),
                 except: Vec::new(),
             };
-            announced.received(node(id), told, 0);
+            announced.received(node(id), told, &applied);
         }
         let gone: BTreeSet<Incarnation> = members.clone().skip(1).map(node).collect();
         announced.former(&gone);
@@ -456,14 +469,15 @@ mod tests {
             .collect();
         assert_eq!(known(&announced), expected);
         let row = announced.row().expect("something was heard");
-        let kept = Announced::resume(PartitionId(1), Some(&row), &VersionVector::default());
+        let kept = Announced::resume(PartitionId(1), Some(&row), &applied);
         assert_eq!(known(&kept.expect("a row")), expected);
     }
     /// What a member showed before it dropped the partition says nothing of what it shows when it has come back, until it says so again; whenever that is heard of.
     #[test]
     fn a_new_life_has_shown_nothing() {
+        let applied = [(node(100), 7)].into_iter().collect();
         let begin = |row: Option<&[u8]>, life: u32| {
-            let announced = Announced::resume(PartitionId(1), row, &VersionVector::default());
+            let announced = Announced::resume(PartitionId(1), row, &applied);
             let mut announced = announced.expect("a row");
             announced.lives(node(2), life);
             announced
@@ -476,7 +490,7 @@ mod tests {
         let shows = |of: &Announced| of.shown(node(2), [0; 16]).is_some();
         let mut announced = begin(None, 0);
         announced.linked(node(2));
-        announced.received(node(2), told(), 0);
+        announced.received(node(2), told(), &applied);
         assert!(shows(&announced));
         let row = announced.row().expect("something was heard");
         assert!(shows(&begin(Some(&row), 0)) && !shows(&begin(Some(&row), 1)));
@@ -494,11 +508,11 @@ mod tests {
                 vector,
                 except: Vec::new(),
             },
-            0,
+            &applied,
         );
         assert!(!shows(&announced));
         announced.linked(node(2));
-        announced.received(node(2), told(), 0);
+        announced.received(node(2), told(), &applied);
         assert!(shows(&announced));
         let row = announced.row().expect("something was heard");
         assert!(shows(&begin(Some(&row), 1)) && !shows(&begin(Some(&row), 2)));

@@ -81,8 +81,8 @@ pub fn peer(data: &[u8]) {
         now.wall_micros += 1_000_000;
         match frame.clone() {
             Frame::Readers(told) => readers.received(now, peer, told),
-            Frame::Announced(told) => announced.received(peer, told, 0),
-            Frame::Shown(told) => announced.received_of(told, 0),
+            Frame::Announced(told) => announced.received(peer, told, &VersionVector::new()),
+            Frame::Shown(told) => announced.received_of(told, &VersionVector::new()),
             _ => {}
         }
         while readers.poll().is_some() {}

@@ -193,6 +193,13 @@ fn what_was_replaced_before_a_client_looked_is_nothing_new() {
     holds(114291);
 }
 
+/// A node had not shown a message when a client was there, and heard of it together with the claim of a third one; what it said to have shown counted where that claim was not known, and the client
+/// overlooked the message there, under its old UID.
+#[test]
+fn what_was_shown_counts_when_all_that_it_rests_on_is_here() {
+    holds(130345);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

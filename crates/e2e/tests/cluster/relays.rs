@@ -141,7 +141,7 @@ fn a_drained_node_brings_sessions_to_another() {
     let said = slow.wire.drain().unwrap();
     assert!(said.len() > 5 * large.len(), "{} bytes", said.len());
     assert!(
-        said.ends_with(b"s OK Bye\r\n"),
+        said.ends_with(b"s OK Logged out\r\n"),
         "{}",
         said[said.len() - 80..].escape_ascii()
     );

@@ -243,8 +243,8 @@ impl Histories {
                     match frame {
                         Frame::Readers(told) => it.readers.received(now, id(from), told),
                         Frame::Announced(told) => {
-                            let here = it.memory.applied[from];
-                            it.announced.received(id(from), told, here);
+                            let here = it.memory.vector(to);
+                            it.announced.received(id(from), told, &here);
                         }
                         _ => {}
                     }
@@ -361,7 +361,7 @@ impl Histories {
         if !sections.is_empty() {
             let number = it.memory.applied[from];
             it.readers.applied(id(from), number, &sections);
-            it.announced.applied(id(from), number);
+            it.announced.applied(&it.memory.vector(to));
             self.sync(to);
         }
         Ok(())
@@ -514,12 +514,17 @@ fn report(own: u64, of_us: u64, except: &[Account]) -> Told {
     }
 }
 
+/// All of our own log, and so much of the other's.
+fn here(own: u64) -> VersionVector {
+    [(node(2), own), (node(1), 100)].into_iter().collect()
+}
+
 fn excepted() -> Result<(), String> {
     let (_, mut announced) = machines(0);
     announced.linked(node(2));
-    announced.received(node(2), report(5, 10, &[]), 5);
-    announced.received(node(2), report(6, 20, &[account(0)]), 6);
-    announced.received(node(2), report(7, 30, &[account(0)]), 7);
+    announced.received(node(2), report(5, 10, &[]), &here(5));
+    announced.received(node(2), report(6, 20, &[account(0)]), &here(6));
+    announced.received(node(2), report(7, 30, &[account(0)]), &here(7));
     let shown = |announced: &Announced, number: usize| {
         let shown = announced.shown(node(2), account(number));
         shown.map(|shown| shown.get(node(1)))
@@ -536,12 +541,11 @@ fn excepted() -> Result<(), String> {
     ensure(unshown(&announced) == 20, "of one account 20 are not shown")?;
     // More than may be excepted: nobody knows of which others something is hidden.
     let many: Vec<Account> = (0..=EXCEPTED_MAX).map(account).collect();
-    announced.received(node(2), report(8, 40, &many), 8);
+    announced.received(node(2), report(8, 40, &many), &here(8));
     ensure(shown(&announced, 1) == Some(30), "it is not taken")?;
     // It is kept as it counts; and what a crash took back of the log takes it back.
     let row = announced.row().ok_or("there is something to keep")?;
     ensure(announced.row().is_none(), "it is kept once")?;
-    let here = |own| [(node(2), own)].into_iter().collect();
     let again = kept(Some(&row), &here(7));
     ensure(
         shown(&again, 0) == Some(10) && shown(&again, 1) == Some(30),
@@ -551,7 +555,7 @@ fn excepted() -> Result<(), String> {
         shown(&kept(Some(&row), &here(6)), 1).is_none(),
         "taken back",
     )?;
-    announced.received(node(2), report(9, 50, &[]), 9);
+    announced.received(node(2), report(9, 50, &[]), &here(9));
     ensure(
         shown(&announced, 0) == Some(50),
         "nothing is hidden any more",
@@ -567,8 +571,8 @@ fn excepted() -> Result<(), String> {
 fn told_by_others() -> Result<(), String> {
     let (_, mut old) = machines(0);
     old.linked(node(2));
-    old.received(node(2), report(5, 10, &[]), 5);
-    old.received(node(2), report(6, 20, &[account(0)]), 6);
+    old.received(node(2), report(5, 10, &[]), &here(5));
+    old.received(node(2), report(6, 20, &[account(0)]), &here(6));
     old.unlinked(node(2));
     let (_, mut new) = machines(2);
     old.linked(node(3));
@@ -593,13 +597,13 @@ fn told_by_others() -> Result<(), String> {
         let shown = announced.shown(node(2), account(number));
         shown.map(|shown| shown.get(node(1)))
     };
-    new.received_of(told[0].clone(), 5);
+    new.received_of(told[0].clone(), &here(5));
     ensure(shown(&new, 1).is_none(), "its log is not here so far")?;
     ensure(
         new.all_shown(account(1)).len() == 1,
         "what it rests on is kept from now on",
     )?;
-    new.applied(node(2), 6);
+    new.applied(&here(6));
     ensure(
         shown(&new, 0) == Some(10) && shown(&new, 1) == Some(20),
         "all counts",
@@ -607,39 +611,38 @@ fn told_by_others() -> Result<(), String> {
     // Less than is known changes nothing; nor does anybody's word of who speaks for himself.
     let mut less = told[0].clone();
     less.vector = report(5, 10, &[]).vector;
-    new.received_of(less, 6);
+    new.received_of(less, &here(6));
     ensure(shown(&new, 1) == Some(20), "less is not taken")?;
     new.linked(node(2));
     let mut more = told[0].clone();
     more.vector = report(6, 30, &[]).vector;
-    new.received_of(more.clone(), 6);
+    new.received_of(more.clone(), &here(6));
     ensure(shown(&new, 1) == Some(20), "it is linked")?;
     new.unlinked(node(2));
-    new.received_of(more, 6);
+    new.received_of(more, &here(6));
     ensure(shown(&new, 1) == Some(30), "it is not")?;
     let row = new.row().ok_or("there is something to keep")?;
-    let here = [(node(2), 6)].into_iter().collect();
-    ensure(shown(&kept(Some(&row), &here), 1) == Some(30), "kept")
+    ensure(shown(&kept(Some(&row), &here(6)), 1) == Some(30), "kept")
 }
 
 /// Each report is ahead of what is here, and the next one comes before that is: the first of them counts when it can.
 fn early() -> Result<(), String> {
     let (_, mut announced) = machines(0);
     announced.linked(node(2));
-    announced.received(node(2), report(5, 10, &[]), 4);
-    announced.received(node(2), report(6, 20, &[]), 4);
-    announced.received(node(2), report(7, 30, &[]), 4);
+    announced.received(node(2), report(5, 10, &[]), &here(4));
+    announced.received(node(2), report(6, 20, &[]), &here(4));
+    announced.received(node(2), report(7, 30, &[]), &here(4));
     ensure(
         announced.shown(node(2), account(0)).is_none(),
         "nothing counts",
     )?;
-    announced.applied(node(2), 5);
+    announced.applied(&here(5));
     let shown = announced.shown(node(2), account(0));
     ensure(
         shown.map(|shown| shown.get(node(1))) == Some(10),
         "the first",
     )?;
-    announced.applied(node(2), 9);
+    announced.applied(&here(9));
     let shown = announced.shown(node(2), account(0));
     ensure(
         shown.map(|shown| shown.get(node(1))) == Some(30),

@@ -103,13 +103,9 @@ impl Own {
         match frame {
             Frame::Readers(told) => self.readers.received(clocks(now), peer, told),
             Frame::Announced(told) => {
-                let here = self.log.applied().get(peer);
-                self.announced.received(peer, told, here);
+                self.announced.received(peer, told, self.log.applied());
             }
-            Frame::Shown(told) => {
-                let here = self.log.applied().get(told.member);
-                self.announced.received_of(told, here);
-            }
+            Frame::Shown(told) => self.announced.received_of(told, self.log.applied()),
             Frame::BlobHave(have) => self.told_of_body(peer, &have),
             other => {
                 if matches!(&other, Frame::Hello(hello) if hello.begins_anew()) {
@@ -159,7 +155,7 @@ impl Own {
         let sections = batch.sections.iter();
         let counters: Vec<_> = sections.map(|of| (of.subject, of.counter)).collect();
         self.readers.applied(batch.origin, batch.last(), &counters);
-        self.announced.applied(batch.origin, batch.last());
+        self.announced.applied(self.log.applied());
     }
 
     /// A commit is durable, and with it the counters that rose by it.

@@ -396,8 +396,8 @@ impl PartitionOwner {
         let mut commit = own.log.join(held, jumps);
         for (origin, number) in held.snapshot.applied.iter() {
             own.readers.applied(origin, number, &[]);
-            own.announced.applied(origin, number);
         }
+        own.announced.applied(own.log.applied());
         commit.mutations.push(delete(log::TAKING_KEY));
         commit.mutations.push(delete(log::TAKEN_KEY));
         commit
