@@ -382,9 +382,8 @@ impl Partition {
 
     /// Whether the peer has more of our own log than we do: what we write under these numbers it takes for what it has, so that what it says to have applied tells nothing.
     pub fn remembers_more(&self, peer: Incarnation) -> bool {
-        let own = self.origins.get(&self.me).map_or(0, |own| own.taken);
         let said = self.peers.get(&peer).map(|of| &of.applied);
-        said.is_some_and(|applied| applied.get(self.me) > own)
+        said.is_some_and(|applied| applied.get(self.me) > self.own_taken())
     }
 
     /// Bytes of batches in memory.

@@ -168,12 +168,17 @@ impl Partition {
 
     /// The peer has this much of our own log. Whether that is more than we know.
     pub(super) fn remembers(&mut self, peer: Incarnation, number: u64) -> bool {
-        let own = self.origins.get(&self.me).map_or(0, |own| own.taken);
-        if number > own {
+        let more = number > self.own_taken();
+        if more {
             self.out
                 .push_back(Output::Alarm(Alarm::Forgotten { peer, number }));
         }
-        number > own
+        more
+    }
+
+    /// The last number of our own log.
+    pub(super) fn own_taken(&self) -> u64 {
+        self.origins.get(&self.me).map_or(0, |own| own.taken)
     }
 
     fn batches(&mut self, now: Now, id: Incarnation, frame: Batches) {

@@ -42,9 +42,7 @@ impl Roster {
     /// # Errors
     /// [`RosterError::TooLong`]: nothing has changed.
     pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
-        let mut changed = self.clone();
-        let mut ended = BTreeMap::new();
-        let closing = changed.members.closing();
+        let closing = self.members.closing();
         // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them meanwhile: it may have come
         // by another one that was removed since, and whoever hears that no more comes by that one takes what was said of the first for all there is.
         let mut of = closing.iter().filter_map(|id| holdings.get(id));
@@ -52,6 +50,7 @@ impl Roster {
         if comes && !broken("said-before-stored") {
             return Ok(false);
         }
+        let (mut changed, mut ended) = (self.clone(), BTreeMap::new());
         for id in closing {
             let Some(logs) = holdings.get(&id) else {
                 continue;

@@ -56,6 +56,13 @@ impl AsyncWrite for Gone {
     }
 }
 
+/// A client's stream, and the client's end of it.
+async fn connected(listener: &TcpListener) -> (Transport, TcpStream) {
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+    let (far, _) = listener.accept().await.unwrap();
+    (Transport::Clear(stream.unwrap()), far)
+}
+
 /// It was dropped when the next command could not be written any more: the client did again what was done.
 #[tokio::test]
 async fn an_answer_that_has_arrived_reaches_its_client() {
@@ -65,11 +72,9 @@ async fn an_answer_that_has_arrived_reaches_its_client() {
     // What is looked at first is drawn.
     let ends = [(&AT_REST[..], true), (&[], true)].repeat(20).into_iter();
     for (end, ends) in ends.chain([(&AT_REST[..], false), (&[], false)]) {
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
-        let (mut far, _) = listener.accept().await.unwrap();
+        let (mut stream, mut far) = connected(&listener).await;
         let registered = registry.enter();
         let traffic = metrics::traffic("imap");
-        let mut stream = Transport::Clear(stream.unwrap());
         let client = Client {
             stream: &mut stream,
             registered: &registered,
@@ -95,12 +100,10 @@ async fn an_answer_that_has_arrived_reaches_its_client() {
 #[tokio::test]
 async fn a_node_that_stops_waits_for_the_answer_to_what_was_sent_last() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
-    let (mut far, _) = listener.accept().await.unwrap();
+    let (mut stream, mut far) = connected(&listener).await;
     let registry = Registry::new(1);
     let registered = registry.enter();
     let traffic = metrics::traffic("smtp");
-    let mut stream = Transport::Clear(stream.unwrap());
     let client = Client {
         stream: &mut stream,
         registered: &registered,

@@ -41,10 +41,11 @@ impl World {
             disks.push(disk);
         }
         let promised = self.plan.other_nodes >= gone.len();
-        let has = |ack: &Ack| {
-            let place = (keys::partition_of(ack.account), ack.by);
-            held.get(&place).is_some_and(|last| *last >= ack.number)
+        let is_held = |account, by: Incarnation, number: u64| {
+            let last = held.get(&(keys::partition_of(account), by));
+            last.is_some_and(|last| *last >= number)
         };
+        let has = |ack: &Ack| is_held(ack.account, ack.by, ack.number);
         let has_body = |body: &u32| self.losses.has_body(&disks, *body);
         let doubtful = self.members.iter().filter(|member| member.doubtful);
         let theirs = doubtful.map(|member| durable(&member.node.disk.copy()));
@@ -54,8 +55,7 @@ impl World {
             let partition = keys::partition_of(ack.account);
             let deliveries = self.losses.deliveries(ack.account, body);
             let stays = |(by, number): &(Incarnation, u64)| {
-                let last = held.get(&(partition, *by));
-                !gone.contains(by) || last.is_some_and(|last| last >= number)
+                !gone.contains(by) || is_held(ack.account, *by, *number)
             };
             let had = theirs.iter().filter(|disk| {
                 let has = |(by, number): &(Incarnation, u64)| {
