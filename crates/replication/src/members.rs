@@ -2,9 +2,11 @@
 //!
 //! Invariants:
 //! - Members own disjoint shares of the slots and give slots from their own only: no two members whose logs are not closed have one slot.
-//! - A log is closed when all other members have said the same of it, each after it knew of the removal and took nothing more from the removed one
+//! - A log is closed when all other members say the same of it, each after it knew of the removal and took nothing more from the removed one
 //!   itself. From then on what any of them gets of it, it gets from another who has said the same, so nobody ever gets more. What they say covers the nodes that
 //!   the removed one let in, too: whom nobody has heard of by then is no member, and its slot is the heir's.
+//! - Of what a member has said the last word counts. It says all of them anew when it hears of another removal, so whoever knows its word about one knows what it
+//!   said of the others at that time, or later.
 //! - It ends before the first batch that rests on what nobody has, since another removed one took that with it: such a batch can be applied nowhere.
 //! - A closed log is the same everywhere, and stays closed.
 //!
@@ -27,16 +29,24 @@ const SHARE_PARTS: usize = 8;
 /// How much of a removed member's logs a node holds, and how many it knows to have been let in by it. Two who say the same hold the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Said {
-    /// All of it, counted: who gets more says so with a greater number.
+    /// Which of the words of this node about that member it is; 0: the first, and where it does not matter.
+    #[n(3)]
+    #[cbor(default)]
+    turn: u64,
+    /// All of it, counted, for people.
     #[n(0)]
     sum: u64,
-    /// Of the last numbers in all partitions.
+    /// Of the last numbers in all partitions, and of the gaps.
     #[n(1)]
     digest: u64,
     /// How many it has let in.
     #[n(2)]
     sponsored: u64,
 }
+
+/// In which partitions something of a removed member's log rests on what is not here, of which log, and up to where that one is here. It is said of closed logs, and, by who is young in the
+/// partition, of all: that.
+pub type Gaps = BTreeSet<(PartitionId, Dot, bool)>;
 
 /// Where the closed logs of some end, by partition; where none is said there is nothing of them.
 pub type Ends = BTreeMap<Incarnation, BTreeMap<PartitionId, u64>>;
@@ -49,7 +59,7 @@ pub fn ends_in(ends: &Ends, partition: PartitionId) -> BTreeMap<Incarnation, u64
 
 impl Said {
     /// `logs`: the last number by partition.
-    pub fn of(sponsored: u64, logs: &BTreeMap<PartitionId, u64>) -> Self {
+    pub fn of(sponsored: u64, logs: &BTreeMap<PartitionId, u64>, gaps: &Gaps) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut sum = sponsored;
         for (partition, last) in logs.iter().filter(|(_, last)| **last > 0) {
@@ -57,9 +67,16 @@ impl Said {
             hasher.update(&last.to_be_bytes());
             sum = sum.saturating_add(*last);
         }
+        for (partition, last, young) in gaps {
+            hasher.update(if *young { b"new" } else { b"gap" });
+            hasher.update(&partition.0.to_be_bytes());
+            hasher.update(&last.origin.get().to_be_bytes());
+            hasher.update(&last.seq.to_be_bytes());
+        }
         let hash = hasher.finalize();
         let digest = hash.as_bytes().first_chunk().copied();
         Said {
+            turn: 0,
             sum,
             digest: digest.map_or(0, u64::from_be_bytes),
             sponsored,
@@ -69,6 +86,11 @@ impl Said {
     /// Operations, and nodes that were let in.
     pub fn sum(&self) -> u64 {
         self.sum
+    }
+
+    /// What is said, whenever it was.
+    fn word(self) -> Self {
+        Said { turn: 0, ..self }
     }
 }
 
@@ -218,12 +240,14 @@ impl Members {
             return false;
         };
         let ending = member.ending.get_or_insert_default();
-        let before = ending.said.insert(me, said);
-        // It rises; what is less was read before what is there.
-        if let Some(before) = before.filter(|before| *before > said) {
-            ending.said.insert(me, before);
+        let before = ending.said.get(&me).copied();
+        if before.is_some_and(|before| before.word() == said.word()) {
+            return false;
         }
-        before.is_none_or(|before| before < said)
+        // It may be less than before: what others hold may be lost with them.
+        let turn = before.map_or(0, |before| before.turn.saturating_add(1));
+        ending.said.insert(me, Said { turn, ..said });
+        true
     }
 
     /// Closes what can be closed; whether anything was. `ended`: what this node holds of each of which it will never apply more, and what it has applied of that.
@@ -266,7 +290,8 @@ impl Members {
         let Some(member) = self.0.get(&of) else {
             return BTreeMap::new();
         };
-        let said: BTreeMap<Incarnation, Said> = member.said().collect();
+        let said = member.said().map(|(who, said)| (who, said.word()));
+        let said: BTreeMap<Incarnation, Said> = said.collect();
         let others = self.0.iter();
         let others = others.filter(|(other, state)| **other != of && state.removals.is_empty());
         let all: BTreeMap<Incarnation, Option<Said>> = others

@@ -449,7 +449,7 @@ mod tests {
             taken,
             stored,
             applied,
-            lacks: None,
+            ..Holding::default()
         };
         [(node(of), [(HERE, holding)].into())].into()
     }

@@ -6,7 +6,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_crdt::{Incarnation, PartitionId, VersionVector};
 use whimbrel_replication::wire::*;
-use whimbrel_replication::{fuzz, placement::Role, roster::Place};
+use whimbrel_replication::{
+    fuzz,
+    placement::Role,
+    roster::{Holding, Place},
+};
 
 fn node(id: u64) -> Incarnation {
     Incarnation::new(id).expect("not zero")
@@ -46,6 +50,22 @@ fn roster_with_holders() -> Roster {
     roster
         .leave(node(7), PartitionId::accounts(3))
         .expect("it holds it");
+    roster
+}
+
+/// One was removed, and of two others one has said what it holds of its logs.
+fn roster_with_word() -> Roster {
+    let mut roster = roster();
+    roster.sponsor(node(7), node(9), "east-1").expect("a slot");
+    roster.remove(node(7), node(8), 1).expect("a member");
+    let log = Holding {
+        taken: 5,
+        stored: 5,
+        applied: 5,
+        ..Holding::default()
+    };
+    let holdings = [(node(8), [(PartitionId::accounts(200), log)].into())].into();
+    roster.settle(node(7), &holdings).expect("room");
     roster
 }
 
@@ -92,6 +112,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
         ("roster_eighth", Frame::Roster(roster())),
         ("roster_role", Frame::Roster(roster_with_role())),
         ("roster_holders", Frame::Roster(roster_with_holders())),
+        ("roster_word", Frame::Roster(roster_with_word())),
         (
             "hello",
             Frame::Hello(Hello {
@@ -466,6 +487,17 @@ fn a_roster_of_before_keeps_its_meaning() {
     assert_eq!(encoded(&frames[0]), bytes);
 }
 
+/// When of two words the greater one counted, and not the last.
+#[test]
+fn a_word_of_before_keeps_its_meaning() {
+    let path = format!(
+        "{}/fixtures/v1/roster_word_greater.bin",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let bytes = std::fs::read(path).expect("the fixture is there");
+    assert_eq!(read(&bytes), Ok(vec![Frame::Roster(roster_with_word())]));
+}
+
 /// A newer node adds fields and kinds.
 #[test]
 fn what_is_not_known_is_skipped() {
@@ -490,6 +522,7 @@ fn what_is_not_known_is_skipped() {
                 | "blob_have"
                 | "roster_eighth"
                 | "roster_role"
+                | "roster_word"
         );
         if !short
             && !matches!(

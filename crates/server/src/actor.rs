@@ -378,7 +378,12 @@ where
                 Output::QueueRecovered => board.tell_all_owners(|| Input::QueueRecovered),
                 Output::Purge(account) => board.tell_owner(account, Input::Purge(account)),
                 Output::Peer(output) => self.for_peers(output)?,
-                Output::Log(note) => log(self.name, &note),
+                Output::Log(note) => {
+                    if let Note::Older(because) = &note {
+                        board.is_older(because);
+                    }
+                    log(self.name, &note);
+                }
                 Output::Fatal(reason) => return Err(self.die(&reason)),
             }
         }
@@ -751,6 +756,8 @@ fn log(machine: &'static str, note: &Note) {
             metrics::fault(Fault::Warning);
             tracing::warn!(machine, "{text}");
         }
+        // Who ends the node says it.
+        Note::Older(_) => {}
     }
 }
 

@@ -321,6 +321,24 @@ async fn a_full_disk_is_told_and_what_follows_is_lost_with_it() {
     assert!(!died.load(Ordering::SeqCst));
 }
 
+/// The cluster ends the node for it, and keeps that the next start takes a new incarnation.
+#[tokio::test]
+async fn an_older_disk_is_told_to_the_cluster() {
+    let world = world(Script {
+        answer: Some(|input| match input {
+            Input::Call(request, _) => vec![
+                Output::Log(Note::Older("a peer knows more".to_owned())),
+                Output::Log(Note::Older("and another one".to_owned())),
+                Output::Reply(request, Reply::Done),
+            ],
+            _ => Vec::new(),
+        }),
+        ..Script::default()
+    });
+    assert!(world.board.call(call()).await.unwrap().await.is_ok());
+    assert_eq!(world.board.older().await, "a peer knows more");
+}
+
 /// A machine that broke its log, a store that broke, or an invariant that does not hold: nothing is said any more.
 #[tokio::test]
 async fn the_node_stops_and_nothing_is_acknowledged_after() {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use whimbrel_cluster::Handle;
 use whimbrel_crdt::{Incarnation, PartitionId};
 use whimbrel_mailbox::{AccountId, BlobName};
@@ -91,6 +91,7 @@ pub struct Switchboard {
     queue: Address,
     owners: Vec<Address>,
     work: Work,
+    older: watch::Sender<Option<String>>,
 }
 
 /// The ends of all lanes, to be given to the machines' actors.
@@ -140,6 +141,7 @@ impl Switchboard {
             queue,
             owners,
             work: Work::default(),
+            older: watch::Sender::new(None),
         };
         (
             Arc::new(board),
@@ -280,6 +282,27 @@ impl Switchboard {
             reports.extend(reported.await.ok()?);
         }
         Some(reports)
+    }
+
+    /// The disk is older than what was told from it, by what a peer knows; once is enough.
+    pub(crate) fn is_older(&self, because: &str) {
+        self.older.send_if_modified(|known| {
+            let new = known.is_none();
+            known.get_or_insert_with(|| because.to_owned());
+            new
+        });
+    }
+
+    /// Why the disk is older, when it is found out.
+    pub(crate) async fn older(&self) -> String {
+        let mut older = self.older.subscribe();
+        loop {
+            if let Some(because) = older.borrow_and_update().clone() {
+                return because;
+            }
+            // Its sender is here.
+            let _ = older.changed().await;
+        }
     }
 
     /// The machines that have peers: all.

@@ -260,6 +260,8 @@ pub enum Note {
     DeliveryTook(u64),
     /// Something is odd, and was survived.
     Warning(String),
+    /// This disk is older than what was told from it; why. The node is to end, and to take a new incarnation.
+    Older(String),
 }
 
 /// A machine of the service.

@@ -200,6 +200,37 @@ fn what_was_shown_counts_when_all_that_it_rests_on_is_here() {
     holds(130345);
 }
 
+/// A node came for a lost disk, and removed the two that were left within a second: something of theirs rests on what was in a log that is closed, and which nobody has any more. The removal did not end.
+#[test]
+fn of_a_closed_log_too_nobody_may_have_all() {
+    holds(136705);
+}
+
+/// MOVE was answered when the message had lost its body, which another import of it had named anew: its UID was told, and a UIDNEXT below it behind that.
+#[test]
+fn what_is_told_of_a_message_without_its_body_counts_as_told() {
+    holds(140703);
+}
+
+/// A batch was handed on beyond the end of its log, which was closed behind it: it is never acknowledged, and what was sent behind it kept its room until the peer had been silent for long. A message was
+/// claimed again in a whole network for that.
+#[test]
+fn what_is_on_its_way_beyond_the_end_of_a_log_keeps_no_room() {
+    holds(145237);
+}
+
+/// Entries of the queue had come with a part of a state, whose donor lost its disk then: nobody else had heard of them, and nobody delivered them.
+#[test]
+fn what_came_with_a_part_of_a_state_is_delivered_when_its_donor_is_lost() {
+    holds(146535);
+}
+
+/// A sync had failed when all was healed, and the node had not said yet that it stops for that.
+#[test]
+fn a_node_stops_for_a_sync_that_failed_before_its_disk_was_mended() {
+    holds(150947);
+}
+
 fn holds(seed: u64) {
     if let Err(breach) = cluster::run_seed(seed, false) {
         panic!("cluster seed {seed}: {}", breach.0);

@@ -39,7 +39,7 @@ pub use api::{
 };
 pub use peer::Used;
 pub use state::{Held, Rows, Snapshot, StateConfig, StateInput, StateOutput};
-use whimbrel_crdt::{Dot, Hash, Incarnation, PartitionId, VersionVector};
+use whimbrel_crdt::{Hash, Incarnation, PartitionId, VersionVector};
 
 use crate::{Now, roster::Holding, wire::Room};
 use give::Give;
@@ -199,7 +199,7 @@ impl Partition {
             Input::Log(ticket, entries) => self.log(now, ticket, entries),
             Input::State(input) => self.state(now, input),
             Input::Members(members) => self.belong(now, members),
-            Input::Closed(closed) => self.close_logs(closed),
+            Input::Closed(closed) => self.close_logs(now, closed),
             Input::GiveUp(origin, number) => self.give_up(origin, number),
             Input::Forgotten(origin, number) => self.forgotten(origin, number),
             Input::Time => self.time(now),
@@ -252,8 +252,11 @@ impl Partition {
     }
 
     /// What lies beyond the end of a closed log is nothing any more: no member can apply it.
-    fn close_logs(&mut self, closed: BTreeMap<Incarnation, u64>) {
+    fn close_logs(&mut self, now: Now, closed: BTreeMap<Incarnation, u64>) {
         self.closed = closed;
+        for peer in self.peers.values_mut() {
+            peer.close(&self.closed);
+        }
         for (id, end) in &self.closed {
             if let Some(origin) = self.origins.get_mut(id) {
                 origin.end_at(*end);
@@ -261,6 +264,7 @@ impl Partition {
         }
         // What was held up for them may be stable now, and in a quiet partition nothing else would say so.
         self.settle();
+        self.ship_all(now);
     }
 
     /// What is on disk.
@@ -301,7 +305,8 @@ impl Partition {
             taken: origin.taken,
             stored: origin.stored,
             applied: origin.applied,
-            lacks: self.lacks_for_good(id, origin),
+            lacks: origin.head.as_ref().and_then(|head| self.lacks(id, head)),
+            young: self.young,
         };
         let logs = self.origins.iter();
         let peers = self.peers_that_stay().map(|(id, peer)| {
@@ -335,14 +340,6 @@ impl Partition {
             memory_bytes: self.memory_bytes(),
             peers: peers.collect(),
         }
-    }
-
-    /// What the next batch of a log rests on and is not here, as far as no state will bring it: what is young has not all that it once knew, and must not say of anything that nobody has it
-    /// (`docs/decisions/0024`).
-    fn lacks_for_good(&self, id: Incarnation, origin: &Origin) -> Option<Dot> {
-        let head = origin.head.as_ref();
-        let lacks = head.and_then(|head| self.lacks(id, head));
-        lacks.filter(|_| !self.young || crate::broken("young-ends-a-log"))
     }
 
     /// What all members have applied.

@@ -248,6 +248,20 @@ impl Peer {
         });
     }
 
+    /// Logs have ended: what is on the way of them beyond their ends is never acknowledged, nor what was sent behind it before that is.
+    pub(super) fn close(&mut self, ends: &BTreeMap<Incarnation, u64>) {
+        let is_below = |origin, last| ends.get(&origin).is_none_or(|end| last <= *end);
+        self.flight.retain(|sent| is_below(sent.origin, sent.last));
+        self.queue
+            .retain(|queued| is_below(queued.origin, queued.last));
+        self.flight_bytes = self.flight.iter().map(|sent| sent.bytes).sum();
+        self.queue_bytes = self
+            .queue
+            .iter()
+            .map(|queued| queued.bytes.len() as u64)
+            .sum();
+    }
+
     /// Its durable vector rose: what it covers is no longer on the way.
     pub(super) fn acknowledged(&mut self, durable: &VersionVector, now_micros: u64) {
         if !self.durable.covers_all(durable) {

@@ -146,7 +146,8 @@ impl Partition {
         let before = peer.sent(origin);
         let end = self.closed.get(&origin).copied();
         // A log that begins with a state has nothing to give of what is in that.
-        let mut is_gone = entries.is_empty() && !broken("behind-unnoticed");
+        let has_ended = end.is_some_and(|end| before >= end);
+        let mut is_gone = entries.is_empty() && !has_ended && !broken("behind-unnoticed");
         for entry in entries {
             let sent = peer.sent(origin);
             if entry.last <= sent {

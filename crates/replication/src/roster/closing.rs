@@ -7,7 +7,7 @@ use whimbrel_crdt::{Dot, Incarnation, PartitionId};
 use super::{Roster, RosterError};
 use crate::{
     broken,
-    members::{Ends, Said},
+    members::{Ends, Gaps, Said},
 };
 
 /// What a node holds of another's log in one partition.
@@ -19,12 +19,25 @@ pub struct Holding {
     pub stored: u64,
     /// Applied, and that on disk.
     pub applied: u64,
-    /// The first operation that is not applied here and on which the next batch of this log depends; `None`, too, where a state may bring it.
+    /// The first operation that is not applied here and on which the next batch of this log depends.
     pub lacks: Option<Dot>,
+    /// Whether a state is to come, which has what the logs here do not.
+    pub young: bool,
 }
 
 /// What a node holds of the logs of some, by partition. All partitions that it has are in it.
 pub type Holdings = BTreeMap<Incarnation, BTreeMap<PartitionId, Holding>>;
+
+/// Why nothing more of a log will ever be applied.
+enum Ended {
+    /// All of it is applied.
+    Applied,
+    /// What comes next rests, in the end, on what nobody has.
+    Stranded {
+        /// If all say the same of that log, of which so much is here: it is closed, or this node is young.
+        gap: Option<Dot>,
+    },
+}
 
 /// The last numbers by partition.
 fn last(
@@ -37,31 +50,41 @@ fn last(
 
 impl Roster {
     /// Says what `me` holds of the logs of removed members, and closes what can be closed; whether that changed anything. What was removed must have been
-    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were and are not here as a [whole](Self::whole).
+    /// durable here, and no frame of theirs under way, before `holdings` were looked at: those of all who are being closed, and of all who were. Nothing is said while those of one are not among them.
     ///
     /// # Errors
     /// [`RosterError::TooLong`]: nothing has changed.
     pub fn settle(&mut self, me: Incarnation, holdings: &Holdings) -> Result<bool, RosterError> {
         let closing = self.members.closing();
-        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them meanwhile: it may have come
-        // by another one that was removed since, and whoever hears that no more comes by that one takes what was said of the first for all there is.
-        let mut of = closing.iter().filter_map(|id| holdings.get(id));
-        let comes = of.any(|logs| logs.values().any(|log| log.taken > log.stored));
+        if closing.iter().any(|id| !holdings.contains_key(id)) {
+            return Ok(false);
+        }
+        // What was taken and is not on disk came before the removal was known, perhaps: others may never get it. Nothing is said of any of them meanwhile, nor while something of a
+        // closed log comes: it may have come by another one that was removed since, and whoever hears that no more comes by that one takes what was said of the first for all there is.
+        let mut logs = holdings.values().flat_map(BTreeMap::values);
+        let comes = logs.any(|log| log.taken > log.stored);
         if comes && !broken("said-before-stored") {
             return Ok(false);
         }
         let (mut changed, mut ended) = (self.clone(), BTreeMap::new());
-        for id in closing {
-            let Some(logs) = holdings.get(&id) else {
-                continue;
-            };
-            let said = self.said_of(id, logs, |log| log.stored);
-            if changed.members.is_out(me) {
-                continue;
-            }
+        for id in closing.into_iter().filter(|_| !self.members.is_out(me)) {
+            let logs = &holdings[&id];
+            let ends = logs.iter().map(|(partition, log)| {
+                let end = self.ended(holdings, *partition, log);
+                (*partition, end)
+            });
+            let ends: BTreeMap<PartitionId, Option<Ended>> = ends.collect();
+            let gaps = ends.iter().filter_map(|(partition, end)| match end {
+                Some(Ended::Stranded { gap: Some(gap) }) => {
+                    Some((*partition, *gap, logs[partition].young))
+                }
+                _ => None,
+            });
+            let said = self.said_of(id, logs, |log| log.stored, &gaps.collect());
             changed.members.say(me, id, said);
-            if (logs.iter()).all(|(partition, log)| self.is_ended(holdings, *partition, log)) {
-                ended.insert(id, (said, self.said_of(id, logs, |log| log.applied)));
+            if ends.values().all(Option::is_some) {
+                let end = self.said_of(id, logs, |log| log.applied, &Gaps::new());
+                ended.insert(id, (said, end));
             }
         }
         changed.members.close(&ended);
@@ -72,37 +95,41 @@ impl Roster {
         Ok(new)
     }
 
-    /// Whether nothing more of a removed member's log will ever be applied, if nobody holds more of the logs of removed members than this node does: all of it
+    /// Why nothing more of a removed member's log will ever be applied, if nobody holds more of the logs of removed members than this node does: all of it
     /// is applied, or what comes next rests, in the end, on what nobody has.
-    fn is_ended(&self, holdings: &Holdings, partition: PartitionId, log: &Holding) -> bool {
+    fn ended(&self, holdings: &Holdings, partition: PartitionId, log: &Holding) -> Option<Ended> {
         if log.applied == log.stored {
-            return true;
+            return Some(Ended::Applied);
         }
+        // A state has it, perhaps: whoever is not young says something else then.
+        let young = log.young && !broken("young-ends-a-log");
+        let stranded =
+            |gap: Option<Dot>| (!broken("stranded-waited-for")).then_some(Ended::Stranded { gap });
         let mut log = *log;
         // Each step goes back to what happened before, so no log comes twice.
         for _ in holdings {
-            let Some(lacks) = log.lacks else {
-                return false;
-            };
+            let lacks = log.lacks?;
             let member = self.members.get(lacks.origin);
             if member.is_some() && !self.members.is_out(lacks.origin) {
-                return false;
+                return None;
             }
             let Some(of) = holdings.get(&lacks.origin) else {
-                // Of a log that was closed before, all is here; of one whose writer no member has let in nothing comes.
-                return !broken("stranded-waited-for");
+                // Of one whose writer no member has let in nothing comes.
+                return stranded(young.then_some(Dot::new(lacks.origin, 0)));
             };
             let held = of.get(&partition).copied().unwrap_or_default();
             if held.stored < lacks.seq {
+                // All of a closed log was somewhere once. Whoever had it may be lost.
                 let closed = member.and_then(|member| member.closed());
-                return closed.is_none() && !broken("stranded-waited-for");
+                let is_said = closed.is_some() || young;
+                return stranded(is_said.then_some(Dot::new(lacks.origin, held.stored)));
             }
             if held.applied >= lacks.seq {
-                return false;
+                return None;
             }
             log = held;
         }
-        false
+        None
     }
 
     fn said_of(
@@ -110,15 +137,16 @@ impl Roster {
         id: Incarnation,
         logs: &BTreeMap<PartitionId, Holding>,
         of: impl Fn(&Holding) -> u64,
+        gaps: &Gaps,
     ) -> Said {
-        Said::of(self.members.sponsored(id), &last(logs, of))
+        Said::of(self.members.sponsored(id), &last(logs, of), gaps)
     }
 
     /// Those whose closed logs are here as a whole, and applied: beyond these ends there is nothing of them.
     pub fn whole(&self, holdings: &Holdings) -> Ends {
         let whole = holdings.iter().filter(|(id, logs)| {
             let closed = self.members.get(**id).and_then(|member| member.closed());
-            closed == Some(self.said_of(**id, logs, |log| log.applied))
+            closed == Some(self.said_of(**id, logs, |log| log.applied, &Gaps::new()))
         });
         let ends = whole.map(|(id, logs)| (*id, last(logs, |log| log.applied)));
         ends.collect()
@@ -168,6 +196,7 @@ mod tests {
             stored,
             applied,
             lacks: Some(Dot::new(node(on.0), on.1)),
+            young: false,
         };
         [(node(of), [(HERE, holding)].into())].into()
     }
@@ -220,6 +249,77 @@ mod tests {
         two.settle(node(2), &all).unwrap();
         assert!(two.members().closing().is_empty());
         assert_eq!(two.whole(&all)[&node(3)], [(HERE, 6)].into());
+    }
+
+    /// Three and four were removed. One holds less than two, and says of a partition that it does not hold what two does, which is lost then with what two alone had.
+    #[test]
+    fn what_is_lost_with_others_is_taken_back() {
+        let mut one = removed();
+        one.sponsor(node(1), node(5), "e").unwrap();
+        let mut five = one.clone();
+        one.settle(node(1), &held(3, 9, 9, 9)).unwrap();
+        five.settle(node(5), &held(3, 8, 8, 8)).unwrap();
+        one.join(&five).unwrap();
+        one.remove(node(1), node(2), 9).unwrap();
+        five.join(&one).unwrap();
+        let eight = |roster: &mut Roster, me: u64| {
+            let mut holdings = held(3, 8, 8, 8);
+            // Of the second nothing is known here: nothing is said at all.
+            assert_eq!(roster.settle(node(me), &holdings), Ok(false));
+            holdings.extend(held(2, 1, 1, 1));
+            roster.settle(node(me), &holdings).unwrap();
+        };
+        eight(&mut five, 5);
+        eight(&mut one, 1);
+        five.join(&one).unwrap();
+        eight_is_all(&mut five);
+        one.join(&five).unwrap();
+        assert_eq!(one, five);
+        // What was said before is known from what was said after it, whichever comes first.
+        let mut late = removed();
+        late.join(&five).unwrap();
+        assert_eq!(late, five);
+    }
+
+    fn eight_is_all(roster: &mut Roster) {
+        let mut holdings = held(3, 8, 8, 8);
+        holdings.extend(held(2, 1, 1, 1));
+        roster.settle(node(5), &holdings).unwrap();
+        assert!(roster.members().closing().is_empty());
+        let ends: Ends = [(node(2), [(HERE, 1)].into()), (node(3), [(HERE, 8)].into())].into();
+        assert_eq!(roster.whole(&holdings), ends);
+    }
+
+    /// All of a closed log was somewhere once. Where those who had it are lost, too, what rests on it is not waited for; where one has more of it than others, it is.
+    #[test]
+    fn of_a_closed_log_too_nobody_may_have_all() {
+        let mut roster = removed();
+        roster.settle(node(1), &held(3, 5, 5, 5)).unwrap();
+        roster.settle(node(2), &held(3, 5, 5, 5)).unwrap();
+        assert!(roster.members().closing().is_empty());
+        roster.sponsor(node(1), node(4), "d").unwrap();
+        roster.sponsor(node(1), node(5), "e").unwrap();
+        roster.remove(node(5), node(1), 9).unwrap();
+        roster.remove(node(5), node(2), 9).unwrap();
+        let holdings = |of_third: u64| {
+            let mut holdings = held(3, of_third, of_third, of_third);
+            holdings.extend(stranded(1, 7, 6, (2, 4)));
+            holdings.extend(stranded(2, 4, 2, (3, 4)));
+            holdings
+        };
+        let closes = |fourth: u64, fifth: u64| {
+            let mut roster = roster.clone();
+            for _ in 0..2 {
+                for (me, of_third) in [(4, fourth), (5, fifth)] {
+                    roster.settle(node(me), &holdings(of_third)).unwrap();
+                }
+            }
+            let ends = roster.whole(&holdings(fourth));
+            roster.members().closing().is_empty().then_some(ends)
+        };
+        let ends: Ends = [(node(1), [(HERE, 6)].into()), (node(2), [(HERE, 2)].into())].into();
+        assert_eq!(closes(3, 3), Some(ends));
+        assert_eq!(closes(3, 2), None, "one gives it to the other");
     }
 
     #[test]

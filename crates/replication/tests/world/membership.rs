@@ -3,9 +3,27 @@
 use std::collections::BTreeMap;
 
 use whimbrel_crdt::{Dot, Incarnation, PartitionId};
-use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster};
+use whimbrel_replication::roster::{Heard, Holding, Holdings, Roster, RosterError};
 
-use super::rng::Rng;
+use super::{
+    rng::Rng,
+    scenarios::{Scenario, ensure},
+};
+
+pub const SCENARIOS: &[(&str, Scenario)] = &[
+    (
+        "who was let in later has more than those who are left",
+        who_was_let_in_later_is_asked,
+    ),
+    (
+        "what those who are lost would have given by a state",
+        a_state_is_waited_for_while_somebody_is_left,
+    ),
+    (
+        "something of a closed log comes while others are removed",
+        nothing_is_said_while_something_comes,
+    ),
+];
 
 /// Of each node's log, in each of some partitions, how much is here.
 type Logs = BTreeMap<(Incarnation, u16), Holding>;
@@ -36,7 +54,7 @@ impl Replica {
             taken: log.taken + 1,
             stored: log.taken + 1,
             applied: log.taken + 1,
-            lacks: None,
+            ..Holding::default()
         };
     }
 
@@ -101,6 +119,93 @@ impl Replica {
         };
         members.map(|(id, _)| (id, of(id).collect())).collect()
     }
+}
+
+/// Who was let in by one that knew of a removal is not asked what it holds: it gets that from somebody who is. Unless that one is removed in its turn.
+fn who_was_let_in_later_is_asked() -> Result<(), String> {
+    let [first, sponsor, removed, new] = [1, 2, 3, 4].map(node);
+    let mut roster = Roster::found(first, "a", 0, !1);
+    for (id, name) in [(sponsor, "b"), (removed, "c")] {
+        let _ = roster.sponsor(first, id, name).map_err(known)?;
+    }
+    let _ = roster.remove(sponsor, removed, 7).map_err(known)?;
+    let _ = roster.sponsor(sponsor, new, "d").map_err(known)?;
+    let _ = roster.remove(first, sponsor, 8).map_err(known)?;
+    let holdings = |of_removed: u64| -> Holdings {
+        let logs = [(removed, of_removed), (sponsor, 2)];
+        logs.map(|(id, number)| (id, log(number, number))).into()
+    };
+    // The newcomer has got one more from its sponsor.
+    let _ = roster.settle(new, &holdings(6)).map_err(known)?;
+    let _ = roster.settle(first, &holdings(5)).map_err(known)?;
+    ensure(roster.members().closing().len() == 2, "more is there")?;
+    let _ = roster.settle(first, &holdings(6)).map_err(known)?;
+    let closed = roster.members().get(removed).and_then(|m| m.closed());
+    ensure(closed.map(|end| end.sum()) == Some(6), "it is the end")
+}
+
+fn known(error: RosterError) -> String {
+    error.to_string()
+}
+
+/// Three members, of whom the second and the third were removed by the first.
+fn two_removed() -> Result<Roster, String> {
+    let mut roster = Roster::found(node(1), "a", 0, !1);
+    for (id, name) in [(2, "b"), (3, "c"), (4, "d")] {
+        let _ = roster.sponsor(node(1), node(id), name).map_err(known)?;
+    }
+    for id in [2, 3] {
+        let _ = roster.remove(node(1), node(id), 7).map_err(known)?;
+    }
+    Ok(roster)
+}
+
+fn log(stored: u64, applied: u64) -> BTreeMap<PartitionId, Holding> {
+    let holding = Holding {
+        taken: stored,
+        stored,
+        applied,
+        ..Holding::default()
+    };
+    [(PartitionId(0), holding)].into()
+}
+
+/// A new node has got a part of the logs of two others, which rests on what they would have given by a state, when both are lost. It is waited for as long as somebody is left who may have it.
+fn a_state_is_waited_for_while_somebody_is_left() -> Result<(), String> {
+    for other_is_young in [false, true] {
+        let mut roster = two_removed()?;
+        let young = |applied| {
+            let mut logs = log(7, applied);
+            for log in logs.values_mut() {
+                (log.lacks, log.young) = (Some(Dot::new(node(3), 4)), true);
+            }
+            Holdings::from([(node(2), logs), (node(3), log(0, 0))])
+        };
+        let other = match other_is_young {
+            true => young(5),
+            false => Holdings::from([(node(2), log(7, 7)), (node(3), log(0, 0))]),
+        };
+        for _ in 0..2 {
+            let _ = roster.settle(node(1), &young(5)).map_err(known)?;
+            let _ = roster.settle(node(4), &other).map_err(known)?;
+        }
+        let closed = roster.members().closing().is_empty();
+        ensure(closed == other_is_young, "nobody has it, or somebody has")?;
+    }
+    Ok(())
+}
+
+/// On what is under way of a closed log may rest more of one that is being closed than others hold.
+fn nothing_is_said_while_something_comes() -> Result<(), String> {
+    let mut roster = two_removed()?;
+    let mut of = log(2, 2);
+    for log in of.values_mut() {
+        log.taken = 3;
+    }
+    let closed = node(9);
+    let holdings: Holdings = [(node(2), log(5, 5)), (node(3), log(1, 1)), (closed, of)].into();
+    let said = roster.settle(node(1), &holdings).map_err(known)?;
+    ensure(!said, "nothing is said before it is on disk")
 }
 
 fn node(id: u64) -> Incarnation {
@@ -238,7 +343,34 @@ pub fn run(seed: u64) -> Result<(), String> {
         check(&replicas)
             .map_err(|error| format!("membership seed {seed}, step {step}: {error}"))?;
     }
+    if rng.one_in(4) {
+        lose_most(&mut replicas, &mut rng);
+    }
     settles(replicas, &deps).map_err(|error| format!("membership seed {seed}: {error}"))
+}
+
+/// One or two of those who came last are left, know of each other, and remove all others, which are gone with all that they alone had: of closed logs, too.
+fn lose_most(replicas: &mut Vec<Replica>, rng: &mut Rng) {
+    let sound = valid(replicas).into_iter().map(|replica| replica.id);
+    let sound: Vec<Incarnation> = sound.filter(|id| !may_be_out(replicas, *id)).collect();
+    let stays = sound.len().min(rng.between(1, 2) as usize);
+    let last = &sound[sound.len() - stays..];
+    let Some(me) = last.first() else {
+        return;
+    };
+    replicas.retain(|replica| last.contains(&replica.id));
+    let mut roster = replicas[0].roster.clone();
+    for replica in replicas.iter() {
+        roster.join(&replica.roster).expect("it is short");
+    }
+    for member in roster.slots().into_keys() {
+        if !last.contains(&member) {
+            let _ = roster.remove(*me, member, 400);
+        }
+    }
+    for replica in replicas {
+        replica.roster = roster.clone();
+    }
 }
 
 /// When all that are members meet often enough, all logs of others are closed, and all know the same.

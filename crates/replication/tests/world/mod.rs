@@ -160,7 +160,7 @@ pub fn named() -> impl Iterator<Item = &'static (&'static str, scenarios::Scenar
     let all = scenarios::SCENARIOS.iter().chain(states::SCENARIOS);
     let all = all.chain(readers::SCENARIOS).chain(clocks::SCENARIOS);
     let all = all.chain(budget::SCENARIOS).chain(lives::SCENARIOS);
-    all.chain(transfer::SCENARIOS)
+    all.chain(transfer::SCENARIOS).chain(membership::SCENARIOS)
 }
 
 /// Runs a seed to its end.

@@ -28,6 +28,10 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("resumed between storing and applying", resumed),
     ("a closed log", closed_log),
     ("a log that is closed below what is here", closed_below),
+    (
+        "a log that is closed below what is on its way",
+        closed_under_way,
+    ),
     ("an older disk", older_disk),
     ("a wait for a blob", wait_for_blob),
     ("a peer that begins again and again", again_and_again),
@@ -511,6 +515,39 @@ fn closed_log() -> Result<(), String> {
     )
 }
 
+/// What was on its way beyond the end of a log, when that was closed, is never acknowledged: what was sent behind it has room again all the same.
+fn closed_under_way() -> Result<(), String> {
+    let mut machine = Machine::new();
+    let batches = chain(3, 1, &[]);
+    let outputs = machine.batches(&batches);
+    machine.finish(&outputs);
+    // One batch at a time, to a peer that has nothing.
+    machine.hello(&[], &[], 1);
+    let read = |outputs: Vec<Output>| {
+        outputs.into_iter().find_map(|output| match output {
+            Output::Read { ticket, origin, .. } => Some((ticket, origin)),
+            _ => None,
+        })
+    };
+    let Some((ticket, origin)) = read(machine.at(2, Input::Time)) else {
+        return Err("nothing is handed on".into());
+    };
+    ensure(origin == node(3), "what its writer does not give")?;
+    let entry = |bytes: &Bytes| Entry {
+        first: 1,
+        last: 1,
+        bytes: bytes.clone(),
+    };
+    machine.at(2, Input::Log(ticket, vec![entry(&batches[0].0)]));
+    while machine.0.transmit(now(), node(2)).is_some() {}
+    let (bytes, hash) = sealed(ME, 1, Hash::default(), &[], 0);
+    let outputs = machine.at(2, Input::Own(entry(&bytes), hash));
+    ensure(read(outputs).is_none(), "there is room for one")?;
+    let outputs = machine.at(2, Input::Closed([(node(3), 0)].into()));
+    let next = read(outputs).map(|(_, origin)| origin);
+    ensure(next == Some(node(ME)), "there is room again")
+}
+
 /// The third operation of node 3 rests on what node 4 took with it.
 fn closed_below() -> Result<(), String> {
     let mut batches = chain(3, 2, &[]);
@@ -527,6 +564,7 @@ fn closed_below() -> Result<(), String> {
         stored: 4,
         applied: 2,
         lacks: Some(Dot::new(node(4), 7)),
+        young: false,
     };
     ensure(held(&machine) == holding, "it is told what is lacking")?;
     let mut young = Machine::resume(Resume {
@@ -535,8 +573,12 @@ fn closed_below() -> Result<(), String> {
     });
     let outputs = young.batches(&batches);
     young.finish(&outputs);
+    let of_young = Holding {
+        young: true,
+        ..holding
+    };
     ensure(
-        held(&young).lacks.is_none() && held(&young).stored == 4,
+        held(&young) == of_young,
         "a state may bring it to who is young",
     )?;
     // The peer had all of it, too, and says no less on this link.

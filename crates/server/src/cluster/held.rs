@@ -1,7 +1,6 @@
 //! What others have of the logs of removed members, in partitions that this node does not hold.
 //!
-//! It counts when all who hold a partition say the same. What one of them alone has may be lost with it, and what a node has said of a removed member's logs it cannot take back: others that never
-//! get it would never say as much, and no log would be closed any more.
+//! It counts when all who hold a partition say the same: what one of them alone has may be lost with it. If they are lost with what they said, this node says less from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,28 +20,33 @@ use crate::store_calls::Store;
 type Said = BTreeMap<Incarnation, LogHeld>;
 
 impl<S: Store> State<S> {
-    /// What those who hold the partitions have of the logs of these; `None`: of some partition not all say it, or not the same.
+    /// What those who hold the partitions have of the logs of these, of which some are `closed`; `None`: of some partition not all say it, or not the same.
     pub(super) async fn held_elsewhere(
         &self,
         partitions: &BTreeSet<PartitionId>,
         of: &[Incarnation],
+        closed: &BTreeSet<Incarnation>,
     ) -> Option<Vec<LogHeld>> {
         if partitions.is_empty() {
             return Some(Vec::new());
         }
         let roster = self.roster();
         let linked = self.transport.links();
-        // Of each partition what is said by who has all, and by who comes back to it.
-        let mut all: BTreeMap<PartitionId, [Vec<Said>; 2]> = BTreeMap::new();
+        let mut asked: Vec<(Peer, BTreeSet<PartitionId>)> = Vec::new();
         for peer in self.peers(&roster) {
             let place = roster.places().get(peer.name.as_str())?;
             let holds = |partition: &&PartitionId| roster.holds(place.incarnation, **partition);
-            let mut missing: BTreeSet<PartitionId> =
-                partitions.iter().filter(holds).copied().collect();
-            if missing.is_empty() {
+            let held: BTreeSet<PartitionId> = partitions.iter().filter(holds).copied().collect();
+            if held.is_empty() {
                 continue;
             }
+            // Nobody is asked in vain.
             link_of(&linked, peer.name.as_str(), place)?;
+            asked.push((peer, held));
+        }
+        // Of each partition what is said by who has all, and by who comes back to it.
+        let mut all: BTreeMap<PartitionId, [Vec<Said>; 2]> = BTreeMap::new();
+        for (peer, mut missing) in asked {
             for young in [false, true] {
                 let said = self.held_by(&peer, &missing, of, young).await;
                 missing.retain(|partition| {
@@ -62,7 +66,7 @@ impl<S: Store> State<S> {
         }
         let agreed = partitions
             .iter()
-            .map(|partition| agreed(all.get(partition)?));
+            .map(|partition| agreed(all.get(partition)?, closed));
         let agreed: Option<Vec<Said>> = agreed.collect();
         Some(agreed?.into_iter().flat_map(Said::into_values).collect())
     }
@@ -92,14 +96,16 @@ impl<S: Store> State<S> {
 }
 
 /// What all say who have all of a partition; who comes back to it says less than there is, and counts when there is nobody else. Of what they have applied it is the least.
-fn agreed([whole, young]: &[Vec<Said>; 2]) -> Option<Said> {
+/// Of closed logs they need not have the same: what lies beyond the end is on the disk of one, and another was told of the end.
+fn agreed([whole, young]: &[Vec<Said>; 2], closed: &BTreeSet<Incarnation>) -> Option<Said> {
     let said = if whole.is_empty() { young } else { whole };
     let (first, others) = said.split_first()?;
     let mut agreed = first.clone();
     for other in others {
         for (of, log) in &mut agreed {
-            let theirs = other.get(of).filter(|theirs| theirs.stored == log.stored)?;
-            if theirs.applied < log.applied {
+            let is_same = |theirs: &&LogHeld| theirs.stored == log.stored || closed.contains(of);
+            let theirs = other.get(of).filter(is_same)?;
+            if (theirs.applied, theirs.stored) < (log.applied, log.stored) {
                 *log = *theirs;
             }
         }
@@ -121,6 +127,7 @@ mod tests {
                 stored: *stored,
                 applied: *applied,
                 lacks: None,
+                young: None,
             };
             (of, log)
         };
@@ -130,7 +137,8 @@ mod tests {
     #[test]
     fn all_holders_must_say_the_same() {
         let check = |whole: &[Said], young: &[Said], expected: Option<Said>| {
-            assert_eq!(agreed(&[whole.to_vec(), young.to_vec()]), expected);
+            let none = BTreeSet::new();
+            assert_eq!(agreed(&[whole.to_vec(), young.to_vec()], &none), expected);
         };
         let [ten, nine, behind] =
             [(10, 10), (9, 9), (10, 8)].map(|(stored, applied)| [said(&[(1, stored, applied)])]);
@@ -140,5 +148,12 @@ mod tests {
         check(&ten, &nine, Some(ten[0].clone()));
         check(&[], &nine, Some(nine[0].clone()));
         check(&[&ten[..], &behind].concat(), &[], Some(behind[0].clone()));
+        // One of two holders was told where a closed log ends, and the other has started since.
+        let beyond = [said(&[(1, 12, 10)])];
+        let closed = [Incarnation::from_hash(1)].into();
+        for whole in [[&ten[..], &beyond].concat(), [&beyond[..], &ten].concat()] {
+            let said = agreed(&[whole, Vec::new()], &closed);
+            assert_eq!(said, Some(ten[0].clone()));
+        }
     }
 }

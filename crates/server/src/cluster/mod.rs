@@ -258,6 +258,8 @@ impl<S: Store> Cluster<S> {
             room,
         ));
         tasks.spawn(drive::measure(Arc::clone(&state), Arc::clone(&board)));
+        let (found, told) = (Arc::clone(&state), Arc::clone(&board));
+        tasks.spawn(async move { found.is_older(&told.older().await) });
         if !unasked.is_empty() {
             tasks.spawn(unasked::ask_later(Arc::clone(&state), unasked, clock));
         }

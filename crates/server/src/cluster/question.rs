@@ -103,6 +103,9 @@ pub(super) struct LogHeld {
     /// As in [`Holding`]; an earlier version does not say it.
     #[n(5)]
     pub(super) lacks: Option<Dot>,
+    /// As in [`Holding`]; an earlier version says nothing of what it lacks where that is so.
+    #[n(6)]
+    pub(super) young: Option<bool>,
 }
 
 impl LogHeld {
@@ -112,6 +115,7 @@ impl LogHeld {
             stored,
             applied,
             lacks,
+            young,
         } = log;
         LogHeld {
             partition,
@@ -120,6 +124,7 @@ impl LogHeld {
             stored,
             applied,
             lacks,
+            young: young.then_some(true),
         }
     }
 
@@ -129,6 +134,7 @@ impl LogHeld {
             stored: self.stored,
             applied: self.applied,
             lacks: self.lacks,
+            young: self.young == Some(true),
         }
     }
 }
@@ -235,9 +241,13 @@ mod tests {
             stored: 3,
             applied: 2,
             lacks: Some(Dot::new(node(8), 1)),
+            young: false,
         };
         let held = LogHeld::new(PartitionId::accounts(3), node(7), log);
         is_kept("held-v1.cbor", &[held]);
+        let young = Holding { young: true, ..log };
+        let held = LogHeld::new(PartitionId::accounts(3), node(7), young);
+        is_kept("held-young-v1.cbor", &[held]);
     }
 
     /// As the version before this one has it.
@@ -317,6 +327,7 @@ mod tests {
                     stored: u64::MAX,
                     applied: u64::MAX,
                     lacks: Some(Dot::new(node(u64::MAX), u64::MAX)),
+                    young: false,
                 };
                 let mut answer = Vec::new();
                 for partition in partitions {

@@ -84,17 +84,13 @@ async fn look<S: Store>(
 ) {
     let roster = state.roster();
     let closing = roster.members().closing();
-    let closed = roster
-        .members()
-        .iter()
-        .filter(|(_, m)| m.closed().is_some());
-    let closed: Vec<Incarnation> = closed
-        .map(|(id, _)| id)
-        .filter(|id| !whole.contains_key(id))
-        .collect();
-    // What is closed, and not here as a whole, is needed to tell of what is being closed where it ends.
+    let closed: Vec<Incarnation> = roster.former().into_keys().collect();
+    // On what is closed may rest what is being closed.
     let closed = match closing.is_empty() {
-        true => next.due(closed, Instant::now()),
+        true => {
+            let lacks = closed.into_iter().filter(|id| !whole.contains_key(id));
+            next.due(lacks.collect(), Instant::now())
+        }
         false => closed,
     };
     if closing.is_empty() && closed.is_empty() {
@@ -169,7 +165,8 @@ async fn holdings<S: Store>(
     // Of what this node does not hold it says what a holder says.
     let left = reports.iter().filter(|report| report.left.is_some());
     let left: BTreeSet<PartitionId> = left.map(|report| report.partition).collect();
-    for log in state.held_elsewhere(&left, of).await? {
+    let closed = state.roster().former().into_keys().collect();
+    for log in state.held_elsewhere(&left, of, &closed).await? {
         let logs = holdings.get_mut(&log.of);
         logs.map(|logs| logs.insert(log.partition, log.holding()));
     }

@@ -576,7 +576,7 @@ mod tests {
                 taken: stored + 1,
                 stored,
                 applied,
-                lacks: None,
+                ..Holding::default()
             };
             (id(of), log)
         };

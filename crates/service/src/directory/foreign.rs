@@ -215,6 +215,7 @@ impl DirectoryOwner {
                 Want::Warn(text) | Want::Alone { warning: text, .. } => {
                     Output::Log(Note::Warning(text))
                 }
+                Want::Older(because) => Output::Log(Note::Older(because)),
                 Want::Fatal(cause) => Output::Fatal(cause),
             });
         }

@@ -290,6 +290,7 @@ impl PartitionOwner {
                 Want::Wake(peer) => Output::Peer(PeerOutput::Wake(partition, peer)),
                 Want::Unlink(peer) => Output::Peer(PeerOutput::Unlink(peer)),
                 Want::Warn(text) => Output::Log(Note::Warning(text)),
+                Want::Older(because) => Output::Log(Note::Older(because)),
                 Want::Fatal(cause) => Output::Fatal(cause),
             });
         }

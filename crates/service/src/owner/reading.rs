@@ -337,7 +337,7 @@ impl PartitionOwner {
 
     // --- Answers that are held ------------------------------------------------------------------------------------------
 
-    /// Keeps an answer for which other nodes must have what was written, or that tells UIDs (of messages in `target`) which wait; gives it back if
+    /// Keeps an answer for which other nodes must have what was written, or that tells UIDs (of messages in `target`) which are not shown; gives it back if
     /// it need not be kept.
     pub(super) fn hold(
         &mut self,
@@ -363,7 +363,8 @@ impl PartitionOwner {
             let claimants = claimed.iter().map(|uid| replica.claimant(target, **uid));
             messages = claimants.collect::<Option<_>>().unwrap_or_default();
         }
-        if confirm.is_none() && (told_at_once || !waits(replica, &messages)) {
+        let shown = |of| matches!(replica.standing(of), Standing::Shown(_));
+        if confirm.is_none() && (told_at_once || messages.iter().all(shown)) {
             return Some(reply);
         }
         let put = confirm.as_ref().filter(|of| of.adds).map(|_| {
@@ -396,7 +397,7 @@ impl PartitionOwner {
         }
     }
 
-    /// Under which UIDs messages are told to be in a mailbox, where they are shown now. What is gone by now, or was moved on, keeps the claim that was made for it, which is told, and so the
+    /// Under which UIDs messages are told to be in a mailbox, where they are shown now. Of what is not, or not any more, the claim is told that was made for it, and so the
     /// mailbox's UIDNEXT is above it.
     fn tell_uids_of<'a>(
         &mut self,
@@ -413,8 +414,7 @@ impl PartitionOwner {
                 Standing::Shown(shown) if replica.resolve(target, shown) == Some(shown) => {
                     *uid = shown;
                 }
-                // It is shown under its claim when its body comes, unless greater ones are told first: were this one announced it would be late.
-                Standing::Lacks => {}
+                // Once its body comes, or its wait ends, it is claimed again: what was told of its mailbox is above this claim.
                 _ => replica.announce_told(target, *uid),
             }
         }
@@ -439,18 +439,20 @@ impl PartitionOwner {
                 self.answer(account, held.refused(failure));
                 continue;
             }
-            if let Some(target) = &held.target {
-                let told = told_uids(&mut held.reply).into_iter();
-                self.tell_uids_of(account, target, told.zip(&held.messages));
-                self.write(now, account, Vec::new(), &[target]);
-            }
             let Ok(replica) = self.replica(account) else {
                 return;
             };
-            if let Reply::Appended { uid_validity, .. } | Reply::Copied { uid_validity, .. } =
-                &mut held.reply
-            {
-                *uid_validity = replica.uidvalidity();
+            // In an epoch that is over it was what it is told with: of the present one it says nothing.
+            let is_of_now = match &held.reply {
+                Reply::Appended { uid_validity, .. } | Reply::Copied { uid_validity, .. } => {
+                    *uid_validity == replica.uidvalidity()
+                }
+                _ => true,
+            };
+            if let Some(target) = held.target.as_ref().filter(|_| is_of_now) {
+                let told = told_uids(&mut held.reply).into_iter();
+                self.tell_uids_of(account, target, told.zip(&held.messages));
+                self.write(now, account, Vec::new(), &[target]);
             }
             self.answer(account, Output::Reply(held.request, held.reply));
         }

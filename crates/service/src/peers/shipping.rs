@@ -129,6 +129,8 @@ pub(crate) enum Want {
     Unlink(Incarnation),
     /// For the log of the node.
     Warn(String),
+    /// This disk is older than what was told from it.
+    Older(String),
     /// Stop the node.
     Fatal(String),
 }
@@ -485,6 +487,7 @@ impl Shipping {
                             own_lost: alarm != Alarm::Alone,
                             warning,
                         },
+                        Alarm::Forgotten { .. } => Want::Older(warning),
                         _ => Want::Warn(warning),
                     }
                 }
@@ -576,8 +579,9 @@ fn alarm_text(partition: PartitionId, alarm: &Alarm) -> String {
             origin.get()
         ),
         Alarm::Forgotten { peer, number } => format!(
-            "node {:016x} has {number} of our own operations, we have fewer: this disk is older than what was acknowledged",
-            peer.get()
+            "node {:016x} knows {number} operations of this node in partition {}, and its disk has fewer",
+            peer.get(),
+            partition.0
         ),
         Alarm::Ahead {
             origin,

@@ -293,6 +293,7 @@ impl QueueOwner {
                 Want::Warn(text) | Want::Alone { warning: text, .. } => {
                     Output::Log(Note::Warning(text))
                 }
+                Want::Older(because) => Output::Log(Note::Older(because)),
                 Want::Fatal(cause) => Output::Fatal(cause),
             });
         }

@@ -19,7 +19,7 @@ use whimbrel_storage::Room;
 use super::{
     Phase, QueueOwner, Waiting,
     foreign::Other,
-    rows::{entry_key, entry_of_row, without},
+    rows::{Taken, entry_key, entry_of_row, without},
 };
 use crate::machine::{Note, Now, Output, Ticket};
 
@@ -55,7 +55,8 @@ impl QueueOwner {
         let after = self.takeover_micros();
         for (id, other) in &self.others {
             // A state brought it that is not joined: *finish* would go out before *take* has come in.
-            if under_way.contains(id) || other.taken.is_in(applied) == Some(false) {
+            let is_ahead = other.taken.is_in(applied) == Some(false);
+            if under_way.contains(id) || is_ahead && !self.is_beyond(other.taken) {
                 continue;
             }
             if self.lacking.contains_key(&other.blob) {
@@ -100,6 +101,14 @@ impl QueueOwner {
             });
         }
         self.look_later(now);
+    }
+
+    /// Whether the log in which it was taken is closed and ends before that: of who took it there was a part of a state only, and nobody has the operation.
+    fn is_beyond(&self, taken: Taken) -> bool {
+        let logs = self.closed.get(&taken.by);
+        let end = logs.map(|logs| logs.get(&PartitionId::QUEUE).copied().unwrap_or(0));
+        end.zip(taken.number)
+            .is_some_and(|(end, number)| end < number)
     }
 
     /// How many more may be taken over now.

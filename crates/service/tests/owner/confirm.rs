@@ -6,7 +6,7 @@ use whimbrel_crdt::Incarnation;
 use whimbrel_replication::waits;
 use whimbrel_service::{
     api::{EntryId, Failure, Flag, FlagChange, Flags, MailboxCall, Replaced, Reply, SessionId},
-    machine::{Input, Machine, RequestId},
+    machine::{Input, Least, Machine, RequestId},
     owner::{Config, import_upload},
     peers::{Frame, PeerInput, bodies::FEATURE_PUSH},
 };
@@ -91,6 +91,47 @@ fn what_was_moved_on_meanwhile_is_told_by_its_claim() {
         panic!("not selected");
     };
     assert!(selected.uids.is_empty() && selected.status.uid_next > told[0].1);
+}
+
+/// UIDVALIDITY rises while an answer waits: it tells what it was made with. In the new epoch nothing is told by it, where its UIDs may be greater than any that come for years.
+#[test]
+fn what_waited_in_an_epoch_that_is_over_says_nothing_of_the_next_one() {
+    let mut pair = pair();
+    pair.create(0, "c");
+    pair.append(0, "a", 1);
+    pair.settle();
+    let uids = pair.uids(0, "a");
+    let of = pair.selected(0, ANNE, &name("b")).0;
+    let moved = ask(&mut pair, copy(uids.clone(), true));
+    let on = MailboxCall::Copy {
+        session: SessionId(1),
+        name: name("a"),
+        uids,
+        to: name("c"),
+        remove: true,
+    };
+    assert!(matches!(pair.call(1, on), Reply::Copied { .. }));
+    let least = Least {
+        least: of + 1000,
+        next: of + 1000,
+    };
+    pair.input(0, Input::LeastUidValidity(ANNE, least));
+    pair.settle();
+    let reply = pair.answer(0, moved);
+    assert!(
+        matches!(&reply, Some(Reply::Copied { uid_validity, uids, .. }) if *uid_validity == of && uids.len() == 1),
+        "{reply:?}"
+    );
+    let select = MailboxCall::Select {
+        session: SessionId(2),
+        name: name("b"),
+        read_only: true,
+    };
+    let Reply::Selected(selected) = pair.call(0, select) else {
+        panic!("not selected");
+    };
+    assert!(selected.status.uid_validity > of);
+    assert_eq!(selected.status.uid_next, 1, "nothing was there");
 }
 
 /// Operations in the log of node 0.

@@ -157,6 +157,18 @@ fn an_unknown_operation_stalls_its_account_and_nothing_else() {
     only_anne_is_stalled(&mut pair, 2);
 }
 
+/// It hears late that others remember more of it than its disk does: it would give their numbers again.
+#[test]
+fn who_is_told_of_own_operations_that_its_disk_does_not_have_ends() {
+    let mut pair = two_accounts();
+    pair.forge(ANNE, create("made in a time that was lost"));
+    let ended = |pair: &Pair| pair.nodes[0].warnings.len();
+    assert_eq!(ended(&pair), 0);
+    pair.restart(1);
+    pair.settle();
+    assert!(ended(&pair) > 0);
+}
+
 /// A UID of a slot that is another's could be given twice.
 #[test]
 fn an_operation_of_another_slot_stalls_its_account_and_nothing_else() {

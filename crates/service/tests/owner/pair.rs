@@ -49,6 +49,8 @@ pub(crate) struct Pair {
     pub(crate) old: bool,
     /// What both ends of the stream can do.
     pub(crate) features: u64,
+    /// Node 1 has operations of node 0 that this one did not make: it ends for that when it is told.
+    forged: bool,
     requests: u64,
 }
 
@@ -109,6 +111,7 @@ impl Pair {
             },
             linked: false,
             silent: false,
+            forged: false,
             pushed: Default::default(),
             coming: Default::default(),
             wanted: Default::default(),
@@ -199,6 +202,7 @@ impl Pair {
         let frame = Frame::Batches(batches);
         // Its maker knows nothing of it.
         self.linked = false;
+        self.forged = true;
         self.peer(1, PeerInput::Frame(incarnation(0), frame));
         self.settle();
     }
@@ -329,6 +333,11 @@ impl Pair {
             }
             Output::Log(Note::Warning(text)) => {
                 node.warnings.push(text);
+                return None;
+            }
+            Output::Log(Note::Older(because)) => {
+                assert!(self.forged && at == 0, "node {at}: {because}");
+                node.warnings.push(because);
                 return None;
             }
             Output::Fatal(cause) => panic!("node {at}: {cause}"),

@@ -342,7 +342,8 @@ impl World {
         let member = &self.members[at];
         let closing = member.roster.members().closing();
         let mut of: Vec<Incarnation> = member.roster.former().into_keys().collect();
-        of.retain(|id| !member.whole.contains_key(id));
+        // On what is closed may rest what is being closed.
+        of.retain(|id| !closing.is_empty() || !member.whole.contains_key(id));
         of.extend(&closing);
         if member.out || of.is_empty() {
             return Ok(());

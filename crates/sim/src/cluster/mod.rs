@@ -607,6 +607,10 @@ impl World {
                         self.looks.given.risen.insert(account);
                         self.note("cluster: a guest's UIDVALIDITY rises");
                     }
+                    // Whoever has an older disk is another incarnation here.
+                    if let Note::Older(because) = &note {
+                        return Err(format!("node {index} takes its disk for older: {because}"));
+                    }
                     if let Note::Warning(text) = &note
                         && text.ends_with("late at once")
                     {
@@ -619,7 +623,8 @@ impl World {
                 }
                 // Several of its parts may say so.
                 Outcome::Stopped(_) if stopped => {}
-                Outcome::Stopped(_) if self.members[index].node.disk.faults.sync_fails => {
+                // Perhaps it was mended meanwhile, which the node does not know.
+                Outcome::Stopped(_) if self.members[index].node.disk.has_failed() => {
                     stopped = true;
                     self.sync_failed(index);
                 }

@@ -88,6 +88,12 @@ impl Memory {
         SyncMark(self.synced + self.unsynced.len() as u64)
     }
 
+    /// Whether a sync has failed: nothing is written any more before a restart.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.poison.is_some()
+    }
+
     /// Ends a sync: all that was written before it began is durable, and blobs that lost their last reference by it go.
     ///
     /// # Errors
