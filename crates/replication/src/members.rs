@@ -44,8 +44,8 @@ pub struct Said {
     sponsored: u64,
 }
 
-/// In which partitions something of a removed member's log rests on what is not here, of which log, and up to where that one is here. It is said of closed logs, and, by who is young in the
-/// partition, of all: that.
+/// In which partitions something of a removed member's log rests on what is not here; of which log, and up to where that one is here; and whether this node is young in the partition. If it is not it says that
+/// of closed logs only.
 pub type Gaps = BTreeSet<(PartitionId, Dot, bool)>;
 
 /// Where the closed logs of some end, by partition; where none is said there is nothing of them.

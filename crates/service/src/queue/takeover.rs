@@ -14,6 +14,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use bytes::Bytes;
 use whimbrel_crdt::PartitionId;
 use whimbrel_mailbox::EntryId;
+use whimbrel_replication::members::ends_in;
 use whimbrel_storage::Room;
 
 use super::{
@@ -53,10 +54,16 @@ impl QueueOwner {
         let applied = running.log.applied();
         let under_way: BTreeSet<EntryId> = self.adopting.values().copied().collect();
         let after = self.takeover_micros();
+        // Of who took it only a part of a state had come when its log was closed below that: nobody has the operation.
+        let ends = ends_in(&self.closed, PartitionId::QUEUE);
+        let is_beyond = |taken: Taken| {
+            let end = ends.get(&taken.by).zip(taken.number);
+            end.is_some_and(|(end, number)| *end < number)
+        };
         for (id, other) in &self.others {
             // A state brought it that is not joined: *finish* would go out before *take* has come in.
             let is_ahead = other.taken.is_in(applied) == Some(false);
-            if under_way.contains(id) || is_ahead && !self.is_beyond(other.taken) {
+            if under_way.contains(id) || is_ahead && !is_beyond(other.taken) {
                 continue;
             }
             if self.lacking.contains_key(&other.blob) {
@@ -101,14 +108,6 @@ impl QueueOwner {
             });
         }
         self.look_later(now);
-    }
-
-    /// Whether the log in which it was taken is closed and ends before that: of who took it there was a part of a state only, and nobody has the operation.
-    fn is_beyond(&self, taken: Taken) -> bool {
-        let logs = self.closed.get(&taken.by);
-        let end = logs.map(|logs| logs.get(&PartitionId::QUEUE).copied().unwrap_or(0));
-        end.zip(taken.number)
-            .is_some_and(|(end, number)| end < number)
     }
 
     /// How many more may be taken over now.
